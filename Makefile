@@ -1,0 +1,71 @@
+# Every target makes the virtual environment that it needs. Nothing is installed by hand.
+#   make test PYTHON=python3.12        another interpreter (remove .venv first)
+
+PYTHON ?= python3
+VENV := .venv
+OLDEST := .venv-oldest
+BIN := $(VENV)/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# The lower bounds in pyproject.toml.
+OLDEST_VERSIONS := scikit-learn==1.6.1 numpy==2.0.2 scipy==1.14.1
+OLDEST_TESTS = $(wildcard tests/test_common.py tests/central tests/preprocessing)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow test-oldest lint format docs benchmarks clean
+
+help: ## Show the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+demo: $(VENV)/.installed ## Fit one private model and print who sees what
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/.installed ## Run the tests and doctests, without the slow ones
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+test-slow: $(VENV)/.installed ## Run the slow tests: attacks on the guarantees, large statistics
+	@$(BIN)/python -m pytest -q -m slow
+
+test-oldest: $(OLDEST)/.installed ## Run the public tests on the oldest supported scikit-learn, numpy and scipy
+	@$(OLDEST)/bin/python -m pytest -q -m "not slow" $(OLDEST_TESTS)
+
+lint: $(VENV)/.installed ## Check style, format, types and the import rules of the rooms
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(VENV)/.installed ## Format the code and repair what can be repaired
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+docs: $(VENV)/.installed ## Build the documentation into docs/_build/html; warnings are errors
+	@rm -rf docs/_build docs/generated
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo "Built docs/_build/html/index.html"
+
+benchmarks: $(VENV)/.installed ## Run every benchmark
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+clean: ## Remove what the other targets made
+	@rm -rf $(VENV) $(OLDEST) build dist *.egg-info docs/_build docs/generated
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf examples/output benchmarks/output
+	@find skdpadmm tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Got $(PYTHON) = $$($(PYTHON) --version 2>&1), expected Python >= 3.11." \
+	       "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+$(OLDEST)/.installed: pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
+	  echo "Got $(PYTHON) = $$($(PYTHON) --version 2>&1), expected Python 3.11 to 3.13, for which" \
+	       "scikit-learn 1.6.1 exists. Name one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "Setting up $(OLDEST) ..."
+	@$(PYTHON) -m venv $(OLDEST)
+	@$(OLDEST)/bin/python $(PIP_INSTALL) $(OLDEST_VERSIONS) --editable '.[test]'
+	@touch $@

@@ -1,0 +1,20 @@
+"""Differentially private learning by ADMM, with scikit-learn's interface."""
+
+from __future__ import annotations
+
+from skdpadmm.central import (
+    DPAdmmElasticNet,
+    DPAdmmLasso,
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+)
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "DPAdmmElasticNet",
+    "DPAdmmLasso",
+    "DPAdmmLogisticRegression",
+    "DPAdmmRidge",
+    "__version__",
+]

@@ -1,0 +1,253 @@
+"""The one road from validated arrays to fitted attributes, for every family.
+
+``plan_fit`` turns an estimator's public parameters and the shape of its data into a plan.
+``run_fit`` takes the plan and the data through the gate, and returns what may be stored:
+parameters that passed the gate, and the report.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from skdpadmm.algorithms import Algorithm, ProximalNewton, resolve_algorithm
+from skdpadmm.engine import Engine
+from skdpadmm.losses import Loss
+from skdpadmm.noise import noise_source
+from skdpadmm.penalties import Penalty
+from skdpadmm.privacy import Neighboring, Observer, PrivacyReport, ReleaseLine
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem
+from skdpadmm.records import (
+    Coordinates,
+    Rows,
+    declared_coordinates,
+    rounding_factor,
+    standardising_coordinates,
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlannedFit:
+    """A plan with the algorithm that runs it and the public coordinates that it runs in."""
+
+    plan: Plan
+    algorithm: Algorithm
+    coordinates: Coordinates
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fitted:
+    """What a fit leaves: nothing in it but functions of released quantities and of public facts."""
+
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    n_iter: int
+    report: PrivacyReport
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Leave an estimator as it was where fitting fails: nothing half-fitted remains."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def plan_fit(
+    estimator: Any,
+    *,
+    n_samples: int,
+    n_features: int,
+    loss: Loss,
+    penalty: Penalty,
+    feature_names: Sequence[str] | None = None,
+    target_bounds: Any = None,
+    has_target_scale: bool,
+) -> PlannedFit:
+    """Plan a fit from public facts; no data comes near.
+
+    Parameters
+    ----------
+    estimator : object
+        With the parameters that all private estimators share.
+    n_samples, n_features : int
+    loss : Loss
+    penalty : Penalty
+        Of the mean loss, in the user's coefficients.
+    feature_names : sequence of str or None
+    target_bounds : pair of floats or None
+    has_target_scale : bool
+        Whether targets are numbers in units.
+
+    Raises
+    ------
+    ValueError
+        Where the schema, the budget or a knob of the algorithm is out of range.
+    """
+    budget = Budget(epsilon=float(estimator.epsilon), delta=float(estimator.delta))
+    if budget.is_private and budget.delta >= 1 / n_samples:
+        warnings.warn(
+            f"Got delta={budget.delta:g} for n_samples={n_samples}, expected delta < 1 / n_samples:"
+            " a mechanism that publishes one record in full can satisfy such a guarantee."
+            " Choose delta well below 1 / n_samples.",
+            UserWarning,
+            stacklevel=3,
+        )
+    coordinates = declared_coordinates(
+        n_features=n_features,
+        fit_intercept=estimator.fit_intercept,
+        feature_bounds=estimator.feature_bounds,
+        target_bounds=target_bounds,
+        feature_names=feature_names,
+        has_target_scale=has_target_scale,
+    )
+    facts = Facts(
+        n_samples=n_samples,
+        n_parameters=coordinates.n_parameters,
+        loss=loss,
+        penalty=penalty.scaled(coordinates.target_scale**-2.0),
+        neighboring=Neighboring(estimator.neighboring),
+        row_norm=coordinates.row_norm,
+        rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates),
+        max_iter=estimator.max_iter,
+    )
+    algorithm = resolve_algorithm(estimator.algorithm)
+    # Knobs are checked whatever the budget: a grid over budgets should not fail at one end only.
+    if not budget.is_private:
+        algorithm.plan(facts, Budget(epsilon=1.0, delta=budget.delta))
+        algorithm = ProximalNewton()
+    return PlannedFit(
+        plan=algorithm.plan(facts, budget), algorithm=algorithm, coordinates=coordinates
+    )
+
+
+def run_fit(
+    estimator: Any, planned: PlannedFit, X: Any, y: NDArray[Any], *, has_target_scale: bool
+) -> Fitted:
+    """Run a plan on data.
+
+    Parameters
+    ----------
+    estimator : object
+        With `random_state`, `sampler`, `n_jobs` and `verbose`.
+    planned : PlannedFit
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Validated.
+    y : ndarray of shape (n_samples,)
+        Targets, encoded as the loss expects them.
+    has_target_scale : bool
+
+    Returns
+    -------
+    Fitted
+    """
+    plan, coordinates = planned.plan, planned.coordinates
+    noise = noise_source(estimator.random_state, plan.digest(), estimator.sampler)
+    if not plan.budget.is_private:
+        coordinates = standardising_coordinates(
+            X, y if has_target_scale else None, fit_intercept=estimator.fit_intercept
+        )
+        plan = _rescaled(plan, planned.coordinates, coordinates)
+    rows = Rows(X, coordinates)
+    # A row that is scaled down takes its target along: a weighted record, not a distorted one.
+    target = coordinates.target(y) * rows.weight if has_target_scale else y
+    gate = Gate(plan, noise)
+    with (
+        _progress(estimator.verbose, plan.facts.max_iter, type(estimator).__name__) as progress,
+        Engine(estimator.n_jobs).running() as engine,
+    ):
+        problem = Problem(rows=rows, target=target, engine=engine, progress=progress)
+        solution = planned.algorithm.run(plan, problem, gate)
+    gate.close()
+    coef, intercept = coordinates.to_user(solution.parameters)
+    return Fitted(
+        coef=coef,
+        intercept=intercept,
+        n_iter=solution.n_iter,
+        report=report_of(estimator, planned.plan, simulated=noise.simulation),
+    )
+
+
+def report_of(estimator: Any, plan: Plan, *, simulated: bool) -> PrivacyReport:
+    """The report of a plan that was run: the guarantee, its assumptions, and what it leaves out."""
+    facts, observer = plan.facts, plan.budget.observer
+    simulation = (
+        f"random_state={estimator.random_state!r} fixes the noise. Whoever knows the seed can"
+        " remove it, and fits with equal seeds share it. Publish only fits with random_state=None."
+        if simulated and plan.budget.is_private
+        else ""
+    )
+    return PrivacyReport(
+        subject=type(estimator).__name__,
+        delta=plan.budget.delta,
+        observers=(
+            Observer(
+                name=observer,
+                sees="every released iterate and the final model",
+                unit=facts.unit,
+                neighboring=facts.neighboring,
+                guarantee=plan.guarantee(observer),
+            ),
+        ),
+        releases=tuple(
+            ReleaseLine(
+                name=r.name,
+                times=r.times,
+                shape=r.shape,
+                sensitivity=max(r.sensitivities),
+                noise_std=r.noise_std,
+            )
+            for r in plan.releases
+        ),
+        assumptions=tuple(_assumptions(estimator)) if plan.budget.is_private else (),
+        not_covered=(
+            "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
+            "Scores on private data, cv_results_, and the selection of a best model by them.",
+            "Other fits on the same records: their costs add up.",
+            "Running time and memory.",
+        ),
+        simulation=simulation,
+    )
+
+
+def _assumptions(estimator: Any) -> Iterator[str]:
+    yield "n_samples, column names and all parameters of the estimator are public."
+    yield "One record is one row: a person with several rows is protected less."
+    if estimator.feature_bounds is None:
+        yield (
+            "feature_bounds not declared: rows (with their intercept) are scaled down to norm"
+            " sqrt(n_parameters)."
+        )
+    if getattr(estimator, "target_bounds", 0) is None:
+        yield "target_bounds not declared: targets are clipped to [-3, 3]."
+    if getattr(estimator, "classes", 0) is None:
+        yield "classes not declared: the set of labels seen in y is assumed to be public."
+    if estimator.sampler == "floating-point":
+        yield "Noise is sampled in floating point: not certified against attacks on its last bits."
+
+
+def _rescaled(plan: Plan, declared: Coordinates, data: Coordinates) -> Plan:
+    """The non-private plan in the data's coordinates: the penalty follows the target's scale."""
+    factor = (declared.target_scale / data.target_scale) ** 2
+    return replace(plan, facts=replace(plan.facts, penalty=plan.facts.penalty.scaled(factor)))
+
+
+@contextmanager
+def _progress(verbose: int, total: int, title: str) -> Iterator[Callable[[int], None]]:
+    """A progress bar that shows how many iterations are done, and nothing that depends on data."""
+    if not verbose:
+        yield lambda done: None
+        return
+    with tqdm(total=total, desc=title, unit="iteration") as bar:
+        yield lambda done: bar.update(done - bar.n)

@@ -1,0 +1,13 @@
+"""One file per algorithm, named after it, each stating its paper and equations.
+
+An algorithm is an object with knobs and two methods that the types keep apart: ``plan(facts,
+budget)`` sees no data and decides every noise scale; ``run(plan, problem, gate)`` touches data and
+can change nothing of the guarantee. A new algorithm is a new file here and a name in the registry.
+"""
+
+from skdpadmm.algorithms._consensus_admm import ConsensusADMM
+from skdpadmm.algorithms._contract import Algorithm
+from skdpadmm.algorithms._proximal_newton import ProximalNewton
+from skdpadmm.algorithms._registry import resolve_algorithm
+
+__all__ = ["Algorithm", "ConsensusADMM", "ProximalNewton", "resolve_algorithm"]

@@ -1,0 +1,49 @@
+"""Names of algorithms, for users who are content with the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sklearn.base import clone
+
+from skdpadmm.algorithms._consensus_admm import ConsensusADMM
+from skdpadmm.algorithms._contract import Algorithm
+
+ALGORITHMS: Mapping[str, type[ConsensusADMM]] = MappingProxyType({"consensus-admm": ConsensusADMM})
+
+
+def resolve_algorithm(algorithm: str | Algorithm) -> Algorithm:
+    """The algorithm that a name stands for, or an independent copy of an algorithm object.
+
+    Parameters
+    ----------
+    algorithm : str or Algorithm
+
+    Raises
+    ------
+    ValueError
+        Where the name is not known.
+    TypeError
+        Where the object is not an algorithm.
+
+    Examples
+    --------
+    >>> from skdpadmm.algorithms import resolve_algorithm
+    >>> resolve_algorithm("consensus-admm")
+    ConsensusADMM()
+    """
+    if isinstance(algorithm, str):
+        if algorithm not in ALGORITHMS:
+            raise ValueError(
+                f"Got algorithm={algorithm!r}, expected one of {sorted(ALGORITHMS)} or an algorithm"
+                " object. Pass an object to set knobs of its own."
+            )
+        return ALGORITHMS[algorithm]()
+    if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
+        raise TypeError(
+            f"Got algorithm={algorithm!r}, expected one of {sorted(ALGORITHMS)} or an algorithm"
+            " object, such as ConsensusADMM()."
+        )
+    copy: Algorithm = clone(algorithm)
+    return copy

@@ -1,0 +1,8 @@
+"""Estimators with a trusted curator: the curator holds the rows, the world sees the model."""
+
+from skdpadmm.central._elastic_net import DPAdmmElasticNet
+from skdpadmm.central._lasso import DPAdmmLasso
+from skdpadmm.central._logistic_regression import DPAdmmLogisticRegression
+from skdpadmm.central._ridge import DPAdmmRidge
+
+__all__ = ["DPAdmmElasticNet", "DPAdmmLasso", "DPAdmmLogisticRegression", "DPAdmmRidge"]

@@ -1,0 +1,348 @@
+"""What the estimators of the central family share: parameters, and a fit in few lines."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdpadmm._fitting import PlannedFit, all_or_nothing, plan_fit, run_fit
+from skdpadmm._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skdpadmm.losses import Loss, SquaredLoss
+from skdpadmm.penalties import Penalty
+from skdpadmm.protocol import Plan
+
+
+class PrivateLinearModel(BaseEstimator):
+    """Parameters, validation and planning of a linear model with a total budget."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "neighboring": [StrOptions({"replace_one", "zero_out"})],
+        "feature_bounds": "no_validation",
+        "fit_intercept": ["boolean"],
+        "algorithm": [str, HasMethods(["plan", "run"])],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "sampler": [StrOptions({"floating-point", "opendp"})],
+        "random_state": "no_validation",
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, those of an algorithm object by ``algorithm__<knob>``.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameter names and values.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            Where a parameter is not known, or where `algorithm` is a string, which has no knobs.
+        """
+        nested = [name for name in params if name.startswith("algorithm__")]
+        algorithm = params.get("algorithm", self.algorithm)
+        if nested and isinstance(algorithm, str):
+            raise ValueError(
+                f"Got {nested[0]} with algorithm={algorithm!r}, expected an algorithm object: a"
+                " string stands for the defaults and has no knobs."
+                " Set algorithm=ConsensusADMM() first."
+            )
+        return super().set_params(**params)
+
+    def _plan_fit(
+        self,
+        *,
+        n_samples: int,
+        n_features: int,
+        n_classes: int | None = None,
+        feature_names: Any = None,
+    ) -> PlannedFit:
+        return plan_fit(
+            self,
+            n_samples=n_samples,
+            n_features=n_features,
+            loss=self._loss(n_classes),
+            penalty=self._penalty(n_samples),
+            feature_names=feature_names,
+            target_bounds=getattr(self, "target_bounds", None),
+            has_target_scale=n_classes is None,
+        )
+
+    @abstractmethod
+    def _loss(self, n_classes: int | None) -> Loss:
+        """Loss of a record."""
+
+    @abstractmethod
+    def _penalty(self, n_samples: int) -> Penalty:
+        """Penalty of the mean loss, in the user's coefficients."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
+    """A linear model of a number in units."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **PrivateLinearModel._parameter_constraints,
+        "target_bounds": "no_validation",
+    }
+
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """Say what a fit would release and what it would cost; no data is needed.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the data.
+
+        Returns
+        -------
+        plan : Plan
+            The plan that `fit` makes for data of this shape.
+
+        Raises
+        ------
+        ValueError
+            Where a parameter is out of range.
+        """
+        self._validate_params()
+        names = _declared_names(self.feature_bounds, n_features)
+        return self._plan_fit(n_samples=n_samples, n_features=n_features, feature_names=names).plan
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike) -> Any:
+        """Fit the model; spends the whole budget.
+
+        Sample weights are not accepted: they change what one record can do, and no bound of that
+        is implemented.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features, finite. Sparse input is used as CSR.
+        y : array-like of shape (n_samples,)
+            Target, finite.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            Where a parameter or the input is not valid; nothing is stored then.
+        """
+        with all_or_nothing(self):
+            self._fit(X, y)
+        return self
+
+    def _fit(self, X: Any, y: ArrayLike) -> None:
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True
+        )
+        y = np.asarray(y, dtype=np.float64)
+        planned = self._plan_fit(
+            n_samples=X.shape[0],
+            n_features=X.shape[1],
+            feature_names=getattr(self, "feature_names_in_", None),
+        )
+        fitted = run_fit(self, planned, X, y, has_target_scale=True)
+        self.coef_ = fitted.coef[0]
+        self.intercept_ = float(fitted.intercept[0])
+        self.n_iter_ = fitted.n_iter
+        self.privacy_ = fitted.report
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Predict the target.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y_pred : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", reset=False)
+        return np.asarray(X @ self.coef_ + self.intercept_)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return SquaredLoss()
+
+
+class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
+    """A linear model of one of several classes, all of whose scores are released together."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **PrivateLinearModel._parameter_constraints,
+        "classes": ["array-like", None],
+    }
+
+    def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
+        """Say what a fit would release and what it would cost; no data is needed.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the data.
+        n_classes : int, default=None
+            Number of classes; None means the number of declared ones.
+
+        Returns
+        -------
+        plan : Plan
+            The plan that `fit` makes for data of this shape.
+
+        Raises
+        ------
+        ValueError
+            Where a parameter is out of range, or where the number of classes is not known.
+        """
+        self._validate_params()
+        if n_classes is None:
+            if self.classes is None:
+                raise ValueError(
+                    "Got n_classes=None and classes=None, expected one of them."
+                    " Declare the classes or pass their number."
+                )
+            n_classes = len(_declared_classes(self.classes))
+        names = _declared_names(self.feature_bounds, n_features)
+        return self._plan_fit(
+            n_samples=n_samples, n_features=n_features, n_classes=n_classes, feature_names=names
+        ).plan
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike) -> Any:
+        """Fit the model; spends the whole budget.
+
+        Sample weights are not accepted: they change what one record can do, and no bound of that
+        is implemented.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features, finite. Sparse input is used as CSR.
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            Where a parameter or the input is not valid; nothing is stored then.
+        """
+        with all_or_nothing(self):
+            self._fit(X, y)
+        return self
+
+    def _fit(self, X: Any, y: ArrayLike) -> None:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        check_classification_targets(y)
+        classes, index = _encode(np.asarray(y), self.classes)
+        planned = self._plan_fit(
+            n_samples=X.shape[0],
+            n_features=X.shape[1],
+            n_classes=len(classes),
+            feature_names=getattr(self, "feature_names_in_", None),
+        )
+        target = 2.0 * index - 1.0 if len(classes) == 2 else index
+        fitted = run_fit(self, planned, X, target, has_target_scale=False)
+        self.classes_ = classes
+        self.coef_ = fitted.coef
+        self.intercept_ = fitted.intercept
+        self.n_iter_ = fitted.n_iter
+        self.privacy_ = fitted.report
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            With two classes, the score of ``classes_[1]``.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", reset=False)
+        scores = np.asarray(X @ self.coef_.T + self.intercept_)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict class labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y_pred : ndarray of shape (n_samples,)
+        """
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[index])
+
+
+def _declared_classes(classes: Any) -> NDArray[Any]:
+    declared = np.unique(np.asarray(classes))
+    if len(declared) < 2:
+        raise ValueError(
+            f"Got classes={classes!r}, expected at least 2 classes."
+            " Declare every class there can be."
+        )
+    return declared
+
+
+def _encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The classes, sorted, and for each label the index of its class."""
+    if classes is None:
+        seen, index = np.unique(y, return_inverse=True)
+        if len(seen) < 2:
+            raise ValueError(
+                "Got y with one class, expected at least 2 classes. Declare all of them with"
+                " classes=[...], which are public, where data may lack some."
+            )
+        return seen, index.astype(np.intp)
+    declared = _declared_classes(classes)
+    position = {label: k for k, label in enumerate(declared.tolist())}
+    index = np.array([position.get(label, -1) for label in y.tolist()], dtype=np.intp)
+    if (index < 0).any():
+        raise ValueError(
+            f"Got labels in y that are not among classes={classes!r}, expected declared ones only."
+            " Declare every class there can be."
+        )
+    return declared, index
+
+
+def _declared_names(bounds: Any, n_features: int) -> list[str] | None:
+    """Column names as far as a plan without data can know them."""
+    if not isinstance(bounds, dict):
+        return None
+    names = [str(name) for name in bounds]
+    return names + [f"undeclared {j}" for j in range(n_features - len(names))]

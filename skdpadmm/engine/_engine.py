@@ -1,0 +1,63 @@
+"""Ordered sums over fixed blocks, in one thread or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+# The number of tasks is fixed, whatever the number of workers: a sum of floats depends on the order
+# of its terms, and the same seed must give the same bits for every n_jobs.
+N_TASKS = 32
+
+
+@dataclass
+class Engine:
+    """Sums a kernel over blocks; the same bits for every number of workers.
+
+    Parameters
+    ----------
+    n_jobs : int or None, default=None
+        Threads that share the blocks, as joblib counts them.
+    """
+
+    n_jobs: int | None = None
+    _parallel: Parallel | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[Engine]:
+        """Hold the workers, with BLAS at one thread, for the length of a fit."""
+        with ThreadpoolController().limit(limits=1, user_api="blas"):
+            if effective_n_jobs(self.n_jobs) == 1:
+                yield self
+                return
+            with Parallel(n_jobs=self.n_jobs, backend="threading") as parallel:
+                yield Engine(self.n_jobs, parallel)
+
+    def sum(
+        self, kernel: Callable[[int], NDArray[np.float64]], n_blocks: int
+    ) -> NDArray[np.float64]:
+        """Sum of ``kernel(block)`` over ``range(n_blocks)``, always in the same order."""
+        bounds = [n_blocks * t // N_TASKS for t in range(N_TASKS + 1)]
+        tasks = [range(a, b) for a, b in pairwise(bounds) if b > a]
+        if self._parallel is None or len(tasks) == 1:
+            partial = [_run_task(kernel, task) for task in tasks]
+        else:
+            partial = self._parallel(delayed(_run_task)(kernel, task) for task in tasks)
+        total = partial[0]
+        for part in partial[1:]:
+            total = total + part
+        return total
+
+
+def _run_task(kernel: Callable[[int], NDArray[np.float64]], blocks: range) -> NDArray[np.float64]:
+    total = kernel(blocks[0])
+    for block in blocks[1:]:
+        total += kernel(block)
+    return total

@@ -1,0 +1,246 @@
+"""The multinomial logistic loss."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ._loss import FloatArray, Loss, TargetArray
+
+_OMEGA_STEPS = 2
+"""Steps that take the softplus function to Wright's omega function at full precision."""
+
+
+@dataclass(frozen=True)
+class MultinomialLoss(Loss):
+    r"""Cross-entropy of the softmax, :math:`\ell(s; y) = \log \sum_k e^{s_k} - s_y`.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes K, at least 2; one score for each.
+
+    Raises
+    ------
+    ValueError
+        If `n_classes` is smaller than 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loss = MultinomialLoss(n_classes=4)
+    >>> loss.derivative(np.zeros((1, 4)), np.array([2]))
+    array([[ 0.25,  0.25, -0.75,  0.25]])
+    """
+
+    n_classes: int
+
+    def __post_init__(self) -> None:
+        """Refuse fewer than two classes."""
+        if operator.index(self.n_classes) < 2:
+            raise ValueError(f"Got n_classes={self.n_classes!r}, expected an int >= 2.")
+
+    @property
+    def n_outputs(self) -> int:
+        """One score per class."""
+        return self.n_classes
+
+    @property
+    def smoothness(self) -> float:
+        """1/2, attained where two classes share the probability."""
+        return 0.5
+
+    @property
+    def lipschitz(self) -> float:
+        """Square root of 2, approached for badly misclassified records."""
+        return float(np.sqrt(2.0))
+
+    def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+        """See :meth:`Loss.value`."""
+        with np.errstate(over="ignore", under="ignore"):
+            top = scores.max(axis=1)
+            log_sum = np.log(_sum(np.exp(scores.T - top)))
+            value: FloatArray = log_sum + (top - scores[_own_class(target)])
+            return value
+
+    def derivative(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+        """See :meth:`Loss.derivative`."""
+        probability = _softmax(scores)
+        probability[_own_class(target)] -= 1.0
+        return probability
+
+    def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+        """See :meth:`Loss.curvature`; Hessians ``diag(p) - p p'``."""
+        with np.errstate(under="ignore"):
+            probability = _softmax(scores)
+            hessian = -probability[:, :, None] * probability[:, None, :]
+            classes = np.arange(self.n_classes)
+            hessian[:, classes, classes] += probability
+            return hessian
+
+    def proximal_derivative(
+        self,
+        scores: FloatArray,
+        target: TargetArray,
+        step: FloatArray,
+        start: FloatArray | None = None,
+        n_steps: int = 10,
+    ) -> FloatArray:
+        r"""See :meth:`Loss.proximal_derivative`; by Newton steps on one multiplier per record.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n, K)
+            Linear scores.
+        target : ndarray of shape (n,)
+            Index of each record's class.
+        step : ndarray of shape (n,)
+            Step of each record, at least 0.
+        start : ndarray of shape (n, K), default=None
+            A nearby solution.
+        n_steps : int, default=10
+            Number of Newton steps. Measured with steps up to 1e6 and scores up to 1e6, the default
+            errs by at most 1e-10 without a start for up to 100 classes. From the solution for
+            scores that differ by up to 0.1, one step errs by 1e-6 and two by 1e-11.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Solutions: a probability vector minus the indicator of the record's class.
+
+        Notes
+        -----
+        With :math:`g = q - e_y` and :math:`b = s + \gamma e_y` the equation reads
+        :math:`\log q_k + \gamma q_k = b_k - \nu` with :math:`\sum_k q_k = 1`. For a given
+        multiplier, :math:`\gamma q_k = \omega(b_k - \nu + \log \gamma)` with Wright's omega
+        function, convex and increasing, so what is left is one monotone equation for
+        :math:`\nu`. Newton steps are kept in a bracket that shrinks with every step, and replaced
+        by bisection where they leave it. Each step costs O(n K). (The derivative of the sum is
+        the Schur complement that the Sherman-Morrison formula gives for the Newton system
+        :math:`I + \gamma (\mathrm{diag}(p) - p p^T)`.) The result is normalised, so it is always
+        a point of the derivative's range.
+        """
+        own = (target, np.arange(len(target)))
+        with np.errstate(all="ignore"):
+            # Classes come first from here on: NumPy reduces the first axis several times faster.
+            shifted = np.ascontiguousarray(scores.T)
+            shifted = shifted - shifted.max(axis=0)
+            shifted[own] += step
+            shifted -= shifted.max(axis=0)
+            # The floor moves the solution by less than rounding does and spares a case for 0.
+            step = np.maximum(step, 1e-30)
+            high = np.minimum(
+                np.log(_sum(np.exp(shifted))),
+                np.log(self.n_classes) - step / self.n_classes,
+            )
+            low = np.maximum(-step, (_sum(shifted) - step) / self.n_classes)
+            if start is None:
+                multiplier = low.copy()
+            else:
+                multiplier = _multiplier(shifted, step, start.T, own)
+                np.minimum(np.maximum(multiplier, low), high, out=multiplier)
+            shifted += np.log(step)
+            argument, work = np.empty_like(shifted), np.empty((4, *shifted.shape))
+            for _ in range(n_steps):
+                omega = _wright_omega(np.subtract(shifted, multiplier, out=argument), work)
+                total = _sum(omega)
+                omega /= np.add(omega, 1.0, out=argument)
+                slope = _sum(omega)
+                left = total > step
+                low = np.where(left, multiplier, low)
+                high = np.where(left, high, multiplier)
+                # The sum is convex, so plain Newton steps never cross the root from the left. Its
+                # logarithm is nearly concave, and so serves from the right.
+                change = np.where(left, total - step, total * np.log(total / step)) / slope
+                candidate = multiplier + change
+                inside = (low <= candidate) & (candidate <= high)
+                multiplier = np.where(inside, candidate, low + 0.5 * (high - low))
+            solution = _wright_omega(np.subtract(shifted, multiplier, out=argument), work)
+            # Two divisions, because the sum of sizes near the largest float would overflow.
+            solution /= solution.max(axis=0)
+            solution /= _sum(solution)
+        solution[own] -= 1.0
+        return np.ascontiguousarray(solution.T)
+
+
+def _own_class(target: TargetArray) -> tuple[npt.NDArray[np.intp], TargetArray]:
+    """Index of the score of each record's own class."""
+    return np.arange(len(target)), target
+
+
+def _sum(terms: FloatArray) -> FloatArray:
+    """Sum over the first axis, in the order of the classes.
+
+    The order of additions in ``terms.sum(axis=0)`` depends on the number of columns, so the last
+    bits of a record's result would depend on how many other records there are.
+    """
+    total: FloatArray = terms[0].copy()
+    for term in terms[1:]:
+        total += term
+    return total
+
+
+def _softmax(scores: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore", under="ignore"):
+        # Classes first: NumPy reduces the first axis several times faster.
+        probability = np.ascontiguousarray(scores.T)
+        probability = probability - probability.max(axis=0)
+        np.exp(probability, out=probability)
+        probability /= _sum(probability)
+        return np.ascontiguousarray(probability.T)
+
+
+def _multiplier(
+    shifted: FloatArray,
+    step: FloatArray,
+    start: FloatArray,
+    own: tuple[TargetArray, npt.NDArray[np.intp]],
+) -> FloatArray:
+    """One joint Newton step for the multiplier at given probabilities; classes come first."""
+    probability = start.copy()
+    probability[own] += 1.0
+    np.maximum(probability, 0.0, out=probability)
+    scaled = step * probability
+    weight = probability / (1.0 + scaled)
+    level = shifted - scaled
+    level -= np.log(np.maximum(probability, 1e-300))
+    level *= weight
+    # Scores out of range of each other leave NaN here: such a start is worth nothing.
+    return np.nan_to_num(_sum(level) / _sum(weight))
+
+
+def _wright_omega(x: FloatArray, work: FloatArray) -> FloatArray:
+    """Solve ``w + log(w) = x`` for w, in place; arguments below -690 count as -690.
+
+    Fourth-order steps of Fritsch, Shafer and Crowley (1973), from the softplus function. The
+    result lies in `work`, of shape (4, *x.shape): fresh arrays of this size cost more than the
+    arithmetic on them. The argument is overwritten.
+    """
+    omega: FloatArray = work[0]
+    change, inverse, scale = work[1:]
+    np.maximum(x, -690.0, out=x)
+    np.abs(x, out=omega)
+    np.negative(omega, out=omega)
+    np.exp(omega, out=omega)
+    np.log1p(omega, out=omega)
+    omega += np.maximum(x, 0.0, out=scale)
+    for _ in range(_OMEGA_STEPS):
+        np.add(omega, 1.0, out=inverse)
+        np.reciprocal(inverse, out=inverse)
+        np.log(omega, out=scale)
+        np.subtract(x, omega, out=change)
+        change -= scale
+        change *= inverse
+        inverse *= change
+        np.multiply(change, 4.0 / 3.0, out=scale)
+        scale += 2.0
+        scale -= inverse
+        change *= scale
+        scale -= inverse
+        change /= scale
+        change += 1.0
+        omega *= change
+    return omega

@@ -1,0 +1,19 @@
+"""Gaussian noise for releases, and the streams it is drawn from.
+
+A noise source is stateless: it holds no generator that advances. Every release and each of its
+repetitions has a stream of its own, and what is released lies on a public grid of about
+2**-20 times the scale.
+
+The floating-point samplers (`CryptographicNoise`, `SeededNoise`) follow the Gaussian law up to the
+precision of floats. They are not certified against attacks on that precision (Mironov, CCS 2012).
+`OpenDPNoise` is: its sampler works in exact arithmetic.
+"""
+
+from __future__ import annotations
+
+from skdpadmm.noise._cryptographic import CryptographicNoise
+from skdpadmm.noise._opendp import OpenDPNoise
+from skdpadmm.noise._seeded import SeededNoise
+from skdpadmm.noise._source import NoiseSource, noise_source
+
+__all__ = ["CryptographicNoise", "NoiseSource", "OpenDPNoise", "SeededNoise", "noise_source"]

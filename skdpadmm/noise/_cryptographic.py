@@ -1,0 +1,51 @@
+"""Noise from the operating system's generator."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.noise._grid import require_scale, round_to_grid
+from skdpadmm.noise._normal import standard_normal
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class CryptographicNoise:
+    """Gaussian noise from ``os.urandom``, the default of a private fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm.noise import CryptographicNoise
+    >>> CryptographicNoise().add_gaussian(np.zeros((2, 3)), 1.0, (0, 0)).shape
+    (2, 3)
+    """
+
+    @property
+    def simulation(self) -> bool:
+        """False: nobody can reproduce the noise."""
+        return False
+
+    def add_gaussian(
+        self, value: NDArray[np.float64], scale: float, stream: tuple[int, ...]
+    ) -> NDArray[np.float64]:
+        """Return ``value`` + N(0, scale^2 I) on the grid; every call is fresh, ``stream`` or not.
+
+        Raises
+        ------
+        ValueError
+            If ``scale`` is not finite and positive.
+        """
+        scale = require_scale(scale)
+        value = np.asarray(value, dtype=np.float64)
+        noise = np.empty(value.size)
+        for start in range(0, value.size, _CHUNK):  # bounds the memory beside the release
+            part = noise[start : start + _CHUNK]
+            bits = np.frombuffer(os.urandom(8 * part.size), dtype=np.uint64)
+            part[:] = standard_normal(bits)
+        return round_to_grid(value + scale * noise.reshape(value.shape), scale)

@@ -1,0 +1,25 @@
+"""What all samplers share: the check of a scale and the public grid."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def require_scale(scale: float) -> float:
+    """Return ``scale`` as a float, refusing what is not finite and positive."""
+    if not 0 < scale < math.inf:
+        raise ValueError(f"Got scale={scale!r}, expected a float in (0, inf).")
+    return float(scale)
+
+
+def round_to_grid(value: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """Round to multiples of 2**floor(log2(scale)) * 2**-20, a function of public facts only."""
+    exponent = math.frexp(scale)[1] - 1 - 20
+    # Floats of at least 2**52 grid steps lie on the grid already; scaling them could overflow.
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = np.ldexp(np.rint(np.ldexp(value, -exponent)), exponent)
+        far = np.abs(value) >= np.ldexp(1.0, 52 + exponent)
+    return np.where(far, value, rounded)

@@ -1,0 +1,11 @@
+"""Public regularisers of the coefficients and their proximal operators."""
+
+from __future__ import annotations
+
+from ._elastic_net import ElasticNet
+from ._l1 import L1
+from ._none import NoPenalty
+from ._penalty import Penalty
+from ._squared_l2 import SquaredL2
+
+__all__ = ["L1", "ElasticNet", "NoPenalty", "Penalty", "SquaredL2"]

@@ -1,0 +1,56 @@
+"""The l1 penalty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._penalty import FloatArray, Penalty, check_strength
+from ._prox import elastic_net_prox
+
+
+@dataclass(frozen=True)
+class L1(Penalty):
+    r"""The lasso's penalty, :math:`r(w) = \lambda \|w\|_1`.
+
+    Parameters
+    ----------
+    strength : float
+        The factor :math:`\lambda`, in [0, inf).
+
+    Raises
+    ------
+    ValueError
+        If `strength` is outside [0, inf).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> L1(1.0).prox(np.array([3.0, -2.5, 0.5]), step=2.0)
+    array([ 1. , -0.5,  0. ])
+    """
+
+    strength: float
+
+    def __post_init__(self) -> None:
+        """Refuse a strength without meaning."""
+        check_strength("strength", self.strength)
+
+    @property
+    def strong_convexity(self) -> float:
+        """0."""
+        return 0.0
+
+    def value(self, coef: FloatArray) -> float:
+        """See :meth:`Penalty.value`."""
+        return float(self.strength * np.abs(coef).sum())
+
+    def prox(self, v: FloatArray, step: float, metric: FloatArray | None = None) -> FloatArray:
+        """See :meth:`Penalty.prox`; soft thresholding where the metric is diagonal."""
+        return elastic_net_prox(v, step, metric, l1=self.strength, l2=0.0)
+
+    def scaled(self, factor: float) -> L1:
+        """See :meth:`Penalty.scaled`."""
+        check_strength("factor", factor)
+        return L1(factor * self.strength)

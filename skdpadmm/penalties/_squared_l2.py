@@ -1,0 +1,56 @@
+"""The squared Euclidean penalty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._penalty import FloatArray, Penalty, check_strength
+from ._prox import elastic_net_prox
+
+
+@dataclass(frozen=True)
+class SquaredL2(Penalty):
+    r"""Ridge regression's penalty, :math:`r(w) = \frac{\lambda}{2} \|w\|_2^2`.
+
+    Parameters
+    ----------
+    strength : float
+        The factor :math:`\lambda`, in [0, inf).
+
+    Raises
+    ------
+    ValueError
+        If `strength` is outside [0, inf).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> SquaredL2(1.0).prox(np.array([3.0, -1.0]), step=1.0)
+    array([ 1.5, -0.5])
+    """
+
+    strength: float
+
+    def __post_init__(self) -> None:
+        """Refuse a strength without meaning."""
+        check_strength("strength", self.strength)
+
+    @property
+    def strong_convexity(self) -> float:
+        """The strength."""
+        return self.strength
+
+    def value(self, coef: FloatArray) -> float:
+        """See :meth:`Penalty.value`."""
+        return float(0.5 * self.strength * np.square(coef).sum())
+
+    def prox(self, v: FloatArray, step: float, metric: FloatArray | None = None) -> FloatArray:
+        """See :meth:`Penalty.prox`; one linear system."""
+        return elastic_net_prox(v, step, metric, l1=0.0, l2=self.strength)
+
+    def scaled(self, factor: float) -> SquaredL2:
+        """See :meth:`Penalty.scaled`."""
+        check_strength("factor", factor)
+        return SquaredL2(factor * self.strength)

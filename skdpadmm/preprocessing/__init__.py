@@ -1,0 +1,18 @@
+"""Row-wise transformers that use public facts only, and so cost no privacy.
+
+Both map each row by itself, with bounds given by the user. Neighbouring data sets stay neighbouring
+after them, so a guarantee of the estimator behind them covers the whole pipeline.
+
+.. warning::
+   Transformers that *learn from data* are different. ``StandardScaler``, ``MinMaxScaler``,
+   ``OneHotEncoder(categories="auto")``, ``SimpleImputer`` and their like let every row influence
+   how every other row is mapped. What they learn is released with the pipeline without noise, and
+   is outside any privacy report of this package. Use declared bounds and declared categories.
+"""
+
+from __future__ import annotations
+
+from ._bounded_scaler import BoundedScaler
+from ._row_norm_clipper import RowNormClipper
+
+__all__ = ["BoundedScaler", "RowNormClipper"]

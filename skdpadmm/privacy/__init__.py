@@ -1,0 +1,37 @@
+"""Guarantees: frozen objects that answer delta(epsilon) and epsilon(delta), and compose.
+
+This room knows nothing of optimisation or data. Importing it is cheap: dp-accounting, the optional
+extra ``[accounting]``, is loaded when a privacy loss distribution or a Renyi conversion is asked
+for.
+"""
+
+from __future__ import annotations
+
+from skdpadmm.privacy import literature
+from skdpadmm.privacy._calibration import calibrate_noise
+from skdpadmm.privacy._composition import Composed, compose
+from skdpadmm.privacy._gaussian import GaussianDP, gaussian_mu
+from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
+from skdpadmm.privacy._mixture import Mixture
+from skdpadmm.privacy._neighboring import Neighboring
+from skdpadmm.privacy._renyi import RenyiDP
+from skdpadmm.privacy._report import Observer, PrivacyReport, ReleaseLine
+from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
+
+__all__ = [
+    "Composed",
+    "GaussianDP",
+    "Guarantee",
+    "Mixture",
+    "Neighboring",
+    "NonPrivate",
+    "Observer",
+    "PoissonSubsampledGaussian",
+    "PrivacyReport",
+    "ReleaseLine",
+    "RenyiDP",
+    "calibrate_noise",
+    "compose",
+    "gaussian_mu",
+    "literature",
+]

@@ -1,0 +1,189 @@
+"""Composition of guarantees."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from skdpadmm.privacy._gaussian import GaussianDP
+from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
+from skdpadmm.privacy._mixture import Mixture
+from skdpadmm.privacy._neighboring import Neighboring
+from skdpadmm.privacy._pld import SampledRounds, pld_delta, pld_epsilon
+from skdpadmm.privacy._renyi import RenyiDP
+from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
+from skdpadmm.privacy._validation import require_delta, require_epsilon
+
+_KNOWN = (
+    "GaussianDP, PoissonSubsampledGaussian, Composed, Mixture, RenyiDP (with RenyiDP or "
+    "GaussianDP) and NonPrivate"
+)
+
+
+@dataclass(frozen=True)
+class Composed(Guarantee):
+    """Gaussian and Poisson subsampled Gaussian releases, composed by privacy loss distributions.
+
+    Parameters
+    ----------
+    parts : tuple of GaussianDP and PoissonSubsampledGaussian
+        All subsampled parts share one neighbouring relation.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import Composed, GaussianDP, PoissonSubsampledGaussian
+    >>> parts = (PoissonSubsampledGaussian(0.1, 20.0, 100, "zero_out"), GaussianDP(0.1))
+    >>> f"{Composed(parts).epsilon(1e-6):.2f}"
+    '0.45'
+    """
+
+    parts: tuple[GaussianDP | PoissonSubsampledGaussian, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse parts that have no loss distribution here, or two neighbouring relations."""
+        object.__setattr__(self, "parts", tuple(self.parts))
+        if not self.parts:
+            raise ValueError("Got no parts, expected at least one; use GaussianDP(0.0) for none.")
+        for part in self.parts:
+            if not isinstance(part, GaussianDP | PoissonSubsampledGaussian):
+                raise TypeError(
+                    f"Got a part {part!r}, expected GaussianDP or PoissonSubsampledGaussian."
+                )
+        relations = {p.neighboring for p in self.parts if isinstance(p, PoissonSubsampledGaussian)}
+        if len(relations) > 1:
+            raise TypeError(
+                "Got subsampled guarantees under two neighbouring relations, expected one; "
+                "state all of them under the same relation."
+            )
+
+    def delta(self, epsilon: float) -> float:
+        """Return an upper bound of delta at ``epsilon`` in [0, inf]."""
+        require_epsilon(epsilon)
+        rounds = self._rounds()
+        return pld_delta(rounds, epsilon) if rounds else 0.0
+
+    def epsilon(self, delta: float) -> float:
+        """Return an upper bound of epsilon at ``delta`` in [0, 1]."""
+        require_delta(delta)
+        rounds = self._rounds()
+        return pld_epsilon(rounds, delta) if rounds else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the kind and every part."""
+        return {"kind": "composed", "parts": [part.to_dict() for part in self.parts]}
+
+    def describe(self) -> str:
+        """Return the parts joined by "+"."""
+        return " + ".join(part.describe() for part in self.parts)
+
+    def _rounds(self) -> tuple[SampledRounds, ...]:
+        return tuple(
+            SampledRounds(1.0, 1.0 / part.mu, 1, Neighboring.ZERO_OUT)
+            if isinstance(part, GaussianDP)
+            else part._rounds()
+            for part in self.parts
+            if not (isinstance(part, GaussianDP) and part.mu == 0)
+        )
+
+
+def compose(*guarantees: Guarantee) -> Guarantee:
+    """Return the guarantee of adaptive use of all ``guarantees`` on the same data.
+
+    Gaussian parts compose in closed form, mu = sqrt(sum mu_t^2) (Dong, Roth and Su, JRSS-B 2022,
+    Corollary 2). A mixture composes label by label, labels revealed. Subsampled parts go through
+    privacy loss distributions. Renyi divergences add on the orders that all have in common, to
+    which a Gaussian part adds order mu^2 / 2. Together with NonPrivate nothing is left.
+
+    Parameters
+    ----------
+    *guarantees : Guarantee
+        None gives ``GaussianDP(0.0)``.
+
+    Returns
+    -------
+    Guarantee
+        A single guarantee is returned as it is.
+
+    Raises
+    ------
+    TypeError
+        For an unknown kind, or a combination without a theorem here.
+    ValueError
+        If Renyi guarantees have no order in common.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import GaussianDP, compose
+    >>> compose(GaussianDP(3.0), GaussianDP(4.0))
+    GaussianDP(mu=5.0)
+    """
+    known = GaussianDP | PoissonSubsampledGaussian | Composed | Mixture | RenyiDP | NonPrivate
+    for guarantee in guarantees:
+        if not isinstance(guarantee, known):
+            raise TypeError(f"Got {guarantee!r}, expected one of {_KNOWN}.")
+    if len(guarantees) == 1:
+        return guarantees[0]
+    parts = [part for g in guarantees for part in (g.parts if isinstance(g, Composed) else (g,))]
+    if any(isinstance(part, NonPrivate) for part in parts):
+        return NonPrivate()
+    if any(isinstance(part, Mixture) for part in parts):
+        return _compose_labels(parts)
+    gaussian = GaussianDP(math.hypot(*(part.mu for part in parts if isinstance(part, GaussianDP))))
+    renyi = [part for part in parts if isinstance(part, RenyiDP)]
+    sampled = [part for part in parts if isinstance(part, PoissonSubsampledGaussian)]
+    if renyi and sampled:
+        raise TypeError(
+            "Got RenyiDP together with PoissonSubsampledGaussian, expected one of the two; "
+            f"what composes is {_KNOWN}."
+        )
+    if renyi:
+        return _add_divergences(renyi, gaussian)
+    return _compose_losses(sampled, gaussian)
+
+
+def _compose_labels(parts: list[Guarantee]) -> Mixture:
+    """Compose within each combination of labels; a guarantee that is no mixture has one label."""
+    laws = [
+        list(zip(part.weights, part.components, strict=True))
+        if isinstance(part, Mixture)
+        else [(1.0, part)]
+        for part in parts
+    ]
+    combinations = list(product(*laws))
+    return Mixture(
+        tuple(math.prod(weight for weight, _ in labels) for labels in combinations),
+        tuple(compose(*(component for _, component in labels)) for labels in combinations),
+    )
+
+
+def _add_divergences(renyi: list[RenyiDP], gaussian: GaussianDP) -> RenyiDP:
+    """Add divergences on the common orders; a Gaussian's is exactly order mu^2 / 2."""
+    curves = [dict(zip(part.orders, part.divergences, strict=True)) for part in renyi]
+    orders = sorted(set(curves[0]).intersection(*curves[1:]))
+    if not orders:
+        raise ValueError(
+            "Got Renyi guarantees without a common order, expected one at least; "
+            "state them on the same orders."
+        )
+    rho = 0.5 * gaussian.mu**2
+    return RenyiDP(
+        tuple(orders),
+        tuple(math.fsum([*(curve[a] for curve in curves), a * rho]) for a in orders),
+    )
+
+
+def _compose_losses(sampled: list[PoissonSubsampledGaussian], gaussian: GaussianDP) -> Guarantee:
+    """Merge equal rounds into one part, in order of appearance."""
+    if not sampled:
+        return gaussian
+    counts: Counter[tuple[float, float, Neighboring]] = Counter()
+    for part in sampled:
+        key = (part.sampling_probability, part.noise_multiplier, part.neighboring)
+        counts[key] += int(part.n_rounds)
+    merged = tuple(PoissonSubsampledGaussian(q, s, n, rel) for (q, s, rel), n in counts.items())
+    if gaussian.mu == 0 and len(merged) == 1:
+        return merged[0]
+    return Composed(merged if gaussian.mu == 0 else (*merged, gaussian))

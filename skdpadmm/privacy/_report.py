@@ -1,0 +1,257 @@
+"""What a fit reveals, and to whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from skdpadmm.privacy._formatting import round_down, round_up
+from skdpadmm.privacy._guarantee import Guarantee
+from skdpadmm.privacy._neighboring import Neighboring
+from skdpadmm.privacy._validation import require_delta
+
+_OBSERVER_COLUMNS = ("observer", "sees", "unit", "neighbors", "(epsilon, delta)", "guarantee")
+_RELEASE_COLUMNS = ("release", "times", "shape", "sensitivity", "noise std")
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Someone whom a guarantee speaks about.
+
+    Parameters
+    ----------
+    name : str
+        Such as "model", "server", "sums", "peer", "eavesdropper".
+    sees : str
+        What is visible to it.
+    unit : str
+        What is protected: "record" or "agent".
+    neighboring : Neighboring
+        Between which data sets.
+    guarantee : Guarantee
+        What it can learn at most.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import GaussianDP, Neighboring, Observer
+    >>> Observer("model", "the model", "record", Neighboring.ZERO_OUT, GaussianDP(0.2)).name
+    'model'
+    """
+
+    name: str
+    sees: str
+    unit: str
+    neighboring: Neighboring
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True)
+class ReleaseLine:
+    """One kind of release.
+
+    Parameters
+    ----------
+    name : str
+        What is released.
+    times : int
+        How often.
+    shape : tuple of int
+        Shape of the released array.
+    sensitivity : float
+        The largest over the repetitions.
+    noise_std : float
+        Standard deviation of the Gaussian noise; 0 without privacy.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import ReleaseLine
+    >>> ReleaseLine("mean", 10, (3,), 0.01, 0.5).times
+    10
+    """
+
+    name: str
+    times: int
+    shape: tuple[int, ...]
+    sensitivity: float
+    noise_std: float
+
+
+@dataclass(frozen=True, repr=False)
+class PrivacyReport:
+    """Who learns what from a fit, as far as is proven.
+
+    Parameters
+    ----------
+    subject : str
+        What was fitted.
+    observers : tuple of Observer
+        With distinct names.
+    releases : tuple of ReleaseLine
+        Everything that left the data.
+    delta : float
+        The delta at which epsilons are printed, in [0, 1].
+    assumptions : tuple of str
+        What the figures rest on.
+    not_covered : tuple of str
+        What the figures say nothing about.
+    simulation : str
+        Empty, or one sentence why this fit is a simulation.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import GaussianDP, Neighboring, Observer, PrivacyReport
+    >>> world = Observer("model", "the model", "record", Neighboring.ZERO_OUT, GaussianDP(0.2))
+    >>> print(PrivacyReport("Lasso", (world,), (), 1e-6, (), (), ""))
+    Privacy of Lasso
+    <BLANKLINE>
+    observer  sees       unit    neighbors  (epsilon, delta)  guarantee
+    model     the model  record  zero out   (0.8342, 1e-06)   GDP(mu=0.2)
+    """
+
+    subject: str
+    observers: tuple[Observer, ...]
+    releases: tuple[ReleaseLine, ...]
+    delta: float
+    assumptions: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    simulation: str
+
+    def __post_init__(self) -> None:
+        """Refuse two observers of one name and a delta that is no probability."""
+        require_delta(self.delta)
+        names = [observer.name for observer in self.observers]
+        if len(set(names)) < len(names):
+            raise ValueError(f"Got observers {names}, expected distinct names.")
+
+    def guarantee(self, observer: str = "model") -> Guarantee:
+        """Return the guarantee against ``observer``.
+
+        Raises
+        ------
+        ValueError
+            If there is no such observer.
+        """
+        for known in self.observers:
+            if known.name == observer:
+                return known.guarantee
+        names = [known.name for known in self.observers]
+        raise ValueError(f"Got observer={observer!r}, expected one of {names}.")
+
+    def epsilon(self, observer: str = "model", delta: float | None = None) -> float:
+        """Return epsilon against ``observer`` at ``delta``, by default the report's own."""
+        return self.guarantee(observer).epsilon(self.delta if delta is None else delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary; an infinite epsilon is the string "inf"."""
+        return {
+            "subject": self.subject,
+            "delta": float(self.delta),
+            "observers": [
+                {
+                    "name": o.name,
+                    "sees": o.sees,
+                    "unit": o.unit,
+                    "neighboring": str(Neighboring(o.neighboring)),
+                    "epsilon": _finite_or_text(o.guarantee.epsilon(self.delta)),
+                    "guarantee": o.guarantee.to_dict(),
+                }
+                for o in self.observers
+            ],
+            "releases": [
+                {
+                    "name": r.name,
+                    "times": int(r.times),
+                    "shape": [int(size) for size in r.shape],
+                    "sensitivity": _finite_or_text(float(r.sensitivity)),
+                    "noise_std": _finite_or_text(float(r.noise_std)),
+                }
+                for r in self.releases
+            ],
+            "assumptions": list(self.assumptions),
+            "not_covered": list(self.not_covered),
+            "simulation": self.simulation,
+        }
+
+    def __repr__(self) -> str:
+        """Return the report as plain text."""
+        blocks = [f"Privacy of {self.subject}", _text_table(_OBSERVER_COLUMNS, self._observers())]
+        if self.releases:
+            blocks.append(_text_table(_RELEASE_COLUMNS, self._releases()))
+        for title, lines in self._remarks():
+            blocks.append("\n".join([f"{title}:", *(f"- {line}" for line in lines)]))
+        if self.simulation:
+            blocks.append(f"SIMULATION: {self.simulation}")
+        return "\n\n".join(blocks)
+
+    def _repr_html_(self) -> str:
+        parts = [
+            f"<h4>{escape(f'Privacy of {self.subject}')}</h4>",
+            _html_table(_OBSERVER_COLUMNS, self._observers()),
+        ]
+        if self.releases:
+            parts.append(_html_table(_RELEASE_COLUMNS, self._releases()))
+        for title, lines in self._remarks():
+            items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+            parts.append(f"<p>{title}:</p><ul>{items}</ul>")
+        if self.simulation:
+            parts.append(f"<p><strong>SIMULATION:</strong> {escape(self.simulation)}</p>")
+        return f'<section class="skdpadmm-privacy">{"".join(parts)}</section>'
+
+    def _observers(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                observer.name,
+                observer.sees,
+                observer.unit,
+                str(Neighboring(observer.neighboring)).replace("_", " "),
+                self._figure(observer.guarantee),
+                observer.guarantee.describe(),
+            )
+            for observer in self.observers
+        ]
+
+    def _figure(self, guarantee: Guarantee) -> str:
+        epsilon = guarantee.epsilon(self.delta)
+        if math.isinf(epsilon):
+            return "not private"
+        return f"({round_up(epsilon)}, {round_up(self.delta)})"
+
+    def _releases(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                release.name,
+                str(release.times),
+                str(tuple(release.shape)),
+                round_up(release.sensitivity),
+                round_down(release.noise_std),
+            )
+            for release in self.releases
+        ]
+
+    def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
+        remarks = [("Assumes", self.assumptions), ("Does not cover", self.not_covered)]
+        return [(title, lines) for title, lines in remarks if lines]
+
+
+def _finite_or_text(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    table = [header, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    )
+
+
+def _html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,95 @@
+"""The gate: the only place where noise meets data."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.noise import NoiseSource
+from skdpadmm.protocol._plan import Plan, Release
+
+
+class PlanViolation(RuntimeError):
+    """An algorithm tried to release what its plan does not list, or left a planned release out."""
+
+
+class Gate:
+    """Adds the planned noise to planned releases, in any order, each as often as planned.
+
+    Parameters
+    ----------
+    plan : Plan
+    noise : NoiseSource
+        Asked for one independent stream for each repetition of each release.
+
+    Attributes
+    ----------
+    trace : list of (str, tuple of int)
+        Name and shape of each release that passed, in order. It holds no values.
+    """
+
+    def __init__(self, plan: Plan, noise: NoiseSource) -> None:
+        self._plan = plan
+        self._noise = noise
+        self._index = {release.name: i for i, release in enumerate(plan.releases)}
+        self._passed = [0] * len(plan.releases)
+        self.trace: list[tuple[str, tuple[int, ...]]] = []
+
+    def release(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Let a value through with the noise that was planned for it.
+
+        Parameters
+        ----------
+        name : str
+            Name of a release in the plan.
+        value : ndarray
+            The exact quantity, of the planned shape.
+
+        Returns
+        -------
+        ndarray of the same shape
+
+        Raises
+        ------
+        PlanViolation
+            Where the plan knows no such release, of this shape, this often.
+        """
+        index, release = self._planned(name)
+        if value.shape != release.shape:
+            raise PlanViolation(
+                f"Got shape {value.shape} for the release {name!r}, expected {release.shape}."
+            )
+        repetition = self._passed[index]
+        if repetition == release.times:
+            raise PlanViolation(
+                f"Got release {name!r} for time {repetition + 1}, expected it"
+                f" {release.times} times."
+            )
+        self._passed[index] += 1
+        self.trace.append((name, value.shape))
+        if release.noise_std == 0:
+            return value
+        return self._noise.add_gaussian(value, release.noise_std, (index, repetition))
+
+    def close(self) -> None:
+        """Check that everything planned was released.
+
+        Raises
+        ------
+        PlanViolation
+            Where a planned release is missing.
+        """
+        for release, passed in zip(self._plan.releases, self._passed, strict=True):
+            if passed != release.times:
+                raise PlanViolation(
+                    f"Got the release {release.name!r} {passed} times, expected {release.times}."
+                )
+
+    def _planned(self, name: str) -> tuple[int, Release]:
+        if name not in self._index:
+            raise PlanViolation(
+                f"Got a release {name!r}, expected one of {sorted(self._index)}: what a plan does"
+                " not list cannot leave the gate."
+            )
+        index = self._index[name]
+        return index, self._plan.releases[index]

@@ -1,0 +1,149 @@
+"""The plan: every release of a fit with its noise, decided before any data is seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, compose
+from skdpadmm.protocol._facts import Budget, Facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A quantity that leaves the gate with Gaussian noise, once or several times.
+
+    Attributes
+    ----------
+    name : str
+        What is released.
+    shape : tuple of int
+        Its shape.
+    sensitivities : tuple of float
+        For each repetition, in order: how far the quantity can move in Euclidean norm between
+        neighbouring data sets, given all that was released before.
+    noise_std : float
+        Standard deviation of the noise on each entry; 0 only where the plan is not private.
+    seen_by : tuple of str
+        The observers that see it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    sensitivities: tuple[float, ...]
+    noise_std: float
+    seen_by: tuple[str, ...] = ("model",)
+
+    @property
+    def times(self) -> int:
+        """How often it is released."""
+        return len(self.sensitivities)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Adaptive composition of Gaussian mechanisms, exact: ``mu^2 = sum (Delta_t / s)^2``."""
+        if self.noise_std == 0:
+            return NonPrivate()
+        return GaussianDP(math.hypot(*self.sensitivities) / self.noise_std)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Plan:
+    """What a fit will release and what that costs; compares by value and sees no data.
+
+    A plan that would cost more than its budget cannot be made.
+
+    Attributes
+    ----------
+    algorithm : str
+        Name of the algorithm that made it.
+    facts : Facts
+    budget : Budget
+    settings : frozen dataclass
+        The algorithm's own constants, resolved: step sizes, clip bounds, lengths.
+    releases : tuple of Release
+
+    Raises
+    ------
+    ValueError
+        Where noise is missing, or where the releases cost more than the budget.
+    """
+
+    algorithm: str
+    facts: Facts
+    budget: Budget
+    settings: Any
+    releases: tuple[Release, ...]
+
+    def __post_init__(self) -> None:
+        if not self.budget.is_private:
+            return
+        for release in self.releases:
+            if not (math.isfinite(release.noise_std) and release.noise_std > 0):
+                raise ValueError(
+                    f"Got noise_std={release.noise_std} for the release {release.name!r}, expected"
+                    " a positive finite number in a private plan."
+                    " Check the scale of the clip bound."
+                )
+            if not all(math.isfinite(s) and s > 0 for s in release.sensitivities):
+                raise ValueError(
+                    f"Got sensitivities of the release {release.name!r} that are not positive and"
+                    " finite, expected a bound for each repetition."
+                )
+        spent = self.guarantee(self.budget.observer).delta(self.budget.epsilon)
+        if spent > self.budget.delta * (1 + 1e-9):
+            raise ValueError(
+                f"Got a plan with delta={spent:.3g} at epsilon={self.budget.epsilon:g}, expected at"
+                f" most delta={self.budget.delta:g}. The algorithm must add more noise."
+            )
+
+    def guarantee(self, observer: str = "model") -> Guarantee:
+        """What holds against an observer: the composition of all that it sees."""
+        return compose(*(r.guarantee for r in self.releases if observer in r.seen_by))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole plan in plain types, with type names, for printing and for `digest`."""
+        plain = _plain(self)
+        assert isinstance(plain, dict)
+        return plain
+
+    def digest(self) -> bytes:
+        """SHA-256 of the plan: different plans draw unrelated noise from the same seed."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).digest()
+
+    def __repr__(self) -> str:
+        facts, budget = self.facts, self.budget
+        lines = [
+            f"Plan of {self.algorithm} for {facts.n_samples} records,"
+            f" {facts.n_parameters} x {facts.loss.n_outputs} parameters",
+            f"  budget: epsilon={budget.epsilon:g}, delta={budget.delta:g},"
+            f" {facts.neighboring.value}, unit {facts.unit}",
+            f"  guarantee ({budget.observer}): {self.guarantee(budget.observer).describe()}",
+            "  settings: "
+            + ", ".join(f"{k}={_short(v)}" for k, v in dataclasses.asdict(self.settings).items()),
+        ]
+        for r in self.releases:
+            noise = f"noise std {r.noise_std:.4g}" if r.noise_std else "no noise"
+            lines.append(
+                f"  releases {r.times} x {r.name} {r.shape}: sensitivity"
+                f" {max(r.sensitivities):.4g}, {noise}"
+            )
+        return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as dicts that carry their type's name, tuples as lists, the rest as it is."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    return value

@@ -1,0 +1,54 @@
+"""What touches data: the problem that a plan runs on, and the solution that comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.engine import Engine
+from skdpadmm.records import Rows
+
+
+def _silent(done: int) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Problem:
+    """The private records and the means to work on them.
+
+    Attributes
+    ----------
+    rows : Rows
+        Augmented rows in public coordinates.
+    target : ndarray of shape (n_samples,)
+        Targets as the loss expects them, in public coordinates.
+    engine : Engine
+        Where blocks of rows run.
+    progress : callable
+        Called with the number of finished iterations, never with anything that depends on data.
+    """
+
+    rows: Rows
+    target: NDArray[np.float64] | NDArray[np.intp]
+    engine: Engine
+    progress: Callable[[int], None] = _silent
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Solution:
+    """What an algorithm returns: a function of released quantities alone.
+
+    Attributes
+    ----------
+    parameters : ndarray of shape (n_parameters, n_outputs)
+        In public coordinates.
+    n_iter : int
+        Iterations that were run; fixed by the plan where it is private.
+    """
+
+    parameters: NDArray[np.float64]
+    n_iter: int

@@ -1,0 +1,24 @@
+"""The private records, seen through what is public about them.
+
+A record enters every algorithm as an *augmented row*: its features in public coordinates, followed
+by a constant one for the intercept, scaled as a whole (features, intercept and target together) so
+that its Euclidean norm stays below a public bound. Nothing here copies ``X``: coordinates and
+weights are applied on the fly, block by block, so that sparse input stays sparse and memory stays
+O(n + p).
+"""
+
+from skdpadmm.records._coordinates import (
+    Coordinates,
+    declared_coordinates,
+    standardising_coordinates,
+)
+from skdpadmm.records._rows import Rows, block_size, rounding_factor
+
+__all__ = [
+    "Coordinates",
+    "Rows",
+    "block_size",
+    "declared_coordinates",
+    "rounding_factor",
+    "standardising_coordinates",
+]

@@ -1,0 +1,259 @@
+"""Public coordinates: what the declared bounds make of features and target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
+
+# A target that was not declared is clipped to this interval: it suits a standardised one.
+UNDECLARED_TARGET_BOUNDS = (-3.0, 3.0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Coordinates:
+    """An affine change of variables, the box that it maps to [-1, 1], and a bound of the row norm.
+
+    Attributes
+    ----------
+    lower, upper : ndarray of shape (n_features,)
+        The box outside of which features are clipped; infinite where nothing was declared.
+    offset, scale : ndarray of shape (n_features,)
+        A feature ``x`` is seen as ``(x - offset) / scale``.
+    target_lower, target_upper : float
+        The interval to which targets are clipped.
+    target_offset, target_scale : float
+        A target ``y`` is seen as ``(y - target_offset) / target_scale``.
+    row_norm : float
+        Augmented rows are scaled down to this Euclidean norm; infinite: never.
+    fit_intercept : bool
+        Whether augmented rows end in a one.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    target_lower: float = -np.inf
+    target_upper: float = np.inf
+    target_offset: float = 0.0
+    target_scale: float = 1.0
+    row_norm: float
+    fit_intercept: bool
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, without the intercept."""
+        return len(self.offset)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters of one score: the features and the intercept."""
+        return self.n_features + int(self.fit_intercept)
+
+    @property
+    def coefficient_scale(self) -> NDArray[np.float64]:
+        """What a unit of each parameter (without the intercept) is worth in the user's units."""
+        return self.target_scale / self.scale
+
+    @property
+    def amplification(self) -> float:
+        """How much centring can amplify rounding errors: the norm of the centre in scaled units."""
+        return float(1.0 + np.linalg.norm(self.offset / self.scale))
+
+    def target(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Targets, clipped to their bounds and scaled."""
+        clipped = np.clip(np.asarray(y, dtype=np.float64), self.target_lower, self.target_upper)
+        return (clipped - self.target_offset) / self.target_scale
+
+    def to_user(
+        self, parameters: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Coefficients and intercepts in the user's units.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters, n_outputs)
+
+        Returns
+        -------
+        coef : ndarray of shape (n_outputs, n_features)
+        intercept : ndarray of shape (n_outputs,)
+        """
+        coef = self.coefficient_scale * parameters[: self.n_features].T
+        if not self.fit_intercept:
+            return coef, np.zeros(len(coef))
+        intercept = self.target_offset + self.target_scale * parameters[-1] - coef @ self.offset
+        return coef, intercept
+
+
+def declared_coordinates(
+    *,
+    n_features: int,
+    fit_intercept: bool,
+    feature_bounds: Any = None,
+    target_bounds: Any = None,
+    feature_names: Sequence[str] | None = None,
+    has_target_scale: bool,
+) -> Coordinates:
+    """Coordinates from what the user declared, which is public.
+
+    Declared features are mapped from their bounds to [-1, 1], undeclared ones are left as they
+    are. The norm bound ``sqrt(n_parameters)`` can then only bind on undeclared features.
+
+    Parameters
+    ----------
+    n_features : int
+    fit_intercept : bool
+        Without an intercept nothing may be centred: zero stays zero.
+    feature_bounds : pair of floats or of arrays of shape (n_features,), dict, or None
+        A dict maps column names to pairs; the columns that it does not name are undeclared.
+    target_bounds : pair of floats or None
+        None means [-3, 3].
+    feature_names : sequence of str or None
+        Needed where `feature_bounds` is a dict.
+    has_target_scale : bool
+        Whether the target is a number in units (regression), not a class.
+
+    Raises
+    ------
+    ValueError
+        Where bounds are reversed, not finite, or do not fit the features.
+    """
+    lower, upper = _feature_box(feature_bounds, n_features, feature_names)
+    offset, scale = _affine_map(lower, upper, centre=fit_intercept)
+    target = {}
+    if has_target_scale:
+        low, high = UNDECLARED_TARGET_BOUNDS if target_bounds is None else _pair(target_bounds)
+        target_offset, target_scale = _affine_map(low, high, centre=fit_intercept)
+        target = {
+            "target_lower": float(low),
+            "target_upper": float(high),
+            "target_offset": float(target_offset),
+            "target_scale": float(target_scale),
+        }
+    return Coordinates(
+        lower=lower,
+        upper=upper,
+        offset=offset,
+        scale=scale,
+        row_norm=float(np.sqrt(n_features + int(fit_intercept))),
+        fit_intercept=fit_intercept,
+        **target,
+    )
+
+
+def standardising_coordinates(
+    X: Any, y: NDArray[Any] | None, *, fit_intercept: bool
+) -> Coordinates:
+    """Coordinates from the data itself, which only a fit without privacy may use.
+
+    They condition an exact solver and change nothing of its answer.
+
+    Parameters
+    ----------
+    X : {ndarray, sparse matrix} of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,) or None
+        The target, where it is a number in units.
+    fit_intercept : bool
+    """
+    moments = StandardScaler(with_mean=False).fit(X)
+    mean = moments.mean_ if fit_intercept else np.zeros(X.shape[1])
+    spread = moments.var_ + (moments.mean_ - mean) ** 2
+    scale = np.where(spread > 1e-28 * moments.mean_**2, np.sqrt(spread), 1.0)
+    unbounded = np.full(X.shape[1], np.inf)
+    target = {}
+    if y is not None:
+        centre = float(np.mean(y)) if fit_intercept else 0.0
+        width = float(np.sqrt(np.mean((y - centre) ** 2)))
+        target = {"target_offset": centre, "target_scale": width if width > 0 else 1.0}
+    return Coordinates(
+        lower=-unbounded,
+        upper=unbounded,
+        offset=mean,
+        scale=scale,
+        row_norm=np.inf,
+        fit_intercept=fit_intercept,
+        **target,
+    )
+
+
+def _affine_map(lower: Any, upper: Any, *, centre: bool) -> tuple[Any, Any]:
+    """Offset and scale that map [lower, upper] into [-1, 1]; the identity where it is infinite."""
+    declared = np.isfinite(lower) & np.isfinite(upper)
+    low, high = np.where(declared, lower, -1.0), np.where(declared, upper, 1.0)
+    offset = low / 2 + high / 2 if centre else np.zeros_like(low)
+    scale = high / 2 - low / 2 if centre else np.maximum(np.abs(low), np.abs(high))
+    # A column declared constant carries nothing: any positive scale will do.
+    return offset, np.where(scale > 0, scale, 1.0)
+
+
+def _feature_box(
+    bounds: Any, n_features: int, names: Sequence[str] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if bounds is None:
+        return np.full(n_features, -np.inf), np.full(n_features, np.inf)
+    if isinstance(bounds, Mapping):
+        return _named_box(bounds, n_features, names)
+    lower, upper = _pair(bounds, name="feature_bounds", shape=(n_features,))
+    return np.broadcast_to(lower, n_features).copy(), np.broadcast_to(upper, n_features).copy()
+
+
+def _named_box(
+    bounds: Mapping[str, Any], n_features: int, names: Sequence[str] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if names is None:
+        raise ValueError(
+            "Got feature_bounds as a dict of column names, expected X to be a DataFrame whose"
+            " columns have names. Pass a DataFrame, or feature_bounds as a pair of arrays."
+        )
+    position = {name: j for j, name in enumerate(names)}
+    unknown = sorted(str(name) for name in bounds if name not in position)
+    if unknown:
+        raise ValueError(
+            f"Got feature_bounds for columns {unknown}, expected names among those of X."
+            " Correct the names or drop them."
+        )
+    lower, upper = np.full(n_features, -np.inf), np.full(n_features, np.inf)
+    for name, pair in bounds.items():
+        lower[position[name]], upper[position[name]] = _pair(pair, name=f"feature_bounds[{name!r}]")
+    return lower, upper
+
+
+def _pair(
+    bounds: Any, *, name: str = "target_bounds", shape: tuple[int, ...] = ()
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A checked (lower, upper) pair; each side a scalar or of the given shape."""
+    try:
+        low, high = bounds
+        lower, upper = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Got {name}={bounds!r}, expected a pair (lower, upper) of numbers"
+            + (f" or of arrays of shape {shape}." if shape else ".")
+            + " Pass the range that is public knowledge."
+        ) from None
+    for side in (lower, upper):
+        if side.shape not in {(), shape}:
+            raise ValueError(
+                f"Got {name} with a side of shape {side.shape}, expected a number"
+                + (f" or shape {shape}, one entry for each feature." if shape else ".")
+            )
+    if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+        raise ValueError(
+            f"Got {name} with values that are not finite, expected finite numbers."
+            " Declare only what is known; leave undeclared columns out of a dict, or pass None."
+        )
+    if np.any(lower > upper):
+        raise ValueError(
+            f"Got {name} with lower above upper, expected lower <= upper. Swap the two."
+        )
+    if not np.isfinite(np.asarray(upper / 2 - lower / 2)).all() or np.any(
+        np.maximum(np.abs(lower), np.abs(upper)) > 1e100
+    ):
+        raise ValueError(f"Got {name} beyond 1e100, expected a range that data can have.")
+    return lower, upper

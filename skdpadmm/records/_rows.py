@@ -1,0 +1,234 @@
+"""Augmented rows as blocks of a linear operator, without a copy of X."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from skdpadmm.records._coordinates import Coordinates
+
+# Entries beyond this are scaled down, row by row, before anything is squared or multiplied.
+HUGE = 1e100
+# Dense blocks of this many entries stay in a core's cache between the two passes over them.
+BLOCK_ENTRIES = 2**18
+
+
+def block_size(n_features: int, *, is_sparse: bool) -> int:
+    """Rows in a block: a function of public facts, so that the order of every sum is public."""
+    if is_sparse:
+        return int(np.clip(n_features, 4096, 65536))
+    return int(np.clip(BLOCK_ENTRIES // max(n_features, 1), 16, 4096))
+
+
+def rounding_factor(*, n_samples: int, coordinates: Coordinates) -> float:
+    """Factor by which float64 rounding can widen the sensitivity of a sum of clipped contributions.
+
+    A sum of n vectors of norm at most C, added in any order through chains of at most `depth`
+    operations, is off by at most ``depth * u * n * C`` in norm (u the unit round-off), on each of
+    two neighbouring data sets, while the exact sums differ by a multiple of C. Offsets that are
+    large beside their scale amplify it. The bound covers dense and sparse blocks alike.
+    """
+    n_features = coordinates.n_features
+    largest = max(block_size(n_features, is_sparse=s) for s in (False, True))
+    smallest = min(block_size(n_features, is_sparse=s) for s in (False, True))
+    depth = largest + n_samples / smallest + n_features + 100
+    unit_roundoff = 2.0**-53
+    return 1.0 + 4.0 * n_samples * depth * unit_roundoff * coordinates.amplification
+
+
+class Rows:
+    """Augmented rows ``a_i = r_i * ((x_i - offset) / scale, 1)`` with norms below a public bound.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Finite values. It is neither copied nor changed.
+    coordinates : Coordinates
+        Public (or, without privacy, any) offset, scale, box and bound of the norm.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (n_samples,)
+        ``r_i = min(1, row_norm / norm)``.
+    squared_norm : ndarray of shape (n_samples,)
+        An upper bound of ``||a_i||^2``, tight up to rounding.
+    slices : list of slice
+        The blocks.
+    """
+
+    def __init__(self, X: Any, coordinates: Coordinates) -> None:
+        self.coordinates = coordinates
+        self.n_samples = int(X.shape[0])
+        self._is_sparse = sparse.issparse(X)
+        size = block_size(X.shape[1], is_sparse=self._is_sparse)
+        self.slices = [
+            slice(start, min(start + size, self.n_samples))
+            for start in range(0, self.n_samples, size)
+        ]
+        if self._is_sparse:
+            self._check_zero_inside_box()
+            self._blocks = [_csr_view(X, rows) for rows in self.slices]
+        else:
+            self._blocks = [X[rows] for rows in self.slices]
+        # Rows that must be replaced before use, by block: those outside the box or beyond HUGE.
+        self._unruly: dict[int, NDArray[np.bool_]] = {}
+        squared = np.empty(self.n_samples)
+        for i, rows in enumerate(self.slices):
+            squared[rows] = self._examine(i)
+        with np.errstate(divide="ignore", over="ignore"):
+            self.weight = np.minimum(1.0, coordinates.row_norm / np.sqrt(squared))
+            self.squared_norm = squared * self.weight**2
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.slices)
+
+    def prepare(self, parameters: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
+        """Raw coefficients and constant of a linear function given in public coordinates.
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,) or (n_parameters, n_outputs)
+        """
+        coordinates = self.coordinates
+        coef = (parameters[: coordinates.n_features].T / coordinates.scale).T
+        constant = -coordinates.offset @ coef
+        if coordinates.fit_intercept:
+            constant = constant + parameters[-1]
+        return coef, constant
+
+    def scores(self, block: int, prepared: tuple[NDArray[np.float64], Any]) -> NDArray[np.float64]:
+        """``a_i @ parameters`` for the rows of a block, of shape (rows,) or (rows, n_outputs)."""
+        coef, constant = prepared
+        scores = np.asarray(self._block(block) @ coef)
+        scores += constant
+        scores *= _as_column(self.weight[self.slices[block]], scores)
+        return scores
+
+    def adjoint(self, block: int, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Raw part of ``sum_i slopes_i a_i`` over a block; sum over blocks, then call `collect`.
+
+        Parameters
+        ----------
+        block : int
+        slopes : ndarray of shape (rows,) or (rows, n_outputs)
+
+        Returns
+        -------
+        ndarray of shape (n_features + 1,) or (n_features + 1, n_outputs)
+        """
+        weighted = slopes * _as_column(self.weight[self.slices[block]], slopes)
+        raw = np.empty((self.coordinates.n_features + 1, *slopes.shape[1:]))
+        raw[:-1] = self._block(block).T @ weighted
+        raw[-1] = weighted.sum(axis=0)
+        return raw
+
+    def collect(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Turn a sum of adjoints into public coordinates, of shape (n_parameters, ...)."""
+        coordinates = self.coordinates
+        features = ((raw[:-1].T - coordinates.offset * raw[-1:].T) / coordinates.scale).T
+        return np.concatenate([features, raw[-1:]]) if coordinates.fit_intercept else features
+
+    def augmented(self, block: int) -> NDArray[np.float64]:
+        """The augmented rows of a block, dense, of shape (rows, n_parameters)."""
+        coordinates = self.coordinates
+        X = self._block(block)
+        dense = X.toarray() if self._is_sparse else X
+        scaled = (dense - coordinates.offset) / coordinates.scale
+        if coordinates.fit_intercept:
+            scaled = np.column_stack([scaled, np.ones(len(scaled))])
+        return np.asarray(scaled * self.weight[self.slices[block], None])
+
+    def _block(self, block: int) -> Any:
+        """A block in float64 whose entries are inside the box; never a copy of an ordinary one."""
+        X = self._blocks[block].astype(np.float64, copy=False)
+        unruly = self._unruly.get(block)
+        return X if unruly is None else self._tamed(X, unruly)
+
+    def _tamed(self, X: Any, unruly: NDArray[np.bool_]) -> Any:
+        """The block with its unruly rows moved into the box, the other rows as they are."""
+        lower, upper = self.coordinates.lower, self.coordinates.upper
+        X = X.copy()
+        values = X.data if self._is_sparse else X[unruly]
+        if self._is_sparse:
+            rows, columns = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
+            touched = unruly[rows]
+            rows, columns = rows[touched], columns[touched]
+            values = np.clip(values[touched], lower[columns], upper[columns])
+            peak = np.zeros(X.shape[0])
+            np.maximum.at(peak, rows, np.abs(values))
+            X.data[touched] = values / np.maximum(peak / HUGE, 1.0)[rows]
+        else:
+            values = np.clip(values, lower, upper)
+            X[unruly] = values / np.maximum(np.abs(values).max(axis=1, keepdims=True) / HUGE, 1.0)
+        return X
+
+    def _examine(self, block: int) -> NDArray[np.float64]:
+        """Squared norms of a block's augmented rows before weighting; notes its unruly rows."""
+        coordinates = self.coordinates
+        X = self._blocks[block].astype(np.float64, copy=False)
+        if self._is_sparse:
+            rows, columns, values = (
+                np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)),
+                X.indices,
+                X.data,
+            )
+            outside = (values < coordinates.lower[columns]) | (values > coordinates.upper[columns])
+            unruly = np.zeros(X.shape[0], dtype=bool)
+            unruly[rows[outside | (np.abs(values) > HUGE)]] = True
+        else:
+            low, high = X.min(axis=1), X.max(axis=1)
+            unruly = np.maximum(-low, high) > HUGE
+            if np.isfinite(coordinates.lower).any():
+                unruly |= ((coordinates.lower > X) | (coordinates.upper < X)).any(axis=1)
+        if unruly.any():
+            self._unruly[block] = unruly
+            X = self._tamed(X, unruly)
+        squared = self._sparse_squares(X) if self._is_sparse else self._dense_squares(X)
+        return squared + float(coordinates.fit_intercept)
+
+    def _dense_squares(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        coordinates = self.coordinates
+        if coordinates.offset.any() or (coordinates.scale != 1.0).any():
+            X = (X - coordinates.offset) / coordinates.scale
+        return np.asarray(np.einsum("ij,ij->i", X, X))
+
+    def _sparse_squares(self, X: Any) -> NDArray[np.float64]:
+        """Squared norms of centred rows, not made dense: stored entries, then the zeros."""
+        offset, scale = self.coordinates.offset, self.coordinates.scale
+        rows, columns = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
+        of_zero = (offset / scale) ** 2
+        stored = ((X.data - offset[columns]) / scale[columns]) ** 2
+        at_zero = np.bincount(rows, weights=of_zero[columns], minlength=X.shape[0])
+        at_stored = np.bincount(rows, weights=stored, minlength=X.shape[0])
+        # The difference cancels: round it up, because a norm that is too small would clip too
+        # little.
+        total = of_zero.sum()
+        return np.asarray(at_stored + np.maximum(total - at_zero, 0.0) + 1e-12 * total)
+
+    def _check_zero_inside_box(self) -> None:
+        lower, upper = self.coordinates.lower, self.coordinates.upper
+        if np.any(lower > 0) or np.any(upper < 0):
+            raise ValueError(
+                "Got feature_bounds that exclude 0 for sparse X, expected lower <= 0 <= upper: the"
+                " entries that are not stored are zeros. Widen the bounds or pass a dense X."
+            )
+
+
+def _csr_view(X: Any, rows: slice) -> Any:
+    """A block of rows of a CSR matrix that shares its data."""
+    start, stop = X.indptr[rows.start], X.indptr[rows.stop]
+    indptr = X.indptr[rows.start : rows.stop + 1] - start
+    return sparse.csr_matrix(
+        (X.data[start:stop], X.indices[start:stop], indptr),
+        shape=(rows.stop - rows.start, X.shape[1]),
+        copy=False,
+    )
+
+
+def _as_column(weight: NDArray[np.float64], like: NDArray[np.float64]) -> NDArray[np.float64]:
+    return weight if like.ndim == 1 else weight[:, None]

@@ -1,0 +1,252 @@
+"""Samplers draw the Gaussian law, on the grid, independently where they should."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from skdpadmm.noise import CryptographicNoise, NoiseSource, OpenDPNoise, SeededNoise, noise_source
+from skdpadmm.noise._normal import standard_normal
+
+SEEDED = SeededNoise((7,), b"plan")
+PINNED = [-0.5598888397216797, -1.1477174758911133, -0.7250118255615234]
+SAMPLERS = [
+    pytest.param(CryptographicNoise(), 200_000, id="cryptographic"),
+    pytest.param(SEEDED, 200_000, id="seeded"),
+    pytest.param(OpenDPNoise(), 4_000, id="opendp"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _skip_without_opendp(request):
+    if "opendp" in request.node.name:
+        pytest.importorskip("opendp")
+
+
+def grid_step(scale):
+    return 2.0 ** math.floor(math.log2(scale)) * 2.0**-20
+
+
+@pytest.mark.parametrize(("source", "size"), SAMPLERS)
+def test_the_law_is_gaussian(source, size):
+    """p-values of one in a billion, so that fresh entropy never fails the suite by chance."""
+    noise = (source.add_gaussian(np.full(size, 3.0), 2.5, (0, 0)) - 3.0) / 2.5
+    assert kstest(noise, "norm").pvalue > 1e-9
+    assert abs(noise.mean()) < 6.5 / math.sqrt(size)
+    assert abs((noise**2).mean() - 1) < 6.5 * math.sqrt(2 / size)
+    assert abs((noise**3).mean()) < 6.5 * math.sqrt(15 / size)
+    assert abs((noise**4).mean() - 3) < 6.5 * math.sqrt(96 / size)
+
+
+@pytest.mark.parametrize(("source", "size"), SAMPLERS)
+def test_columns_share_no_noise(source, size):
+    noise = source.add_gaussian(np.zeros((size // 4, 4)), 1.0, (0, 0))
+    correlation = np.corrcoef(noise, rowvar=False) - np.eye(4)
+    assert np.abs(correlation).max() < 6.5 / math.sqrt(size // 4)
+    serial = np.corrcoef(noise.ravel()[:-1], noise.ravel()[1:])[0, 1]
+    assert abs(serial) < 6.5 / math.sqrt(size)
+
+
+@pytest.mark.parametrize(("source", "size"), SAMPLERS)
+def test_streams_share_no_noise(source, size):
+    streams = [(0,), (0, 0), (0, 1), (1, 0), (1,), (0, 0, 0)]
+    noise = np.stack([source.add_gaussian(np.zeros(size // 4), 1.0, s) for s in streams])
+    correlation = np.corrcoef(noise) - np.eye(len(streams))
+    assert np.abs(correlation).max() < 6.5 / math.sqrt(size // 4)
+
+
+@pytest.mark.parametrize(("source", "size"), SAMPLERS)
+@pytest.mark.parametrize("scale", [1e-300, 3e-5, 1.0, 1.5, 2.0, 1e10, 1e300])
+def test_releases_lie_on_the_public_grid_at_every_scale(source, size, scale):
+    value = np.linspace(-3, 3, 50) * scale
+    released = source.add_gaussian(value, scale, (0, 0))
+    steps = released / grid_step(scale)
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    assert np.isfinite(released).all()
+    spread = np.std((released - value) / scale)
+    assert 0.3 < spread < 2.5
+
+
+@pytest.mark.parametrize(("source", "size"), SAMPLERS)
+def test_values_far_beyond_the_grid_survive(source, size):
+    value = np.array([1e300, -1e300, 2.0**80])
+    np.testing.assert_array_equal(source.add_gaussian(value, 1e-10, (0, 0)), value)
+
+
+@pytest.mark.parametrize(("source", "size"), SAMPLERS)
+def test_the_smallest_scale_works(source, size):
+    assert np.isfinite(source.add_gaussian(np.ones(5), 5e-324, (0, 0))).all()
+
+
+@pytest.mark.parametrize(("source", "size"), SAMPLERS)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3)])
+def test_shape_and_input_are_kept(source, size, shape):
+    value = np.ones(shape)
+    released = source.add_gaussian(value, 1.0, (0, 0))
+    assert released.shape == shape
+    assert released.dtype == np.float64
+    np.testing.assert_array_equal(value, np.ones(shape))
+
+
+@pytest.mark.parametrize(("source", "size"), SAMPLERS)
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])
+def test_a_scale_that_protects_nothing_is_refused(source, size, scale):
+    with pytest.raises(ValueError, match=r"Got scale=.*expected a float in \(0, inf\)"):
+        source.add_gaussian(np.zeros(2), scale, (0, 0))
+
+
+def test_every_pattern_of_bits_gives_a_finite_number():
+    ones = np.uint64(2**64 - 1)
+    bits = np.array([0, 1, ones, ones - np.uint64(1), 1 << 63, 1 << 11], dtype=np.uint64)
+    normal = standard_normal(bits)
+    assert np.isfinite(normal).all()
+    assert 8.2 < normal[0] == -normal[1] < 8.4
+    assert normal[2] == normal[3] == 0.0
+
+
+def test_big_releases_are_drawn_in_chunks_without_repetition():
+    noise = CryptographicNoise().add_gaussian(np.zeros((1 << 20) + 1000), 1.0, (0, 0))
+    assert np.all(noise[:1000] == noise[1 << 20 :]) == np.False_
+    assert abs(np.corrcoef(noise[:1000], noise[1 << 20 :])[0, 1]) < 6.5 / math.sqrt(1000)
+
+
+def test_cryptographic_noise_is_fresh_on_every_call():
+    value = np.zeros(20)
+    first, second = (CryptographicNoise().add_gaussian(value, 1.0, (0, 0)) for _ in range(2))
+    assert not np.any(first == second)
+
+
+def test_opendp_noise_is_fresh_on_every_call():
+    value = np.zeros(20)
+    first, second = (OpenDPNoise().add_gaussian(value, 1.0, (0, 0)) for _ in range(2))
+    assert not np.any(first == second)
+
+
+def test_opendp_accounts_without_a_rounding_term():
+    """Its own map gives rho = (Delta/scale)^2 / 2: nothing is rounded before the noise."""
+    from skdpadmm.noise._opendp import _measurement
+
+    for scale in (1e-3, 1.0, 1e3):
+        assert _measurement(scale).map(0.5 * scale) == pytest.approx(0.125, rel=1e-14)
+        assert _measurement(scale).map(0.0) == 0.0
+
+
+def test_a_missing_opendp_is_named(monkeypatch):
+    from skdpadmm.noise import _opendp
+
+    _opendp._measurement.cache_clear()
+    for name in ("opendp", "opendp.prelude"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"needs OpenDP: pip install 'skdpadmm\[secure\]'"):
+        OpenDPNoise().add_gaussian(np.zeros(2), 1.0, (0, 0))
+
+
+def test_seeded_noise_is_a_function_of_seed_digest_and_stream():
+    value = np.zeros(50)
+    expected = SEEDED.add_gaussian(value, 1.0, (2, 5))
+    SEEDED.add_gaussian(value, 1.0, (2, 4))
+    copy = pickle.loads(pickle.dumps(SEEDED))
+    np.testing.assert_array_equal(copy.add_gaussian(value, 1.0, (2, 5)), expected)
+    np.testing.assert_array_equal(
+        SeededNoise((7,), b"plan").add_gaussian(value, 1.0, (2, 5)), expected
+    )
+    assert vars(copy) == {"entropy": (7,), "digest": b"plan"}
+
+
+def test_seeded_noise_keeps_its_bits_across_versions():
+    draw = SeededNoise((0,), b"plan").add_gaussian(np.zeros(3), 1.0, (0, 0))
+    np.testing.assert_allclose(draw, PINNED, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        SeededNoise((8,), b"plan"),
+        SeededNoise((7, 0), b"plan"),
+        SeededNoise((0, 7), b"plan"),
+        SeededNoise((7,), b"plam"),
+        SeededNoise((7,), b"plan\0"),
+        SeededNoise((7,), b""),
+    ],
+)
+def test_another_seed_or_digest_gets_unrelated_noise(other):
+    value = np.zeros(20_000)
+    pair = [source.add_gaussian(value, 1.0, (0, 0)) for source in (SEEDED, other)]
+    assert abs(np.corrcoef(*pair)[0, 1]) < 6.5 / math.sqrt(value.size)
+
+
+def test_seed_and_digest_are_not_confused_where_their_words_line_up():
+    draws = {
+        SeededNoise(entropy, digest).add_gaussian(np.zeros(4), 1.0, stream).tobytes()
+        for entropy, digest, stream in [
+            ((1, 2), b"\3", ()),
+            ((1,), b"\2\3", ()),
+            ((1,), b"\2", (3,)),
+            ((), b"\1\2\3", ()),
+            ((1, 2, 3), b"", ()),
+            ((), b"", (1, 2, 3)),
+            ((), b"", ()),
+            ((0,), b"", ()),
+            ((), b"", (0,)),
+        ]
+    }
+    assert len(draws) == 9
+
+
+@pytest.mark.parametrize("words", [(-1,), (2**32,)])
+def test_words_beyond_32_bits_are_refused(words):
+    with pytest.raises(ValueError, match="Got entropy="):
+        SeededNoise(words, b"")
+    with pytest.raises(ValueError, match="Got stream="):
+        SEEDED.add_gaussian(np.zeros(2), 1.0, words)
+
+
+def test_the_scale_only_scales_a_seeded_draw():
+    value = np.zeros(100)
+    small, large = (SEEDED.add_gaussian(value, scale, (0, 0)) for scale in (1.0, 1024.0))
+    np.testing.assert_array_equal(large, 1024 * small)
+
+
+def test_none_asks_the_operating_system():
+    assert noise_source(None, b"plan") == CryptographicNoise()
+    assert noise_source(None, b"plan", sampler="opendp") == OpenDPNoise()
+    assert not noise_source(None, b"plan").simulation
+
+
+@pytest.mark.parametrize("seed", [0, 42, np.int64(42), 2**32 - 1])
+def test_an_integer_makes_a_simulation(seed):
+    source: NoiseSource = noise_source(seed, b"plan")
+    assert source == SeededNoise((int(seed),), b"plan")
+    assert source.simulation
+
+
+@pytest.mark.parametrize("kind", [np.random.RandomState, np.random.default_rng])
+def test_a_passed_generator_gives_words_and_advances(kind):
+    generator = kind(3)
+    first, second = (noise_source(generator, b"plan") for _ in range(2))
+    assert first != second
+    assert first.simulation
+    assert first == noise_source(kind(3), b"plan")
+    assert all(type(word) is int for word in first.entropy)
+
+
+@pytest.mark.parametrize("bad", [-1, 2**32, 1.5, "0", [0]])
+def test_what_is_no_random_state_is_refused(bad):
+    with pytest.raises(ValueError, match="cannot be used to seed"):
+        noise_source(bad, b"plan")
+
+
+@pytest.mark.parametrize("seed", [0, np.random.RandomState(0)])
+def test_the_exact_sampler_cannot_be_seeded(seed):
+    with pytest.raises(ValueError, match="draws from the operating system"):
+        noise_source(seed, b"plan", sampler="opendp")
+
+
+def test_an_unknown_sampler_is_refused():
+    with pytest.raises(ValueError, match="Got sampler='laplace', expected one of"):
+        noise_source(None, b"plan", sampler="laplace")

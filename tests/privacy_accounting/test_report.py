@@ -1,0 +1,177 @@
+"""The report says who sees what, and never a number below the truth."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import skdpadmm.privacy
+from skdpadmm.privacy import (
+    GaussianDP,
+    Mixture,
+    Neighboring,
+    NonPrivate,
+    Observer,
+    PrivacyReport,
+    ReleaseLine,
+)
+from skdpadmm.privacy._formatting import round_down, round_up
+
+
+def make_report(**changes):
+    parts = {
+        "subject": "DPAdmmLasso",
+        "observers": (
+            Observer("model", "the model", "record", Neighboring.REPLACE_ONE, GaussianDP(0.2681)),
+            Observer("server", "<sums> & more", "record", Neighboring.ZERO_OUT, NonPrivate()),
+        ),
+        "releases": (ReleaseLine("mean", 10, (3,), 0.123456, 0.123456),),
+        "delta": 1e-5,
+        "assumptions": ("the noise is honest",),
+        "not_covered": ("timing",),
+        "simulation": "",
+    }
+    return PrivacyReport(**(parts | changes))
+
+
+@given(st.floats(min_value=0, max_value=1e300))
+def test_printed_numbers_bound_the_float_from_their_side(value):
+    up, down = float(round_up(value)), float(round_down(value))
+    assert down <= value <= up
+    assert up <= value * (1 + 1.001e-3) or value < 1e-300
+
+
+def test_short_decimals_stay_short():
+    assert [round_up(x) for x in (0.2, 1e-6, 1.0, 0.0, 12345.6)] == [
+        "0.2",
+        "1e-06",
+        "1",
+        "0",
+        "1.235e+04",
+    ]
+    assert round_up(0.123401) == "0.1235"
+    assert round_down(0.123499) == "0.1234"
+    assert round_up(math.inf) == "inf"
+
+
+def test_text_says_who_sees_what():
+    text = repr(make_report())
+    header, model, server = text.splitlines()[2:5]
+    assert header.split() == "observer sees unit neighbors (epsilon, delta) guarantee".split()
+    epsilon = GaussianDP(0.2681).epsilon(1e-5)
+    assert f"({round_up(epsilon)}, 1e-05)" in model
+    assert "GDP(mu=0.2681)" in model
+    assert "replace one" in model
+    assert "not private" in server
+    assert "mean     10     (3,)   0.1235       0.1234" in text
+    assert "Assumes:\n- the noise is honest" in text
+    assert "Does not cover:\n- timing" in text
+    assert "SIMULATION" not in text
+
+
+def test_a_simulation_says_so_on_a_line_of_its_own():
+    report = make_report(simulation="random_state is an int.")
+    assert "SIMULATION: random_state is an int." in repr(report).splitlines()
+    assert "SIMULATION:" in report._repr_html_()
+
+
+def test_an_epsilon_that_is_never_reached_reads_not_private():
+    floor = Mixture((0.5, 0.5), (GaussianDP(0.1), NonPrivate()))
+    observer = Observer("model", "all", "record", Neighboring.ZERO_OUT, floor)
+    assert "not private" in repr(make_report(observers=(observer,)))
+
+
+def test_lookup_by_observer_and_delta():
+    report = make_report()
+    assert report.guarantee() == GaussianDP(0.2681)
+    assert report.epsilon() == GaussianDP(0.2681).epsilon(1e-5)
+    assert report.epsilon(delta=1e-3) < report.epsilon()
+    assert report.epsilon("server") == math.inf
+    with pytest.raises(ValueError, match=r"Got observer='peer', expected one of \['model', 'serv"):
+        report.epsilon("peer")
+
+
+def test_two_observers_of_one_name_are_refused():
+    observer = make_report().observers[0]
+    with pytest.raises(ValueError, match="expected distinct names"):
+        make_report(observers=(observer, observer))
+
+
+@pytest.mark.parametrize("delta", [-1e-6, 1.1, math.nan])
+def test_a_delta_that_is_no_probability_is_refused(delta):
+    with pytest.raises(ValueError, match="Got delta"):
+        make_report(delta=delta)
+
+
+def test_html_is_escaped_and_balanced():
+    class Balance(HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.open, self.seen = [], set()
+
+        def handle_starttag(self, tag, attrs):
+            self.open.append(tag)
+            self.seen.add(tag)
+            assert not [name for name, _ in attrs if name == "style" or name.startswith("on")]
+
+        def handle_endtag(self, tag):
+            assert self.open.pop() == tag
+
+    html = make_report(subject="<script>", simulation="a < b")._repr_html_()
+    parser = Balance()
+    parser.feed(html)
+    assert not parser.open
+    assert {"section", "table", "th", "td"} <= parser.seen
+    assert "script" not in parser.seen
+    assert "&lt;sums&gt; &amp; more" in html
+
+
+def test_dictionary_is_strict_json():
+    dictionary = make_report().to_dict()
+    assert json.loads(json.dumps(dictionary, allow_nan=False)) == dictionary
+    model, server = dictionary["observers"]
+    assert model["epsilon"] == GaussianDP(0.2681).epsilon(1e-5)
+    assert float(server["epsilon"]) == math.inf
+    assert dictionary["releases"][0]["shape"] == [3]
+
+
+def test_a_report_is_a_value():
+    assert make_report() == make_report() == pickle.loads(pickle.dumps(make_report()))
+
+
+def test_importing_the_room_stays_cheap():
+    """Neither dp-accounting nor scipy.stats, which take longer than the room itself."""
+    root = Path(skdpadmm.privacy.__file__).parents[1]
+    program = (
+        "import sys, types\n"
+        "parent = types.ModuleType('skdpadmm')\n"
+        f"parent.__path__ = [{str(root)!r}]\n"
+        "sys.modules['skdpadmm'] = parent\n"
+        "import skdpadmm.privacy\n"
+        "print(sorted({'dp_accounting', 'scipy.stats', 'sklearn'} & set(sys.modules)))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout.strip() == "[]", run.stderr
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    from skdpadmm.privacy import PoissonSubsampledGaussian, RenyiDP, _pld
+
+    for name in ("dp_accounting", "dp_accounting.pld", "dp_accounting.rdp"):
+        monkeypatch.setitem(sys.modules, name, None)
+    _pld._composed.cache_clear()
+    for guarantee in (
+        PoissonSubsampledGaussian(0.5, 3.0, 2, "zero_out"),
+        RenyiDP((2.0,), (1.0,)),
+    ):
+        with pytest.raises(ImportError, match=r"needs dp-accounting: pip install 'skdpadmm\[acc"):
+            guarantee.epsilon(1e-6)

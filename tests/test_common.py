@@ -1,0 +1,40 @@
+"""scikit-learn's own checks, for every estimator at its default epsilon."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import skdpadmm
+import skdpadmm.preprocessing
+
+# Name of the estimator -> {name of a check: reason why it must fail}. Strict: one that passes is an error.
+EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
+
+
+def all_estimators() -> list[BaseEstimator]:
+    """Every public estimator, by discovery."""
+    rooms = (skdpadmm, skdpadmm.preprocessing)
+    found = {
+        cls.__name__: cls
+        for room in rooms
+        for name in room.__all__
+        if inspect.isclass(cls := getattr(room, name)) and issubclass(cls, BaseEstimator)
+    }
+    return [_example(found[name]) for name in sorted(found)]
+
+
+def _example(cls: type[BaseEstimator]) -> BaseEstimator:
+    return cls()
+
+
+def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
+    return EXPECTED_FAILURES.get(type(estimator).__name__, {})
+
+
+@parametrize_with_checks(all_estimators(), expected_failed_checks=expected_failures)
+def test_estimator_check_of_scikit_learn(estimator: BaseEstimator, check: object) -> None:
+    check(estimator)
