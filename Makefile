@@ -16,8 +16,8 @@ OLDEST_TESTS = $(wildcard tests/test_common.py tests/central tests/preprocessing
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-demo: $(VENV)/.installed ## Fit one private model and print who sees what
-	@$(BIN)/python examples/demo.py
+demo: $(VENV)/.installed ## Take the tour: plan, fit, report, and accuracy against epsilon
+	@$(BIN)/python examples/quickstart.py
 
 test: $(VENV)/.installed ## Run the tests and doctests, without the slow ones
 	@$(BIN)/python -m pytest -q -m "not slow"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -33,7 +34,7 @@ class Engine:
     @contextmanager
     def running(self) -> Iterator[Engine]:
         """Hold the workers, with BLAS at one thread, for the length of a fit."""
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
+        with _thread_pools().limit(limits=1, user_api="blas"):
             if effective_n_jobs(self.n_jobs) == 1:
                 yield self
                 return
@@ -56,8 +57,16 @@ class Engine:
         return total
 
 
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """Find the BLAS libraries once: looking for them takes longer than a small fit."""
+    return ThreadpoolController()
+
+
 def _run_task(kernel: Callable[[int], NDArray[np.float64]], blocks: range) -> NDArray[np.float64]:
-    total = kernel(blocks[0])
-    for block in blocks[1:]:
-        total += kernel(block)
+    # A warning of floating point would depend on data. Each thread has an error state of its own.
+    with np.errstate(all="ignore"):
+        total = kernel(blocks[0])
+        for block in blocks[1:]:
+            total += kernel(block)
     return total

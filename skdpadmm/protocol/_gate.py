@@ -52,13 +52,17 @@ class Gate:
         Raises
         ------
         PlanViolation
-            Where the plan knows no such release, of this shape, this often.
+            Where the plan knows no such release, of this shape, this often, or where the value is
+            not finite.
         """
         index, release = self._planned(name)
         if value.shape != release.shape:
             raise PlanViolation(
                 f"Got shape {value.shape} for the release {name!r}, expected {release.shape}."
             )
+        if not np.isfinite(value).all():
+            # Unreachable by clipped contributions; an algorithm that gets here has no bound at all.
+            raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
         repetition = self._passed[index]
         if repetition == release.times:
             raise PlanViolation(
