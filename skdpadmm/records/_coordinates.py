@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,8 @@ class Coordinates:
     @property
     def amplification(self) -> float:
         """How much centring can amplify rounding errors: the norm of the centre in scaled units."""
-        return float(1.0 + np.linalg.norm(self.offset / self.scale))
+        # fsum: the same float whatever the order of the columns.
+        return 1.0 + math.sqrt(math.fsum((self.offset / self.scale) ** 2))
 
     def target(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Targets, clipped to their bounds and scaled."""

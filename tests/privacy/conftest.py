@@ -66,13 +66,13 @@ def _replay(
         has_target_scale=regression,
     )
     facts = Facts(
-        n_samples=len(X),
+        n_samples=X.shape[0],
         n_parameters=coordinates.n_parameters,
         loss=loss,
         penalty=ElasticNet(0.01, 0.02),
         neighboring=Neighboring(neighboring),
         row_norm=coordinates.row_norm,
-        rounding=rounding_factor(n_samples=len(X), coordinates=coordinates),
+        rounding=rounding_factor(n_samples=X.shape[0], coordinates=coordinates),
         max_iter=max_iter,
     )
     plan = algorithm.plan(facts, Budget(epsilon=1.0, delta=1e-5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from skdpadmm.algorithms import ConsensusADMM
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SquaredLoss
@@ -148,3 +149,26 @@ def test_one_record_never_changes_what_another_contributes(replay, random_path, 
             for A, t in ((X, y), (X2, y2))
         ]
         np.testing.assert_allclose(alone[0], alone[1], atol=1e-13)
+
+
+@pytest.mark.parametrize("bounds", [None, (-1, 3)], ids=["undeclared", "declared"])
+def test_repeated_entries_of_a_sparse_row_count_as_their_sum(replay, random_path, bounds):
+    # Products add repeated entries up: a norm of the stored ones would clip too little.
+    loss = SquaredLoss()
+    rng = np.random.default_rng(6)
+    dense, y = rng.uniform(-1, 1, (6, 3)), rng.uniform(-2, 2, 6)
+    X = sparse.csr_matrix(dense)
+    repeated = sparse.csr_matrix(
+        (
+            np.concatenate([X.data, np.full(40, 1.0)]),
+            np.concatenate([X.indices, np.full(40, 2)]),
+            np.append(X.indptr[:-1], X.indptr[-1] + 40),
+        ),
+        shape=X.shape,
+    )
+    path = random_path(4, loss)
+    first = replay(ConsensusADMM(), X, y, loss, path, feature_bounds=bounds)
+    second = replay(ConsensusADMM(), repeated, y, loss, path, feature_bounds=bounds)
+    assert np.all(moves(first, second) <= first.plan.releases[0].sensitivities)
+    same = replay(ConsensusADMM(), repeated.toarray(), y, loss, path, feature_bounds=bounds)
+    np.testing.assert_allclose(second.values, same.values, rtol=1e-10)
