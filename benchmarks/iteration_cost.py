@@ -4,8 +4,10 @@
     python benchmarks/iteration_cost.py --n-samples 100000   a quick look
 
 Time is counted in products ``X @ w`` with as many BLAS threads as the fit has workers, memory in
-vectors of length n. Every iteration is timed next to a product of its own, inside one run, so that
-other work on the machine slows both. Nothing printed here depends on the values in the data.
+vectors of length n. Iterations and products alternate inside one run, so that other work on the
+machine slows both. Where ``X @ w`` itself gains little from its threads, because other work holds
+the cores or because the data is small, the verdict is "busy". The bars are meant for the default
+size. Nothing printed here depends on the values in the data.
 """
 
 from __future__ import annotations
@@ -53,9 +55,10 @@ class Figure:
     value: float
     bar: float
     detail: str
+    is_quiet: bool = True
 
     def __str__(self) -> str:
-        verdict = "pass" if self.value <= self.bar else "MISS"
+        verdict = ("pass" if self.value <= self.bar else "MISS") if self.is_quiet else "busy"
         figure = f"{self.value:9.2f} {self.bar:7.4g}  {verdict}"
         return f"{self.name:34} {self.n_jobs:6} {figure}  {self.detail}"
 
@@ -83,28 +86,32 @@ def iteration_cost(
 ) -> tuple[float, float]:
     """Seconds of one private iteration and of one ``X @ w``: medians of an interleaved run.
 
-    The run is the one of `fit`, but that its progress callback times a product after every
-    iteration. The first iteration warms up and is left out.
+    The run is the one of `fit`, but that its progress callback times a product after every second
+    iteration. Only iterations that follow an iteration are timed: idle BLAS threads spin on for a
+    while after a product, on the core that the next iteration needs.
     """
-    model.set_params(max_iter=repeats + 1)
+    model.set_params(max_iter=2 * repeats + 2)
     classes = {"n_classes": 2} if hasattr(model, "classes") else {}
     planned = model._plan_fit(n_samples=len(X), n_features=X.shape[1], **classes)
     target = np.where(y > 0, 1.0, -1.0) if classes else planned.coordinates.target(y)
     noise = noise_source(None, planned.plan.digest())
-    iterations, products = [], []
+    iterations: list[float] = []
+    products: list[float] = []
     started = 0.0
 
     def interleave(done: int) -> None:
         nonlocal started
-        iterations.append(time.perf_counter() - started)
-        with threadpoolctl.threadpool_limits(n_jobs, user_api="blas"):
-            products.append(seconds(lambda: X @ w))
+        if done % 2 == 0:
+            iterations.append(time.perf_counter() - started)
+            with threadpoolctl.threadpool_limits(n_jobs, user_api="blas"):
+                products.append(seconds(lambda: X @ w))
         started = time.perf_counter()
 
     with Engine(n_jobs).running() as engine:
         rows = Rows(X, planned.coordinates)
         problem = Problem(rows=rows, target=target, engine=engine, progress=interleave)
         planned.algorithm.run(planned.plan, problem, Gate(planned.plan, noise))
+    # The first pair warms up.
     return statistics.median(iterations[1:]), statistics.median(products[1:])
 
 
@@ -143,12 +150,16 @@ def measure_iterations(X: Array, y: Array, repeats: int) -> list[Figure]:
     figures = []
     for make_model in (squared, logistic):
         for step in ("exact", "linearized"):
+            products: dict[int, float] = {}
             for n_jobs in N_JOBS:
                 model = make_model(algorithm=ConsensusADMM(record_step=step))
                 iteration, product = iteration_cost(model, X, y, w, n_jobs=n_jobs, repeats=repeats)
+                products[n_jobs] = product
                 detail = f"{1e3 * iteration:.4g} ms | {1e3 * product:.4g} ms"
                 name = f"{make_model.__name__}, {step}"
-                figures.append(Figure(name, n_jobs, iteration / product, ITERATION_BAR, detail))
+                quiet = is_quiet(products, n_jobs)
+                ratio = iteration / product
+                figures.append(Figure(name, n_jobs, ratio, ITERATION_BAR, detail, quiet))
                 print(figures[-1], flush=True)
     return figures
 
@@ -157,23 +168,29 @@ def measure_fits(X: Array, y: Array) -> list[Figure]:
     heading("A whole default fit, in products X @ w", "ratio", "fit | scikit-learn's own | X @ w")
     w = np.random.default_rng(1).standard_normal(X.shape[1:])
     labels = np.where(y > 0, 1, -1)
+    lasso = DPAdmmLasso(alpha=1e-3, target_bounds=(-1, 1), **PUBLIC)
+    pairs = [
+        (squared(), Ridge(), y),
+        (lasso, Lasso(alpha=1e-3), y),
+        (logistic(), LogisticRegression(), labels),
+    ]
     figures = []
-    for n_jobs in N_JOBS:
-        pairs = [
-            (squared(n_jobs=n_jobs), Ridge(), y),
-            (
-                DPAdmmLasso(alpha=1e-3, target_bounds=(-1, 1), n_jobs=n_jobs, **PUBLIC),
-                Lasso(alpha=1e-3),
-                y,
-            ),
-            (logistic(n_jobs=n_jobs), LogisticRegression(), labels),
-        ]
-        for private, public, target in pairs:
+    for private, public, target in pairs:
+        products: dict[int, float] = {}
+        for n_jobs in N_JOBS:
+            private.set_params(n_jobs=n_jobs)
             fit, reference, product = fit_cost(private, public, X, target, w, n_jobs=n_jobs)
+            products[n_jobs] = product
             detail = f"{fit:.4g} s | {reference:.4g} s | {1e3 * product:.4g} ms"
-            figures.append(Figure(type(private).__name__, n_jobs, fit / product, FIT_BAR, detail))
+            name, quiet = type(private).__name__, is_quiet(products, n_jobs)
+            figures.append(Figure(name, n_jobs, fit / product, FIT_BAR, detail, quiet))
             print(figures[-1], flush=True)
     return figures
+
+
+def is_quiet(products: dict[int, float], n_jobs: int) -> bool:
+    """Whether the product gained from its threads; if not, ratios flatter or harm at random."""
+    return n_jobs == 1 or products[1] / products[n_jobs] > 0.75 * n_jobs
 
 
 def measure_memory(n_samples: int, n_features: int) -> list[Figure]:
@@ -208,10 +225,11 @@ def draw(panels: dict[str, list[Figure]], title: str) -> None:
                 places,
                 [figure.value for figure in chosen],
                 0.9 * height,
-                color=f"C{k}",
+                color=[(f"C{k}", 1.0 if figure.is_quiet else 0.3) for figure in chosen],
                 label=f"n_jobs={n_jobs}",
             )
-            axis.bar_label(bars, fmt="%.3g", padding=3, fontsize=8)
+            background = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+            axis.bar_label(bars, fmt="%.3g", padding=3, fontsize=8, bbox=background)
         axis.axvline(figures[0].bar, color="black", linestyle="--", linewidth=1, label="bar")
         axis.set_yticks(range(len(names)), names)
         axis.invert_yaxis()
@@ -221,7 +239,7 @@ def draw(panels: dict[str, list[Figure]], title: str) -> None:
     axes[0].legend(
         loc="upper center", bbox_to_anchor=(0.5, 1.16), ncols=3, frameon=False, fontsize=8
     )
-    fig.suptitle(title, fontsize=10)
+    fig.suptitle(f"{title}; pale: busy, no verdict", fontsize=10)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(OUTPUT, dpi=120)
     print(f"\nWrote {OUTPUT}")
@@ -236,7 +254,7 @@ def main() -> None:
     mpl.use("Agg")
     n, p = options.n_samples, options.n_features
     load = os.getloadavg()[0]
-    title = f"{n:,} x {p}, float64; {os.cpu_count()} cores, load {load:.1f} at the start"
+    title = f"{n:,} x {p}, float64, {os.cpu_count()} cores, load {load:.1f} before the start"
     print(title)
     memory = measure_memory(n, p)
     X, y = make_data(n, p)

@@ -29,7 +29,7 @@ from skdpadmm.privacy import compose
 
 OUTPUT = Path(__file__).parent / "output" / "quickstart.png"
 EPSILONS = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0]
-SEEDS = range(10)
+SEEDS = range(20)
 SPLITS = ShuffleSplit(n_splits=5, test_size=0.25, random_state=0)
 DELTA = 1e-5
 

@@ -25,6 +25,7 @@ from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, Observer, PrivacyReport, ReleaseLine
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem
 from skdpadmm.records import (
+    HUGE,
     Coordinates,
     Rows,
     declared_coordinates,
@@ -106,7 +107,7 @@ def plan_fit(
         )
     coordinates = declared_coordinates(
         n_features=n_features,
-        fit_intercept=estimator.fit_intercept,
+        fit_intercept=bool(estimator.fit_intercept),
         feature_bounds=estimator.feature_bounds,
         target_bounds=target_bounds,
         feature_names=feature_names,
@@ -120,11 +121,11 @@ def plan_fit(
         neighboring=Neighboring(estimator.neighboring),
         row_norm=coordinates.row_norm,
         rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates),
-        max_iter=estimator.max_iter,
+        max_iter=int(estimator.max_iter),
     )
     algorithm = resolve_algorithm(estimator.algorithm)
     # Knobs are checked whatever the budget: a grid over budgets should not fail at one end only.
-    if not budget.is_private:
+    if not budget.is_private and not isinstance(algorithm, ProximalNewton):
         algorithm.plan(facts, Budget(epsilon=1.0, delta=budget.delta))
         algorithm = ProximalNewton()
     return PlannedFit(
@@ -154,33 +155,37 @@ def run_fit(
     """
     plan, coordinates = planned.plan, planned.coordinates
     noise = noise_source(estimator.random_state, plan.digest(), estimator.sampler)
-    if not plan.budget.is_private:
-        coordinates = standardising_coordinates(
-            X, y if has_target_scale else None, fit_intercept=estimator.fit_intercept
-        )
-        plan = _rescaled(plan, planned.coordinates, coordinates)
-    rows = Rows(X, coordinates)
-    # A row that is scaled down takes its target along: a weighted record, not a distorted one.
-    target = coordinates.target(y) * rows.weight if has_target_scale else y
-    gate = Gate(plan, noise)
-    with (
-        _progress(estimator.verbose, plan.facts.max_iter, type(estimator).__name__) as progress,
-        Engine(estimator.n_jobs).running() as engine,
-    ):
-        problem = Problem(rows=rows, target=target, engine=engine, progress=progress)
-        solution = planned.algorithm.run(plan, problem, gate)
+    # A warning of floating point would depend on data.
+    with np.errstate(all="ignore"):
+        if not plan.budget.is_private:
+            _refuse_huge_values(X)
+            coordinates = standardising_coordinates(
+                X, y if has_target_scale else None, fit_intercept=bool(estimator.fit_intercept)
+            )
+            plan = _rescaled(plan, planned.coordinates, coordinates)
+        rows = Rows(X, coordinates)
+        # A row that is scaled down takes its target along: a weighted record, not a distorted one.
+        target = coordinates.target(y) * rows.weight if has_target_scale else y
+        gate = Gate(plan, noise)
+        with (
+            _progress(estimator.verbose, plan.facts.max_iter, type(estimator).__name__) as progress,
+            Engine(estimator.n_jobs).running() as engine,
+        ):
+            problem = Problem(rows=rows, target=target, engine=engine, progress=progress)
+            solution = planned.algorithm.run(plan, problem, gate)
     gate.close()
     coef, intercept = coordinates.to_user(solution.parameters)
     return Fitted(
         coef=coef,
         intercept=intercept,
         n_iter=solution.n_iter,
-        report=report_of(estimator, planned.plan, simulated=noise.simulation),
+        report=report_of(estimator, planned, simulated=noise.simulation),
     )
 
 
-def report_of(estimator: Any, plan: Plan, *, simulated: bool) -> PrivacyReport:
+def report_of(estimator: Any, planned: PlannedFit, *, simulated: bool) -> PrivacyReport:
     """The report of a plan that was run: the guarantee, its assumptions, and what it leaves out."""
+    plan = planned.plan
     facts, observer = plan.facts, plan.budget.observer
     simulation = (
         f"random_state={estimator.random_state!r} fixes the noise. Whoever knows the seed can"
@@ -210,7 +215,7 @@ def report_of(estimator: Any, plan: Plan, *, simulated: bool) -> PrivacyReport:
             )
             for r in plan.releases
         ),
-        assumptions=tuple(_assumptions(estimator)) if plan.budget.is_private else (),
+        assumptions=tuple(_assumptions(estimator, planned)) if plan.budget.is_private else (),
         not_covered=(
             "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
             "Scores on private data, cv_results_, and the selection of a best model by them.",
@@ -221,13 +226,13 @@ def report_of(estimator: Any, plan: Plan, *, simulated: bool) -> PrivacyReport:
     )
 
 
-def _assumptions(estimator: Any) -> Iterator[str]:
+def _assumptions(estimator: Any, planned: PlannedFit) -> Iterator[str]:
     yield "n_samples, column names and all parameters of the estimator are public."
     yield "One record is one row: a person with several rows is protected less."
-    if estimator.feature_bounds is None:
+    if not np.isfinite(planned.coordinates.lower).all():
         yield (
-            "feature_bounds not declared: rows (with their intercept) are scaled down to norm"
-            " sqrt(n_parameters)."
+            "feature_bounds not declared, or not for every column: rows (with their intercept) are"
+            " scaled down to norm sqrt(n_parameters)."
         )
     if getattr(estimator, "target_bounds", 0) is None:
         yield "target_bounds not declared: targets are clipped to [-3, 3]."
@@ -235,6 +240,15 @@ def _assumptions(estimator: Any) -> Iterator[str]:
         yield "classes not declared: the set of labels seen in y is assumed to be public."
     if estimator.sampler == "floating-point":
         yield "Noise is sampled in floating point: not certified against attacks on its last bits."
+
+
+def _refuse_huge_values(X: Any) -> None:
+    """Without privacy nothing is clipped, and squares of such values leave the range of floats."""
+    if max(float(X.max()), -float(X.min())) > HUGE:
+        raise ValueError(
+            f"Got X with values beyond {HUGE:g} at epsilon=inf, expected smaller ones: nothing is"
+            " clipped there. Rescale X, or declare feature_bounds and a finite epsilon."
+        )
 
 
 def _rescaled(plan: Plan, declared: Coordinates, data: Coordinates) -> Plan:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdpadmm
 import skdpadmm.preprocessing
 
-# Name of the estimator -> {name of a check: reason why it must fail}. Strict: one that passes is an error.
+# Estimator -> {check: reason why it must fail}. Strict: one that passes is an error.
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
 
 

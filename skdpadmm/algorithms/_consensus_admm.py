@@ -25,7 +25,8 @@ from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solut
 DISPLACEMENT = "mean displacement"
 # Newton steps of a record's proximal problem once it can start from its last solution. The number
 # is public and accuracy is no condition of the guarantee: contributions are clipped after solving.
-WARM_STEPS = 3
+# Two leave 1e-5 of a coefficient in the first iterations and nothing as the steps get smaller.
+WARM_STEPS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +162,8 @@ class ConsensusADMM(BaseEstimator):
             name=DISPLACEMENT,
             shape=(facts.n_parameters, facts.loss.n_outputs),
             sensitivities=sensitivities,
-            noise_std=math.hypot(*sensitivities) / mu,
+            # A little more than enough, so that no rounding takes epsilon above the budget.
+            noise_std=math.hypot(*sensitivities) / mu * (1 + 1e-12),
             seen_by=(budget.observer,),
         )
         return Plan(
@@ -237,9 +239,10 @@ class ConsensusADMM(BaseEstimator):
     def _check(self) -> None:
         for name in ("step_size", "clip_norm"):
             value = getattr(self, name)
-            if value != "auto" and not (_is_number(value) and 0 < value < math.inf):
+            # Beyond this range products of the two underflow, and a bound of 0 bounds nothing.
+            if value != "auto" and not (_is_number(value) and 1e-100 <= float(value) <= 1e100):
                 raise ValueError(
-                    f"Got {name}={value!r}, expected 'auto' or a float in (0, inf)."
+                    f"Got {name}={value!r}, expected 'auto' or a float in [1e-100, 1e100]."
                     " 'auto' is chosen from public facts."
                 )
         if not (_is_number(self.relaxation) and 0 < self.relaxation < 1):
@@ -272,11 +275,14 @@ def path_sensitivities(facts: Facts, settings: ConsensusADMMSettings) -> tuple[f
     lam = settings.relaxation
     bound = settings.step_size * settings.clip_norm * facts.rounding
     moved = facts.neighboring.sensitivity_factor * bound / facts.n_samples
-    if lam <= 0.5:
-        return tuple(moved * (1 - (1 - 2 * lam) ** k) for k in range(1, settings.n_iter + 1))
-    return tuple(
-        moved * lam * (1 - (2 * lam - 1) ** k) / (1 - lam) for k in range(1, settings.n_iter + 1)
-    )
+    iterations = np.arange(1, settings.n_iter + 1)
+    # 1 - |1 - 2 lambda|^k, without cancellation at either end of the range of lambda.
+    with np.errstate(divide="ignore"):
+        reached = -np.expm1(iterations * np.log1p(-2 * min(lam, 1 - lam)))
+    largest = moved * max(1.0, lam / (1 - lam))
+    # A state is rounded once in each iteration.
+    widened = largest * reached * (1 + iterations * 2.0**-50)
+    return tuple(widened.tolist())
 
 
 def default_steps(facts: Facts, mu: float) -> tuple[float, float]:

@@ -141,12 +141,9 @@ def _model_minimiser(
     w, b = slice(0, p * k), slice(p * k, d * k)
     # Scores of all classes may move together at no cost: the pseudo-inverse leaves that direction
     # alone.
-    inner = np.linalg.pinv(matrix[b, b], hermitian=True)
-    schur = matrix[w, w] - matrix[w, b] @ inner @ matrix[b, w]
+    inner = np.linalg.pinv(matrix[b, b], rcond=1e-10, hermitian=True)
+    schur = _positive_definite(matrix[w, w] - matrix[w, b] @ inner @ matrix[b, w])
     reduced = slope[w] - matrix[w, b] @ inner @ slope[b]
-    # A tiny ridge makes directions without data solvable; the gradient there is zero, so the
-    # optimum of the iteration does not move.
-    schur[np.diag_indices_from(schur)] += 1e-10 * max(np.trace(schur) / max(len(schur), 1), 1e-300)
     scale = np.repeat(coordinates.coefficient_scale, k)
     target = parameters[:p].ravel() - np.linalg.solve(schur, reduced)
     user = plan.facts.penalty.prox(
@@ -156,6 +153,23 @@ def _model_minimiser(
     step = features - parameters[:p].ravel()
     intercept = parameters[p:].ravel() - inner @ (slope[b] + matrix[b, w] @ step)
     return np.concatenate([features, intercept]).reshape(d, k)
+
+
+def _positive_definite(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix with the smallest ridge, of a growing series, that lets it be factored.
+
+    It only shapes the steps: directions without data have no gradient, so the optimum stays.
+    """
+    matrix = (matrix + matrix.T) / 2
+    ridge = 1e-10 * max(float(np.trace(matrix)) / len(matrix), 1e-6)
+    while True:
+        raised = matrix + ridge * np.eye(len(matrix))
+        try:
+            np.linalg.cholesky(raised)
+        except np.linalg.LinAlgError:
+            ridge *= 100
+        else:
+            return raised
 
 
 def _derivatives(

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -82,6 +83,19 @@ class PrivateLinearModel(BaseEstimator):
             has_target_scale=n_classes is None,
         )
 
+    def _public_shape(self, n_samples: int, n_features: int) -> dict[str, Any]:
+        """What a plan without data knows of its shape and of the names of its columns."""
+        check_scalar(n_samples, "n_samples", Integral, min_val=1)
+        check_scalar(n_features, "n_features", Integral, min_val=1)
+        names = None
+        if isinstance(self.feature_bounds, dict):
+            names = [*self.feature_bounds, *range(n_features - len(self.feature_bounds))]
+        return {
+            "n_samples": int(n_samples),
+            "n_features": int(n_features),
+            "feature_names": names,
+        }
+
     @abstractmethod
     def _loss(self, n_classes: int | None) -> Loss:
         """Loss of a record."""
@@ -123,8 +137,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             Where a parameter is out of range.
         """
         self._validate_params()
-        names = _declared_names(self.feature_bounds, n_features)
-        return self._plan_fit(n_samples=n_samples, n_features=n_features, feature_names=names).plan
+        return self._plan_fit(**self._public_shape(n_samples, n_features)).plan
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike) -> Any:
@@ -155,10 +168,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return self
 
     def _fit(self, X: Any, y: ArrayLike) -> None:
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True
-        )
-        y = np.asarray(y, dtype=np.float64)
+        # Finite values whose sum overflows must not speak.
+        with np.errstate(all="ignore"):
+            X, y = validate_data(
+                self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True
+            )
+            y = np.asarray(y, dtype=np.float64)
         planned = self._plan_fit(
             n_samples=X.shape[0],
             n_features=X.shape[1],
@@ -225,10 +240,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
                     " Declare the classes or pass their number."
                 )
             n_classes = len(_declared_classes(self.classes))
-        names = _declared_names(self.feature_bounds, n_features)
-        return self._plan_fit(
-            n_samples=n_samples, n_features=n_features, n_classes=n_classes, feature_names=names
-        ).plan
+        check_scalar(n_classes, "n_classes", Integral, min_val=2)
+        shape = self._public_shape(n_samples, n_features)
+        return self._plan_fit(n_classes=int(n_classes), **shape).plan
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike) -> Any:
@@ -259,7 +273,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return self
 
     def _fit(self, X: Any, y: ArrayLike) -> None:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        # Finite values whose sum overflows must not speak.
+        with np.errstate(all="ignore"):
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         classes, index = _encode(np.asarray(y), self.classes)
         planned = self._plan_fit(
@@ -338,11 +354,3 @@ def _encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.int
             " Declare every class there can be."
         )
     return declared, index
-
-
-def _declared_names(bounds: Any, n_features: int) -> list[str] | None:
-    """Column names as far as a plan without data can know them."""
-    if not isinstance(bounds, dict):
-        return None
-    names = [str(name) for name in bounds]
-    return names + [f"undeclared {j}" for j in range(n_features - len(names))]

@@ -100,7 +100,7 @@ class DPAdmmLasso(PrivateLinearRegressor):
     >>> model = DPAdmmLasso(alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y).coef_.round(2)
-    array([ 0.97, -1.94,  0.  ])
+    array([ 0.97, -1.93, -0.  ])
     >>> round(model.privacy_.epsilon(), 3)
     1.0
     """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
@@ -18,28 +19,32 @@ from threadpoolctl import ThreadpoolController
 N_TASKS = 32
 
 
-@dataclass
+@dataclass(frozen=True)
 class Engine:
     """Sums a kernel over blocks; the same bits for every number of workers.
 
     Parameters
     ----------
     n_jobs : int or None, default=None
-        Threads that share the blocks, as joblib counts them.
+        Threads that share the blocks, as joblib counts them. Few blocks run in one thread.
+    pool : ThreadPoolExecutor or None, default=None
+        The threads, while `running`. An iteration takes milliseconds: a pool of the standard
+        library hands out its tasks in one of them, a joblib pool in ten.
     """
 
     n_jobs: int | None = None
-    _parallel: Parallel | None = None
+    pool: ThreadPoolExecutor | None = None
 
     @contextmanager
     def running(self) -> Iterator[Engine]:
         """Hold the workers, with BLAS at one thread, for the length of a fit."""
+        n_workers = effective_n_jobs(self.n_jobs)
         with _thread_pools().limit(limits=1, user_api="blas"):
-            if effective_n_jobs(self.n_jobs) == 1:
+            if n_workers == 1:
                 yield self
                 return
-            with Parallel(n_jobs=self.n_jobs, backend="threading") as parallel:
-                yield Engine(self.n_jobs, parallel)
+            with ThreadPoolExecutor(n_workers) as pool:
+                yield Engine(self.n_jobs, pool)
 
     def sum(
         self, kernel: Callable[[int], NDArray[np.float64]], n_blocks: int
@@ -47,10 +52,8 @@ class Engine:
         """Sum of ``kernel(block)`` over ``range(n_blocks)``, always in the same order."""
         bounds = [n_blocks * t // N_TASKS for t in range(N_TASKS + 1)]
         tasks = [range(a, b) for a, b in pairwise(bounds) if b > a]
-        if self._parallel is None or len(tasks) == 1:
-            partial = [_run_task(kernel, task) for task in tasks]
-        else:
-            partial = self._parallel(delayed(_run_task)(kernel, task) for task in tasks)
+        spread = self.pool.map if self.pool is not None and len(tasks) == N_TASKS else map
+        partial = list(spread(lambda task: _run_task(kernel, task), tasks))
         total = partial[0]
         for part in partial[1:]:
             total = total + part

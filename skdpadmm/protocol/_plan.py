@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, compose
 from skdpadmm.protocol._facts import Budget, Facts
 
@@ -102,8 +104,21 @@ class Plan:
             )
 
     def guarantee(self, observer: str = "model") -> Guarantee:
-        """What holds against an observer: the composition of all that it sees."""
-        return compose(*(r.guarantee for r in self.releases if observer in r.seen_by))
+        """What holds against an observer: the composition of all that it sees.
+
+        Raises
+        ------
+        ValueError
+            Where no release names the observer: a name that is misspelt sees nothing.
+        """
+        seen = [release.guarantee for release in self.releases if observer in release.seen_by]
+        if not seen:
+            known = sorted({name for release in self.releases for name in release.seen_by})
+            raise ValueError(
+                f"Got observer={observer!r}, expected one of {known}: no release of this plan names"
+                " another one."
+            )
+        return compose(*seen)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole plan in plain types, with type names, for printing and for `digest`."""
@@ -112,8 +127,13 @@ class Plan:
         return plain
 
     def digest(self) -> bytes:
-        """SHA-256 of the plan: different plans draw unrelated noise from the same seed."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).digest()
+        """SHA-256 of the plan: different plans draw unrelated noise from the same seed.
+
+        Floats count with 12 digits, so that mathematical libraries which differ in the last bits
+        agree on the digest.
+        """
+        text = json.dumps(_rounded(self.to_dict()), sort_keys=True)
+        return hashlib.sha256(text.encode()).digest()
 
     def __repr__(self) -> str:
         facts, budget = self.facts, self.budget
@@ -135,6 +155,15 @@ class Plan:
         return "\n".join(lines)
 
 
+def _rounded(value: Any) -> Any:
+    """Floats written with 12 digits, everywhere in plain data."""
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_rounded(entry) for entry in value]
+    return f"{value:.12g}" if isinstance(value, float) else value
+
+
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -146,4 +175,4 @@ def _plain(value: Any) -> Any:
         return {"type": type(value).__name__, **fields}
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
-    return value
+    return value.item() if isinstance(value, np.generic) else value

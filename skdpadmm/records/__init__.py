@@ -12,9 +12,10 @@ from skdpadmm.records._coordinates import (
     declared_coordinates,
     standardising_coordinates,
 )
-from skdpadmm.records._rows import Rows, block_size, rounding_factor
+from skdpadmm.records._rows import HUGE, Rows, block_size, rounding_factor
 
 __all__ = [
+    "HUGE",
     "Coordinates",
     "Rows",
     "block_size",

@@ -166,7 +166,12 @@ def standardising_coordinates(
     moments = StandardScaler(with_mean=False).fit(X)
     mean = moments.mean_ if fit_intercept else np.zeros(X.shape[1])
     spread = moments.var_ + (moments.mean_ - mean) ** 2
-    scale = np.where(spread > 1e-28 * moments.mean_**2, np.sqrt(spread), 1.0)
+    constant = spread <= 1e-28 * moments.mean_**2
+    scale = np.where(constant, 1.0, np.sqrt(spread))
+    if fit_intercept:
+        # A mean is off its constant in the last bits; its own value centres it to exact zeros.
+        first = X[:1].toarray() if hasattr(X, "toarray") else np.asarray(X[:1])
+        mean = np.where(constant, first[0], mean)
     unbounded = np.full(X.shape[1], np.inf)
     target = {}
     if y is not None:
@@ -208,6 +213,11 @@ def _feature_box(
 def _named_box(
     bounds: Mapping[str, Any], n_features: int, names: Sequence[str] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if len(bounds) > n_features:
+        raise ValueError(
+            f"Got feature_bounds for {len(bounds)} columns, expected at most {n_features}, one for"
+            " each feature. Drop the others."
+        )
     if names is None:
         raise ValueError(
             "Got feature_bounds as a dict of column names, expected X to be a DataFrame whose"
@@ -254,8 +264,12 @@ def _pair(
         raise ValueError(
             f"Got {name} with lower above upper, expected lower <= upper. Swap the two."
         )
-    if not np.isfinite(np.asarray(upper / 2 - lower / 2)).all() or np.any(
-        np.maximum(np.abs(lower), np.abs(upper)) > 1e100
-    ):
+    width = np.asarray(upper - lower)
+    if np.any(np.maximum(np.abs(lower), np.abs(upper)) > 1e100):
         raise ValueError(f"Got {name} beyond 1e100, expected a range that data can have.")
+    if np.any((width < 1e-100) & (width > 0)):
+        raise ValueError(
+            f"Got {name} narrower than 1e-100, expected a range that floats can resolve."
+            " Declare it in other units."
+        )
     return lower, upper

@@ -13,14 +13,14 @@ from skdpadmm.records._coordinates import Coordinates
 # Entries beyond this are scaled down, row by row, before anything is squared or multiplied.
 HUGE = 1e100
 # Dense blocks of this many entries stay in a core's cache between the two passes over them.
-BLOCK_ENTRIES = 2**18
+BLOCK_ENTRIES = 2**19
 
 
 def block_size(n_features: int, *, is_sparse: bool) -> int:
     """Rows in a block: a function of public facts, so that the order of every sum is public."""
     if is_sparse:
         return int(np.clip(n_features, 4096, 65536))
-    return int(np.clip(BLOCK_ENTRIES // max(n_features, 1), 16, 4096))
+    return int(np.clip(BLOCK_ENTRIES // max(n_features, 1), 16, 8192))
 
 
 def rounding_factor(*, n_samples: int, coordinates: Coordinates) -> float:
@@ -73,7 +73,6 @@ class Rows:
         ]
         if self._is_sparse:
             self._check_zero_inside_box()
-            X = _canonical(X)
             self._blocks = [_csr_view(X, rows) for rows in self.slices]
         else:
             self._blocks = [X[rows] for rows in self.slices]
@@ -82,7 +81,7 @@ class Rows:
         squared = np.empty(self.n_samples)
         for i, rows in enumerate(self.slices):
             squared[rows] = self._examine(i)
-        with np.errstate(divide="ignore", over="ignore"):
+        with np.errstate(all="ignore"):
             self.weight = np.minimum(1.0, coordinates.row_norm / np.sqrt(squared))
             self.squared_norm = squared * self.weight**2
 
@@ -108,7 +107,13 @@ class Rows:
     def scores(self, block: int, prepared: tuple[NDArray[np.float64], Any]) -> NDArray[np.float64]:
         """``a_i @ parameters`` for the rows of a block, of shape (rows,) or (rows, n_outputs)."""
         coef, constant = prepared
-        scores = np.asarray(self._block(block) @ coef)
+        X, unruly = self._block(block), self._unruly.get(block)
+        if unruly is None:
+            scores = np.asarray(X @ coef)
+        else:
+            with np.errstate(all="ignore"):
+                scores = np.asarray(X @ coef)
+            scores[unruly] = self._tamed(X[unruly]) @ coef
         scores += constant
         scores *= _as_column(self.weight[self.slices[block]], scores)
         return scores
@@ -125,10 +130,18 @@ class Rows:
         -------
         ndarray of shape (n_features + 1,) or (n_features + 1, n_outputs)
         """
+        X, unruly = self._block(block), self._unruly.get(block)
         weighted = slopes * _as_column(self.weight[self.slices[block]], slopes)
         raw = np.empty((self.coordinates.n_features + 1, *slopes.shape[1:]))
-        raw[:-1] = self._block(block).T @ weighted
         raw[-1] = weighted.sum(axis=0)
+        if unruly is None:
+            raw[:-1] = X.T @ weighted
+        else:
+            # Unruly rows are added by themselves: the sum of the others keeps its bits.
+            of_unruly = self._tamed(X[unruly]).T @ weighted[unruly]
+            weighted[unruly] = 0.0
+            raw[:-1] = X.T @ weighted
+            raw[:-1] += of_unruly
         return raw
 
     def collect(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -140,35 +153,32 @@ class Rows:
     def augmented(self, block: int) -> NDArray[np.float64]:
         """The augmented rows of a block, dense, of shape (rows, n_parameters)."""
         coordinates = self.coordinates
-        X = self._block(block)
+        X, unruly = self._block(block), self._unruly.get(block)
         dense = X.toarray() if self._is_sparse else X
+        if unruly is not None:
+            dense = dense.copy()
+            dense[unruly] = self._tamed(dense[unruly])
         scaled = (dense - coordinates.offset) / coordinates.scale
         if coordinates.fit_intercept:
             scaled = np.column_stack([scaled, np.ones(len(scaled))])
         return np.asarray(scaled * self.weight[self.slices[block], None])
 
     def _block(self, block: int) -> Any:
-        """A block in float64 whose entries are inside the box; never a copy of an ordinary one."""
-        X = self._blocks[block].astype(np.float64, copy=False)
-        unruly = self._unruly.get(block)
-        return X if unruly is None else self._tamed(X, unruly)
+        """A block in float64; never a copy of one that is."""
+        return self._blocks[block].astype(np.float64, copy=False)
 
-    def _tamed(self, X: Any, unruly: NDArray[np.bool_]) -> Any:
-        """The block with its unruly rows moved into the box, the other rows as they are."""
+    def _tamed(self, X: Any) -> Any:
+        """Unruly rows, moved into the box and scaled down to entries of at most HUGE."""
         lower, upper = self.coordinates.lower, self.coordinates.upper
+        if isinstance(X, np.ndarray):
+            inside = np.clip(X, lower, upper)
+            return inside / np.maximum(np.abs(inside).max(axis=1, keepdims=True) / HUGE, 1.0)
         X = X.copy()
-        values = X.data if self._is_sparse else X[unruly]
-        if self._is_sparse:
-            rows, columns = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
-            touched = unruly[rows]
-            rows, columns = rows[touched], columns[touched]
-            values = np.clip(values[touched], lower[columns], upper[columns])
-            peak = np.zeros(X.shape[0])
-            np.maximum.at(peak, rows, np.abs(values))
-            X.data[touched] = values / np.maximum(peak / HUGE, 1.0)[rows]
-        else:
-            values = np.clip(values, lower, upper)
-            X[unruly] = values / np.maximum(np.abs(values).max(axis=1, keepdims=True) / HUGE, 1.0)
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        inside = np.clip(X.data, lower[X.indices], upper[X.indices])
+        peak = np.zeros(X.shape[0])
+        np.maximum.at(peak, rows, np.abs(inside))
+        X.data = inside / np.maximum(peak / HUGE, 1.0)[rows]
         return X
 
     def _examine(self, block: int) -> NDArray[np.float64]:
@@ -189,10 +199,12 @@ class Rows:
             unruly = np.maximum(-low, high) > HUGE
             if np.isfinite(coordinates.lower).any():
                 unruly |= ((coordinates.lower > X) | (coordinates.upper < X)).any(axis=1)
+        squares = self._sparse_squares if self._is_sparse else self._dense_squares
+        with np.errstate(all="ignore"):
+            squared = squares(X)
         if unruly.any():
             self._unruly[block] = unruly
-            X = self._tamed(X, unruly)
-        squared = self._sparse_squares(X) if self._is_sparse else self._dense_squares(X)
+            squared[unruly] = squares(self._tamed(X[unruly]))
         return squared + float(coordinates.fit_intercept)
 
     def _dense_squares(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -209,10 +221,10 @@ class Rows:
         stored = ((X.data - offset[columns]) / scale[columns]) ** 2
         at_zero = np.bincount(rows, weights=of_zero[columns], minlength=X.shape[0])
         at_stored = np.bincount(rows, weights=stored, minlength=X.shape[0])
-        # The difference cancels: round it up, because a norm that is too small would clip too
-        # little.
+        # The difference cancels, so it is rounded up: a norm that is too small clips too little.
         total = of_zero.sum()
-        return np.asarray(at_stored + np.maximum(total - at_zero, 0.0) + 1e-12 * total)
+        slack = 2.0**-52 * (X.shape[1] + 100) * total
+        return np.asarray(at_stored + np.maximum(total - at_zero, 0.0) + slack)
 
     def _check_zero_inside_box(self) -> None:
         lower, upper = self.coordinates.lower, self.coordinates.upper
@@ -223,27 +235,24 @@ class Rows:
             )
 
 
-def _canonical(X: Any) -> Any:
-    """The matrix with repeated entries added up, as its products see them: norms must agree."""
-    if X.has_canonical_format:
-        return X
-    X = X.copy()
-    with np.errstate(all="ignore"):
-        X.sum_duplicates()
-    # Sums of finite entries can leave the range of floats.
-    np.nan_to_num(X.data, copy=False)
-    return X
-
-
 def _csr_view(X: Any, rows: slice) -> Any:
-    """A block of rows of a CSR matrix that shares its data."""
+    """A block of rows of a CSR matrix that shares its data, unless entries are repeated.
+
+    Products add repeated entries up, so norms have to see their sum. The block is a new matrix,
+    which looks for them itself: the flag of `X` may be stale.
+    """
     start, stop = X.indptr[rows.start], X.indptr[rows.stop]
     indptr = X.indptr[rows.start : rows.stop + 1] - start
-    return sparse.csr_matrix(
-        (X.data[start:stop], X.indices[start:stop], indptr),
-        shape=(rows.stop - rows.start, X.shape[1]),
-        copy=False,
-    )
+    # The constructor would copy a part of a larger array.
+    block = sparse.csr_matrix((rows.stop - rows.start, X.shape[1]), dtype=X.dtype)
+    block.data, block.indices, block.indptr = X.data[start:stop], X.indices[start:stop], indptr
+    if not block.has_canonical_format:
+        block = block.copy()
+        with np.errstate(all="ignore"):
+            block.sum_duplicates()
+        # Sums of finite entries can leave the range of floats.
+        np.nan_to_num(block.data, copy=False)
+    return block
 
 
 def _as_column(weight: NDArray[np.float64], like: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -100,14 +100,7 @@ def _mu_lower_bound(without: np.ndarray, having: np.ndarray, confidence: float =
     half = len(without) // 2
     sign = 1.0 if np.median(having[:half]) >= np.median(without[:half]) else -1.0
     without, having = sign * without, sign * having
-    pool = np.quantile(np.concatenate([without[:half], having[:half]]), np.linspace(0.1, 0.9, 33))
-
-    def separation(threshold: float) -> float:
-        p = (np.sum(having[:half] > threshold) + 1) / (half + 2)
-        q = (np.sum(without[:half] > threshold) + 1) / (half + 2)
-        return float(norm.ppf(p) - norm.ppf(q))
-
-    threshold = max(pool, key=separation)
+    threshold = (np.median(without[:half]) + np.median(having[:half])) / 2
     trials = len(without) - half
     hits = int(np.sum(having[half:] > threshold))
     alarms = int(np.sum(without[half:] > threshold))

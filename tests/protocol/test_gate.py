@@ -120,7 +120,9 @@ def test_a_missing_release_is_noticed_at_the_end(n_counts):
         gate.release("mean", MEAN)
     for _ in range(n_counts):
         gate.release("count", COUNT)
-    with pytest.raises(PlanViolation, match=f"Got the release 'count' {n_counts} times, expected 2"):
+    with pytest.raises(
+        PlanViolation, match=f"Got the release 'count' {n_counts} times, expected 2"
+    ):
         gate.close()
 
 

@@ -87,9 +87,7 @@ def test_a_column_declared_constant_vanishes():
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    seed=st.integers(0, 10**6), fit_intercept=st.booleans(), exponent=st.integers(-6, 6)
-)
+@given(seed=st.integers(0, 10**6), fit_intercept=st.booleans(), exponent=st.integers(-6, 6))
 def test_to_user_gives_the_same_predictions_in_the_units_of_the_user(seed, fit_intercept, exponent):
     rng = np.random.default_rng(seed)
     lower = 10.0**exponent * rng.normal(size=3)
@@ -106,9 +104,7 @@ def test_to_user_gives_the_same_predictions_in_the_units_of_the_user(seed, fit_i
     assert intercept.shape == (2,)
     expected = c.target_offset + c.target_scale * scores
     np.testing.assert_allclose(X @ coef.T + intercept, expected, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(
-        coef, c.coefficient_scale * parameters[:3].T, rtol=1e-14
-    )
+    np.testing.assert_allclose(coef, c.coefficient_scale * parameters[:3].T, rtol=1e-14)
 
 
 def test_coordinates_are_frozen():
@@ -128,7 +124,9 @@ def test_coordinates_are_frozen():
         (5.0, "Got feature_bounds=5.0, expected a pair .* Pass the range that is public"),
         ((1.0, 2.0, 3.0), r"Got feature_bounds=\(1.0, 2.0, 3.0\), expected a pair .* Pass"),
         (("low", "high"), "Got feature_bounds=.* expected a pair .* Pass"),
-        ((-1e200, 1e200), "Got feature_bounds beyond 1e100, expected a range"),
+        ((-1e200, 1e200), "Got feature_bounds beyond 1e100.*, expected a range"),
+        ((0.0, 1e-200), "Got feature_bounds .*narrower than 1e-100, expected a range"),
+        ((0.0, 1e-310), "Got feature_bounds .*narrower than 1e-100, expected a range"),
         ({"z": (0, 1)}, r"Got feature_bounds for columns \['z'\], expected names .* Correct"),
         ({"a": (1, 0)}, r"Got feature_bounds\['a'\] with lower above upper, expected .* Swap"),
         ({"a": 3}, r"Got feature_bounds\['a'\]=3, expected a pair .* Pass"),

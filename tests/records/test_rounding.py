@@ -19,7 +19,9 @@ def exact_sum(X, rows, slopes):
     """``sum_i slopes_i r_i ((x_i - offset) / scale, 1)`` in rational arithmetic."""
     c = rows.coordinates
     dense = np.clip(X, c.lower, c.upper)
-    weights = [Fraction(float(s)) * Fraction(float(r)) for s, r in zip(slopes, rows.weight)]
+    weights = [
+        Fraction(float(s)) * Fraction(float(r)) for s, r in zip(slopes, rows.weight, strict=True)
+    ]
     total = []
     for j in range(c.n_features):
         offset, scale = Fraction(float(c.offset[j])), Fraction(float(c.scale[j]))
@@ -112,7 +114,9 @@ def test_the_reference_of_these_tests_agrees_with_a_correctly_rounded_sum():
     rows = Rows(X, c)
     slopes = rng.normal(size=50)
     exact = exact_sum(X, rows, slopes)[0]
-    products = [Fraction(float(s)) * Fraction(float(x)) for s, x in zip(slopes, X[:, 0])]
+    products = [
+        Fraction(float(s)) * Fraction(float(x)) for s, x in zip(slopes, X[:, 0], strict=True)
+    ]
     assert float(exact) == pytest.approx(fsum(float(t) for t in products), rel=1e-14)
 
 

@@ -117,7 +117,9 @@ def test_a_memmap_is_read_in_place_and_gives_the_bits_of_the_array(tmp_path):
     c = coordinates()
     parameters = rng.normal(size=c.n_parameters)
     in_memory, on_disk = Rows(X, c), Rows(mapped, c)
-    np.testing.assert_array_equal(all_scores(on_disk, parameters), all_scores(in_memory, parameters))
+    np.testing.assert_array_equal(
+        all_scores(on_disk, parameters), all_scores(in_memory, parameters)
+    )
     assert all(np.shares_memory(block, mapped) for block in on_disk._blocks)
 
 
@@ -285,7 +287,9 @@ def repeated_entries(values, n_features=P):
     )
 
 
-@pytest.mark.parametrize("values", [[1.0] * 1000, [5.0, -5.0, 0.25], [1e300, 1e300, -1e300]])
+@pytest.mark.parametrize(
+    "values", [[1.0] * 1000, [5.0, -5.0, 0.25], [1e300, 1e300, -1e300], [1.7e308] * 3]
+)
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
 def test_repeated_entries_of_a_csr_matrix_obey_the_norm_bound_as_their_sum_does(values, bounds):
     X = repeated_entries(values)
@@ -297,6 +301,15 @@ def test_repeated_entries_of_a_csr_matrix_obey_the_norm_bound_as_their_sum_does(
     assert np.linalg.norm(all_sums(rows, np.ones(1))) <= c.row_norm * (1 + 1e-9)
     if max(np.abs(values)) < 1e100:
         np.testing.assert_allclose(A, augmented_reference(X.toarray(), c)[0], atol=1e-12)
+
+
+def test_a_flag_that_wrongly_calls_a_csr_matrix_canonical_does_not_lift_the_norm_bound():
+    # scipy keeps the answer of an earlier look, and lets anyone set it.
+    X = repeated_entries([1.0] * 1000)
+    X.has_canonical_format = True
+    c = coordinates()
+    rows = Rows(X, c)
+    assert np.linalg.norm(all_sums(rows, np.ones(1))) <= c.row_norm * (1 + 1e-9)
 
 
 def test_unsorted_indices_and_stored_zeros_change_nothing():
