@@ -93,7 +93,7 @@ def test_attack_with_many_fits_comes_close_to_the_claimed_mu_and_not_above(examp
     if example in (regression, lasso, binary):
         # The claim is the truth here. At this confidence 4,000 trials show 86 % of it, give or take
         # 3 % (one standard deviation).
-        assert found >= 0.75 * claim(example)
+        assert found >= 0.7 * claim(example)
 
 
 class HalfTheNoise(CryptographicNoise):
@@ -154,7 +154,6 @@ def test_gate_catches_one_release_too_many_and_one_too_few(monkeypatch):
 
     release = Gate.release
     monkeypatch.setattr(ConsensusADMM, "run", honest)
-    monkeypatch.setattr(Gate, "close", Gate.close)
     calls = []
 
     def skip_one(self, name, value):
@@ -166,7 +165,7 @@ def test_gate_catches_one_release_too_many_and_one_too_few(monkeypatch):
         regression(False)
 
 
-def largest_correlation_of_noise(watch, random_state):
+def largest_cosine_of_noise(watch, random_state):
     """Between any two of forty releases, or any two entries: 1 where noise is used twice."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((50, 4)), rng.integers(3, size=50)
@@ -176,16 +175,18 @@ def largest_correlation_of_noise(watch, random_state):
     noise = np.array(
         [(b - a).ravel() / scale for a, b in zip(tap.exact, tap.released, strict=True)]
     )
-    pairs = [
-        correlation - np.eye(len(correlation)) for correlation in map(np.corrcoef, (noise, noise.T))
-    ]
-    return max(np.abs(pair).max() for pair in pairs)
+    alike = 0.0
+    for vectors in (noise, noise.T):
+        directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        cosines = np.abs(directions @ directions.T) - np.eye(len(directions))
+        alike = max(alike, cosines.max())
+    return alike
 
 
 @pytest.mark.parametrize("random_state", [None, 0])
 def test_noise_is_fresh_in_every_release_and_every_entry(watch, random_state):
-    # Fifteen independent entries correlate by less than .97 in all 780 pairs, but for one in 1e6.
-    assert largest_correlation_of_noise(watch, random_state) < 0.97
+    # Independent vectors of fifteen entries have a cosine above .97 once in 1e9 pairs.
+    assert largest_cosine_of_noise(watch, random_state) < 0.97
 
 
 @pytest.mark.parametrize("bug", ["the same in every release", "the same for every class"])
@@ -199,4 +200,4 @@ def test_freshness_catches_noise_that_is_used_twice(watch, monkeypatch, bug):
 
     source = SameNoiseInEveryRelease if "release" in bug else SameNoiseForEveryClass
     plant_noise(monkeypatch, source)
-    assert largest_correlation_of_noise(watch, None) > 0.97
+    assert largest_cosine_of_noise(watch, None) > 0.97
