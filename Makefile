@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # The lower bounds in pyproject.toml.
 OLDEST_VERSIONS := scikit-learn==1.6.1 numpy==2.0.2 scipy==1.14.1
-OLDEST_TESTS = $(wildcard tests/test_common.py tests/central tests/preprocessing)
+OLDEST_TESTS = tests
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow test-oldest lint format docs benchmarks clean

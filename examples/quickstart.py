@@ -90,7 +90,7 @@ def show_report(X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
     print(
         f"""
 This fit drew its noise from the operating system: under the figure above its model may be
-published, and another run gives another one. With a seed the report ends differently:
+published, and another run gives another one. With a seed the report begins differently:
 
 SIMULATION: {seeded[-1].privacy_.simulation}"""
     )

@@ -11,7 +11,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from numbers import Integral
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,22 @@ from skdpadmm.records import (
     rounding_factor,
     standardising_coordinates,
 )
+
+
+class PrivateEstimator(Protocol):
+    """Parameters that every private estimator has; the only ones that this file reads."""
+
+    epsilon: float
+    delta: float
+    neighboring: str
+    feature_bounds: Any
+    fit_intercept: bool
+    algorithm: str | Algorithm
+    max_iter: int
+    sampler: str
+    random_state: Any
+    n_jobs: int | None
+    verbose: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,30 +83,32 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 
 
 def plan_fit(
-    estimator: Any,
+    estimator: PrivateEstimator,
     *,
     n_samples: int,
     n_features: int,
     loss: Loss,
     penalty: Penalty,
-    feature_names: Sequence[str] | None = None,
-    target_bounds: Any = None,
+    target_bounds: Any,
     has_target_scale: bool,
+    feature_names: Sequence[str] | None = None,
+    assumptions: tuple[str, ...] = (),
 ) -> PlannedFit:
     """Plan a fit from public facts; no data comes near.
 
     Parameters
     ----------
-    estimator : object
-        With the parameters that all private estimators share.
+    estimator : PrivateEstimator
     n_samples, n_features : int
     loss : Loss
     penalty : Penalty
         Of the mean loss, in the user's coefficients.
-    feature_names : sequence of str or None
     target_bounds : pair of floats or None
     has_target_scale : bool
         Whether targets are numbers in units.
+    feature_names : sequence of str or None
+    assumptions : tuple of str
+        What else the estimator takes to be public.
 
     Raises
     ------
@@ -97,14 +116,6 @@ def plan_fit(
         Where the schema, the budget or a knob of the algorithm is out of range.
     """
     budget = Budget(epsilon=float(estimator.epsilon), delta=float(estimator.delta))
-    if budget.is_private and budget.delta >= 1 / n_samples:
-        warnings.warn(
-            f"Got delta={budget.delta:g} for n_samples={n_samples}, expected delta < 1 / n_samples:"
-            " a mechanism that publishes one record in full can satisfy such a guarantee."
-            " Choose delta well below 1 / n_samples.",
-            UserWarning,
-            stacklevel=3,
-        )
     coordinates = declared_coordinates(
         n_features=n_features,
         fit_intercept=bool(estimator.fit_intercept),
@@ -122,32 +133,41 @@ def plan_fit(
         row_norm=coordinates.row_norm,
         rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates),
         max_iter=int(estimator.max_iter),
+        schema=coordinates.fingerprint,
     )
     algorithm = resolve_algorithm(estimator.algorithm)
     # Knobs are checked whatever the budget: a grid over budgets should not fail at one end only.
     if not budget.is_private and not isinstance(algorithm, ProximalNewton):
         algorithm.plan(facts, Budget(epsilon=1.0, delta=budget.delta))
         algorithm = ProximalNewton()
-    return PlannedFit(
-        plan=algorithm.plan(facts, budget), algorithm=algorithm, coordinates=coordinates
-    )
+    plan = algorithm.plan(facts, budget)
+    if budget.is_private:
+        assumptions = (
+            *_assumptions(estimator, plan, coordinates),
+            *(
+                ["target_bounds not declared: targets are clipped to [-3, 3]."]
+                if has_target_scale and target_bounds is None
+                else []
+            ),
+            *assumptions,
+        )
+        plan = replace(plan, assumptions=assumptions)
+        if budget.delta >= 1 / n_samples:
+            warnings.warn(_weak_delta(budget, n_samples), UserWarning, stacklevel=2)
+    return PlannedFit(plan=plan, algorithm=algorithm, coordinates=coordinates)
 
 
-def run_fit(
-    estimator: Any, planned: PlannedFit, X: Any, y: NDArray[Any], *, has_target_scale: bool
-) -> Fitted:
+def run_fit(estimator: PrivateEstimator, planned: PlannedFit, X: Any, y: NDArray[Any]) -> Fitted:
     """Run a plan on data.
 
     Parameters
     ----------
-    estimator : object
-        With `random_state`, `sampler`, `n_jobs` and `verbose`.
+    estimator : PrivateEstimator
     planned : PlannedFit
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
         Validated.
     y : ndarray of shape (n_samples,)
         Targets, encoded as the loss expects them.
-    has_target_scale : bool
 
     Returns
     -------
@@ -158,17 +178,16 @@ def run_fit(
     # A warning of floating point would depend on data.
     with np.errstate(all="ignore"):
         if not plan.budget.is_private:
-            _refuse_huge_values(X)
-            coordinates = standardising_coordinates(
-                X, y if has_target_scale else None, fit_intercept=bool(estimator.fit_intercept)
-            )
+            _refuse_huge_values(X, "X")
+            _refuse_huge_values(y, "y")
+            coordinates = standardising_coordinates(X, y, declared=coordinates)
             plan = _rescaled(plan, planned.coordinates, coordinates)
         rows = Rows(X, coordinates)
         # A row that is scaled down takes its target along: a weighted record, not a distorted one.
-        target = coordinates.target(y) * rows.weight if has_target_scale else y
+        target = coordinates.target(y) * rows.weight if coordinates.has_target_scale else y
         gate = Gate(plan, noise)
         with (
-            _progress(estimator.verbose, plan.facts.max_iter, type(estimator).__name__) as progress,
+            _progress(estimator, plan) as progress,
             Engine(estimator.n_jobs).running() as engine,
         ):
             problem = Problem(rows=rows, target=target, engine=engine, progress=progress)
@@ -179,17 +198,18 @@ def run_fit(
         coef=coef,
         intercept=intercept,
         n_iter=solution.n_iter,
-        report=report_of(estimator, planned, simulated=noise.simulation),
+        report=report_of(estimator, planned.plan, simulated=noise.simulation),
     )
 
 
-def report_of(estimator: Any, planned: PlannedFit, *, simulated: bool) -> PrivacyReport:
+def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> PrivacyReport:
     """The report of a plan that was run: the guarantee, its assumptions, and what it leaves out."""
-    plan = planned.plan
     facts, observer = plan.facts, plan.budget.observer
+    seed = estimator.random_state
     simulation = (
-        f"random_state={estimator.random_state!r} fixes the noise. Whoever knows the seed can"
-        " remove it, and fits with equal seeds share it. Publish only fits with random_state=None."
+        f"random_state={seed if isinstance(seed, Integral) else type(seed).__name__} fixes the"
+        " noise. Whoever knows the seed can remove it, and fits with equal seeds share it. Publish"
+        " only fits with random_state=None."
         if simulated and plan.budget.is_private
         else ""
     )
@@ -215,39 +235,54 @@ def report_of(estimator: Any, planned: PlannedFit, *, simulated: bool) -> Privac
             )
             for r in plan.releases
         ),
-        assumptions=tuple(_assumptions(estimator, planned)) if plan.budget.is_private else (),
+        assumptions=plan.assumptions,
         not_covered=(
             "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
             "Scores on private data, cv_results_, and the selection of a best model by them.",
             "Other fits on the same records: their costs add up.",
+            "Whether the input is valid: errors of validation may show values of the data.",
             "Running time and memory.",
         ),
         simulation=simulation,
     )
 
 
-def _assumptions(estimator: Any, planned: PlannedFit) -> Iterator[str]:
-    yield "n_samples, column names and all parameters of the estimator are public."
+def _assumptions(
+    estimator: PrivateEstimator, plan: Plan, coordinates: Coordinates
+) -> Iterator[str]:
+    n_samples = plan.facts.n_samples
+    yield f"n_samples={n_samples}, column names and all parameters of the estimator are public."
     yield "One record is one row: a person with several rows is protected less."
-    if not np.isfinite(planned.coordinates.lower).all():
+    if not np.isfinite(coordinates.lower).all():
         yield (
             "feature_bounds not declared, or not for every column: rows (with their intercept) are"
             " scaled down to norm sqrt(n_parameters)."
         )
-    if getattr(estimator, "target_bounds", 0) is None:
-        yield "target_bounds not declared: targets are clipped to [-3, 3]."
-    if getattr(estimator, "classes", 0) is None:
-        yield "classes not declared: the set of labels seen in y is assumed to be public."
+    if plan.facts.rounding > 1.1:
+        yield (
+            f"feature_bounds far from 0 beside their width: {plan.facts.rounding:.3g} times the"
+            " noise, to cover rounding errors. Subtract a public constant from such columns."
+        )
+    if plan.budget.delta >= 1 / n_samples:
+        yield _weak_delta(plan.budget, n_samples)
     if estimator.sampler == "floating-point":
         yield "Noise is sampled in floating point: not certified against attacks on its last bits."
 
 
-def _refuse_huge_values(X: Any) -> None:
+def _weak_delta(budget: Budget, n_samples: int) -> str:
+    return (
+        f"Got delta={budget.delta:g} for n_samples={n_samples}, expected delta < 1 / n_samples: a"
+        " mechanism that publishes one record in full can satisfy such a guarantee. Choose delta"
+        " well below 1 / n_samples."
+    )
+
+
+def _refuse_huge_values(values: Any, name: str) -> None:
     """Without privacy nothing is clipped, and squares of such values leave the range of floats."""
-    if max(float(X.max()), -float(X.min())) > HUGE:
+    if max(float(values.max()), -float(values.min())) > HUGE:
         raise ValueError(
-            f"Got X with values beyond {HUGE:g} at epsilon=inf, expected smaller ones: nothing is"
-            " clipped there. Rescale X, or declare feature_bounds and a finite epsilon."
+            f"Got {name} with values beyond {HUGE:g} at epsilon=inf, expected smaller ones: nothing"
+            f" is clipped there. Rescale {name}."
         )
 
 
@@ -258,10 +293,12 @@ def _rescaled(plan: Plan, declared: Coordinates, data: Coordinates) -> Plan:
 
 
 @contextmanager
-def _progress(verbose: int, total: int, title: str) -> Iterator[Callable[[int], None]]:
+def _progress(estimator: PrivateEstimator, plan: Plan) -> Iterator[Callable[[int], None]]:
     """A progress bar that shows how many iterations are done, and nothing that depends on data."""
-    if not verbose:
+    if not estimator.verbose:
         yield lambda done: None
         return
-    with tqdm(total=total, desc=title, unit="iteration") as bar:
+    # Without privacy the iteration stops on a tolerance, so its length is not known.
+    total = plan.facts.max_iter if plan.budget.is_private else None
+    with tqdm(total=total, desc=type(estimator).__name__, unit="iteration") as bar:
         yield lambda done: bar.update(done - bar.n)

@@ -147,6 +147,10 @@ class ConsensusADMM(BaseEstimator):
             Where a knob is outside its range.
         """
         self._check()
+        if facts.unit != "record":
+            raise ValueError(
+                f"Got unit={facts.unit!r} for ConsensusADMM, expected 'record': records are blocks."
+            )
         mu = gaussian_mu(budget.epsilon, budget.delta)
         step_size, clip_norm = default_steps(facts, mu)
         settings = ConsensusADMMSettings(
@@ -164,7 +168,6 @@ class ConsensusADMM(BaseEstimator):
             sensitivities=sensitivities,
             # A little more than enough, so that no rounding takes epsilon above the budget.
             noise_std=math.hypot(*sensitivities) / mu * (1 + 1e-12),
-            seen_by=(budget.observer,),
         )
         return Plan(
             algorithm="ConsensusADMM",

@@ -8,11 +8,13 @@ Newton-type methods for minimizing composite functions", SIAM J. Optim. 24, 2014
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 
 from skdpadmm.algorithms._contract import penalty_prox
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
@@ -24,7 +26,7 @@ LARGEST_HESSIAN = 3000
 
 @dataclass(frozen=True, kw_only=True)
 class ProximalNewtonSettings:
-    """Constants of one run: bounds of the number of steps and of their relative size at the end."""
+    """Constants of one run: bounds of the number of steps and of their size at the end."""
 
     max_iter: int
     tolerance: float
@@ -39,7 +41,8 @@ class ProximalNewton(BaseEstimator):
     Parameters
     ----------
     tolerance : float, default=1e-10
-        Relative size of the last step at which it stops.
+        Size of the last step at which it stops, beside the larger of 1 and the parameters, which
+        are those of standardised features and target.
 
     Examples
     --------
@@ -69,7 +72,6 @@ class ProximalNewton(BaseEstimator):
             shape=(facts.n_parameters, facts.loss.n_outputs),
             sensitivities=(math.inf,),
             noise_std=0.0,
-            seen_by=(budget.observer,),
         )
         return Plan(
             algorithm="ProximalNewton",
@@ -96,11 +98,20 @@ class ProximalNewton(BaseEstimator):
         """
         n_entries = plan.facts.n_parameters * plan.facts.loss.n_outputs
         solve = _newton if n_entries <= LARGEST_HESSIAN else _accelerated_gradient
-        parameters, n_iter = solve(plan, problem)
+        parameters, n_iter, converged = solve(plan, problem)
+        if not converged:
+            # Nothing is private here, so the optimiser may speak.
+            warnings.warn(
+                f"Got no convergence in {n_iter} iterations at epsilon=inf, expected steps"
+                f" below {plan.settings.tolerance:g} in standardised units. Increase"
+                " max_iter or strengthen the penalty.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return Solution(parameters=gate.release(OPTIMUM, parameters), n_iter=n_iter)
 
 
-def _newton(plan: Plan, problem: Problem) -> tuple[NDArray[np.float64], int]:
+def _newton(plan: Plan, problem: Problem) -> tuple[NDArray[np.float64], int, bool]:
     settings: ProximalNewtonSettings = plan.settings
     shape = (plan.facts.n_parameters, plan.facts.loss.n_outputs)
     parameters = np.zeros(shape)
@@ -122,9 +133,10 @@ def _newton(plan: Plan, problem: Problem) -> tuple[NDArray[np.float64], int]:
         parameters = parameters + length * step
         value, gradient, hessian = _derivatives(plan, problem, parameters)
         problem.progress(iteration)
-        if np.abs(length * step).max() <= settings.tolerance * np.abs(parameters).max():
-            break
-    return parameters, iteration
+        if np.abs(length * step).max() <= settings.tolerance * max(1.0, np.abs(parameters).max()):
+            return parameters, iteration, True
+    # Where optima are many, steps between them go on while nothing is left to gain.
+    return parameters, settings.max_iter, -expected <= 1e-12 * abs(before)
 
 
 def _model_minimiser(
@@ -225,7 +237,7 @@ def _penalty(plan: Plan, problem: Problem, parameters: NDArray[np.float64]) -> f
     return plan.facts.penalty.value(user)
 
 
-def _accelerated_gradient(plan: Plan, problem: Problem) -> tuple[NDArray[np.float64], int]:
+def _accelerated_gradient(plan: Plan, problem: Problem) -> tuple[NDArray[np.float64], int, bool]:
     """FISTA with backtracking and gradient restart, for more parameters than a Hessian can hold."""
     settings: ProximalNewtonSettings = plan.settings
     coordinates, penalty = problem.rows.coordinates, plan.facts.penalty
@@ -248,6 +260,12 @@ def _accelerated_gradient(plan: Plan, problem: Problem) -> tuple[NDArray[np.floa
         ahead = trial + (momentum - 1) / following * change
         parameters, momentum = trial, following
         problem.progress(iteration)
-        if np.abs(change).max() <= settings.tolerance * np.abs(parameters).max():
-            break
-    return parameters, iteration
+        # A small step is not yet an optimum: the step that the prox would make from here is.
+        if np.abs(change).max() <= settings.tolerance * max(1.0, np.abs(parameters).max()):
+            _, gradient = _value_and_gradient(plan, problem, parameters)
+            onward = penalty_prox(penalty, parameters - step * gradient, step, coordinates)
+            residual = np.abs(onward - parameters).max()
+            if residual <= settings.tolerance * max(1.0, np.abs(parameters).max()):
+                return parameters, iteration, True
+            ahead, momentum = parameters, 1.0
+    return parameters, max_iter, False

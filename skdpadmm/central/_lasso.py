@@ -5,8 +5,8 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar
 
+from skdpadmm._linear_model import PrivateLinearRegressor
 from skdpadmm._sklearn import Interval
-from skdpadmm.central._base import PrivateLinearRegressor
 from skdpadmm.penalties import L1, Penalty
 
 
@@ -48,7 +48,8 @@ class DPAdmmLasso(PrivateLinearRegressor):
         Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
         ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation.
+        None draws noise from the operating system. Anything else makes the fit a simulation. Noise
+        also depends on the plan: other parameters, or a later version, draw another.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     verbose : int, default=0
@@ -100,7 +101,7 @@ class DPAdmmLasso(PrivateLinearRegressor):
     >>> model = DPAdmmLasso(alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y).coef_.round(2)
-    array([ 0.97, -1.93, -0.  ])
+    array([ 0.98, -1.92, -0.  ])
     >>> round(model.privacy_.epsilon(), 3)
     1.0
     """

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 
+from skdpadmm._linear_model import PrivateLinearClassifier
 from skdpadmm._sklearn import Interval
-from skdpadmm.central._base import PrivateLinearClassifier
 from skdpadmm.losses import LogisticLoss, Loss, MultinomialLoss
 from skdpadmm.penalties import ElasticNet, Penalty
 
@@ -59,7 +59,8 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
         Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
         ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation.
+        None draws noise from the operating system. Anything else makes the fit a simulation. Noise
+        also depends on the plan: other parameters, or a later version, draw another.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     verbose : int, default=0
@@ -192,8 +193,8 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
             return np.asarray(log_softmax(scores, axis=1))
         return np.column_stack([log_expit(-scores), log_expit(scores)])
 
-    def _loss(self, n_classes: int | None) -> Loss:
-        return LogisticLoss() if n_classes == 2 else MultinomialLoss(int(n_classes or 0))
+    def _loss(self, n_classes: int) -> Loss:
+        return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)
 
     def _penalty(self, n_samples: int) -> Penalty:
         strength = 1.0 / (self.C * n_samples)

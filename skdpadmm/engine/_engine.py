@@ -53,10 +53,10 @@ class Engine:
         bounds = [n_blocks * t // N_TASKS for t in range(N_TASKS + 1)]
         tasks = [range(a, b) for a, b in pairwise(bounds) if b > a]
         spread = self.pool.map if self.pool is not None and len(tasks) == N_TASKS else map
-        partial = list(spread(lambda task: _run_task(kernel, task), tasks))
-        total = partial[0]
-        for part in partial[1:]:
-            total = total + part
+        partial = iter(spread(lambda task: _run_task(kernel, task), tasks))
+        total = next(partial)
+        for part in partial:
+            total += part
         return total
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from skdpadmm.privacy import literature
 from skdpadmm.privacy._calibration import calibrate_noise
 from skdpadmm.privacy._composition import Composed, compose
+from skdpadmm.privacy._formatting import round_down, round_up
 from skdpadmm.privacy._gaussian import GaussianDP, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._mixture import Mixture
@@ -34,4 +35,6 @@ __all__ = [
     "compose",
     "gaussian_mu",
     "literature",
+    "round_down",
+    "round_up",
 ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from skdpadmm.privacy._gaussian import GaussianDP
@@ -17,6 +16,7 @@ from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
 from skdpadmm.privacy._validation import require_delta, require_epsilon
 
+_MOST_COMBINATIONS = 100_000
 _KNOWN = (
     "GaussianDP, PoissonSubsampledGaussian, Composed, Mixture, RenyiDP (with RenyiDP or "
     "GaussianDP) and NonPrivate"
@@ -152,10 +152,24 @@ def _compose_labels(parts: list[Guarantee]) -> Mixture:
         else [(1.0, part)]
         for part in parts
     ]
-    combinations = list(product(*laws))
+    distinct = list(dict.fromkeys(component for law in laws for _, component in law))
+    position = {component: i for i, component in enumerate(distinct)}
+    # A combination counts how often each component occurs: its order does not matter.
+    combinations: dict[tuple[int, ...], float] = {(): 1.0}
+    for law in laws:
+        longer: defaultdict[tuple[int, ...], float] = defaultdict(float)
+        for chosen, probability in combinations.items():
+            for weight, component in law:
+                longer[tuple(sorted((*chosen, position[component])))] += probability * weight
+        if len(longer) > _MOST_COMBINATIONS:
+            raise ValueError(
+                f"Got mixtures with more than {_MOST_COMBINATIONS} combinations of labels, expected"
+                " fewer. Compose equal mixtures, or bound each by its worst component first."
+            )
+        combinations = longer
     return Mixture(
-        tuple(math.prod(weight for weight, _ in labels) for labels in combinations),
-        tuple(compose(*(component for _, component in labels)) for labels in combinations),
+        tuple(combinations.values()),
+        tuple(compose(*(distinct[i] for i in chosen)) for chosen in combinations),
     )
 
 

@@ -177,27 +177,27 @@ class PrivacyReport:
 
     def __repr__(self) -> str:
         """Return the report as plain text."""
-        blocks = [f"Privacy of {self.subject}", _text_table(_OBSERVER_COLUMNS, self._observers())]
+        blocks = [f"Privacy of {self.subject}"]
+        if self.simulation:
+            # First, because it voids the figures that follow.
+            blocks.append(f"SIMULATION: {self.simulation}")
+        blocks.append(_text_table(_OBSERVER_COLUMNS, self._observers()))
         if self.releases:
             blocks.append(_text_table(_RELEASE_COLUMNS, self._releases()))
         for title, lines in self._remarks():
             blocks.append("\n".join([f"{title}:", *(f"- {line}" for line in lines)]))
-        if self.simulation:
-            blocks.append(f"SIMULATION: {self.simulation}")
         return "\n\n".join(blocks)
 
     def _repr_html_(self) -> str:
-        parts = [
-            f"<h4>{escape(f'Privacy of {self.subject}')}</h4>",
-            _html_table(_OBSERVER_COLUMNS, self._observers()),
-        ]
+        parts = [f"<h4>{escape(f'Privacy of {self.subject}')}</h4>"]
+        if self.simulation:
+            parts.append(f"<p><strong>SIMULATION:</strong> {escape(self.simulation)}</p>")
+        parts.append(_html_table(_OBSERVER_COLUMNS, self._observers()))
         if self.releases:
             parts.append(_html_table(_RELEASE_COLUMNS, self._releases()))
         for title, lines in self._remarks():
             items = "".join(f"<li>{escape(line)}</li>" for line in lines)
             parts.append(f"<p>{title}:</p><ul>{items}</ul>")
-        if self.simulation:
-            parts.append(f"<p><strong>SIMULATION:</strong> {escape(self.simulation)}</p>")
         return f'<section class="skdpadmm-privacy">{"".join(parts)}</section>'
 
     def _observers(self) -> list[tuple[str, ...]]:

@@ -65,8 +65,15 @@ class Facts:
         Factor, slightly above one, by which float64 rounding can widen a sensitivity.
     max_iter : int
         Length of the iteration, fixed in advance.
+    schema : str, default=""
+        Digest of the declared bounds: seeded fits under other bounds share no noise.
     unit : str, default="record"
         Whose contribution is protected.
+
+    Raises
+    ------
+    ValueError
+        Where a bound could not bound anything.
     """
 
     n_samples: int
@@ -77,4 +84,13 @@ class Facts:
     row_norm: float
     rounding: float
     max_iter: int
+    schema: str = ""
     unit: str = "record"
+
+    def __post_init__(self) -> None:
+        if self.n_samples < 1:
+            raise ValueError(f"Got n_samples={self.n_samples}, expected at least 1.")
+        if not self.rounding >= 1:
+            raise ValueError(f"Got rounding={self.rounding}, expected a factor of at least 1.")
+        if not self.row_norm > 0:
+            raise ValueError(f"Got row_norm={self.row_norm}, expected a float in (0, inf].")

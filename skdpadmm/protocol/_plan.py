@@ -6,12 +6,12 @@ import dataclasses
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, compose
+from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, compose, round_down, round_up
 from skdpadmm.protocol._facts import Budget, Facts
 
 
@@ -68,6 +68,8 @@ class Plan:
     settings : frozen dataclass
         The algorithm's own constants, resolved: step sizes, clip bounds, lengths.
     releases : tuple of Release
+    assumptions : tuple of str
+        What the guarantee rests on, in words; no part of equality and of the digest.
 
     Raises
     ------
@@ -80,6 +82,7 @@ class Plan:
     budget: Budget
     settings: Any
     releases: tuple[Release, ...]
+    assumptions: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.budget.is_private:
@@ -147,11 +150,12 @@ class Plan:
             + ", ".join(f"{k}={_short(v)}" for k, v in dataclasses.asdict(self.settings).items()),
         ]
         for r in self.releases:
-            noise = f"noise std {r.noise_std:.4g}" if r.noise_std else "no noise"
+            noise = f"noise std {round_down(r.noise_std)}" if r.noise_std else "no noise"
             lines.append(
                 f"  releases {r.times} x {r.name} {r.shape}: sensitivity"
-                f" {max(r.sensitivities):.4g}, {noise}"
+                f" {round_up(max(r.sensitivities))}, {noise}"
             )
+        lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
 
 
@@ -171,7 +175,8 @@ def _short(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """Dataclasses as dicts that carry their type's name, tuples as lists, the rest as it is."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        compared = [f.name for f in dataclasses.fields(value) if f.compare]
+        fields = {name: _plain(getattr(value, name)) for name in compared}
         return {"type": type(value).__name__, **fields}
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ class Coordinates:
         Augmented rows are scaled down to this Euclidean norm; infinite: never.
     fit_intercept : bool
         Whether augmented rows end in a one.
+    has_target_scale : bool
+        Whether the target is a number in units (regression), not a class.
     """
 
     lower: NDArray[np.float64]
@@ -45,6 +48,7 @@ class Coordinates:
     target_scale: float = 1.0
     row_norm: float
     fit_intercept: bool
+    has_target_scale: bool
 
     @property
     def n_features(self) -> int:
@@ -60,6 +64,13 @@ class Coordinates:
     def coefficient_scale(self) -> NDArray[np.float64]:
         """What a unit of each parameter (without the intercept) is worth in the user's units."""
         return self.target_scale / self.scale
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what was declared, whatever the order of the columns."""
+        columns = sorted(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
+        declared = (columns, self.target_lower, self.target_upper, self.fit_intercept)
+        return hashlib.sha256(repr(declared).encode()).hexdigest()[:16]
 
     @property
     def amplification(self) -> float:
@@ -138,6 +149,12 @@ def declared_coordinates(
             "target_offset": float(target_offset),
             "target_scale": float(target_scale),
         }
+    ratio = float(target_scale) / scale if has_target_scale else 1 / scale
+    if np.any(ratio > 1e150) or np.any(ratio < 1e-150):
+        raise ValueError(
+            "Got feature_bounds and target_bounds more than 150 orders of magnitude apart, expected"
+            " scales that floats can compare. Declare them in other units."
+        )
     return Coordinates(
         lower=lower,
         upper=upper,
@@ -145,13 +162,12 @@ def declared_coordinates(
         scale=scale,
         row_norm=float(np.sqrt(n_features + int(fit_intercept))),
         fit_intercept=fit_intercept,
+        has_target_scale=has_target_scale,
         **target,
     )
 
 
-def standardising_coordinates(
-    X: Any, y: NDArray[Any] | None, *, fit_intercept: bool
-) -> Coordinates:
+def standardising_coordinates(X: Any, y: NDArray[Any], *, declared: Coordinates) -> Coordinates:
     """Coordinates from the data itself, which only a fit without privacy may use.
 
     They condition an exact solver and change nothing of its answer.
@@ -159,10 +175,11 @@ def standardising_coordinates(
     Parameters
     ----------
     X : {ndarray, sparse matrix} of shape (n_samples, n_features)
-    y : ndarray of shape (n_samples,) or None
-        The target, where it is a number in units.
-    fit_intercept : bool
+    y : ndarray of shape (n_samples,)
+    declared : Coordinates
+        Says whether there is an intercept, and whether the target is a number in units.
     """
+    fit_intercept = declared.fit_intercept
     moments = StandardScaler(with_mean=False).fit(X)
     mean = moments.mean_ if fit_intercept else np.zeros(X.shape[1])
     spread = moments.var_ + (moments.mean_ - mean) ** 2
@@ -174,7 +191,7 @@ def standardising_coordinates(
         mean = np.where(constant, first[0], mean)
     unbounded = np.full(X.shape[1], np.inf)
     target = {}
-    if y is not None:
+    if declared.has_target_scale:
         centre = float(np.mean(y)) if fit_intercept else 0.0
         width = float(np.sqrt(np.mean((y - centre) ** 2)))
         target = {"target_offset": centre, "target_scale": width if width > 0 else 1.0}
@@ -185,6 +202,7 @@ def standardising_coordinates(
         scale=scale,
         row_norm=np.inf,
         fit_intercept=fit_intercept,
+        has_target_scale=declared.has_target_scale,
         **target,
     )
 
@@ -195,8 +213,7 @@ def _affine_map(lower: Any, upper: Any, *, centre: bool) -> tuple[Any, Any]:
     low, high = np.where(declared, lower, -1.0), np.where(declared, upper, 1.0)
     offset = low / 2 + high / 2 if centre else np.zeros_like(low)
     scale = high / 2 - low / 2 if centre else np.maximum(np.abs(low), np.abs(high))
-    # A column declared constant carries nothing: any positive scale will do.
-    return offset, np.where(scale > 0, scale, 1.0)
+    return offset, scale
 
 
 def _feature_box(
@@ -262,14 +279,14 @@ def _pair(
         )
     if np.any(lower > upper):
         raise ValueError(
-            f"Got {name} with lower above upper, expected lower <= upper. Swap the two."
+            f"Got {name} with lower above upper, expected lower < upper. Swap the two."
         )
     width = np.asarray(upper - lower)
     if np.any(np.maximum(np.abs(lower), np.abs(upper)) > 1e100):
         raise ValueError(f"Got {name} beyond 1e100, expected a range that data can have.")
-    if np.any((width < 1e-100) & (width > 0)):
+    if np.any(width < 1e-100):
         raise ValueError(
-            f"Got {name} narrower than 1e-100, expected a range that floats can resolve."
-            " Declare it in other units."
+            f"Got {name} narrower than 1e-100, expected a range that floats can resolve. Declare it"
+            " in other units; drop what is constant."
         )
     return lower, upper

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
@@ -137,7 +139,8 @@ def test_separable_classes_without_a_penalty_end_in_a_finite_model(n_classes):
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, size=(200, 3))
     y = np.digitize(X[:, 0], [0.0] if n_classes == 2 else [-0.3, 0.3])
-    model = exact(DPAdmmLogisticRegression(C=np.inf)).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="Got no convergence"):
+        model = exact(DPAdmmLogisticRegression(C=np.inf)).fit(X, y)
     assert np.isfinite(model.coef_).all()
     assert model.score(X, y) > 0.98
 
@@ -302,3 +305,18 @@ def test_it_can_be_asked_for_by_name_of_its_class_at_infinite_epsilon():
     X, y = overlapping()
     model = exact(DPAdmmRidge(algorithm=ProximalNewton(tolerance=1e-12))).fit(X, y)
     np.testing.assert_allclose(model.coef_, Ridge(solver="cholesky").fit(X, y).coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", [DPAdmmRidge, DPAdmmLasso])
+def test_more_parameters_than_a_hessian_holds_end_near_the_optimum_or_in_a_warning(estimator):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3200)) * rng.uniform(0.1, 10, 3200)
+    y = X[:, :5].sum(axis=1) + rng.normal(size=60)
+    reference = {DPAdmmRidge: Ridge, DPAdmmLasso: Lasso}[estimator]
+    alpha = {DPAdmmRidge: 100.0, DPAdmmLasso: 1.0}[estimator]
+    expected = reference(alpha=alpha, tol=1e-12, max_iter=100_000).fit(X, y).predict(X)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        predicted = estimator(alpha=alpha, epsilon=np.inf).fit(X, y).predict(X)
+    if not any(issubclass(w.category, ConvergenceWarning) for w in caught):
+        np.testing.assert_allclose(predicted, expected, rtol=0, atol=1e-4 * np.abs(y).max())

@@ -100,3 +100,27 @@ def test_the_report_states_observer_unit_relation_budget_and_assumptions(estimat
         assert phrase in text
     assert "<table" in report._repr_html_()
     assert report.to_dict()["delta"] == 1e-4
+
+
+def test_fits_with_equal_seeds_and_other_declared_bounds_share_no_noise(watch):
+    X, y = data(DPAdmmRidge)
+    drawn = []
+    for bounds in ((-5, 5), (-7, 7)):
+        with watch() as tap:
+            DPAdmmRidge(feature_bounds=bounds, random_state=0).fit(X, y)
+        scale = tap.plans[0].releases[0].noise_std
+        drawn.append((np.subtract(tap.released, tap.exact) / scale).ravel())
+    assert abs(np.corrcoef(*drawn)[0, 1]) < 0.3
+
+
+def test_the_plan_prints_what_the_report_will_assume():
+    plan = DPAdmmRidge().plan(40, 3)
+    assert "targets are clipped to [-3, 3]" in repr(plan)
+    assert plan.assumptions == DPAdmmRidge().fit(*data(DPAdmmRidge)).privacy_.assumptions
+    declared = DPAdmmRidge(feature_bounds=(-5, 5), target_bounds=(-9, 9)).plan(40, 3)
+    assert "not declared" not in repr(declared)
+    far = DPAdmmRidge(feature_bounds=(1e9, 1e9 + 1), delta=1e-7).plan(10**6, 3)
+    assert "times the noise, to cover rounding errors" in repr(far)
+    with pytest.warns(UserWarning, match="Got delta"):
+        weak = DPAdmmRidge(delta=0.5).plan(40, 3)
+    assert "Got delta=0.5" in repr(weak)

@@ -289,3 +289,19 @@ def test_the_printed_consensus_bound_is_exceeded_by_linear_losses():
     exact = alpha * mu_squared / 2
     printed = literature.consensus_admm_printed_rdp(alpha, n_iter, lipschitz, step, std, n)
     assert exact == pytest.approx(n * printed, rel=1e-12)
+
+
+def test_equal_mixtures_compose_to_one_component_for_each_count_of_labels():
+    mixture = Mixture((0.25, 0.75), (GaussianDP(0.1), GaussianDP(0.2)))
+    composed = compose(*[mixture] * 30)
+    assert len(composed.components) == 31
+    assert composed.weights[0] == pytest.approx(0.25**30)
+    assert math.fsum(composed.weights) == pytest.approx(1, abs=1e-13)
+    worst = max(component.mu for component in composed.components)
+    assert worst == pytest.approx(0.2 * math.sqrt(30))
+
+
+def test_more_combinations_of_labels_than_memory_holds_are_refused():
+    mixtures = [Mixture((0.5, 0.5), (GaussianDP(i + 1.0), GaussianDP(i + 1.5))) for i in range(20)]
+    with pytest.raises(ValueError, match="more than 100000 combinations"):
+        compose(*mixtures)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
-from skdpadmm.records import Rows, declared_coordinates, standardising_coordinates
+from skdpadmm.records import declared_coordinates, standardising_coordinates
 
 
 def declared(**changed):
@@ -80,10 +80,19 @@ def test_columns_that_a_dict_does_not_name_are_undeclared():
     np.testing.assert_array_equal(c.upper, [np.inf, 6.0, np.inf])
 
 
-def test_a_column_declared_constant_vanishes():
-    c = declared(feature_bounds=([0, 7, 0], [1, 7, 1]), has_target_scale=False)
-    rows = Rows(np.array([[0.5, 7.0, 0.5], [0.5, 99.0, 0.5]]), c)
-    np.testing.assert_allclose(rows.augmented(0)[:, 1], 0.0)
+def kind(X, fit_intercept):
+    """Declared coordinates of a regression that say whether there is an intercept."""
+    return declared_coordinates(
+        n_features=X.shape[1], fit_intercept=fit_intercept, has_target_scale=True
+    )
+
+
+def test_a_column_declared_constant_is_refused():
+    # It carries nothing, and its coefficient would be pure noise on values that are not clipped.
+    with pytest.raises(ValueError, match="narrower than 1e-100"):
+        declared(feature_bounds=([0, 7, 0], [1, 7, 1]), has_target_scale=False)
+    with pytest.raises(ValueError, match="Got target_bounds narrower"):
+        declared(target_bounds=(0, 0), has_target_scale=True)
 
 
 @settings(max_examples=100, deadline=None)
@@ -171,7 +180,7 @@ def test_standardising_coordinates_are_those_of_a_standard_scaler(convert):
     X = rng.normal(size=(200, 4)) * [1.0, 1e-3, 1e4, 5.0] + [0.0, 1.0, -2e4, 0.0]
     X[rng.random(X.shape) < 0.3] = 0.0
     y = 3.0 + rng.normal(size=200)
-    c = standardising_coordinates(convert(X), y, fit_intercept=True)
+    c = standardising_coordinates(convert(X), y, declared=kind(X, True))
     reference = StandardScaler().fit(X)
     np.testing.assert_allclose(c.offset, reference.mean_, rtol=1e-10)
     np.testing.assert_allclose(c.scale, reference.scale_, rtol=1e-10)
@@ -185,7 +194,7 @@ def test_standardising_without_an_intercept_keeps_zero_and_unit_second_moment():
     rng = np.random.default_rng(1)
     X = 5.0 + rng.normal(size=(100, 3))
     y = 2.0 + rng.normal(size=100)
-    c = standardising_coordinates(X, y, fit_intercept=False)
+    c = standardising_coordinates(X, y, declared=kind(X, False))
     assert not c.offset.any()
     assert c.target_offset == 0.0
     np.testing.assert_allclose(np.square(X / c.scale).mean(axis=0), 1.0, rtol=1e-12)
@@ -197,7 +206,7 @@ def test_standardising_without_an_intercept_keeps_zero_and_unit_second_moment():
 def test_a_constant_column_is_not_divided_by_its_rounding_errors(value, convert):
     rng = np.random.default_rng(2)
     X = np.column_stack([rng.normal(size=97), np.full(97, value)])
-    c = standardising_coordinates(convert(X), np.full(97, 4.0), fit_intercept=True)
+    c = standardising_coordinates(convert(X), np.full(97, 4.0), declared=kind(X, True))
     assert c.scale[1] == 1.0
     assert c.target_scale == 1.0
     assert c.scale[0] == pytest.approx(X[:, 0].std())

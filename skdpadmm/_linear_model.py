@@ -1,10 +1,10 @@
-"""What the estimators of the central family share: parameters, and a fit in few lines."""
+"""What private linear models share, whatever the family: parameters, and a fit in few lines."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,7 +37,7 @@ class PrivateLinearModel(BaseEstimator):
         "verbose": ["verbose"],
     }
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters, those of an algorithm object by ``algorithm__<knob>``.
 
         Parameters
@@ -64,24 +64,37 @@ class PrivateLinearModel(BaseEstimator):
             )
         return super().set_params(**params)
 
-    def _plan_fit(
-        self,
-        *,
-        n_samples: int,
-        n_features: int,
-        n_classes: int | None = None,
-        feature_names: Any = None,
-    ) -> PlannedFit:
-        return plan_fit(
-            self,
-            n_samples=n_samples,
-            n_features=n_features,
-            loss=self._loss(n_classes),
-            penalty=self._penalty(n_samples),
-            feature_names=feature_names,
-            target_bounds=getattr(self, "target_bounds", None),
-            has_target_scale=n_classes is None,
-        )
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Fit the model; spends the whole budget.
+
+        Sample weights are not accepted: they change what one record can do, and no bound of that
+        is implemented.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features, finite. Sparse input is used as CSR.
+        y : array-like of shape (n_samples,)
+            Target: finite numbers for a regressor, class labels for a classifier.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            Where a parameter or the input is not valid; nothing is stored then.
+        """
+        with all_or_nothing(self):
+            self._fit(X, y)
+        return self
+
+    @abstractmethod
+    def _fit(self, X: Any, y: ArrayLike) -> None:
+        """Validate, plan, run, store."""
 
     def _public_shape(self, n_samples: int, n_features: int) -> dict[str, Any]:
         """What a plan without data knows of its shape and of the names of its columns."""
@@ -95,10 +108,6 @@ class PrivateLinearModel(BaseEstimator):
             "n_features": int(n_features),
             "feature_names": names,
         }
-
-    @abstractmethod
-    def _loss(self, n_classes: int | None) -> Loss:
-        """Loss of a record."""
 
     @abstractmethod
     def _penalty(self, n_samples: int) -> Penalty:
@@ -139,33 +148,17 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         self._validate_params()
         return self._plan_fit(**self._public_shape(n_samples, n_features)).plan
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike) -> Any:
-        """Fit the model; spends the whole budget.
-
-        Sample weights are not accepted: they change what one record can do, and no bound of that
-        is implemented.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, finite. Sparse input is used as CSR.
-        y : array-like of shape (n_samples,)
-            Target, finite.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter or the input is not valid; nothing is stored then.
-        """
-        with all_or_nothing(self):
-            self._fit(X, y)
-        return self
+    def _plan_fit(self, *, n_samples: int, n_features: int, feature_names: Any) -> PlannedFit:
+        return plan_fit(
+            self,
+            n_samples=n_samples,
+            n_features=n_features,
+            feature_names=feature_names,
+            loss=SquaredLoss(),
+            penalty=self._penalty(n_samples),
+            target_bounds=self.target_bounds,
+            has_target_scale=True,
+        )
 
     def _fit(self, X: Any, y: ArrayLike) -> None:
         # Finite values whose sum overflows must not speak.
@@ -179,7 +172,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             n_features=X.shape[1],
             feature_names=getattr(self, "feature_names_in_", None),
         )
-        fitted = run_fit(self, planned, X, y, has_target_scale=True)
+        fitted = run_fit(self, planned, X, y)
         self.coef_ = fitted.coef[0]
         self.intercept_ = float(fitted.intercept[0])
         self.n_iter_ = fitted.n_iter
@@ -199,9 +192,6 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         return np.asarray(X @ self.coef_ + self.intercept_)
-
-    def _loss(self, n_classes: int | None) -> Loss:
-        return SquaredLoss()
 
 
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
@@ -244,33 +234,25 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         shape = self._public_shape(n_samples, n_features)
         return self._plan_fit(n_classes=int(n_classes), **shape).plan
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike) -> Any:
-        """Fit the model; spends the whole budget.
+    def _plan_fit(
+        self, *, n_samples: int, n_features: int, n_classes: int, feature_names: Any
+    ) -> PlannedFit:
+        undeclared = "classes not declared: the set of labels seen in y is assumed to be public."
+        return plan_fit(
+            self,
+            n_samples=n_samples,
+            n_features=n_features,
+            feature_names=feature_names,
+            loss=self._loss(n_classes),
+            penalty=self._penalty(n_samples),
+            target_bounds=None,
+            has_target_scale=False,
+            assumptions=(undeclared,) if self.classes is None else (),
+        )
 
-        Sample weights are not accepted: they change what one record can do, and no bound of that
-        is implemented.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, finite. Sparse input is used as CSR.
-        y : array-like of shape (n_samples,)
-            Class labels.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter or the input is not valid; nothing is stored then.
-        """
-        with all_or_nothing(self):
-            self._fit(X, y)
-        return self
+    @abstractmethod
+    def _loss(self, n_classes: int) -> Loss:
+        """Loss of a record with that many classes."""
 
     def _fit(self, X: Any, y: ArrayLike) -> None:
         # Finite values whose sum overflows must not speak.
@@ -285,7 +267,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             feature_names=getattr(self, "feature_names_in_", None),
         )
         target = 2.0 * index - 1.0 if len(classes) == 2 else index
-        fitted = run_fit(self, planned, X, target, has_target_scale=False)
+        fitted = run_fit(self, planned, X, target)
         self.classes_ = classes
         self.coef_ = fitted.coef
         self.intercept_ = fitted.intercept
@@ -347,10 +329,11 @@ def _encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.int
         return seen, index.astype(np.intp)
     declared = _declared_classes(classes)
     position = {label: k for k, label in enumerate(declared.tolist())}
-    index = np.array([position.get(label, -1) for label in y.tolist()], dtype=np.intp)
-    if (index < 0).any():
+    seen, inverse = np.unique(y, return_inverse=True)
+    place = np.array([position.get(label, -1) for label in seen.tolist()], dtype=np.intp)
+    if (place < 0).any():
         raise ValueError(
             f"Got labels in y that are not among classes={classes!r}, expected declared ones only."
-            " Declare every class there can be."
+            " Declare every class there can be, in the type that y has."
         )
-    return declared, index
+    return declared, place[inverse]
