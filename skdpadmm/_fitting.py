@@ -142,16 +142,8 @@ def plan_fit(
         algorithm = ProximalNewton()
     plan = algorithm.plan(facts, budget)
     if budget.is_private:
-        assumptions = (
-            *_assumptions(estimator, plan, coordinates),
-            *(
-                ["target_bounds not declared: targets are clipped to [-3, 3]."]
-                if has_target_scale and target_bounds is None
-                else []
-            ),
-            *assumptions,
-        )
-        plan = replace(plan, assumptions=assumptions)
+        general = _assumptions(estimator, plan, coordinates)
+        plan = replace(plan, assumptions=(*general, *assumptions))
         if budget.delta >= 1 / n_samples:
             warnings.warn(_weak_delta(budget, n_samples), UserWarning, stacklevel=2)
     return PlannedFit(plan=plan, algorithm=algorithm, coordinates=coordinates)

@@ -149,6 +149,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return self._plan_fit(**self._public_shape(n_samples, n_features)).plan
 
     def _plan_fit(self, *, n_samples: int, n_features: int, feature_names: Any) -> PlannedFit:
+        undeclared = "target_bounds not declared: targets are clipped to [-3, 3]."
         return plan_fit(
             self,
             n_samples=n_samples,
@@ -158,6 +159,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             penalty=self._penalty(n_samples),
             target_bounds=self.target_bounds,
             has_target_scale=True,
+            assumptions=(undeclared,) if self.target_bounds is None else (),
         )
 
     def _fit(self, X: Any, y: ArrayLike) -> None:
