@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -17,6 +18,7 @@ from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.linear_model import ElasticNet as SklearnElasticNet
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.utils.fixes import parse_version
 
 import skdpadmm.algorithms._consensus_admm as consensus
 from skdpadmm import DPAdmmElasticNet, DPAdmmLasso
@@ -277,7 +279,11 @@ def optimum(loss, penalty, X, y):
         model.set_params(tol=1e-12, max_iter=10_000).fit(X, y)
     else:
         model = LogisticRegression(C=1 / (n * (a + b)), l1_ratio=a / (a + b), solver="saga")
-        model.set_params(tol=1e-12, max_iter=100_000, random_state=0).fit(X, y)
+        model.set_params(tol=1e-12, max_iter=100_000, random_state=0)
+        # scikit-learn < 1.8 reads l1_ratio only where the penalty is named; 1.8 deprecates that.
+        if parse_version(sklearn.__version__) < parse_version("1.8"):
+            model.set_params(penalty="elasticnet")
+        model.fit(X, y)
     coef = np.atleast_2d(model.coef_)
     return np.vstack([coef.T, np.atleast_1d(model.intercept_)[None]])
 

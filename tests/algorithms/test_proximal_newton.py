@@ -7,11 +7,13 @@ import warnings
 
 import numpy as np
 import pytest
+import sklearn
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.fixes import parse_version
 
 from skdpadmm import DPAdmmElasticNet, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ProximalNewton, _proximal_newton
@@ -42,6 +44,8 @@ def assert_same_model(model, reference, tolerance):
     assert np.abs(intercept - expected).max() <= tolerance * max(np.abs(expected).max(), 1e-12)
 
 
+# scikit-learn < 1.8 reads l1_ratio only where the penalty is named; 1.8 deprecates the name.
+NAMED = parse_version(sklearn.__version__) < parse_version("1.8")
 TIGHT = {"tol": 1e-14, "max_iter": 10**6}
 REGRESSORS = {
     "ridge": (DPAdmmRidge(alpha=3.0), Ridge(alpha=3.0, solver="cholesky")),
@@ -92,7 +96,7 @@ def test_logistic_regression_with_an_l1_penalty(load, l1_ratio, fit_intercept):
     X = in_units(X, "standardised")
     reference = LogisticRegression(
         C=0.05, l1_ratio=l1_ratio, fit_intercept=fit_intercept, solver="saga", tol=1e-12,
-        max_iter=100_000, random_state=0,
+        max_iter=100_000, random_state=0, **({"penalty": "elasticnet"} if NAMED else {}),
     ).fit(X, y)  # fmt: skip
     model = DPAdmmLogisticRegression(C=0.05, l1_ratio=l1_ratio, fit_intercept=fit_intercept)
     assert_same_model(exact(model).fit(X, y), reference, UNITS["standardised"])
@@ -102,8 +106,8 @@ def test_logistic_regression_with_an_l1_penalty(load, l1_ratio, fit_intercept):
 def test_logistic_regression_with_an_l1_penalty_in_raw_units():
     X, y = load_breast_cancer(return_X_y=True)
     reference = LogisticRegression(
-        C=0.05, l1_ratio=1.0, fit_intercept=False, solver="liblinear", tol=1e-12,
-        max_iter=100_000, random_state=0,
+        C=0.05, fit_intercept=False, solver="liblinear", tol=1e-12,
+        max_iter=100_000, random_state=0, **({"penalty": "l1"} if NAMED else {"l1_ratio": 1.0}),
     ).fit(X, y)  # fmt: skip
     model = exact(DPAdmmLogisticRegression(C=0.05, l1_ratio=1.0, fit_intercept=False)).fit(X, y)
     assert_same_model(model, reference, UNITS["raw"])
