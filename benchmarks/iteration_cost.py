@@ -92,7 +92,7 @@ def iteration_cost(
     """
     model.set_params(max_iter=2 * repeats + 2)
     classes = {"n_classes": 2} if hasattr(model, "classes") else {}
-    planned = model._plan_fit(n_samples=len(X), n_features=X.shape[1], **classes)
+    planned = model._plan_fit(**model._public_shape(*X.shape), **classes)
     target = np.where(y > 0, 1.0, -1.0) if classes else planned.coordinates.target(y)
     noise = noise_source(None, planned.plan.digest())
     iterations: list[float] = []
