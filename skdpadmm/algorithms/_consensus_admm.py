@@ -69,15 +69,16 @@ class ConsensusADMM(BaseEstimator):
         \hat z &= \tfrac1n \sum_i u_i + N(0, s^2 I), \qquad z = \mathrm{prox}_{\gamma r}(\hat z)
 
     and returns :math:`\mathrm{prox}_{\gamma r}` of the average of the last :math:`\hat z`. What
-    passes the gate is the part of the mean that depends on data, so the release has norm at most C.
+    passes the gate is the part of the mean that depends on data, so the release is
+    bounded, by C where lambda is at most 1/2.
 
     Parameters
     ----------
     step_size : float or "auto", default="auto"
-        Step of the proximal operators (gamma), in public coordinates.
+        Step of the proximal operators (gamma), in public coordinates; in [1e-100, 1e100].
     clip_norm : float or "auto", default="auto"
-        Bound of the Euclidean norm of a record's gradient, in public coordinates; the displacement
-        is clipped at ``C = step_size * clip_norm``.
+        Bound of the Euclidean norm of a record's gradient, in public coordinates, in
+        [1e-100, 1e100]; the displacement is clipped at ``C = step_size * clip_norm``.
     relaxation : float, default=0.5
         In (0, 1): 0.5 is the usual ADMM (Douglas-Rachford).
     record_step : {"exact", "linearized"}, default="exact"

@@ -5,8 +5,8 @@ repetitions has a stream of its own, and what is released lies on a public grid 
 2**-20 times the scale.
 
 The floating-point samplers (`CryptographicNoise`, `SeededNoise`) follow the Gaussian law up to the
-precision of floats. They are not certified against attacks on that precision (Mironov, CCS 2012).
-`OpenDPNoise` is: its sampler works in exact arithmetic.
+precision of floats, up to 8.3 standard deviations. They are not certified against attacks on that
+precision (Mironov, CCS 2012). `OpenDPNoise` is: its sampler works in exact arithmetic.
 """
 
 from __future__ import annotations
