@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from skdpadmm.central import (
     DPAdmmElasticNet,
+    DPAdmmHuberRegressor,
     DPAdmmLasso,
+    DPAdmmLinearSVC,
     DPAdmmLogisticRegression,
     DPAdmmRidge,
 )
@@ -13,7 +15,9 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "DPAdmmElasticNet",
+    "DPAdmmHuberRegressor",
     "DPAdmmLasso",
+    "DPAdmmLinearSVC",
     "DPAdmmLogisticRegression",
     "DPAdmmRidge",
     "__version__",

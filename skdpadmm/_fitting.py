@@ -18,18 +18,26 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from skdpadmm.algorithms import Algorithm, ProximalNewton, resolve_algorithm
+from skdpadmm.algorithms import (
+    Algorithm,
+    ProximalNewton,
+    condition,
+    prepared,
+    rescale,
+    resolve_algorithm,
+)
 from skdpadmm.engine import Engine
 from skdpadmm.losses import Loss
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, Observer, PrivacyReport, ReleaseLine
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem
+from skdpadmm.protocol import Budget, Facts, Gate, HiddenPath, Plan, Problem
 from skdpadmm.records import (
     HUGE,
     Coordinates,
     Rows,
     declared_coordinates,
+    feature_norms,
     rounding_factor,
     standardising_coordinates,
 )
@@ -44,6 +52,8 @@ class PrivateEstimator(Protocol):
     feature_bounds: Any
     fit_intercept: bool
     algorithm: str | Algorithm
+    scale: str | None
+    conditioning: str | None
     max_iter: int
     sampler: str
     random_state: Any
@@ -68,6 +78,7 @@ class Fitted:
     intercept: NDArray[np.float64]
     n_iter: int
     report: PrivacyReport
+    derivative_bound: float
 
 
 @contextmanager
@@ -101,6 +112,7 @@ def plan_fit(
     estimator : PrivateEstimator
     n_samples, n_features : int
     loss : Loss
+        Of a record, in the user's units.
     penalty : Penalty
         Of the mean loss, in the user's coefficients.
     target_bounds : pair of floats or None
@@ -127,20 +139,25 @@ def plan_fit(
     facts = Facts(
         n_samples=n_samples,
         n_parameters=coordinates.n_parameters,
-        loss=loss,
+        loss=loss.in_units(coordinates.target_scale),
         penalty=penalty.scaled(coordinates.target_scale**-2.0),
         neighboring=Neighboring(estimator.neighboring),
         row_norm=coordinates.row_norm,
         rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates),
         max_iter=int(estimator.max_iter),
         schema=coordinates.fingerprint,
+        penalty_curvature=_penalty_curvature(penalty, coordinates),
     )
     algorithm = resolve_algorithm(estimator.algorithm)
     # Knobs are checked whatever the budget: a grid over budgets should not fail at one end only.
-    if not budget.is_private and not isinstance(algorithm, ProximalNewton):
-        algorithm.plan(facts, Budget(epsilon=1.0, delta=budget.delta))
+    finite = budget if budget.is_private else Budget(epsilon=1.0, delta=budget.delta)
+    choices = {"scale": estimator.scale, "conditioning": estimator.conditioning}
+    if budget.is_private or not isinstance(algorithm, ProximalNewton):
+        private = prepared(facts, finite, algorithm, coordinates, **choices)
+        plan = algorithm.plan(private, finite)
+    if not budget.is_private:
         algorithm = ProximalNewton()
-    plan = algorithm.plan(facts, budget)
+        plan = algorithm.plan(facts, budget)
     if budget.is_private:
         general = _assumptions(estimator, plan, coordinates)
         plan = replace(plan, assumptions=(*general, *assumptions))
@@ -174,14 +191,19 @@ def run_fit(estimator: PrivateEstimator, planned: PlannedFit, X: Any, y: NDArray
             _refuse_huge_values(y, "y")
             coordinates = standardising_coordinates(X, y, declared=coordinates)
             plan = _rescaled(plan, planned.coordinates, coordinates)
+        gate = Gate(plan, noise)
+        if plan.facts.scaling is not None:
+            norms = feature_norms(X, coordinates.undeclared)
+            coordinates = rescale(coordinates, norms, plan.facts.scaling, gate)
         rows = Rows(X, coordinates)
         # A row that is scaled down takes its target along: a weighted record, not a distorted one.
         target = coordinates.target(y) * rows.weight if coordinates.has_target_scale else y
-        gate = Gate(plan, noise)
         with (
             _progress(estimator, plan) as progress,
             Engine(estimator.n_jobs).running() as engine,
         ):
+            if plan.facts.conditioning is not None:
+                rows = condition(rows, plan.facts.conditioning, engine, gate)
             problem = Problem(rows=rows, target=target, engine=engine, progress=progress)
             solution = planned.algorithm.run(plan, problem, gate)
     gate.close()
@@ -190,6 +212,7 @@ def run_fit(estimator: PrivateEstimator, planned: PlannedFit, X: Any, y: NDArray
         coef=coef,
         intercept=intercept,
         n_iter=solution.n_iter,
+        derivative_bound=solution.derivative_bound,
         report=report_of(estimator, planned.plan, simulated=noise.simulation),
     )
 
@@ -211,7 +234,7 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
         observers=(
             Observer(
                 name=observer,
-                sees="every released iterate and the final model",
+                sees=_visible(plan, observer),
                 unit=facts.unit,
                 neighboring=facts.neighboring,
                 guarantee=plan.guarantee(observer),
@@ -237,6 +260,24 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
         ),
         simulation=simulation,
     )
+
+
+def _visible(plan: Plan, observer: str) -> str:
+    """What an observer sees of a fit, in words."""
+    seen = [release for release in plan.releases if observer in release.seen_by]
+    if not any(isinstance(release, HiddenPath) for release in seen):
+        return "everything that was released, and the final model"
+    if len(seen) == 1:
+        return "the final model alone"
+    return "what prepared the fit, and the final model alone"
+
+
+def _penalty_curvature(penalty: Penalty, coordinates: Coordinates) -> float:
+    """Strong convexity of a penalty over all parameters in public coordinates, rounded down."""
+    if coordinates.fit_intercept:
+        return 0.0
+    # A unit of the target cancels: it scales coefficients and divides the penalty.
+    return penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0 * (1 - 1e-12)
 
 
 def _assumptions(
@@ -279,9 +320,10 @@ def _refuse_huge_values(values: Any, name: str) -> None:
 
 
 def _rescaled(plan: Plan, declared: Coordinates, data: Coordinates) -> Plan:
-    """The non-private plan in the data's coordinates: the penalty follows the target's scale."""
-    factor = (declared.target_scale / data.target_scale) ** 2
-    return replace(plan, facts=replace(plan.facts, penalty=plan.facts.penalty.scaled(factor)))
+    """The non-private plan in the data's coordinates: it follows the target's scale."""
+    unit = data.target_scale / declared.target_scale
+    loss, penalty = plan.facts.loss.in_units(unit), plan.facts.penalty.scaled(unit**-2)
+    return replace(plan, facts=replace(plan.facts, loss=loss, penalty=penalty))
 
 
 @contextmanager

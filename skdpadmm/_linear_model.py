@@ -30,6 +30,8 @@ class PrivateLinearModel(BaseEstimator):
         "feature_bounds": "no_validation",
         "fit_intercept": ["boolean"],
         "algorithm": [str, HasMethods(["plan", "run"])],
+        "scale": [StrOptions({"private"}), None],
+        "conditioning": [StrOptions({"auto", "private"}), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "sampler": [StrOptions({"floating-point", "opendp"})],
         "random_state": "no_validation",
@@ -155,12 +157,16 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             n_samples=n_samples,
             n_features=n_features,
             feature_names=feature_names,
-            loss=SquaredLoss(),
+            loss=self._loss(),
             penalty=self._penalty(n_samples),
             target_bounds=self.target_bounds,
             has_target_scale=True,
             assumptions=(undeclared,) if self.target_bounds is None else (),
         )
+
+    def _loss(self) -> Loss:
+        """Loss of a record, in the user's units."""
+        return SquaredLoss()
 
     def _fit(self, X: Any, y: ArrayLike) -> None:
         # Finite values whose sum overflows must not speak.
@@ -275,6 +281,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         self.intercept_ = fitted.intercept
         self.n_iter_ = fitted.n_iter
         self.privacy_ = fitted.report
+        self._derivative_bound = fitted.derivative_bound
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the classes.

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_prox
+from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._defaults import default_steps
 from skdpadmm.losses import clip_derivative
-from skdpadmm.privacy import gaussian_mu
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
 DISPLACEMENT = "mean displacement"
@@ -42,7 +42,8 @@ class ConsensusADMMSettings:
     relaxation : float
         [lambda].
     clip_norm : float
-        Bound of the norm of a record's gradient [C / gamma].
+        Bound of the norm of a record's gradient, in units of the typical norm of a row
+        [C / gamma].
     record_step : {"exact", "linearized"}
     n_averaged : int
         Length of the averaged tail of the path.
@@ -69,22 +70,25 @@ class ConsensusADMM(BaseEstimator):
         \hat z &= \tfrac1n \sum_i u_i + N(0, s^2 I), \qquad z = \mathrm{prox}_{\gamma r}(\hat z)
 
     and returns :math:`\mathrm{prox}_{\gamma r}` of the average of the last :math:`\hat z`. What
-    passes the gate is the part of the mean that depends on data, so the release is
-    bounded, by C where lambda is at most 1/2.
+    passes the gate is the part of the mean that depends on data, in units of C, so the release is
+    bounded, by 1 where lambda is at most 1/2.
 
     Parameters
     ----------
     step_size : float or "auto", default="auto"
-        Step of the proximal operators (gamma), in public coordinates; in [1e-100, 1e100].
+        Step of the proximal operators (gamma), in the coordinates that it works in, conditioned or
+        not; in [1e-100, 1e100].
     clip_norm : float or "auto", default="auto"
-        Bound of the Euclidean norm of a record's gradient, in public coordinates, in
-        [1e-100, 1e100]; the displacement is clipped at ``C = step_size * clip_norm``.
+        Bound of the Euclidean norm of a record's gradient, in units of the typical norm of a row:
+        the square root of the number of parameters, or in conditioned coordinates of the effective
+        dimension. In [1e-100, 1e100]. The displacement is clipped at `step_size` times the bound.
     relaxation : float, default=0.5
         In (0, 1): 0.5 is the usual ADMM (Douglas-Rachford).
-    record_step : {"exact", "linearized"}, default="exact"
+    record_step : {"auto", "exact", "linearized"}, default="auto"
         "exact" solves each record's proximal step, stable for any step size; "linearized" replaces
         it by a gradient step, ``d_i = clip(gamma * grad f_i(z), C)``: with relaxation 0.5 that is
-        the proximal gradient method.
+        the proximal gradient method. "auto" linearises in conditioned coordinates, where it is as
+        good and costs less.
     tail_fraction : float, default=0.5
         In (0, 1]: share of the path, at its end, that is averaged. Free: all of it is released.
 
@@ -114,13 +118,15 @@ class ConsensusADMM(BaseEstimator):
     'linearized'
     """
 
+    conditionable = True
+
     def __init__(
         self,
         *,
         step_size: float | Literal["auto"] = "auto",
         clip_norm: float | Literal["auto"] = "auto",
         relaxation: float = 0.5,
-        record_step: Literal["exact", "linearized"] = "exact",
+        record_step: Literal["auto", "exact", "linearized"] = "auto",
         tail_fraction: float = 0.5,
     ) -> None:
         self.step_size = step_size
@@ -152,14 +158,14 @@ class ConsensusADMM(BaseEstimator):
             raise ValueError(
                 f"Got unit={facts.unit!r} for ConsensusADMM, expected 'record': records are blocks."
             )
-        mu = gaussian_mu(budget.epsilon, budget.delta)
+        mu = facts.remaining_mu(budget)
         step_size, clip_norm = default_steps(facts, mu)
         settings = ConsensusADMMSettings(
             n_iter=facts.max_iter,
             step_size=step_size if self.step_size == "auto" else float(self.step_size),
             relaxation=float(self.relaxation),
             clip_norm=clip_norm if self.clip_norm == "auto" else float(self.clip_norm),
-            record_step=self.record_step,
+            record_step=self._record_step(facts),
             n_averaged=max(1, math.ceil(self.tail_fraction * facts.max_iter)),
         )
         sensitivities = path_sensitivities(facts, settings)
@@ -175,7 +181,7 @@ class ConsensusADMM(BaseEstimator):
             facts=facts,
             budget=budget,
             settings=settings,
-            releases=(release,),
+            releases=(*facts.preparations, release),
         )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
@@ -196,6 +202,8 @@ class ConsensusADMM(BaseEstimator):
         loss, penalty = plan.facts.loss, plan.facts.penalty
         rows, target = problem.rows, problem.target
         exact = settings.record_step == "exact"
+        clip_norm = settings.clip_norm * rows.typical_norm
+        prox = penalty_operator(penalty, gamma, rows)
         shape = (plan.facts.n_parameters, loss.n_outputs)
         # A record's state is u_i = c - gamma * slope_i * a_i: one number (or one for each score)
         # beside the shared and public vector c.
@@ -203,7 +211,7 @@ class ConsensusADMM(BaseEstimator):
             (rows.n_samples, loss.n_outputs) if loss.n_outputs > 1 else rows.n_samples
         )
         with np.errstate(divide="ignore"):
-            slope_bound = settings.clip_norm / np.sqrt(rows.squared_norm)
+            slope_bound = clip_norm / np.sqrt(rows.squared_norm)
         z = np.zeros(shape)
         shared, tail = z, np.zeros(shape)
 
@@ -231,14 +239,21 @@ class ConsensusADMM(BaseEstimator):
             prepared = rows.prepare(point if loss.n_outputs > 1 else point[:, 0])
             total = rows.collect(problem.engine.sum(advance, rows.n_blocks)).reshape(shape)
             shared = (1 - 2 * lam) * shared + 2 * lam * z
-            mean = shared - gate.release(DISPLACEMENT, gamma / rows.n_samples * total)
-            z = penalty_prox(penalty, mean, gamma, rows.coordinates)
+            released = gate.release(DISPLACEMENT, total / (clip_norm * rows.n_samples))
+            mean = shared - gamma * clip_norm * released
+            z = rows.from_coordinates(prox(mean))
             if iteration >= settings.n_iter - settings.n_averaged:
                 tail += mean / settings.n_averaged
             problem.progress(iteration + 1)
         # One proximal step after averaging: an average of sparse vectors would not be sparse.
-        parameters = penalty_prox(penalty, tail, gamma, rows.coordinates)
-        return Solution(parameters=parameters, n_iter=settings.n_iter)
+        return Solution(
+            parameters=prox(tail), n_iter=settings.n_iter, derivative_bound=settings.clip_norm
+        )
+
+    def _record_step(self, facts: Facts) -> Literal["exact", "linearized"]:
+        if self.record_step != "auto":
+            return self.record_step
+        return "exact" if facts.conditioning is None else "linearized"
 
     def _check(self) -> None:
         for name in ("step_size", "clip_norm"):
@@ -254,9 +269,9 @@ class ConsensusADMM(BaseEstimator):
                 f"Got relaxation={self.relaxation!r}, expected a float in (0, 1): at 1 no bound of"
                 " a record's hidden state is known. Use 0.5."
             )
-        if self.record_step not in ("exact", "linearized"):
+        if self.record_step not in ("auto", "exact", "linearized"):
             raise ValueError(
-                f"Got record_step={self.record_step!r}, expected 'exact' or 'linearized'."
+                f"Got record_step={self.record_step!r}, expected 'auto', 'exact' or 'linearized'."
             )
         if not (_is_number(self.tail_fraction) and 0 < self.tail_fraction <= 1):
             raise ValueError(
@@ -265,7 +280,7 @@ class ConsensusADMM(BaseEstimator):
 
 
 def path_sensitivities(facts: Facts, settings: ConsensusADMMSettings) -> tuple[float, ...]:
-    """How far each released mean displacement can move, given the path before it.
+    """How far each released mean displacement can move, in units of its clip bound.
 
     Parameters
     ----------
@@ -277,8 +292,7 @@ def path_sensitivities(facts: Facts, settings: ConsensusADMMSettings) -> tuple[f
     tuple of float, of length n_iter
     """
     lam = settings.relaxation
-    bound = settings.step_size * settings.clip_norm * facts.rounding
-    moved = facts.neighboring.sensitivity_factor * bound / facts.n_samples
+    moved = facts.neighboring.sensitivity_factor * facts.working_rounding / facts.n_samples
     iterations = np.arange(1, settings.n_iter + 1)
     # 1 - |1 - 2 lambda|^k, without cancellation at either end of the range of lambda.
     with np.errstate(divide="ignore"):
@@ -287,39 +301,6 @@ def path_sensitivities(facts: Facts, settings: ConsensusADMMSettings) -> tuple[f
     # A state is rounded once in each iteration.
     widened = largest * reached * (1 + iterations * 2.0**-50)
     return tuple(widened.tolist())
-
-
-def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
-    """Step size and clip bound from public facts.
-
-    All is set through two numbers. The clip bound is a share of the row norm; the *travel* is how
-    far, in units of row norm times curvature, clipped steps can carry the parameters in all. More
-    signal over noise, ``n mu``, affords more of both, until the iteration has converged: beyond
-    `settling` time constants of the average direction, travel changes nothing. Classification needs
-    more of it, because separable directions keep growing. Measured on bundled and generated data.
-
-    Parameters
-    ----------
-    facts : Facts
-    mu : float
-        The budget as a Gaussian-DP parameter.
-
-    Returns
-    -------
-    step_size : float
-    clip_norm : float
-    """
-    signal = facts.n_samples * mu / facts.neighboring.sensitivity_factor
-    curvature = facts.loss.smoothness * facts.row_norm**2
-    if math.isinf(facts.loss.lipschitz):
-        clip = min(max(0.01 * math.sqrt(signal), 0.02), 1.0)
-        least, growth, settling = 0.5, 0.3, 20.0
-    else:
-        clip = min(max(0.02 * math.sqrt(signal), 0.03), 0.3)
-        least, growth, settling = 20.0, 1.5, 200.0
-    travel = max(least, min(growth * signal, settling * clip * curvature))
-    step_size = travel / (facts.max_iter * clip * curvature)
-    return step_size, clip * facts.row_norm
 
 
 def _is_number(value: object) -> bool:

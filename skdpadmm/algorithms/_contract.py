@@ -1,7 +1,8 @@
-"""The contract between algorithms and everything above them."""
+"""The contract between algorithms and everything above them, and what algorithms share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -9,15 +10,28 @@ from numpy.typing import NDArray
 
 from skdpadmm.penalties import Penalty
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
-from skdpadmm.records import Coordinates
+from skdpadmm.records import Rows
+
+Operator = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 @runtime_checkable
 class Algorithm(Protocol):
-    """Two functions: one that plans without data, one that runs the plan."""
+    """Two functions: one that plans without data, one that runs the plan.
+
+    Attributes
+    ----------
+    conditionable : bool
+        Whether it works in any basis, so that private conditioning can serve it.
+    """
+
+    conditionable: bool
 
     def plan(self, facts: Facts, budget: Budget) -> Plan:
         """Decide every release and its noise from public facts.
+
+        What the facts prepare comes first among the releases of the plan and is paid from the same
+        budget.
 
         Raises
         ------
@@ -27,28 +41,52 @@ class Algorithm(Protocol):
         ...
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """Run the plan on data; whatever enters the solution has passed the gate."""
+        """Run the plan on data; whatever enters the solution has passed the gate.
+
+        The rows of the problem are already in the basis that was prepared.
+        """
         ...
 
 
-def penalty_prox(
-    penalty: Penalty, point: NDArray[np.float64], step: float, coordinates: Coordinates
-) -> NDArray[np.float64]:
-    """Proximal operator, in public coordinates, of a penalty on the user's coefficients.
+def penalty_operator(penalty: Penalty, step: float, rows: Rows) -> Operator:
+    """Proximal operator, in the basis of the rows, of a penalty on the user's coefficients.
 
-    In the user's units the Euclidean metric of public coordinates is a diagonal one. The intercept
-    is not penalised.
+    In the user's units the Euclidean metric of public coordinates is a diagonal one, that of a
+    basis a full one. The intercept is not penalised, so it is eliminated.
 
     Parameters
     ----------
     penalty : Penalty
         Already divided by the square of the target's scale.
-    point : ndarray of shape (n_parameters,) or (n_parameters, n_outputs)
     step : float
-    coordinates : Coordinates
+    rows : Rows
+        Only what is public about them is used.
+
+    Returns
+    -------
+    callable
+        Maps a point of shape (n_parameters, n_outputs) in the basis of the rows to one in public
+        coordinates, where zeros are exact. `Rows.from_coordinates` takes it back.
     """
-    p, scale = coordinates.n_features, coordinates.coefficient_scale
-    result = point.copy()
-    user = (point[:p].T * scale).T
-    result[:p] = (penalty.prox(user, step, metric=scale**-2.0).T / scale).T
-    return result
+    coordinates, basis = rows.coordinates, rows.basis
+    p, scale = coordinates.n_features, coordinates.coefficient_scale[:, None]
+    if basis is None:
+        diagonal = penalty.proximal_operator(step, metric=scale[:, 0] ** -2.0)
+
+        def apply(point: NDArray[np.float64]) -> NDArray[np.float64]:
+            features = diagonal(point[:p] * scale) / scale
+            return np.concatenate([features, point[p:]])
+
+        return apply
+    metric = basis.metric
+    follows = -np.linalg.solve(metric[p:, p:], metric[p:, :p])
+    reduced = metric[:p, :p] + metric[:p, p:] @ follows
+    full = penalty.proximal_operator(step, metric=(reduced + reduced.T) / 2 / (scale * scale.T))
+
+    def apply_in_basis(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        start = basis.transform @ point
+        features = full(start[:p] * scale) / scale
+        intercept = start[p:] + follows @ (features - start[:p])
+        return np.concatenate([features, intercept])
+
+    return apply_in_basis

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from skdpadmm.algorithms._contract import penalty_prox
+from skdpadmm.algorithms._contract import penalty_operator
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
 OPTIMUM = "optimum"
@@ -50,6 +50,8 @@ class ProximalNewton(BaseEstimator):
     >>> DPAdmmRidge(epsilon=float("inf")).plan(n_samples=100, n_features=3).algorithm
     'ProximalNewton'
     """
+
+    conditionable = False
 
     def __init__(self, *, tolerance: float = 1e-10) -> None:
         self.tolerance = tolerance
@@ -240,14 +242,14 @@ def _penalty(plan: Plan, problem: Problem, parameters: NDArray[np.float64]) -> f
 def _accelerated_gradient(plan: Plan, problem: Problem) -> tuple[NDArray[np.float64], int, bool]:
     """FISTA with backtracking and gradient restart, for more parameters than a Hessian can hold."""
     settings: ProximalNewtonSettings = plan.settings
-    coordinates, penalty = problem.rows.coordinates, plan.facts.penalty
+    penalty = plan.facts.penalty
     parameters = np.zeros((plan.facts.n_parameters, plan.facts.loss.n_outputs))
     ahead, momentum, step = parameters, 1.0, 1.0
     max_iter = 100 * settings.max_iter
     for iteration in range(1, max_iter + 1):
         value, gradient = _value_and_gradient(plan, problem, ahead)
         while True:
-            trial = penalty_prox(penalty, ahead - step * gradient, step, coordinates)
+            trial = penalty_operator(penalty, step, problem.rows)(ahead - step * gradient)
             move = trial - ahead
             bound = value + np.vdot(gradient, move) + np.vdot(move, move) / (2 * step)
             if _value(plan, problem, trial) <= bound + 1e-13 * abs(value):
@@ -263,7 +265,7 @@ def _accelerated_gradient(plan: Plan, problem: Problem) -> tuple[NDArray[np.floa
         # A small step is not yet an optimum: the step that the prox would make from here is.
         if np.abs(change).max() <= settings.tolerance * max(1.0, np.abs(parameters).max()):
             _, gradient = _value_and_gradient(plan, problem, parameters)
-            onward = penalty_prox(penalty, parameters - step * gradient, step, coordinates)
+            onward = penalty_operator(penalty, step, problem.rows)(parameters - step * gradient)
             residual = np.abs(onward - parameters).max()
             if residual <= settings.tolerance * max(1.0, np.abs(parameters).max()):
                 return parameters, iteration, True

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from sklearn.base import clone
 
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
 from skdpadmm.algorithms._contract import Algorithm
+from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
+from skdpadmm.algorithms._gradient_descent import GradientDescent
 
-ALGORITHMS: Mapping[str, type[ConsensusADMM]] = MappingProxyType({"consensus-admm": ConsensusADMM})
+ALGORITHMS: Mapping[str, Callable[[], Algorithm]] = MappingProxyType(
+    {
+        "consensus-admm": ConsensusADMM,
+        "coordinate-descent": CoordinateDescent,
+        "gradient-descent": GradientDescent,
+    }
+)
 
 
 def resolve_algorithm(algorithm: str | Algorithm) -> Algorithm:

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import log_expit, log_softmax
 
 from skdpadmm._linear_model import PrivateLinearClassifier
 from skdpadmm._sklearn import Interval
-from skdpadmm.losses import LogisticLoss, Loss, MultinomialLoss
+from skdpadmm.losses import LogisticLoss, Loss, MultinomialLoss, undo_clip
 from skdpadmm.penalties import ElasticNet, Penalty
 
 
@@ -53,6 +53,13 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object with knobs of its own, such as
         :class:`~skdpadmm.algorithms.ConsensusADMM`.
+    scale : {"private", None}, default=None
+        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and brings the
+        columns without `feature_bounds` to the scale that the defaults expect.
+    conditioning : {"auto", "private", None}, default="auto"
+        "private" spends a share of the budget on a noisy second-moment matrix of the rows, and
+        works in coordinates in which it is near the identity. "auto" does so where the algorithm
+        can use it and there are at most 1,000 parameters. None spends nothing.
     max_iter : int, default=100
         Length of the private iteration, fixed in advance. More steps need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
@@ -138,6 +145,8 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
         classes: ArrayLike | None = None,
         fit_intercept: bool = True,
         algorithm: Any = "consensus-admm",
+        scale: str | None = None,
+        conditioning: str | None = "auto",
         max_iter: int = 100,
         sampler: str = "floating-point",
         random_state: Any = None,
@@ -153,6 +162,8 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
         self.classes = classes
         self.fit_intercept = fit_intercept
         self.algorithm = algorithm
+        self.scale = scale
+        self.conditioning = conditioning
         self.max_iter = max_iter
         self.sampler = sampler
         self.random_state = random_state
@@ -160,7 +171,7 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
         self.verbose = verbose
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Predict the probability of each class.
+        """Predict the probability of each class, corrected for the clip of the gradients.
 
         Parameters
         ----------
@@ -171,10 +182,7 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
         proba : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        scores = self.decision_function(X)
-        if scores.ndim == 2:
-            return np.asarray(softmax(scores, axis=1))
-        return np.column_stack([expit(-scores), expit(scores)])
+        return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Predict the logarithm of the probability of each class.
@@ -189,9 +197,12 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
             In the order of `classes_`.
         """
         scores = self.decision_function(X)
-        if scores.ndim == 2:
-            return np.asarray(log_softmax(scores, axis=1))
-        return np.column_stack([log_expit(-scores), log_expit(scores)])
+        log_probability = (
+            log_softmax(scores, axis=1)
+            if scores.ndim == 2
+            else np.column_stack([log_expit(-scores), log_expit(scores)])
+        )
+        return undo_clip(log_probability, self._derivative_bound)
 
     def _loss(self, n_classes: int) -> Loss:
         return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -17,6 +18,8 @@ from threadpoolctl import ThreadpoolController
 # The number of tasks is fixed, whatever the number of workers: a sum of floats depends on the order
 # of its terms, and the same seed must give the same bits for every n_jobs.
 N_TASKS = 32
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,23 @@ class Engine:
         self, kernel: Callable[[int], NDArray[np.float64]], n_blocks: int
     ) -> NDArray[np.float64]:
         """Sum of ``kernel(block)`` over ``range(n_blocks)``, always in the same order."""
-        bounds = [n_blocks * t // N_TASKS for t in range(N_TASKS + 1)]
-        tasks = [range(a, b) for a, b in pairwise(bounds) if b > a]
-        spread = self.pool.map if self.pool is not None and len(tasks) == N_TASKS else map
-        partial = iter(spread(lambda task: _run_task(kernel, task), tasks))
+        partial = self._spread(lambda task: _sum_task(kernel, task), n_blocks)
         total = next(partial)
         for part in partial:
             total += part
         return total
+
+    def run(self, kernel: Callable[[int], None], n_blocks: int) -> None:
+        """Call ``kernel(block)`` for ``range(n_blocks)``."""
+        for _ in self._spread(lambda task: _run_task(kernel, task), n_blocks):
+            pass
+
+    def _spread(self, work: Callable[[range], T], n_blocks: int) -> Iterator[T]:
+        """Results of a function of ranges of blocks, in order."""
+        bounds = [n_blocks * t // N_TASKS for t in range(N_TASKS + 1)]
+        tasks = [range(a, b) for a, b in pairwise(bounds) if b > a]
+        spread = self.pool.map if self.pool is not None and len(tasks) == N_TASKS else map
+        return iter(spread(work, tasks))
 
 
 @cache
@@ -66,7 +78,13 @@ def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _run_task(kernel: Callable[[int], NDArray[np.float64]], blocks: range) -> NDArray[np.float64]:
+def _run_task(kernel: Callable[[int], None], blocks: range) -> None:
+    with np.errstate(all="ignore"):
+        for block in blocks:
+            kernel(block)
+
+
+def _sum_task(kernel: Callable[[int], NDArray[np.float64]], blocks: range) -> NDArray[np.float64]:
     # A warning of floating point would depend on data. Each thread has an error state of its own.
     with np.errstate(all="ignore"):
         total = kernel(blocks[0])

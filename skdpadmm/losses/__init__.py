@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from ._calibration import undo_clip
 from ._clip import clip_derivative
 from ._huber import HuberLoss
 from ._logistic import LogisticLoss
 from ._loss import Loss
 from ._multinomial import MultinomialLoss
+from ._smoothed_hinge import OneVsRestHinge, SmoothedHinge
 from ._squared import SquaredLoss
 
 __all__ = [
@@ -14,6 +16,9 @@ __all__ = [
     "LogisticLoss",
     "Loss",
     "MultinomialLoss",
+    "OneVsRestHinge",
+    "SmoothedHinge",
     "SquaredLoss",
     "clip_derivative",
+    "undo_clip",
 ]

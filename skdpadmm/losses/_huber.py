@@ -58,6 +58,10 @@ class HuberLoss(Loss):
         """The threshold."""
         return self.threshold
 
+    def in_units(self, unit: float) -> HuberLoss:
+        """See :meth:`Loss.in_units`; the threshold is in the units of the target."""
+        return HuberLoss(self.threshold / unit)
+
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         """See :meth:`Loss.value`."""
         with np.errstate(over="ignore", under="ignore"):

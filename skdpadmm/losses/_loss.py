@@ -49,6 +49,20 @@ class Loss(ABC):
     def lipschitz(self) -> float:
         """Supremum of the Euclidean norm of the derivative, over all scores and targets."""
 
+    def in_units(self, unit: float) -> Loss:
+        """The loss of scores and targets in units of `unit`, in units of its square.
+
+        Parameters
+        ----------
+        unit : float
+            In (0, inf); of the target, where it is a number.
+
+        Returns
+        -------
+        Loss
+        """
+        return self
+
     @abstractmethod
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         """Loss of each record.

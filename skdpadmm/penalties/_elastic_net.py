@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._penalty import FloatArray, Penalty, check_strength
-from ._prox import elastic_net_prox
+from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength
+from ._prox import elastic_net_operator
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class ElasticNet(Penalty):
         """See :meth:`Penalty.value`."""
         return float(self.l1 * np.abs(coef).sum() + 0.5 * self.l2 * np.square(coef).sum())
 
-    def prox(self, v: FloatArray, step: float, metric: FloatArray | None = None) -> FloatArray:
-        """See :meth:`Penalty.prox`; closed form where the metric is diagonal."""
-        return elastic_net_prox(v, step, metric, l1=self.l1, l2=self.l2)
+    def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
+        """See :meth:`Penalty.proximal_operator`; closed form where the metric is diagonal."""
+        return elastic_net_operator(step, metric, l1=self.l1, l2=self.l2)
 
     def scaled(self, factor: float) -> ElasticNet:
         """See :meth:`Penalty.scaled`."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._penalty import FloatArray, Penalty, check_strength
-from ._prox import elastic_net_prox
+from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength
+from ._prox import elastic_net_operator
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class L1(Penalty):
         """See :meth:`Penalty.value`."""
         return float(self.strength * np.abs(coef).sum())
 
-    def prox(self, v: FloatArray, step: float, metric: FloatArray | None = None) -> FloatArray:
-        """See :meth:`Penalty.prox`; soft thresholding where the metric is diagonal."""
-        return elastic_net_prox(v, step, metric, l1=self.strength, l2=0.0)
+    def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
+        """See :meth:`Penalty.proximal_operator`; soft thresholding where the metric is diagonal."""
+        return elastic_net_operator(step, metric, l1=self.strength, l2=0.0)
 
     def scaled(self, factor: float) -> L1:
         """See :meth:`Penalty.scaled`."""

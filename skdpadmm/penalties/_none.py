@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._penalty import FloatArray, Penalty, check_strength
-from ._prox import elastic_net_prox
+from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength
+from ._prox import elastic_net_operator
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class NoPenalty(Penalty):
         """See :meth:`Penalty.value`; 0."""
         return 0.0
 
-    def prox(self, v: FloatArray, step: float, metric: FloatArray | None = None) -> FloatArray:
-        """See :meth:`Penalty.prox`; a copy of `v`."""
-        return elastic_net_prox(v, step, metric, l1=0.0, l2=0.0)
+    def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
+        """See :meth:`Penalty.proximal_operator`; copies the point."""
+        return elastic_net_operator(step, metric, l1=0.0, l2=0.0)
 
     def scaled(self, factor: float) -> NoPenalty:
         """See :meth:`Penalty.scaled`; the same penalty."""

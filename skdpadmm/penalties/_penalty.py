@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +11,16 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 """What every method takes and returns."""
 
+ProximalOperator = Callable[[FloatArray], FloatArray]
+"""A proximal operator whose step and metric are fixed."""
+
 
 class Penalty(ABC):
     """A convex regulariser of the coefficients, the intercept left out.
 
     It sees released quantities only, so it costs no privacy. Penalties are immutable and compare
-    by value; strengths are finite and not negative.
+    by value; strengths are finite and not negative. They act on each column of coefficients alone:
+    the penalty of K columns is the sum of their penalties.
     """
 
     @property
@@ -39,10 +44,37 @@ class Penalty(ABC):
         """
 
     @abstractmethod
-    def prox(self, v: FloatArray, step: float, metric: FloatArray | None = None) -> FloatArray:
-        r"""Proximal operator in a metric.
+    def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
+        r"""Proximal operator for one step and one metric, checked and factored once.
 
-        Solves :math:`\min_w r(w) + \frac{1}{2 \gamma} (w - v)^T M (w - v)`, exactly up to rounding.
+        The operator maps v to :math:`\arg\min_w r(w) + \frac{1}{2 \gamma} (w - v)^T M (w - v)`,
+        exactly up to rounding. It has no memory: a result depends on its argument alone.
+
+        Parameters
+        ----------
+        step : float
+            Step :math:`\gamma`, in (0, inf).
+        metric : ndarray of shape (p,), (p, p) or (p * K, p * K), default=None
+            The metric M: the identity by default; a positive diagonal or a symmetric positive
+            definite matrix, used for each column of v; or one for ``v.ravel()``, which couples the
+            columns. Not to be changed as long as the operator is used. A penalty that is zero
+            everywhere looks at the shape of a matrix only.
+
+        Returns
+        -------
+        callable
+            Maps an ndarray of shape (p,) or (p, K) to a new one of the same shape. Raises a
+            ValueError if that shape does not suit the metric.
+
+        Raises
+        ------
+        ValueError
+            If `step` is outside (0, inf), or `metric` has another shape, is not symmetric or not
+            positive definite.
+        """
+
+    def prox(self, v: FloatArray, step: float, metric: FloatArray | None = None) -> FloatArray:
+        r"""Proximal operator at one point: ``proximal_operator(step, metric)(v)``.
 
         Parameters
         ----------
@@ -50,9 +82,8 @@ class Penalty(ABC):
             Point.
         step : float
             Step :math:`\gamma`, in (0, inf).
-        metric : ndarray of shape (p,) or (v.size, v.size), default=None
-            The metric M: the identity by default, a positive diagonal used for each column of `v`,
-            or a symmetric positive definite matrix for ``v.ravel()``.
+        metric : ndarray of shape (p,), (p, p) or (v.size, v.size), default=None
+            The metric M, see :meth:`proximal_operator`.
 
         Returns
         -------
@@ -65,6 +96,7 @@ class Penalty(ABC):
             If `step` is outside (0, inf), or `metric` has another shape, is not symmetric or not
             positive definite.
         """
+        return self.proximal_operator(step, metric)(v)
 
     @abstractmethod
     def scaled(self, factor: float) -> Penalty:
@@ -73,7 +105,7 @@ class Penalty(ABC):
         Parameters
         ----------
         factor : float
-            Factor of every strength, in [0, inf).
+            Factor of every strength, in [0, inf). A constraint has none: it stays as it is.
 
         Returns
         -------

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._penalty import FloatArray, Penalty, check_strength
-from ._prox import elastic_net_prox
+from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength
+from ._prox import elastic_net_operator
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class SquaredL2(Penalty):
         """See :meth:`Penalty.value`."""
         return float(0.5 * self.strength * np.square(coef).sum())
 
-    def prox(self, v: FloatArray, step: float, metric: FloatArray | None = None) -> FloatArray:
-        """See :meth:`Penalty.prox`; one linear system."""
-        return elastic_net_prox(v, step, metric, l1=0.0, l2=self.strength)
+    def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
+        """See :meth:`Penalty.proximal_operator`; one linear system."""
+        return elastic_net_operator(step, metric, l1=0.0, l2=self.strength)
 
     def scaled(self, factor: float) -> SquaredL2:
         """See :meth:`Penalty.scaled`."""

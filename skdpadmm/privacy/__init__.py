@@ -10,11 +10,19 @@ from __future__ import annotations
 from skdpadmm.privacy import literature
 from skdpadmm.privacy._calibration import calibrate_noise
 from skdpadmm.privacy._composition import Composed, compose
+from skdpadmm.privacy._contraction import (
+    averaged_admm_contraction,
+    last_iterate_mu,
+    proximal_gradient_contraction,
+    reflected_prox_contraction,
+    single_use_mu,
+)
 from skdpadmm.privacy._formatting import round_down, round_up
 from skdpadmm.privacy._gaussian import GaussianDP, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._mixture import Mixture
 from skdpadmm.privacy._neighboring import Neighboring
+from skdpadmm.privacy._objective_perturbation import LossDerivative, PerturbedObjectiveDP
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._report import Observer, PrivacyReport, ReleaseLine
 from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
@@ -23,18 +31,25 @@ __all__ = [
     "Composed",
     "GaussianDP",
     "Guarantee",
+    "LossDerivative",
     "Mixture",
     "Neighboring",
     "NonPrivate",
     "Observer",
+    "PerturbedObjectiveDP",
     "PoissonSubsampledGaussian",
     "PrivacyReport",
     "ReleaseLine",
     "RenyiDP",
+    "averaged_admm_contraction",
     "calibrate_noise",
     "compose",
     "gaussian_mu",
+    "last_iterate_mu",
     "literature",
+    "proximal_gradient_contraction",
+    "reflected_prox_contraction",
     "round_down",
     "round_up",
+    "single_use_mu",
 ]

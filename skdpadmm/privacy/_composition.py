@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._mixture import Mixture
 from skdpadmm.privacy._neighboring import Neighboring
+from skdpadmm.privacy._objective_perturbation import PerturbedObjectiveDP
 from skdpadmm.privacy._pld import SampledRounds, pld_delta, pld_epsilon
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
@@ -19,7 +20,7 @@ from skdpadmm.privacy._validation import require_delta, require_epsilon
 _MOST_COMBINATIONS = 100_000
 _KNOWN = (
     "GaussianDP, PoissonSubsampledGaussian, Composed, Mixture, RenyiDP (with RenyiDP or "
-    "GaussianDP) and NonPrivate"
+    "GaussianDP), one PerturbedObjectiveDP (with GaussianDP) and NonPrivate"
 )
 
 
@@ -95,7 +96,8 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     Gaussian parts compose in closed form, mu = sqrt(sum mu_t^2) (Dong, Roth and Su, JRSS-B 2022,
     Corollary 2). A mixture composes label by label, labels revealed. Subsampled parts go through
     privacy loss distributions. Renyi divergences add on the orders that all have in common, to
-    which a Gaussian part adds order mu^2 / 2. Together with NonPrivate nothing is left.
+    which a Gaussian part adds order mu^2 / 2. One perturbed objective takes Gaussian parts into its
+    own bound. Together with NonPrivate nothing is left.
 
     Parameters
     ----------
@@ -120,7 +122,15 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     >>> compose(GaussianDP(3.0), GaussianDP(4.0))
     GaussianDP(mu=5.0)
     """
-    known = GaussianDP | PoissonSubsampledGaussian | Composed | Mixture | RenyiDP | NonPrivate
+    known = (
+        GaussianDP
+        | PoissonSubsampledGaussian
+        | Composed
+        | Mixture
+        | RenyiDP
+        | PerturbedObjectiveDP
+        | NonPrivate
+    )
     for guarantee in guarantees:
         if not isinstance(guarantee, known):
             raise TypeError(f"Got {guarantee!r}, expected one of {_KNOWN}.")
@@ -132,6 +142,8 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     if any(isinstance(part, Mixture) for part in parts):
         return _compose_labels(parts)
     gaussian = GaussianDP(math.hypot(*(part.mu for part in parts if isinstance(part, GaussianDP))))
+    if any(isinstance(part, PerturbedObjectiveDP) for part in parts):
+        return _compose_objective(parts, gaussian)
     renyi = [part for part in parts if isinstance(part, RenyiDP)]
     sampled = [part for part in parts if isinstance(part, PoissonSubsampledGaussian)]
     if renyi and sampled:
@@ -171,6 +183,17 @@ def _compose_labels(parts: list[Guarantee]) -> Mixture:
         tuple(combinations.values()),
         tuple(compose(*(distinct[i] for i in chosen)) for chosen in combinations),
     )
+
+
+def _compose_objective(parts: list[Guarantee], gaussian: GaussianDP) -> PerturbedObjectiveDP:
+    """Let a pointwise bound of a privacy loss absorb Gaussian releases, and nothing else."""
+    perturbed, *others = [part for part in parts if not isinstance(part, GaussianDP)]
+    if others or not isinstance(perturbed, PerturbedObjectiveDP):
+        raise TypeError(
+            "Got PerturbedObjectiveDP together with something other than GaussianDP, expected at"
+            f" most one beside Gaussian parts; what composes is {_KNOWN}."
+        )
+    return replace(perturbed, gaussian_mu=math.hypot(perturbed.gaussian_mu, gaussian.mu))
 
 
 def _add_divergences(renyi: list[RenyiDP], gaussian: GaussianDP) -> RenyiDP:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 
 
@@ -27,3 +28,11 @@ class Neighboring(StrEnum):
     def sensitivity_factor(self) -> int:
         """How far a contribution clipped to norm C can move, in units of C: 2 or 1."""
         return 2 if self is Neighboring.REPLACE_ONE else 1
+
+    @property
+    def second_moment_factor(self) -> float:
+        """How far ``a a'`` of a row of norm R can move in Frobenius norm, in units of ``R**2``.
+
+        ``|aa' - bb'|^2 = |a|^4 + |b|^4 - 2 (a'b)^2`` is at most ``2 R^4``.
+        """
+        return math.sqrt(2.0) if self is Neighboring.REPLACE_ONE else 1.0

@@ -8,16 +8,23 @@ any data.
 
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._gate import Gate, PlanViolation
-from skdpadmm.protocol._plan import Plan, Release
+from skdpadmm.protocol._plan import Plan
+from skdpadmm.protocol._preparation import SMALLEST_SPREAD, Conditioning, Scaling
 from skdpadmm.protocol._problem import Problem, Solution
+from skdpadmm.protocol._release import HiddenPath, HiddenTerm, Release
 
 __all__ = [
+    "SMALLEST_SPREAD",
     "Budget",
+    "Conditioning",
     "Facts",
     "Gate",
+    "HiddenPath",
+    "HiddenTerm",
     "Plan",
     "PlanViolation",
     "Problem",
     "Release",
+    "Scaling",
     "Solution",
 ]

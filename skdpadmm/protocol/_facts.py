@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
-from skdpadmm.privacy import Neighboring
+from skdpadmm.privacy import Neighboring, gaussian_mu
+from skdpadmm.protocol._preparation import Conditioning, Scaling
+from skdpadmm.protocol._release import Release
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,13 @@ class Facts:
         Digest of the declared bounds: seeded fits under other bounds share no noise.
     unit : str, default="record"
         Whose contribution is protected.
+    scaling : Scaling or None, default=None
+        How the units of undeclared features are found.
+    conditioning : Conditioning or None, default=None
+        How rows are brought into coordinates in which their second moment is near the identity.
+    penalty_curvature : float, default=0.0
+        Strong convexity of the penalty over all parameters in public coordinates, before any
+        preparation: 0 with an intercept. It follows from the penalty and the schema.
 
     Raises
     ------
@@ -86,6 +95,9 @@ class Facts:
     max_iter: int
     schema: str = ""
     unit: str = "record"
+    scaling: Scaling | None = None
+    conditioning: Conditioning | None = None
+    penalty_curvature: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         if self.n_samples < 1:
@@ -94,3 +106,28 @@ class Facts:
             raise ValueError(f"Got rounding={self.rounding}, expected a factor of at least 1.")
         if not self.row_norm > 0:
             raise ValueError(f"Got row_norm={self.row_norm}, expected a float in (0, inf].")
+
+    @property
+    def preparations(self) -> tuple[Release, ...]:
+        """What is released before the algorithm starts, in order."""
+        steps = (self.scaling, self.conditioning)
+        return tuple(step.release for step in steps if step is not None)
+
+    @property
+    def working_rounding(self) -> float:
+        """`rounding` in the coordinates that the algorithm works in: conditioning amplifies it."""
+        condition = 1.0 if self.conditioning is None else self.conditioning.condition
+        return 1.0 + (self.rounding - 1.0) * condition
+
+    def remaining_mu(self, budget: Budget) -> float:
+        """What the preparations leave of a budget, as a Gaussian-DP parameter."""
+        total = gaussian_mu(budget.epsilon, budget.delta)
+        spent = [
+            math.hypot(*release.sensitivities) / release.noise_std for release in self.preparations
+        ]
+        share = sum((mu / total) ** 2 for mu in spent)
+        if not share < 1:
+            raise ValueError(
+                f"Got preparations that cost {share:.3g} of the budget, expected less than 1."
+            )
+        return total * math.sqrt(1.0 - share)

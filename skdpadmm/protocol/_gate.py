@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.noise import NoiseSource
-from skdpadmm.protocol._plan import Plan, Release
+from skdpadmm.protocol._plan import Plan
+from skdpadmm.protocol._release import HiddenTerm, Release
 
 
 class PlanViolation(RuntimeError):
@@ -56,6 +57,8 @@ class Gate:
             not finite.
         """
         index, release = self._planned(name)
+        if not isinstance(release, Release):
+            raise PlanViolation(f"Got {name!r} to release, expected `hidden_term`: it is hidden.")
         if value.shape != release.shape:
             raise PlanViolation(
                 f"Got shape {value.shape} for the release {name!r}, expected {release.shape}."
@@ -63,17 +66,33 @@ class Gate:
         if not np.isfinite(value).all():
             # Unreachable by clipped contributions; an algorithm that gets here has no bound at all.
             raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
-        repetition = self._passed[index]
-        if repetition == release.times:
-            raise PlanViolation(
-                f"Got release {name!r} for time {repetition + 1}, expected it"
-                f" {release.times} times."
-            )
-        self._passed[index] += 1
-        self.trace.append((name, value.shape))
+        repetition = self._pass(name)
         if release.noise_std == 0:
             return value
         return self._noise.add_gaussian(value, release.noise_std, (index, repetition))
+
+    def hidden_term(self, name: str) -> NDArray[np.float64]:
+        """Draw the noise of a planned hidden term, which must never leave the algorithm.
+
+        Parameters
+        ----------
+        name : str
+            Name of a hidden term in the plan.
+
+        Returns
+        -------
+        ndarray of the planned shape
+
+        Raises
+        ------
+        PlanViolation
+            Where the plan knows no such term, or knows it as a release.
+        """
+        index, term = self._planned(name)
+        if not isinstance(term, HiddenTerm):
+            raise PlanViolation(f"Got {name!r} as a hidden term, expected `release`.")
+        repetition = self._pass(name)
+        return self._noise.add_gaussian(np.zeros(term.shape), term.noise_std, (index, repetition))
 
     def close(self) -> None:
         """Check that everything planned was released.
@@ -89,7 +108,7 @@ class Gate:
                     f"Got the release {release.name!r} {passed} times, expected {release.times}."
                 )
 
-    def _planned(self, name: str) -> tuple[int, Release]:
+    def _planned(self, name: str) -> tuple[int, Release | HiddenTerm]:
         if name not in self._index:
             raise PlanViolation(
                 f"Got a release {name!r}, expected one of {sorted(self._index)}: what a plan does"
@@ -97,3 +116,16 @@ class Gate:
             )
         index = self._index[name]
         return index, self._plan.releases[index]
+
+    def _pass(self, name: str) -> int:
+        """Count one more passage; returns how many there were before."""
+        index, release = self._planned(name)
+        repetition = self._passed[index]
+        if repetition == release.times:
+            raise PlanViolation(
+                f"Got release {name!r} for time {repetition + 1}, expected it"
+                f" {release.times} times."
+            )
+        self._passed[index] += 1
+        self.trace.append((name, release.shape))
+        return repetition

@@ -11,46 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, compose, round_down, round_up
+from skdpadmm.privacy import Guarantee, compose, round_down, round_up
 from skdpadmm.protocol._facts import Budget, Facts
-
-
-@dataclass(frozen=True, kw_only=True)
-class Release:
-    """A quantity that leaves the gate with Gaussian noise, once or several times.
-
-    Attributes
-    ----------
-    name : str
-        What is released.
-    shape : tuple of int
-        Its shape.
-    sensitivities : tuple of float
-        For each repetition, in order: how far the quantity can move in Euclidean norm between
-        neighbouring data sets, given all that was released before.
-    noise_std : float
-        Standard deviation of the noise on each entry; 0 only where the plan is not private.
-    seen_by : tuple of str
-        The observers that see it.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    sensitivities: tuple[float, ...]
-    noise_std: float
-    seen_by: tuple[str, ...] = ("model",)
-
-    @property
-    def times(self) -> int:
-        """How often it is released."""
-        return len(self.sensitivities)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Adaptive composition of Gaussian mechanisms, exact: ``mu^2 = sum (Delta_t / s)^2``."""
-        if self.noise_std == 0:
-            return NonPrivate()
-        return GaussianDP(math.hypot(*self.sensitivities) / self.noise_std)
+from skdpadmm.protocol._release import HiddenPath, HiddenTerm, Release
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -67,7 +30,8 @@ class Plan:
     budget : Budget
     settings : frozen dataclass
         The algorithm's own constants, resolved: step sizes, clip bounds, lengths.
-    releases : tuple of Release
+    releases : tuple of Release and HiddenTerm
+        Those that prepare the coordinates come first.
     assumptions : tuple of str
         What the guarantee rests on, in words; no part of equality and of the digest.
 
@@ -81,7 +45,7 @@ class Plan:
     facts: Facts
     budget: Budget
     settings: Any
-    releases: tuple[Release, ...]
+    releases: tuple[Release | HiddenTerm, ...]
     assumptions: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -151,10 +115,11 @@ class Plan:
         ]
         for r in self.releases:
             noise = f"noise std {round_down(r.noise_std)}" if r.noise_std else "no noise"
-            lines.append(
-                f"  releases {r.times} x {r.name} {r.shape}: sensitivity"
-                f" {round_up(max(r.sensitivities))}, {noise}"
-            )
+            moved = f"sensitivity {round_up(max(r.sensitivities))}, " if r.sensitivities else ""
+            kind = "releases" if isinstance(r, Release) else "hides"
+            if isinstance(r, HiddenPath):
+                kind = "releases the last of"
+            lines.append(f"  {kind} {r.times} x {r.name} {r.shape}: {moved}{noise}")
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class Problem:
     Attributes
     ----------
     rows : Rows
-        Augmented rows in public coordinates.
+        Augmented rows in public coordinates, and in the basis that conditioning gave.
     target : ndarray of shape (n_samples,)
         Targets as the loss expects them, in public coordinates.
     engine : Engine
@@ -48,7 +49,10 @@ class Solution:
         In public coordinates.
     n_iter : int
         Iterations that were run; fixed by the plan where it is private.
+    derivative_bound : float, default=inf
+        Bound of the derivative of the loss of a typical record, where gradients were clipped.
     """
 
     parameters: NDArray[np.float64]
     n_iter: int
+    derivative_bound: float = math.inf

@@ -7,19 +7,23 @@ weights are applied on the fly, block by block, so that sparse input stays spars
 O(n + p).
 """
 
+from skdpadmm.records._basis import Basis
 from skdpadmm.records._coordinates import (
     Coordinates,
     declared_coordinates,
     standardising_coordinates,
 )
+from skdpadmm.records._norms import feature_norms
 from skdpadmm.records._rows import HUGE, Rows, block_size, rounding_factor
 
 __all__ = [
     "HUGE",
+    "Basis",
     "Coordinates",
     "Rows",
     "block_size",
     "declared_coordinates",
+    "feature_norms",
     "rounding_factor",
     "standardising_coordinates",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,15 @@ class Coordinates:
         """How much centring can amplify rounding errors: the norm of the centre in scaled units."""
         # fsum: the same float whatever the order of the columns.
         return 1.0 + math.sqrt(math.fsum((self.offset / self.scale) ** 2))
+
+    @property
+    def undeclared(self) -> NDArray[np.bool_]:
+        """Which features have no bounds."""
+        return ~(np.isfinite(self.lower) & np.isfinite(self.upper))
+
+    def rescaled(self, factor: float) -> Coordinates:
+        """The same coordinates with undeclared features multiplied by a public factor."""
+        return replace(self, scale=np.where(self.undeclared, self.scale / factor, self.scale))
 
     def target(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Targets, clipped to their bounds and scaled."""

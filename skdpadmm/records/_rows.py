@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from skdpadmm.records._basis import Basis
 from skdpadmm.records._coordinates import Coordinates
 
 # Entries beyond this are scaled down, row by row, before anything is squared or multiplied.
@@ -57,13 +60,16 @@ class Rows:
     weight : ndarray of shape (n_samples,)
         ``r_i = min(1, row_norm / norm)``.
     squared_norm : ndarray of shape (n_samples,)
-        An upper bound of ``||a_i||^2``, tight up to rounding.
+        ``||a_i||^2`` in the basis that is used, up to rounding; without one an upper bound.
+    basis : Basis or None
+        What linear functions and sums of rows are expressed in, beside the coordinates.
     slices : list of slice
         The blocks.
     """
 
     def __init__(self, X: Any, coordinates: Coordinates) -> None:
         self.coordinates = coordinates
+        self.basis: Basis | None = None
         self.n_samples = int(X.shape[0])
         self._is_sparse = sparse.issparse(X)
         size = block_size(X.shape[1], is_sparse=self._is_sparse)
@@ -90,14 +96,53 @@ class Rows:
         """Number of blocks."""
         return len(self.slices)
 
+    @property
+    def typical_norm(self) -> float:
+        """A public figure for the size of a row, in the basis that is used; no bound."""
+        if self.basis is not None:
+            return float(np.sqrt(self.basis.effective_dimension))
+        return float(min(self.coordinates.row_norm, np.sqrt(self.coordinates.n_parameters)))
+
+    def in_basis(
+        self, basis: Basis, over_blocks: Callable[[Callable[[int], None], int], None]
+    ) -> Rows:
+        """The same rows, seen in a basis.
+
+        Parameters
+        ----------
+        basis : Basis
+        over_blocks : callable
+            Runs a function over ``range(n_blocks)``.
+        """
+        rows = copy(self)
+        rows.basis = basis
+        rows.squared_norm = np.empty(self.n_samples)
+        columns = rows.prepare(np.eye(self.coordinates.n_parameters))
+
+        def measure(block: int) -> None:
+            seen = rows.scores(block, columns)
+            np.einsum("ij,ij->i", seen, seen, out=rows.squared_norm[rows.slices[block]])
+
+        over_blocks(measure, self.n_blocks)
+        return rows
+
+    def to_coordinates(self, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Parameters of the basis that is used, in public coordinates."""
+        return parameters if self.basis is None else self.basis.transform @ parameters
+
+    def from_coordinates(self, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Parameters of public coordinates, in the basis that is used."""
+        return parameters if self.basis is None else self.basis.inverse @ parameters
+
     def prepare(self, parameters: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
-        """Raw coefficients and constant of a linear function given in public coordinates.
+        """Raw coefficients and constant of a linear function given in the basis that is used.
 
         Parameters
         ----------
         parameters : ndarray of shape (n_parameters,) or (n_parameters, n_outputs)
         """
         coordinates = self.coordinates
+        parameters = self.to_coordinates(parameters)
         coef = (parameters[: coordinates.n_features].T / coordinates.scale).T
         constant = -coordinates.offset @ coef
         if coordinates.fit_intercept:
@@ -145,13 +190,15 @@ class Rows:
         return raw
 
     def collect(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Turn a sum of adjoints into public coordinates, of shape (n_parameters, ...)."""
+        """Turn a sum of adjoints into the basis that is used, of shape (n_parameters, ...)."""
         coordinates = self.coordinates
-        features = ((raw[:-1].T - coordinates.offset * raw[-1:].T) / coordinates.scale).T
-        return np.concatenate([features, raw[-1:]]) if coordinates.fit_intercept else features
+        total = ((raw[:-1].T - coordinates.offset * raw[-1:].T) / coordinates.scale).T
+        if coordinates.fit_intercept:
+            total = np.concatenate([total, raw[-1:]])
+        return total if self.basis is None else self.basis.transform.T @ total
 
     def augmented(self, block: int) -> NDArray[np.float64]:
-        """The augmented rows of a block, dense, of shape (rows, n_parameters)."""
+        """The augmented rows of a block in public coordinates, dense, (rows, n_parameters)."""
         coordinates = self.coordinates
         X, unruly = self._block(block), self._unruly.get(block)
         dense = X.toarray() if self._is_sparse else X
@@ -162,6 +209,64 @@ class Rows:
         if coordinates.fit_intercept:
             scaled = np.column_stack([scaled, np.ones(len(scaled))])
         return np.asarray(scaled * self.weight[self.slices[block], None])
+
+    def columns(self, block: int) -> Callable[[int], NDArray[np.float64]]:
+        """Access to single columns of the augmented rows of a block, in public coordinates.
+
+        A dense block is read in place, the stored entries of a sparse one are copied once.
+
+        Parameters
+        ----------
+        block : int
+
+        Returns
+        -------
+        callable
+            Maps the index of a parameter to an ndarray of shape (rows,).
+        """
+        coordinates, weight = self.coordinates, self.weight[self.slices[block]]
+        raw = self._sparse_column(block) if self._is_sparse else self._dense_column(block)
+
+        def column(index: int) -> NDArray[np.float64]:
+            if index == coordinates.n_features:
+                return weight
+            values = raw(index)
+            values -= coordinates.offset[index]
+            values /= coordinates.scale[index]
+            values *= weight
+            return values
+
+        return column
+
+    def _dense_column(self, block: int) -> Callable[[int], NDArray[np.float64]]:
+        X, unruly = self._blocks[block], self._unruly.get(block)
+        if unruly is None:
+            return lambda index: X[:, index].astype(np.float64)
+        lower, upper = self.coordinates.lower, self.coordinates.upper
+        inside = np.clip(X[unruly].astype(np.float64), lower, upper)
+        shrink = np.maximum(np.abs(inside).max(axis=1) / HUGE, 1.0)
+
+        def column(index: int) -> NDArray[np.float64]:
+            values = X[:, index].astype(np.float64)
+            values[unruly] = np.clip(values[unruly], lower[index], upper[index]) / shrink
+            return values
+
+        return column
+
+    def _sparse_column(self, block: int) -> Callable[[int], NDArray[np.float64]]:
+        X, unruly = self._block(block), self._unruly.get(block)
+        if unruly is not None:
+            X = X.copy()
+            X.data[np.repeat(unruly, np.diff(X.indptr))] = self._tamed(X[unruly]).data
+        X = X.tocsc()
+
+        def column(index: int) -> NDArray[np.float64]:
+            stored = slice(X.indptr[index], X.indptr[index + 1])
+            values = np.zeros(X.shape[0])
+            values[X.indices[stored]] = X.data[stored]
+            return values
+
+        return column
 
     def _block(self, block: int) -> Any:
         """A block in float64; never a copy of one that is."""

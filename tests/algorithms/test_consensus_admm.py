@@ -23,7 +23,7 @@ from sklearn.utils.fixes import parse_version
 import skdpadmm.algorithms._consensus_admm as consensus
 from skdpadmm import DPAdmmElasticNet, DPAdmmLasso
 from skdpadmm.algorithms import ConsensusADMM
-from skdpadmm.algorithms._consensus_admm import default_steps
+from skdpadmm.algorithms._defaults import default_steps
 from skdpadmm.engine import Engine
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2
@@ -47,15 +47,19 @@ WIDE_OPEN = 1e8  # a clip bound that never binds
 
 @dataclass
 class KnownNoise:
-    """Adds noise that a test knows (none by default) and remembers the values before it."""
+    """Adds noise that a test knows (none by default) and remembers the values before it.
+
+    Releases come in units of the clip bound of a displacement; noise and values here do not.
+    """
 
     noise: np.ndarray | None = None
     simulation: bool = True
     values: list = field(default_factory=list)
+    unit: float = 1.0
 
     def add_gaussian(self, value, scale, stream):
-        self.values.append(value.copy())
-        return value if self.noise is None else value + self.noise[len(self.values) - 1]
+        self.values.append(value * self.unit)
+        return value if self.noise is None else value + self.noise[len(self.values) - 1] / self.unit
 
 
 class SpyRows(Rows):
@@ -107,6 +111,7 @@ def run(
     source = noise or KnownNoise()
     gate = Gate(plan, source)
     rows = rows_type(X, c)
+    source.unit = plan.settings.step_size * plan.settings.clip_norm * rows.typical_norm
     with Engine(n_jobs).running() as engine:
         solution = algorithm.run(plan, Problem(rows=rows, target=y, engine=engine), gate)
     gate.close()
@@ -211,7 +216,7 @@ def test_an_iteration_equals_the_algorithm_with_one_state_vector_per_record(
     )  # fmt: skip
     assert 0 < n_clipped < n_iter * len(X)
     algorithm = ConsensusADMM(
-        step_size=gamma, clip_norm=clip_norm, relaxation=lam,
+        step_size=gamma, clip_norm=clip_norm / math.sqrt(d), relaxation=lam,
         record_step="exact" if exact else "linearized", tail_fraction=1e-9,
     )  # fmt: skip
     for k in (1, 2, n_iter):
@@ -232,7 +237,7 @@ def test_the_tail_is_averaged_and_then_put_through_the_penalty_once(tail_fractio
     path, _ = naive_admm(
         X, y, loss=loss, penalty=penalty, gamma=gamma, lam=0.5, clip_norm=0.5, n_iter=8, noise=noise
     )
-    algorithm = ConsensusADMM(step_size=gamma, clip_norm=0.5, tail_fraction=tail_fraction)
+    algorithm = ConsensusADMM(step_size=gamma, clip_norm=0.25, tail_fraction=tail_fraction)
     solution, _, _ = run(
         algorithm, X, y, loss=loss, penalty=penalty, max_iter=8, noise=KnownNoise(noise)
     )
@@ -415,7 +420,7 @@ def test_what_is_released_never_exceeds_the_clip_bound(loss, record_step):
     gamma, clip_norm = 1.5, 0.05
     for lam in (0.3, 0.5, 0.9):
         algorithm = ConsensusADMM(
-            step_size=gamma, clip_norm=clip_norm, relaxation=lam, record_step=record_step
+            step_size=gamma, clip_norm=clip_norm / 2, relaxation=lam, record_step=record_step
         )
         noise = np.random.default_rng(3).normal(size=(20, 4, loss.n_outputs))
         _, _, source = run(

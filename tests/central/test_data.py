@@ -12,13 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from skdpadmm import DPAdmmElasticNet, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm import (
+    DPAdmmElasticNet,
+    DPAdmmHuberRegressor,
+    DPAdmmLasso,
+    DPAdmmLinearSVC,
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+)
 from skdpadmm.algorithms import ConsensusADMM
 
 ESTIMATORS = {
     "ridge": DPAdmmRidge(alpha=0.1, random_state=0),
     "lasso": DPAdmmLasso(alpha=0.01, random_state=0),
     "elastic net": DPAdmmElasticNet(alpha=0.01, random_state=0),
+    "huber": DPAdmmHuberRegressor(random_state=0),
+    "linear svc": DPAdmmLinearSVC(random_state=0),
+    "linear svc of three": DPAdmmLinearSVC(classes=[0, 1, 2], random_state=0),
     "logistic": DPAdmmLogisticRegression(random_state=0),
     "multinomial": DPAdmmLogisticRegression(classes=[0, 1, 2], random_state=0),
 }

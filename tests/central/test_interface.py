@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -26,7 +26,9 @@ from sklearn.utils._param_validation import InvalidParameterError
 import skdpadmm
 from skdpadmm import (
     DPAdmmElasticNet,
+    DPAdmmHuberRegressor,
     DPAdmmLasso,
+    DPAdmmLinearSVC,
     DPAdmmLogisticRegression,
     DPAdmmRidge,
     _fitting,
@@ -34,7 +36,14 @@ from skdpadmm import (
 from skdpadmm.algorithms import ConsensusADMM
 from skdpadmm.preprocessing import BoundedScaler
 
-ESTIMATORS = [DPAdmmRidge, DPAdmmLasso, DPAdmmElasticNet, DPAdmmLogisticRegression]
+ESTIMATORS = [
+    DPAdmmRidge,
+    DPAdmmLasso,
+    DPAdmmElasticNet,
+    DPAdmmHuberRegressor,
+    DPAdmmLogisticRegression,
+    DPAdmmLinearSVC,
+]
 INVALID_EVERYWHERE = {
     "epsilon": [0, -1.0, math.nan, "1", None],
     "delta": [0, 1, 0.0, 1.0, -1e-5, math.nan, None],
@@ -42,6 +51,8 @@ INVALID_EVERYWHERE = {
     "fit_intercept": ["yes", None, 2],
     "algorithm": [3, None, object()],
     "max_iter": [0, -1, 1.5, "100", None],
+    "scale": ["auto", "public", True],
+    "conditioning": ["public", "none", True, 1],
     "sampler": ["floating_point", "OpenDP", None],
     "n_jobs": ["2", 1.5],
     "verbose": [-1, "yes", None],
@@ -52,6 +63,15 @@ INVALID = {
     DPAdmmElasticNet: {
         "alpha": [-1e-9, -1, math.nan, math.inf, None],
         "l1_ratio": [-0.1, 1.1, math.nan, "half", None],
+    },
+    DPAdmmHuberRegressor: {
+        "alpha": [-1e-9, math.nan, None],
+        "huber_threshold": [0, -1.0, math.nan, math.inf, "1", None],
+    },
+    DPAdmmLinearSVC: {
+        "C": [0, -1.0, math.nan, None],
+        "smoothing": [0, -1.0, math.nan, math.inf, None],
+        "classes": ["ab", 3],
     },
     DPAdmmLogisticRegression: {
         "C": [0, -1.0, math.nan, "1", None],
@@ -88,7 +108,7 @@ def estimator(request):
 
 
 def plan_of(model, n_samples, n_features):
-    if isinstance(model, DPAdmmLogisticRegression):
+    if is_classifier(model):
         return model.plan(n_samples, n_features, n_classes=2)
     return model.plan(n_samples, n_features)
 
@@ -345,7 +365,7 @@ def test_a_classifier_needs_to_know_the_number_of_classes_to_plan():
         DPAdmmLogisticRegression().plan(100, 3)
     declared = DPAdmmLogisticRegression(classes=["x", "y", "z"]).plan(100, 3)
     assert declared == DPAdmmLogisticRegression().plan(100, 3, n_classes=3)
-    assert declared.releases[0].shape == (4, 3)
+    assert declared.releases[-1].shape == (4, 3)
 
 
 @pytest.mark.parametrize(("n_samples", "n_features"), [(0, 3), (-5, 3), (100, 0), (100, -1)])

@@ -12,11 +12,24 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_softmax, wrightomega
 
-from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SquaredLoss, clip_derivative
+from skdpadmm.losses import (
+    HuberLoss,
+    LogisticLoss,
+    MultinomialLoss,
+    OneVsRestHinge,
+    SmoothedHinge,
+    SquaredLoss,
+    clip_derivative,
+)
 from skdpadmm.losses._multinomial import _wright_omega
 
-SCALAR = [SquaredLoss(), HuberLoss(threshold=1.3), LogisticLoss()]
-LOSSES = [*SCALAR, MultinomialLoss(n_classes=3), MultinomialLoss(n_classes=10)]
+SCALAR = [SquaredLoss(), HuberLoss(threshold=1.3), LogisticLoss(), SmoothedHinge(smoothing=0.6)]
+LOSSES = [
+    *SCALAR,
+    MultinomialLoss(n_classes=3),
+    MultinomialLoss(n_classes=10),
+    OneVsRestHinge(n_classes=4, smoothing=1.7),
+]
 N_ROWS = 64
 
 
@@ -24,9 +37,24 @@ def draw(loss, rng, n=N_ROWS, scale=3.0):
     scores = scale * rng.normal(size=n if loss.n_outputs == 1 else (n, loss.n_outputs))
     if loss.n_outputs > 1:
         return scores, rng.integers(loss.n_outputs, size=n)
-    if isinstance(loss, LogisticLoss):
+    if isinstance(loss, LogisticLoss | SmoothedHinge):
         return scores, rng.choice([-1.0, 1.0], size=n)
     return scores, rng.normal(size=n)
+
+
+def far_from_kinks(loss, scores, target):
+    """Records at which the derivative of the loss is itself differentiable."""
+    if isinstance(loss, HuberLoss):
+        return np.abs(np.abs(scores - target) - loss.threshold) > 1e-3
+    if isinstance(loss, SmoothedHinge | OneVsRestHinge):
+        margin = target * scores if loss.n_outputs == 1 else signs_of(loss, target) * scores
+        near = np.minimum(np.abs(margin - 1), np.abs(margin - 1 + loss.smoothing)) < 1e-3
+        return ~near.reshape(len(scores), -1).any(axis=1)
+    return np.ones(len(scores), bool)
+
+
+def signs_of(loss, target):
+    return 2.0 * np.eye(loss.n_outputs)[target] - 1.0
 
 
 def sizes(steps):
@@ -54,11 +82,19 @@ def test_a_huber_threshold_outside_its_range_is_refused(threshold):
         HuberLoss(threshold)
 
 
-def test_fewer_than_two_classes_are_refused():
+@pytest.mark.parametrize("smoothing", [0.0, -1.0, np.inf, np.nan])
+def test_a_smoothing_outside_its_range_is_refused(smoothing):
+    for make in (SmoothedHinge, lambda h: OneVsRestHinge(3, h)):
+        with pytest.raises(ValueError, match=r"Got smoothing=.*, expected a float in \(0, inf\)"):
+            make(smoothing)
+
+
+@pytest.mark.parametrize("make", [MultinomialLoss, lambda k: OneVsRestHinge(k, smoothing=1.0)])
+def test_fewer_than_two_classes_are_refused(make):
     with pytest.raises(ValueError, match="Got n_classes=1, expected an int >= 2"):
-        MultinomialLoss(1)
+        make(1)
     with pytest.raises(TypeError):
-        MultinomialLoss(2.5)
+        make(2.5)
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -71,7 +107,8 @@ def test_derivative_is_the_slope_of_the_value(seed):
         slope = loss.value(scores + h * direction, target)
         slope = (slope - loss.value(scores - h * direction, target)) / (2 * h)
         expected = (direction * loss.derivative(scores, target)).reshape(N_ROWS, -1).sum(axis=1)
-        np.testing.assert_allclose(slope, expected, atol=2e-4 if "Huber" in repr(loss) else 1e-8)
+        smooth = far_from_kinks(loss, scores, target)
+        np.testing.assert_allclose(slope[smooth], expected[smooth], atol=1e-8)
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -88,9 +125,7 @@ def test_curvature_is_the_slope_of_the_derivative(seed):
             expected = curvature * direction
         else:
             expected = np.einsum("nij,nj->ni", curvature, direction)
-        smooth = np.ones(N_ROWS, bool)
-        if isinstance(loss, HuberLoss):
-            smooth = np.abs(np.abs(scores - target) - loss.threshold) > 1e-3
+        smooth = far_from_kinks(loss, scores, target)
         np.testing.assert_allclose(slope[smooth], expected[smooth], atol=1e-8)
 
 
@@ -109,7 +144,9 @@ def test_curvature_stays_within_the_smoothness(loss):
         (SquaredLoss(), np.zeros(1), np.zeros(1)),
         (HuberLoss(2.0), np.zeros(1), np.zeros(1)),
         (LogisticLoss(), np.zeros(1), np.ones(1)),
+        (SmoothedHinge(0.3), np.array([0.9]), np.ones(1)),
         (MultinomialLoss(3), np.array([[0.0, 0.0, -800.0]]), np.zeros(1, int)),
+        (OneVsRestHinge(3, 0.3), np.array([[0.9, 5.0, -5.0]]), np.zeros(1, int)),
     ],
     ids=repr,
 )
@@ -252,6 +289,49 @@ def test_closed_forms_of_the_squared_and_huber_losses():
     np.testing.assert_allclose(solution, expected, rtol=1e-15)
     solution = HuberLoss(0.2).proximal_derivative(scores, target, step)
     np.testing.assert_allclose(solution, np.clip(expected, -0.2, 0.2), rtol=1e-15)
+
+
+@pytest.mark.parametrize("smoothing", [1e-3, 0.5, 1.0, 4.0])
+def test_smoothed_hinge_is_the_envelope_of_the_hinge(smoothing):
+    margin = np.linspace(-6, 3, 181)
+    # The envelope min_u max(0, 1 - u) + (u - m)^2 / (2 h), at its minimiser m + h, 1 or m.
+    near = np.minimum(np.maximum(margin, 1.0), margin + smoothing)
+    expected = np.maximum(0, 1 - near) + np.square(near - margin) / (2 * smoothing)
+    loss = SmoothedHinge(smoothing)
+    for sign in (-1.0, 1.0):
+        value = loss.value(sign * margin, np.full(181, sign))
+        np.testing.assert_allclose(value, expected, atol=1e-14)
+    gap = np.maximum(0, 1 - margin) - expected
+    assert gap.min() >= -1e-14
+    assert gap.max() == pytest.approx(smoothing / 2)
+
+
+def test_pieces_of_the_smoothed_hinge_join_smoothly():
+    loss, ones = SmoothedHinge(0.5), np.ones(3)
+    margins = np.array([1.0, 0.5, 0.5 - 1e-12])
+    np.testing.assert_allclose(loss.value(margins, ones), [0, 0.25, 0.25], atol=1e-11)
+    np.testing.assert_allclose(loss.derivative(margins, ones), [0, -1, -1], atol=1e-11)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_one_against_the_rest_is_a_sum_of_binary_hinges(n_classes):
+    rng, binary = np.random.default_rng(0), SmoothedHinge(0.8)
+    loss = OneVsRestHinge(n_classes, smoothing=0.8)
+    scores, target = draw(loss, rng)
+    step, signs = rng.uniform(0, 10, N_ROWS), signs_of(loss, target)
+    columns = range(n_classes)
+    value = sum(binary.value(scores[:, k], signs[:, k]) for k in columns)
+    np.testing.assert_allclose(loss.value(scores, target), value, rtol=1e-15)
+    solution = loss.proximal_derivative(scores, target, step)
+    curvature = loss.curvature(scores, target)
+    for k in columns:
+        alone = scores[:, k], signs[:, k]
+        np.testing.assert_array_equal(
+            loss.derivative(scores, target)[:, k], binary.derivative(*alone)
+        )
+        np.testing.assert_array_equal(curvature[:, k, k], binary.curvature(*alone))
+        np.testing.assert_array_equal(solution[:, k], binary.proximal_derivative(*alone, step))
+    assert np.count_nonzero(curvature * (1 - np.eye(n_classes))) == 0
 
 
 def test_wright_omega_agrees_with_scipy():

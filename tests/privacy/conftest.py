@@ -12,24 +12,34 @@ import pytest
 from scipy.stats import beta, norm
 
 import skdpadmm._fitting
+from skdpadmm.algorithms import condition, prepared
 from skdpadmm.engine import Engine
 from skdpadmm.losses import Loss, MultinomialLoss, SquaredLoss
-from skdpadmm.penalties import ElasticNet
+from skdpadmm.penalties import ElasticNet, Penalty
 from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem
 from skdpadmm.records import Rows, declared_coordinates, rounding_factor
 
 
 class ReplayGate(Gate):
-    """Lets out a fixed path whatever comes in, and keeps what came in."""
+    """Lets out a fixed path whatever comes in, and keeps what came in.
 
-    def __init__(self, plan: Plan, path: list[np.ndarray]) -> None:
+    Preparations come out as `prepared` says; their exact values come first in `values`.
+    """
+
+    def __init__(
+        self, plan: Plan, path: list[np.ndarray], prepared: dict[str, np.ndarray] | None = None
+    ) -> None:
         super().__init__(plan, noise=None)
-        self.path, self.values = path, []
+        self.path, self.prepared = iter(path), prepared or {}
+        self.values: list[np.ndarray] = []
 
     def release(self, name: str, value: np.ndarray) -> np.ndarray:
         self.values.append(value.copy())
-        return self.path[len(self.values) - 1]
+        return self.prepared[name] if name in self.prepared else next(self.path)
+
+    def hidden_term(self, name: str) -> np.ndarray:
+        return next(self.path)
 
 
 @dataclass
@@ -52,15 +62,20 @@ def _replay(
     null_record: int | None = None,
     feature_bounds: Any = None,
     max_iter: int = 6,
+    fit_intercept: bool = True,
+    penalty: Penalty = ElasticNet(0.01, 0.02),  # noqa: B008
+    epsilon: float = 1.0,
+    second_moment: np.ndarray | None = None,
 ) -> Replayed:
     """Run an algorithm on data while the adversary's view is held fixed.
 
-    `null_record` has its loss replaced by the zero function: it contributes nothing.
+    `null_record` has its loss replaced by the zero function: it contributes nothing. Where a
+    `second_moment` is given, a packed triangle, rows are conditioned with it.
     """
     regression = isinstance(loss, SquaredLoss)
     coordinates = declared_coordinates(
         n_features=X.shape[1],
-        fit_intercept=True,
+        fit_intercept=fit_intercept,
         feature_bounds=feature_bounds,
         target_bounds=(-2, 2) if regression else None,
         has_target_scale=regression,
@@ -69,19 +84,24 @@ def _replay(
         n_samples=X.shape[0],
         n_parameters=coordinates.n_parameters,
         loss=loss,
-        penalty=ElasticNet(0.01, 0.02),
+        penalty=penalty,
         neighboring=Neighboring(neighboring),
         row_norm=coordinates.row_norm,
         rounding=rounding_factor(n_samples=X.shape[0], coordinates=coordinates),
         max_iter=max_iter,
     )
-    plan = algorithm.plan(facts, Budget(epsilon=1.0, delta=1e-5))
+    budget = Budget(epsilon=epsilon, delta=1e-5)
+    choice = None if second_moment is None else "private"
+    facts = prepared(facts, budget, algorithm, coordinates, scale=None, conditioning=choice)
+    plan = algorithm.plan(facts, budget)
     rows = Rows(X, coordinates)
     target = coordinates.target(y) * rows.weight if regression else y
     if null_record is not None:
         rows.weight[null_record] = rows.squared_norm[null_record] = 0.0
-    gate = ReplayGate(plan, path)
+    gate = ReplayGate(plan, path, {"second moment": second_moment} if choice else None)
     with Engine().running() as engine:
+        if plan.facts.conditioning is not None:
+            rows = condition(rows, plan.facts.conditioning, engine, gate)
         solution = algorithm.run(plan, Problem(rows=rows, target=target, engine=engine), gate)
     return Replayed(plan=plan, values=gate.values, parameters=solution.parameters)
 
@@ -123,6 +143,12 @@ class Tap:
     gates: list[Gate] = field(default_factory=list)
     exact: list[np.ndarray] = field(default_factory=list)
     released: list[np.ndarray] = field(default_factory=list)
+
+    def noise(self) -> np.ndarray:
+        """All noise of the first fit in units of its standard deviation, in one vector."""
+        std = [r.noise_std for r in self.plans[0].releases for _ in range(r.times)]
+        pairs = zip(self.exact, self.released, std, strict=True)
+        return np.concatenate([((b - a) / s).ravel() for a, b, s in pairs])
 
 
 @pytest.fixture

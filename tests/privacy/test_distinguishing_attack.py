@@ -170,7 +170,9 @@ def largest_cosine_of_noise(watch, random_state):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((50, 4)), rng.integers(3, size=50)
     with watch() as tap:
-        DPAdmmLogisticRegression(random_state=random_state, max_iter=40).fit(X, y)
+        DPAdmmLogisticRegression(conditioning=None, random_state=random_state, max_iter=40).fit(
+            X, y
+        )
     scale = tap.plans[0].releases[0].noise_std
     noise = np.array(
         [(b - a).ravel() / scale for a, b in zip(tap.exact, tap.released, strict=True)]

@@ -7,16 +7,31 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import is_classifier
 
-from skdpadmm import DPAdmmElasticNet, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm import (
+    DPAdmmElasticNet,
+    DPAdmmHuberRegressor,
+    DPAdmmLasso,
+    DPAdmmLinearSVC,
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+)
 
-ESTIMATORS = [DPAdmmElasticNet, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge]
+ESTIMATORS = [
+    DPAdmmElasticNet,
+    DPAdmmHuberRegressor,
+    DPAdmmLasso,
+    DPAdmmLinearSVC,
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+]
 
 
 def data(estimator, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((30, 3))
-    y = np.arange(30) % 3 if estimator is DPAdmmLogisticRegression else rng.standard_normal(30)
+    y = np.arange(30) % 3 if is_classifier(estimator()) else rng.standard_normal(30)
     return X, y
 
 
@@ -48,7 +63,7 @@ def test_the_trace_of_the_gate_equals_the_plan(estimator, watch):
 def test_a_plan_without_data_is_the_plan_of_the_fit(estimator, watch):
     with watch() as tap:
         model = estimator().fit(*data(estimator))
-    shape = (30, 3, 3) if estimator is DPAdmmLogisticRegression else (30, 3)
+    shape = (30, 3, 3) if is_classifier(estimator()) else (30, 3)
     assert estimator().plan(*shape) == tap.plans[0]
     assert model.privacy_.guarantee() == tap.plans[0].guarantee()
 

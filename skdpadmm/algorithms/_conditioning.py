@@ -1,0 +1,139 @@
+"""Private conditioning: one noisy second moment of the rows, turned into public coordinates.
+
+In the user's coordinates some directions hold most of the variance of the rows and others next to
+none. A step that suits the first takes for ever in the others, while noise is the same in all. So
+a share of the budget buys the second moment with noise. All that follows from it is public: a basis
+in which the second moment is near the identity, where gradients are clipped and noise is added.
+
+The sensitivity of the sum of ``a a'`` over rows of norm at most R is ``R**2`` for zero-out and
+``sqrt(2) R**2`` for replace-one, in Frobenius norm. The upper triangle with off-diagonal entries
+times sqrt(2) has that norm as its Euclidean one, so noise off the diagonal is smaller by sqrt(2).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.engine import Engine
+from skdpadmm.protocol import SMALLEST_SPREAD, Conditioning, Facts, Gate, Release
+from skdpadmm.records import Basis, Rows
+
+SECOND_MOMENT = "second moment"
+
+
+def plan_conditioning(
+    facts: Facts, *, mu: float, row_norm: float, floor: float, spread_power: float = 0.0
+) -> Conditioning:
+    """Plan the release of the second moment.
+
+    Parameters
+    ----------
+    facts : Facts
+    mu : float
+        What it may cost, as a Gaussian-DP parameter.
+    row_norm : float
+        Rows are scaled down to this norm.
+    floor : float
+        In units of the noise edge, see `noise_edge`: eigenvalues below count as this much.
+    spread_power : float, default=0
+        The floor is multiplied by this power of the spread of the second moment.
+
+    Returns
+    -------
+    Conditioning
+    """
+    d = facts.n_parameters
+    sensitivity = facts.neighboring.second_moment_factor * facts.rounding / facts.n_samples
+    release = Release(
+        name=SECOND_MOMENT,
+        shape=(d * (d + 1) // 2,),
+        sensitivities=(sensitivity,),
+        noise_std=sensitivity / mu * (1 + 1e-12),
+    )
+    # No eigenvalue of the mean of a a' exceeds R^2. The second bound keeps the coordinates within
+    # a condition number that floats can bear.
+    least = max(min(floor * noise_edge(release.noise_std, d), 1.0), 1e-8)
+    return Conditioning(
+        row_norm=row_norm, floor=least * row_norm**2, spread_power=spread_power, release=release
+    )
+
+
+def noise_edge(noise_std: float, n_parameters: int) -> float:
+    """Half of the largest eigenvalue that symmetric noise alone reaches, in units of the matrix.
+
+    Off-diagonal entries have standard deviation ``noise_std / sqrt(2)``, and the spectrum of such a
+    matrix ends at ``2 sqrt(n_parameters)`` times it (Wigner's semicircle).
+    """
+    return noise_std * math.sqrt(n_parameters / 2)
+
+
+def condition(rows: Rows, conditioning: Conditioning, engine: Engine, gate: Gate) -> Rows:
+    """Release the second moment and see the rows in the basis that it gives.
+
+    Parameters
+    ----------
+    rows : Rows
+    conditioning : Conditioning
+    engine : Engine
+    gate : Gate
+
+    Returns
+    -------
+    Rows
+    """
+    d, norm = rows.coordinates.n_parameters, conditioning.row_norm
+    with np.errstate(divide="ignore"):
+        weight = np.minimum(1.0, norm / np.sqrt(rows.squared_norm))
+
+    def second_moment(block: int) -> NDArray[np.float64]:
+        A = rows.augmented(block)
+        A *= (weight[rows.slices[block]] / norm)[:, None]
+        return np.asarray(A.T @ A)
+
+    exact = engine.sum(second_moment, rows.n_blocks) / rows.n_samples
+    upper = np.triu_indices(d)
+    length = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    noisy = gate.release(SECOND_MOMENT, exact[upper] * length) / length
+    matrix = np.zeros((d, d))
+    matrix[upper] = noisy
+    matrix = matrix + np.triu(matrix, 1).T
+    return rows.in_basis(basis_of(matrix, conditioning), engine.run)
+
+
+def basis_of(matrix: NDArray[np.float64], conditioning: Conditioning) -> Basis:
+    """Coordinates from the released matrix; nothing here sees data.
+
+    Noise of edge e shows an eigenvalue t > e as about ``t + e**2 / t`` (Benaych-Georges &
+    Nadakuditi, "The eigenvalues and eigenvectors of finite, low rank perturbations of large random
+    matrices", 2011). That is undone for eigenvalues that stand out of the noise; all others count
+    as the floor.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_parameters, n_parameters)
+        Noisy second moment in units of the squared norm bound.
+    conditioning : Conditioning
+
+    Returns
+    -------
+    Basis
+    """
+    d, scale = len(matrix), conditioning.row_norm**2
+    edge = noise_edge(conditioning.release.noise_std, d)
+    values, vectors = np.linalg.eigh(matrix)
+    detected = values > 2 * edge
+    shrunk = np.where(detected, (values + np.sqrt(np.maximum(values**2 - 4 * edge**2, 0))) / 2, 0.0)
+    # The trace is at most 1 in these units, and known up to about the edge.
+    trace = min(max(float(np.trace(matrix)), 2 * edge), 1.0)
+    spread = min(max(1 - float(shrunk[-1]) / trace, SMALLEST_SPREAD), 1.0)
+    floor = conditioning.floor / scale * spread**conditioning.spread_power
+    undetected = max(trace - float(shrunk.sum()), 0.0) / floor
+    return Basis(
+        vectors=vectors,
+        eigenvalues=np.clip(np.maximum(shrunk, floor), floor, 1.0) * scale,
+        effective_dimension=min(max(float(detected.sum()) + undetected, 1.0), trace / floor),
+        spread=spread,
+    )

@@ -1,0 +1,80 @@
+"""What is bought before an algorithm starts: units, and a basis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from skdpadmm.algorithms._conditioning import plan_conditioning
+from skdpadmm.algorithms._contract import Algorithm
+from skdpadmm.algorithms._defaults import (
+    SCALING_SHARE,
+    SCALING_TARGET,
+    conditioning_pays,
+    default_conditioning,
+)
+from skdpadmm.algorithms._scaling import plan_scaling
+from skdpadmm.privacy import gaussian_mu
+from skdpadmm.protocol import Budget, Facts
+from skdpadmm.records import Coordinates
+
+# Above it the matrix costs more time and memory than the iteration does.
+LARGEST_MATRIX = 1000
+
+
+def prepared(
+    facts: Facts,
+    budget: Budget,
+    algorithm: Algorithm,
+    coordinates: Coordinates,
+    *,
+    scale: str | None,
+    conditioning: str | None,
+) -> Facts:
+    """Facts with the preparations that a user asked for, or that the rule finds worth their cost.
+
+    Parameters
+    ----------
+    facts : Facts
+    budget : Budget
+        With a finite epsilon.
+    algorithm : Algorithm
+    coordinates : Coordinates
+    scale : {"private", None}
+    conditioning : {"auto", "private", None}
+
+    Returns
+    -------
+    Facts
+
+    Raises
+    ------
+    ValueError
+        Where a preparation cannot be of use.
+    """
+    total = gaussian_mu(budget.epsilon, budget.delta)
+    if scale == "private":
+        if not coordinates.undeclared.any():
+            raise ValueError(
+                "Got scale='private' with feature_bounds for every column, expected columns whose"
+                " units are not known. Leave one of the two out."
+            )
+        target = SCALING_TARGET * facts.row_norm
+        mu = total * math.sqrt(SCALING_SHARE)
+        facts = replace(facts, scaling=plan_scaling(facts, mu=mu, target=target))
+    if conditioning == "private" and not algorithm.conditionable:
+        raise ValueError(
+            f"Got conditioning='private' with {type(algorithm).__name__}, expected 'auto' or None:"
+            " it works on single coordinates, which a basis would mix. Choose another algorithm."
+        )
+    mu = facts.remaining_mu(budget)
+    useful = (
+        algorithm.conditionable
+        and facts.n_parameters <= LARGEST_MATRIX
+        and conditioning_pays(facts, mu)
+    )
+    if conditioning is None or (conditioning == "auto" and not useful):
+        return facts
+    share, choices = default_conditioning(facts, mu)
+    conditioned = plan_conditioning(facts, mu=total * math.sqrt(share), **choices)
+    return replace(facts, conditioning=conditioned)

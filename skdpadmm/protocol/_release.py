@@ -1,0 +1,103 @@
+"""What can leave a fit: quantities with noise added, and terms of noise that stay hidden."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A quantity that leaves the gate with Gaussian noise, once or several times.
+
+    Attributes
+    ----------
+    name : str
+        What is released.
+    shape : tuple of int
+        Its shape.
+    sensitivities : tuple of float
+        For each repetition, in order: how far the quantity can move in Euclidean norm between
+        neighbouring data sets, given all that was released before.
+    noise_std : float
+        Standard deviation of the noise on each entry; 0 only where the plan is not private.
+    seen_by : tuple of str
+        The observers that see it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    sensitivities: tuple[float, ...]
+    noise_std: float
+    seen_by: tuple[str, ...] = ("model",)
+
+    @property
+    def times(self) -> int:
+        """How often it is released."""
+        return len(self.sensitivities)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Adaptive composition of Gaussian mechanisms, exact: ``mu^2 = sum (Delta_t / s_t)^2``."""
+        if self.noise_std == 0:
+            return NonPrivate()
+        return GaussianDP(math.hypot(*self.sensitivities) / self.noise_std)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenPath(Release):
+    """An iterate that takes noise in every step and of which only the last leaves the algorithm.
+
+    Its guarantee is that of a theorem about the whole iteration, not the composition of its steps.
+
+    Attributes
+    ----------
+    theorem : Guarantee
+        Of the last iterate, and of all that is made of it alone.
+    """
+
+    theorem: Guarantee
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the theorem says."""
+        return NonPrivate() if self.noise_std == 0 else self.theorem
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenTerm:
+    """Gaussian noise that enters a problem before it is solved, and that nobody ever sees.
+
+    What is solved with it carries a guarantee of its own, by a theorem that is not about noise on a
+    quantity: there is no sensitivity to declare.
+
+    Attributes
+    ----------
+    name : str
+        What the noise enters.
+    shape : tuple of int
+    noise_std : float
+        Standard deviation of each entry.
+    guarantee : Guarantee
+        Of the solution of the perturbed problem.
+    seen_by : tuple of str
+        The observers that see the solution.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    noise_std: float
+    guarantee: Guarantee
+    seen_by: tuple[str, ...] = ("model",)
+
+    @property
+    def times(self) -> int:
+        """Once."""
+        return 1
+
+    @property
+    def sensitivities(self) -> tuple[float, ...]:
+        """None: the guarantee is not about a sensitivity."""
+        return ()
