@@ -146,6 +146,7 @@ def plan_fit(
         rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates),
         max_iter=int(estimator.max_iter),
         schema=coordinates.fingerprint,
+        is_declared=not coordinates.undeclared.any(),
         penalty_curvature=_penalty_curvature(penalty, coordinates),
     )
     algorithm = resolve_algorithm(estimator.algorithm)
@@ -245,7 +246,7 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
                 name=r.name,
                 times=r.times,
                 shape=r.shape,
-                sensitivity=max(r.sensitivities),
+                sensitivity=max(r.sensitivities, default=None),
                 noise_std=r.noise_std,
             )
             for r in plan.releases

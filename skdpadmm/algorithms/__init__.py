@@ -5,11 +5,13 @@ budget)`` sees no data and decides every noise scale; ``run(plan, problem, gate)
 can change nothing of the guarantee. A new algorithm is a new file here and a name in the registry.
 """
 
+from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._conditioning import condition
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
 from skdpadmm.algorithms._contract import Algorithm
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._gradient_descent import GradientDescent
+from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._preparation import prepared
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._registry import resolve_algorithm
@@ -17,9 +19,11 @@ from skdpadmm.algorithms._scaling import rescale
 
 __all__ = [
     "Algorithm",
+    "AveragedADMM",
     "ConsensusADMM",
     "CoordinateDescent",
     "GradientDescent",
+    "ObjectivePerturbation",
     "ProximalNewton",
     "condition",
     "prepared",

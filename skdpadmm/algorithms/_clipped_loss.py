@@ -62,7 +62,7 @@ def loss_bounds(loss: Loss, *, row_norm: float, clip_norm: float) -> LossBounds:
     >>> from skdpadmm.algorithms._clipped_loss import loss_bounds
     >>> from skdpadmm.losses import LogisticLoss
     >>> loss_bounds(LogisticLoss(), row_norm=2.0, clip_norm=5.0).gradient_norm
-    2.0
+    2.000000002
     """
     gradient_norm = min(clip_norm, loss.lipschitz * row_norm * (1 + SLACK))
     curvature = loss.smoothness * row_norm**2

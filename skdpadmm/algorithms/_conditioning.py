@@ -25,7 +25,14 @@ SECOND_MOMENT = "second moment"
 
 
 def plan_conditioning(
-    facts: Facts, *, mu: float, row_norm: float, floor: float, spread_power: float = 0.0
+    facts: Facts,
+    *,
+    mu: float,
+    row_norm: float,
+    floor: float = 0.5,
+    floor_power: float = 0.0,
+    clip_power: float = 0.0,
+    resolution: float = 0.0,
 ) -> Conditioning:
     """Plan the release of the second moment.
 
@@ -34,12 +41,8 @@ def plan_conditioning(
     facts : Facts
     mu : float
         What it may cost, as a Gaussian-DP parameter.
-    row_norm : float
-        Rows are scaled down to this norm.
-    floor : float
-        In units of the noise edge, see `noise_edge`: eigenvalues below count as this much.
-    spread_power : float, default=0
-        The floor is multiplied by this power of the spread of the second moment.
+    row_norm, floor, floor_power, clip_power, resolution : float
+        See `Conditioning`.
 
     Returns
     -------
@@ -53,21 +56,14 @@ def plan_conditioning(
         sensitivities=(sensitivity,),
         noise_std=sensitivity / mu * (1 + 1e-12),
     )
-    # No eigenvalue of the mean of a a' exceeds R^2. The second bound keeps the coordinates within
-    # a condition number that floats can bear.
-    least = max(min(floor * noise_edge(release.noise_std, d), 1.0), 1e-8)
     return Conditioning(
-        row_norm=row_norm, floor=least * row_norm**2, spread_power=spread_power, release=release
+        row_norm=row_norm,
+        floor=floor,
+        floor_power=floor_power,
+        clip_power=clip_power,
+        resolution=resolution,
+        release=release,
     )
-
-
-def noise_edge(noise_std: float, n_parameters: int) -> float:
-    """Half of the largest eigenvalue that symmetric noise alone reaches, in units of the matrix.
-
-    Off-diagonal entries have standard deviation ``noise_std / sqrt(2)``, and the spectrum of such a
-    matrix ends at ``2 sqrt(n_parameters)`` times it (Wigner's semicircle).
-    """
-    return noise_std * math.sqrt(n_parameters / 2)
 
 
 def condition(rows: Rows, conditioning: Conditioning, engine: Engine, gate: Gate) -> Rows:
@@ -121,19 +117,20 @@ def basis_of(matrix: NDArray[np.float64], conditioning: Conditioning) -> Basis:
     -------
     Basis
     """
-    d, scale = len(matrix), conditioning.row_norm**2
-    edge = noise_edge(conditioning.release.noise_std, d)
+    scale, edge = conditioning.row_norm**2, conditioning.edge
     values, vectors = np.linalg.eigh(matrix)
     detected = values > 2 * edge
     shrunk = np.where(detected, (values + np.sqrt(np.maximum(values**2 - 4 * edge**2, 0))) / 2, 0.0)
     # The trace is at most 1 in these units, and known up to about the edge.
     trace = min(max(float(np.trace(matrix)), 2 * edge), 1.0)
     spread = min(max(1 - float(shrunk[-1]) / trace, SMALLEST_SPREAD), 1.0)
-    floor = conditioning.floor / scale * spread**conditioning.spread_power
+    floor = conditioning.floor_at(spread, trace)
     undetected = max(trace - float(shrunk.sum()), 0.0) / floor
+    dimension = min(max(float(detected.sum()) + undetected, 1.0), trace / floor)
     return Basis(
         vectors=vectors,
         eigenvalues=np.clip(np.maximum(shrunk, floor), floor, 1.0) * scale,
-        effective_dimension=min(max(float(detected.sum()) + undetected, 1.0), trace / floor),
+        effective_dimension=dimension,
         spread=spread,
+        clip_unit=math.sqrt(dimension) * spread**conditioning.clip_power,
     )

@@ -202,7 +202,7 @@ class ConsensusADMM(BaseEstimator):
         loss, penalty = plan.facts.loss, plan.facts.penalty
         rows, target = problem.rows, problem.target
         exact = settings.record_step == "exact"
-        clip_norm = settings.clip_norm * rows.typical_norm
+        clip_norm = settings.clip_norm * rows.clip_unit
         prox = penalty_operator(penalty, gamma, rows)
         shape = (plan.facts.n_parameters, loss.n_outputs)
         # A record's state is u_i = c - gamma * slope_i * a_i: one number (or one for each score)
@@ -247,7 +247,9 @@ class ConsensusADMM(BaseEstimator):
             problem.progress(iteration + 1)
         # One proximal step after averaging: an average of sparse vectors would not be sparse.
         return Solution(
-            parameters=prox(tail), n_iter=settings.n_iter, derivative_bound=settings.clip_norm
+            parameters=prox(tail),
+            n_iter=settings.n_iter,
+            derivative_bound=clip_norm / rows.typical_norm,
         )
 
     def _record_step(self, facts: Facts) -> Literal["exact", "linearized"]:

@@ -242,7 +242,7 @@ class GradientDescent(BaseEstimator):
         """
         settings: GradientDescentSettings = plan.settings
         loss, rows, target = plan.facts.loss, problem.rows, problem.target
-        clip_norm = settings.clip_norm * rows.typical_norm
+        clip_norm = settings.clip_norm * rows.clip_unit
         # Iterates and steps in units of the longest step that clipped gradients can make.
         unit = settings.step_size * clip_norm
         prox = penalty_operator(plan.facts.penalty, settings.step_size, rows)
@@ -279,7 +279,9 @@ class GradientDescent(BaseEstimator):
             problem.progress(k + 1)
         # One proximal step after averaging: an average of sparse vectors would not be sparse.
         return Solution(
-            parameters=prox(tail), n_iter=settings.n_iter, derivative_bound=settings.clip_norm
+            parameters=prox(tail),
+            n_iter=settings.n_iter,
+            derivative_bound=clip_norm / rows.typical_norm,
         )
 
     def _settings(self, facts: Facts, mu: float) -> GradientDescentSettings:

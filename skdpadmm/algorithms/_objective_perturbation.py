@@ -313,17 +313,18 @@ def minimiser_guarantee(
 
 
 def penalty_ridge(facts: Facts, settings: ObjectivePerturbationSettings) -> float:
-    """Strong convexity that the penalty provides, in units of the largest curvature."""
-    provided = facts.n_samples * _penalty_curvature(facts)
+    """Strong convexity that the penalty provides, in units of the largest curvature.
+
+    A little more, because the rest of the penalty has a proximal step of length one over the whole
+    only as long as that is larger than what is taken out of the penalty.
+    """
+    provided = facts.n_samples * _penalty_curvature(facts) * (1 + 1e-6)
     return provided / _bounds(facts, settings, None).curvature
 
 
 def _penalty_curvature(facts: Facts) -> float:
-    """Strong convexity of the penalty in the coordinates that are worked in, if it is public.
-
-    A little stays in the penalty, whose proximal operator is needed at a step of one over the rest.
-    """
-    return usable_ridge(facts, math.inf) * (1 - 1e-6)
+    """Strong convexity of the penalty in the coordinates that are worked in, if it is public."""
+    return usable_ridge(facts, math.inf)
 
 
 def _bounds(facts: Facts, settings: ObjectivePerturbationSettings, rows: Rows | None) -> LossBounds:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from skdpadmm.algorithms._conditioning import plan_conditioning
 from skdpadmm.algorithms._contract import Algorithm
 from skdpadmm.algorithms._defaults import (
+    CONDITIONING_SHARE,
+    DECLARED_NORM,
     SCALING_SHARE,
-    SCALING_TARGET,
+    conditioning_choices,
     conditioning_pays,
-    default_conditioning,
 )
 from skdpadmm.algorithms._scaling import plan_scaling
 from skdpadmm.privacy import gaussian_mu
@@ -59,7 +60,7 @@ def prepared(
                 "Got scale='private' with feature_bounds for every column, expected columns whose"
                 " units are not known. Leave one of the two out."
             )
-        target = SCALING_TARGET * facts.row_norm
+        target = DECLARED_NORM * math.sqrt(facts.n_parameters)
         mu = total * math.sqrt(SCALING_SHARE)
         facts = replace(facts, scaling=plan_scaling(facts, mu=mu, target=target))
     if conditioning == "private" and not algorithm.conditionable:
@@ -67,14 +68,13 @@ def prepared(
             f"Got conditioning='private' with {type(algorithm).__name__}, expected 'auto' or None:"
             " it works on single coordinates, which a basis would mix. Choose another algorithm."
         )
-    mu = facts.remaining_mu(budget)
-    useful = (
-        algorithm.conditionable
-        and facts.n_parameters <= LARGEST_MATRIX
-        and conditioning_pays(facts, mu)
-    )
-    if conditioning is None or (conditioning == "auto" and not useful):
+    if conditioning is None or (
+        conditioning == "auto"
+        and not (algorithm.conditionable and facts.n_parameters <= LARGEST_MATRIX)
+    ):
         return facts
-    share, choices = default_conditioning(facts, mu)
-    conditioned = plan_conditioning(facts, mu=total * math.sqrt(share), **choices)
-    return replace(facts, conditioning=conditioned)
+    mu = total * math.sqrt(CONDITIONING_SHARE)
+    planned = plan_conditioning(facts, mu=mu, **conditioning_choices(facts))
+    if conditioning == "auto" and not conditioning_pays(facts, planned.edge):
+        return facts
+    return replace(facts, conditioning=planned)

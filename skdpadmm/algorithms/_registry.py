@@ -7,16 +7,20 @@ from types import MappingProxyType
 
 from sklearn.base import clone
 
+from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
 from skdpadmm.algorithms._contract import Algorithm
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._gradient_descent import GradientDescent
+from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 
 ALGORITHMS: Mapping[str, Callable[[], Algorithm]] = MappingProxyType(
     {
+        "averaged-admm": AveragedADMM,
         "consensus-admm": ConsensusADMM,
         "coordinate-descent": CoordinateDescent,
         "gradient-descent": GradientDescent,
+        "objective-perturbation": ObjectivePerturbation,
     }
 )
 

@@ -111,7 +111,7 @@ class DPAdmmElasticNet(PrivateLinearRegressor):
     >>> model = DPAdmmElasticNet(alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y).coef_.round(2)
-    array([ 0.97, -1.95,  0.  ])
+    array([ 0.99, -1.96,  0.  ])
     >>> round(model.privacy_.epsilon(), 3)
     1.0
     """

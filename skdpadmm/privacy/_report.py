@@ -60,7 +60,7 @@ class ReleaseLine:
         How often.
     shape : tuple of int
         Shape of the released array.
-    sensitivity : float
+    sensitivity : float or None
         The largest over the repetitions.
     noise_std : float
         Standard deviation of the Gaussian noise; 0 without privacy.
@@ -75,7 +75,7 @@ class ReleaseLine:
     name: str
     times: int
     shape: tuple[int, ...]
-    sensitivity: float
+    sensitivity: float | None
     noise_std: float
 
 
@@ -165,7 +165,9 @@ class PrivacyReport:
                     "name": r.name,
                     "times": int(r.times),
                     "shape": [int(size) for size in r.shape],
-                    "sensitivity": _finite_or_text(float(r.sensitivity)),
+                    "sensitivity": None
+                    if r.sensitivity is None
+                    else _finite_or_text(float(r.sensitivity)),
                     "noise_std": _finite_or_text(float(r.noise_std)),
                 }
                 for r in self.releases
@@ -225,7 +227,7 @@ class PrivacyReport:
                 release.name,
                 str(release.times),
                 str(tuple(release.shape)),
-                round_up(release.sensitivity),
+                "hidden" if release.sensitivity is None else round_up(release.sensitivity),
                 round_down(release.noise_std),
             )
             for release in self.releases

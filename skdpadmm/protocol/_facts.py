@@ -71,6 +71,8 @@ class Facts:
         Digest of the declared bounds: seeded fits under other bounds share no noise.
     unit : str, default="record"
         Whose contribution is protected.
+    is_declared : bool, default=False
+        Whether every feature has declared bounds.
     scaling : Scaling or None, default=None
         How the units of undeclared features are found.
     conditioning : Conditioning or None, default=None
@@ -95,6 +97,7 @@ class Facts:
     max_iter: int
     schema: str = ""
     unit: str = "record"
+    is_declared: bool = False
     scaling: Scaling | None = None
     conditioning: Conditioning | None = None
     penalty_curvature: float = field(default=0.0, compare=False)

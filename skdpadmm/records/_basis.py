@@ -24,12 +24,15 @@ class Basis:
     spread : float
         Public estimate of the share of the second moment outside of its largest direction, in
         (0, 1]: small where rows have one common direction, such as a mean far from zero.
+    clip_unit : float
+        What clip bounds are relative to.
     """
 
     vectors: NDArray[np.float64]
     eigenvalues: NDArray[np.float64]
     effective_dimension: float
     spread: float
+    clip_unit: float
 
     @cached_property
     def transform(self) -> NDArray[np.float64]:

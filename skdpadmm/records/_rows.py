@@ -103,6 +103,11 @@ class Rows:
             return float(np.sqrt(self.basis.effective_dimension))
         return float(min(self.coordinates.row_norm, np.sqrt(self.coordinates.n_parameters)))
 
+    @property
+    def clip_unit(self) -> float:
+        """What clip bounds are relative to, a public figure: about the typical norm."""
+        return self.typical_norm if self.basis is None else self.basis.clip_unit
+
     def in_basis(
         self, basis: Basis, over_blocks: Callable[[Callable[[int], None], int], None]
     ) -> Rows:

@@ -1,4 +1,4 @@
-"""Averaged ADMM without noise and with known noise: what it computes, where it goes, what it asks."""
+"""Averaged ADMM without noise and with known noise: what it computes and where it goes."""
 
 from __future__ import annotations
 
@@ -103,12 +103,8 @@ def clipped_mean_loss(loss, A, y, clip_norm):
             ) / len(y)
         # A logistic loss whose derivative stops at -limit: linear beyond the margin where it does.
         margin = y * t
-        corner = np.where(
-            limits < 1,
-            -np.log(np.maximum(limits, 1e-300) / (1 - np.minimum(limits, 1 - 1e-16))),
-            -np.inf,
-        )
-        corner = np.where(limits < 1, np.log((1 - np.minimum(limits, 1 - 1e-16)) / limits), -np.inf)
+        least = np.minimum(limits, 1 - 1e-16)
+        corner = np.where(limits < 1, np.log((1 - least) / limits), -np.inf)
         bent = np.maximum(margin, corner)
         value = np.logaddexp(0, -bent) + np.minimum(limits, 1) * (bent - margin)
         slope = -y * np.minimum(expit(-margin), limits)

@@ -179,9 +179,10 @@ def test_a_step_is_that_of_the_docstring(loss, schedule, monkeypatch):
 @pytest.mark.parametrize("penalty", [Box(-0.2, 0.1), NonNegative()], ids=repr)
 def test_constraints_hold_in_the_users_units(penalty):
     X, y = data(SquaredLoss())
+    drawn = np.random.default_rng(0).normal(size=(20, 1))
     solution, rows = run(
         CoordinateDescent(clip_norm=1.0), X, y, loss=SquaredLoss(), penalty=penalty,
-        bounds=([-3, -1, -2], [3, 1, 2]), noise=KnownNoise(np.random.default_rng(0).normal(size=(20, 1))),
+        bounds=([-3, -1, -2], [3, 1, 2]), noise=KnownNoise(drawn),
     )  # fmt: skip
     coef, _ = rows.coordinates.to_user(solution.parameters)
     assert penalty.value(coef.T) == 0.0

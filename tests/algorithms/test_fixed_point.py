@@ -83,7 +83,7 @@ def test_gradient_descent_is_the_iteration_with_one_block_as_proposition_1_says(
     for n_iter in (1, 2, 3, 10):
         source = RecordedNoise(seed=1)
         found, _ = fit(algorithm, X, y, loss, n_iter, source)
-        # A release in units of the clip bound has noise of 1 / WIDE_OPEN of it: of size 1 after all.
+        # A release in units of the clip bound has noise of 1 / WIDE_OPEN of it: of size 1.
         noise = -2 / beta * np.array(source.drawn)[:, :, 0]
         path = noisy_fixed_point(
             [operator],

@@ -283,7 +283,7 @@ def test_no_iterate_but_the_last_is_in_a_fitted_model(watch, kind):
     with watch() as tap:
         model = DPAdmmRidge(algorithm=GradientDescent(**KINDS[kind]), max_iter=8).fit(X, y)
     held = np.concatenate([model.coef_.ravel(), np.atleast_1d(model.intercept_)])
-    *hidden, last = tap.released
+    *hidden, _ = tap.released
     unit = tap.plans[0].settings.step_size * tap.plans[0].settings.clip_norm * 2
     assert all(not np.isclose(held[:3], unit * u[:3, 0], rtol=1e-6).any() for u in hidden)
     arrays = [v for v in vars(model).values() if isinstance(v, np.ndarray)]
@@ -296,8 +296,8 @@ ATTACKED = {
     # One iterate of three is returned: it tells as much as the path where losses are linear.
     "path": ({"tail_fraction": 1 / 3, "momentum": 0}, 2, 0),
     "last": ({"guarantee": "last"}, 2, 0),
-    # The record that a pass protects least.
-    "cyclic": ({"schedule": "cyclic"}, 4, 1),
+    # The first batch of two is protected least, and a linear map shows all of it.
+    "cyclic": ({"schedule": "cyclic"}, 5, 0),
 }
 
 
@@ -314,7 +314,7 @@ def planned(kind):
         neighboring=Neighboring.REPLACE_ONE,
         row_norm=coordinates.row_norm,
         rounding=1.0,
-        max_iter=3,
+        max_iter=2 if kind == "cyclic" else 3,
     )
     algorithm = GradientDescent(step_size=0.01, clip_norm=0.01, **knobs)
     return algorithm, coordinates, algorithm.plan(facts, Budget(epsilon=3.0, delta=1e-3))
@@ -356,8 +356,7 @@ def test_attack_finds_no_more_than_the_claimed_mu(kind, mu_lower_bound):
 @pytest.mark.parametrize("kind", ATTACKED)
 def test_attack_with_many_runs_comes_close_to_the_claimed_mu_and_not_above(kind, mu_lower_bound):
     found = attack(kind, mu_lower_bound, n_runs=30_000)
-    # A linear map shows 82 % of the claim for a single pass, and all of the others.
-    assert (0.7 if kind == "cyclic" else 0.85) * claim(kind) <= found <= claim(kind)
+    assert 0.85 * claim(kind) <= found <= claim(kind)
 
 
 class HalfTheNoise(CryptographicNoise):
@@ -402,9 +401,7 @@ def test_attack_catches_amplification_that_is_not_there(monkeypatch, mu_lower_bo
     # As though twice as many steps hid every record as there are.
     honest = claim("cyclic")
     monkeypatch.setattr(
-        module,
-        "single_use_mu",
-        lambda ratio, n_steps: np.full(n_steps, ratio / (2 * n_steps) ** 0.5),
+        module, "single_use_mu", lambda ratio, n: np.full(n, ratio / math.sqrt(2 * n))
     )
     assert attack("cyclic", mu_lower_bound) > 1.1 * honest
 
