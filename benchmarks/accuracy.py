@@ -350,7 +350,7 @@ def print_table(rows: list[Row], relation: str) -> None:
     rows = [row for row in rows if row.cell.neighboring == relation]
     print(f"\n{relation}: accuracy, or R2 where marked; means over splits, delta {DELTA:g}")
     titles = "".join(f"{title:>20}" for title in COLUMNS.values())
-    print(f"{'data':16}{'epsilon':>8}{titles}{'ours - better tuned':>22}")
+    print(f"{'data':16}{'splits':>8}{'epsilon':>8}{titles}{'ours - better tuned':>22}")
     for k, row in enumerate(rows):
         is_first = k == 0 or rows[k - 1].data != row.data
         title = row.data + (" (R2)" if row.is_regression else "") if is_first else ""
@@ -358,7 +358,7 @@ def print_table(rows: list[Row], relation: str) -> None:
             f"{row.metric[key]:20.3f}" if key in row.metric else f"{'':>20}" for key in COLUMNS
         )
         gap = f"{row.difference:+14.3f} ± {row.error:.3f}" if "ours" in row.metric else ""
-        print(f"{title:20}{row.cell.epsilon:4g}{figures}{gap}")
+        print(f"{title:20}{row.n_splits:4}{row.cell.epsilon:8g}{figures}{gap}")
 
 
 def print_log_loss(rows: list[Row], relation: str) -> None:
@@ -381,7 +381,10 @@ def print_verdict(rows: list[Row], relation: str) -> None:
     rows = [row for row in rows if row.cell.neighboring == relation and "ours" in row.metric]
     if not rows:
         return
-    print(f"\n{relation}: verdict over {len(rows)} cells")
+    n_cells = len(_data.LOADERS) * len(EPSILONS)
+    is_whole = len(rows) == n_cells and all(row.n_splits == n_splits(row.data) for row in rows)
+    warning = "" if is_whole else "; NOT THE WHOLE BENCHMARK: fewer cells or splits"
+    print(f"\n{relation}: verdict over {len(rows)} of {n_cells} cells{warning}")
     kinds = {
         "accuracy": [row for row in rows if not row.is_regression],
         "R2": [row for row in rows if row.is_regression],

@@ -31,7 +31,7 @@ from skdpadmm.losses import Loss
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, Observer, PrivacyReport, ReleaseLine
-from skdpadmm.protocol import Budget, Facts, Gate, HiddenPath, Plan, Problem
+from skdpadmm.protocol import Budget, Facts, Gate, HiddenPath, Plan, Problem, Solution
 from skdpadmm.records import (
     HUGE,
     Coordinates,
@@ -78,7 +78,7 @@ class Fitted:
     intercept: NDArray[np.float64]
     n_iter: int
     report: PrivacyReport
-    derivative_bound: float
+    solution: Solution
 
 
 @contextmanager
@@ -213,7 +213,7 @@ def run_fit(estimator: PrivateEstimator, planned: PlannedFit, X: Any, y: NDArray
         coef=coef,
         intercept=intercept,
         n_iter=solution.n_iter,
-        derivative_bound=solution.derivative_bound,
+        solution=solution,
         report=report_of(estimator, planned.plan, simulated=noise.simulation),
     )
 

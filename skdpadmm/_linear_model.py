@@ -13,7 +13,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._fitting import PlannedFit, all_or_nothing, plan_fit, run_fit
+from skdpadmm._fitting import Fitted, PlannedFit, all_or_nothing, plan_fit, run_fit
 from skdpadmm._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skdpadmm.losses import Loss, SquaredLoss
 from skdpadmm.penalties import Penalty
@@ -281,7 +281,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         self.intercept_ = fitted.intercept
         self.n_iter_ = fitted.n_iter
         self.privacy_ = fitted.report
-        self._derivative_bound = fitted.derivative_bound
+        self._store(fitted)
+
+    def _store(self, fitted: Fitted) -> None:
+        """Keep what a classifier needs beside its parameters."""
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the classes.

@@ -91,14 +91,16 @@ def certified_distance(
     smoothness: float,
     initial_distance: float,
     gradient_error: float = 0.0,
+    relative_error: float = 0.0,
 ) -> float:
     r"""Return a bound of the distance of `accelerated_gradient` to the minimiser.
 
-    .. math:: \|x - x^*\| \le D \sqrt{\kappa - 1} (1 - \kappa^{-1/2})^{(N - 1) / 2}
-              + \frac{4 e}{m}, \qquad \kappa = \beta / m,
+    .. math:: \|x - x^*\| \le D (\sqrt{\kappa - 1} + 2 a) \rho^{N - 1}
+              + \frac{4 e}{m (1 - 4 a)}, \qquad \kappa = \beta / m, \quad
+              \rho = \sqrt{1 - \kappa^{-1/2}} + 2 a \kappa^{-1/2},
 
-    for N >= 1 steps from a start within D of the minimiser :math:`x^*`, with gradients off by at
-    most e in norm.
+    for N >= 1 steps from a start within D of the minimiser :math:`x^*`, with gradients at y off by
+    at most :math:`e + a m \|y - x^*\|` in norm.
 
     Parameters
     ----------
@@ -111,8 +113,10 @@ def certified_distance(
     initial_distance : float
         D in [0, inf).
     gradient_error : float, default=0.0
-        e in [0, inf): the floor below which nothing is certified. It has to include the rounding
-        of the gradient and beta times that of a step, see `rounding_error`.
+        e in [0, inf): what leaves a floor below which nothing is certified. It has to include
+        beta times the rounding of a step, see `step_rounding`.
+    relative_error : float, default=0.0
+        a in [0, 1/8]: rounding that grows with the distance, in units of m.
 
     Returns
     -------
@@ -136,11 +140,17 @@ def certified_distance(
               \le (1 - q) \Phi_k + q \|e_k\| \sqrt{2 \Phi_{k+1} / m} .
 
     Solving the quadratic inequality gives
-    :math:`\sqrt{\Phi_{k+1}} \le \sqrt{(1 - q) \Phi_k} + q e \sqrt{2 / m}`, so errors add up to at
-    most :math:`\frac{q}{1 - \sqrt{1 - q}} e \sqrt{2 / m} \le 2 e \sqrt{2 / m}`. The first step
-    gives :math:`\Phi_0 \le \frac{\beta - m}2 D^2 + e \|x_0 - x^*\|`, hence
-    :math:`\sqrt{\Phi_0} \le \sqrt{(\beta - m) / 2} D + e \sqrt{2 / m}`: no larger a share of errors
-    than that. Finally :math:`\frac m2 \|x_k - x^*\|^2 \le \Phi_k`.
+    :math:`\sqrt{\Phi_{k+1}} \le \sqrt{(1 - q) \Phi_k} + q \|e_k\| \sqrt{2 / m}`. Both
+    :math:`\|x_k - x^*\|` and :math:`\|z_k - x^*\|` are at most :math:`\sqrt{2 \Phi_k / m}`, and
+    :math:`y_k = (x_k + q z_k) / (1 + q)` lies between them, so
+
+    .. math:: \sqrt{\Phi_{k+1}} \le \rho \sqrt{\Phi_k} + q e \sqrt{2 / m}, \qquad
+              1 - \rho \ge q (\tfrac12 - 2 a) .
+
+    Errors add up to at most :math:`2 e \sqrt{2 / m} / (1 - 4 a)`. The first step, from a start with
+    an error of at most :math:`e + a m D`, gives
+    :math:`\sqrt{\Phi_0} \le \sqrt{(\beta - m) / 2} D + (e + a m D) \sqrt{2 / m}`: no larger a share
+    of e than that. Finally :math:`\frac m2 \|x_k - x^*\|^2 \le \Phi_k`.
 
     Examples
     --------
@@ -157,10 +167,12 @@ def certified_distance(
     _check_size("gradient_error", gradient_error)
     if n_steps == 0:
         return initial_distance
-    excess = (smoothness - strong_convexity) / strong_convexity
-    rate = 1.0 - math.sqrt(strong_convexity / smoothness)
-    left = initial_distance * math.sqrt(excess) * math.sqrt(rate) ** (n_steps - 1)
-    return (left + 4.0 * gradient_error / strong_convexity) * (1.0 + 1e-12)
+    _check_relative(relative_error)
+    excess = math.sqrt((smoothness - strong_convexity) / strong_convexity)
+    q = math.sqrt(strong_convexity / smoothness)
+    rate = math.sqrt(1.0 - q) + 2.0 * relative_error * q
+    left = initial_distance * (excess + 2.0 * relative_error) * rate ** (n_steps - 1)
+    return (left + _floor(gradient_error, relative_error, strong_convexity)) * (1.0 + 1e-12)
 
 
 def steps_to_reach(
@@ -170,14 +182,15 @@ def steps_to_reach(
     smoothness: float,
     initial_distance: float,
     gradient_error: float = 0.0,
+    relative_error: float = 0.0,
 ) -> int:
     """Return the smallest number of steps whose `certified_distance` is at most a tolerance.
 
     Parameters
     ----------
     tolerance : float
-        In (0, inf), above ``4 gradient_error / strong_convexity``.
-    strong_convexity, smoothness, initial_distance, gradient_error : float
+        In (0, inf), above what the errors leave.
+    strong_convexity, smoothness, initial_distance, gradient_error, relative_error : float
         As in `certified_distance`.
 
     Returns
@@ -198,6 +211,7 @@ def steps_to_reach(
     _check(strong_convexity, smoothness)
     _check_size("initial_distance", initial_distance)
     _check_size("gradient_error", gradient_error)
+    _check_relative(relative_error)
     if not 0 < tolerance < math.inf:
         raise ValueError(f"Got tolerance={tolerance!r}, expected a float in (0, inf).")
 
@@ -208,13 +222,14 @@ def steps_to_reach(
             smoothness=smoothness,
             initial_distance=initial_distance,
             gradient_error=gradient_error,
+            relative_error=relative_error,
         )
         return distance <= tolerance
 
     low, high = -1, 1
     if reached(0):
         return 0
-    limit = 4.0 * gradient_error / strong_convexity * (1.0 + 1e-12)
+    limit = _floor(gradient_error, relative_error, strong_convexity) * (1.0 + 1e-12)
     if not limit < tolerance:
         raise ValueError(
             f"Got tolerance={tolerance!r}, expected more than {limit:.3g}, what rounding leaves."
@@ -234,21 +249,17 @@ def steps_to_reach(
     return high
 
 
-def rounding_error(*, smoothness: float, radius: float, gradient_rounding: float) -> float:
-    """Return a gradient error that covers the rounding of a step as well.
+def step_rounding(smoothness: float) -> float:
+    """Return what rounding of a step costs, as an error of the gradient for each unit of norm.
 
     A step ``y - g / beta``, its prox and the extrapolation are each rounded to a few units in the
-    last place of vectors of norm at most `radius`. In units of the gradient that is beta times as
+    last place of vectors as long as an iterate. In units of the gradient that is beta times as
     much.
 
     Parameters
     ----------
     smoothness : float
         beta.
-    radius : float
-        Bound of the norms of iterates, or of the distances from which they are computed.
-    gradient_rounding : float
-        Bound of the error of a computed gradient.
 
     Returns
     -------
@@ -256,11 +267,15 @@ def rounding_error(*, smoothness: float, radius: float, gradient_rounding: float
 
     Examples
     --------
-    >>> from skdpadmm.algorithms._accelerated_gradient import rounding_error
-    >>> print(f"{rounding_error(smoothness=10.0, radius=1.0, gradient_rounding=1e-15):.1e}")
-    1.9e-14
+    >>> from skdpadmm.algorithms._accelerated_gradient import step_rounding
+    >>> print(f"{step_rounding(10.0):.1e}")
+    1.8e-14
     """
-    return gradient_rounding + 16.0 * 2.0**-53 * smoothness * radius
+    return 16.0 * 2.0**-53 * smoothness
+
+
+def _floor(gradient_error: float, relative_error: float, strong_convexity: float) -> float:
+    return 4.0 * gradient_error / (strong_convexity * (1.0 - 4.0 * relative_error))
 
 
 def _check(strong_convexity: float, smoothness: float) -> None:
@@ -279,3 +294,11 @@ def _check_count(n_steps: int) -> None:
 def _check_size(name: str, value: float) -> None:
     if not 0 <= value < math.inf:
         raise ValueError(f"Got {name}={value!r}, expected a float in [0, inf).")
+
+
+def _check_relative(relative_error: float) -> None:
+    if not 0 <= relative_error <= 0.125:
+        raise ValueError(
+            f"Got relative_error={relative_error!r}, expected a float in [0, 0.125]: floats cannot"
+            " resolve a problem as badly conditioned as this. Strengthen the ridge."
+        )

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._accelerated_gradient import (
     accelerated_gradient,
-    rounding_error,
+    step_rounding,
     steps_to_reach,
 )
 from skdpadmm.algorithms._clipped_loss import (
@@ -26,9 +26,10 @@ from skdpadmm.algorithms._clipped_loss import (
     bounds_in_basis,
     check_range,
     clipped_gradient,
-    gradient_rounding,
     is_number,
     open_clip,
+    score_rounding,
+    sum_rounding,
     typical_norm,
 )
 from skdpadmm.algorithms._contract import Operator, penalty_operator
@@ -434,17 +435,18 @@ def _inner_solver(
     unit = _longest_displacement(settings, bounds)
     convexity = settings.ridge + 1 / settings.step_size
     smoothness = convexity + bounds.curvature
-    error = rounding_error(
-        smoothness=smoothness,
-        radius=2 * unit,
-        gradient_rounding=gradient_rounding(facts, bounds, radius=3 * _radius(plan, unit)) / n,
-    )
+    # Of the displacement d from the start, which is at most `unit` long where it is exact; scores
+    # are those of start + d.
+    of_step, of_score = step_rounding(smoothness), score_rounding(facts, bounds) / n
+    error = sum_rounding(facts, bounds) / n + of_step * unit
+    error += of_score * (3 * _radius(plan, unit) + unit)
     n_steps = steps_to_reach(
         settings.tolerance * facts.neighboring.sensitivity_factor * unit / n,
         strong_convexity=convexity,
         smoothness=smoothness,
         initial_distance=unit,
         gradient_error=error,
+        relative_error=(of_step + of_score) / convexity,
     )
     gradient = clipped_gradient(facts.loss, problem, bounds)
 

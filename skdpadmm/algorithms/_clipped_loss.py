@@ -164,23 +164,20 @@ def clipped_gradient(
     return gradient
 
 
-def gradient_rounding(facts: Facts, bounds: LossBounds, *, radius: float) -> float:
-    """Bound of the rounding error of a sum of clipped gradients.
+def sum_rounding(facts: Facts, bounds: LossBounds) -> float:
+    """Bound of the rounding error of a sum of clipped gradients, given the scores."""
+    return (facts.working_rounding - 1.0) * bounds.gradient_norm
 
-    The first term is that of the sum, of which `Facts.working_rounding` is the public figure. The
-    second is that of the scores at parameters of norm up to `radius`, times the curvature.
 
-    Parameters
-    ----------
-    facts : Facts
-    bounds : LossBounds
-    radius : float
+def score_rounding(facts: Facts, bounds: LossBounds) -> float:
+    """Bound of the error of that sum by rounding of scores, for each unit of the parameters' norm.
+
+    A score is a product of two vectors, one of them transformed, and a gradient moves by at most
+    the curvature times the error of its score.
     """
     condition = 1.0 if facts.conditioning is None else facts.conditioning.condition
-    of_sum = (facts.working_rounding - 1.0) * bounds.gradient_norm
     depth = facts.n_parameters + 16
-    of_scores = facts.n_samples * bounds.curvature * radius * depth * condition * 2.0**-52
-    return of_sum + of_scores
+    return facts.n_samples * bounds.curvature * depth * condition * 2.0**-52
 
 
 def is_number(value: object) -> bool:

@@ -125,12 +125,16 @@ def basis_of(matrix: NDArray[np.float64], conditioning: Conditioning) -> Basis:
     trace = min(max(float(np.trace(matrix)), 2 * edge), 1.0)
     spread = min(max(1 - float(shrunk[-1]) / trace, SMALLEST_SPREAD), 1.0)
     floor = conditioning.floor_at(spread, trace)
-    undetected = max(trace - float(shrunk.sum()), 0.0) / floor
-    dimension = min(max(float(detected.sum()) + undetected, 1.0), trace / floor)
+    loading = detected.astype(np.float64)
+    if not detected.all():
+        # What is left of the trace is spread over all directions in which nothing is seen.
+        loading[~detected] = max(trace - float(shrunk.sum()), 0.0) / floor / np.sum(~detected)
+    dimension = min(max(float(loading.sum()), 1.0), trace / floor)
+    loading *= dimension / loading.sum() if loading.any() else 1.0
     return Basis(
         vectors=vectors,
         eigenvalues=np.clip(np.maximum(shrunk, floor), floor, 1.0) * scale,
-        effective_dimension=dimension,
+        loading=loading,
         spread=spread,
         clip_unit=math.sqrt(dimension) * spread**conditioning.clip_power,
     )

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
 from skdpadmm.algorithms._defaults import default_steps
+from skdpadmm.algorithms._noise_left import drop_noise, parameter_variance, score_variance
 from skdpadmm.losses import clip_derivative
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
@@ -42,7 +43,7 @@ class ConsensusADMMSettings:
     relaxation : float
         [lambda].
     clip_norm : float
-        Bound of the norm of a record's gradient, in units of the typical norm of a row
+        Bound of the norm of a record's gradient, in units of `Rows.clip_unit`
         [C / gamma].
     record_step : {"exact", "linearized"}
     n_averaged : int
@@ -81,7 +82,7 @@ class ConsensusADMM(BaseEstimator):
     clip_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a record's gradient, in units of the typical norm of a row:
         the square root of the number of parameters, or in conditioned coordinates of the effective
-        dimension. In [1e-100, 1e100]. The displacement is clipped at `step_size` times the bound.
+        dimension, wider where rows share one direction. In [1e-100, 1e100]. The displacement is clipped at `step_size` times the bound.
     relaxation : float, default=0.5
         In (0, 1): 0.5 is the usual ADMM (Douglas-Rachford).
     record_step : {"auto", "exact", "linearized"}, default="auto"
@@ -246,10 +247,20 @@ class ConsensusADMM(BaseEstimator):
                 tail += mean / settings.n_averaged
             problem.progress(iteration + 1)
         # One proximal step after averaging: an average of sparse vectors would not be sparse.
+        parameters = prox(tail)
+        variance = parameter_variance(
+            rows=rows,
+            smoothness=loss.smoothness,
+            step_size=gamma,
+            noise_std=clip_norm * plan.releases[-1].noise_std,
+            n_iter=settings.n_iter,
+            n_averaged=settings.n_averaged,
+        )
         return Solution(
-            parameters=prox(tail),
+            parameters=drop_noise(parameters, rows, variance) if penalty.is_sparse else parameters,
             n_iter=settings.n_iter,
             derivative_bound=clip_norm / rows.typical_norm,
+            score_variance=score_variance(rows, variance),
         )
 
     def _record_step(self, facts: Facts) -> Literal["exact", "linearized"]:

@@ -118,8 +118,8 @@ def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:
     """Residuals are about .4 of the target's half width: where signal is plenty few are clipped."""
     if facts.conditioning is not None:
         clip = min(signal / 300, 0.5)
-        return min(signal / 25, 4.5) / (facts.max_iter * clip), clip
-    clip = min(signal / 800, 0.5)
+        return min(signal / 18, 4.5) / (facts.max_iter * clip), clip
+    clip = min(signal / 500, 0.5)
     norm = typical_row(facts)
     step_size = 0.25 * signal / (facts.max_iter * clip * norm**2)
     return step_size, clip * norm / math.sqrt(facts.n_parameters)

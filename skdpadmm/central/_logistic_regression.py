@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_expit, log_softmax
 
+from skdpadmm._fitting import Fitted
 from skdpadmm._linear_model import PrivateLinearClassifier
 from skdpadmm._sklearn import Interval
-from skdpadmm.losses import LogisticLoss, Loss, MultinomialLoss, undo_clip
+from skdpadmm.losses import LogisticLoss, Loss, MultinomialLoss, moderate, undo_clip
 from skdpadmm.penalties import ElasticNet, Penalty
 
 
@@ -28,8 +29,10 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Inverse strength of the penalty, in (0, inf]; inf means no penalty.
+    C : float, default=inf
+        Inverse strength of the penalty, in (0, inf]; inf means no penalty. scikit-learn's default
+        is 1.0. In the user's units a penalty depends on how features are measured, and a private
+        path, which is short, is held back already.
     l1_ratio : float, default=0.0
         Share of the l1 penalty, in [0, 1].
     epsilon : float, default=1.0
@@ -136,7 +139,7 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
     def __init__(
         self,
         *,
-        C: float = 1.0,
+        C: float = float("inf"),
         l1_ratio: float = 0.0,
         epsilon: float = 1.0,
         delta: float = 1e-5,
@@ -171,7 +174,7 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
         self.verbose = verbose
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Predict the probability of each class, corrected for the clip of the gradients.
+        """Predict the probability of each class, corrected for clipping and for noise.
 
         Parameters
         ----------
@@ -202,7 +205,12 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
             if scores.ndim == 2
             else np.column_stack([log_expit(-scores), log_expit(scores)])
         )
-        return undo_clip(log_probability, self._derivative_bound)
+        unclipped = undo_clip(log_probability, self._derivative_bound)
+        return moderate(unclipped, self._score_variance)
+
+    def _store(self, fitted: Fitted) -> None:
+        self._derivative_bound = fitted.solution.derivative_bound
+        self._score_variance = fitted.solution.score_variance
 
     def _loss(self, n_classes: int) -> Loss:
         return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._calibration import undo_clip
+from ._calibration import moderate, undo_clip
 from ._clip import clip_derivative
 from ._huber import HuberLoss
 from ._logistic import LogisticLoss
@@ -20,5 +20,6 @@ __all__ = [
     "SmoothedHinge",
     "SquaredLoss",
     "clip_derivative",
+    "moderate",
     "undo_clip",
 ]

@@ -56,3 +56,32 @@ def undo_clip(log_probability: FloatArray, bound: float) -> FloatArray:
     np.put_along_axis(log_q, order, rising, axis=1)
     log_q -= logsumexp(log_q, axis=1, keepdims=True)
     return np.logaddexp(log_q + np.log1p(-_UNCHANGED), log_probability + np.log(_UNCHANGED))
+
+
+def moderate(log_probability: FloatArray, score_variance: float) -> FloatArray:
+    r"""Probabilities of noisy scores, less sure of themselves by what is known of the noise.
+
+    The mean of a logistic function over normal noise of variance v is about the function of the
+    score over :math:`\sqrt{1 + \pi v / 8}` (MacKay, "The evidence framework applied to
+    classification networks", Neural Computation 4, 1992).
+
+    Parameters
+    ----------
+    log_probability : ndarray of shape (n, K)
+        Logarithms of probabilities.
+    score_variance : float
+        In [0, inf).
+
+    Returns
+    -------
+    ndarray of shape (n, K)
+        Logarithms of probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.exp(moderate(np.log([[0.1, 0.9]]), 8.0)).round(2)
+    array([[0.26, 0.74]])
+    """
+    softer = log_probability / np.sqrt(1.0 + np.pi * score_variance / 8.0)
+    return softer - logsumexp(softer, axis=1, keepdims=True)

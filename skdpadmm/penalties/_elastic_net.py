@@ -46,6 +46,11 @@ class ElasticNet(Penalty):
         """The factor of the squared part."""
         return self.l2
 
+    @property
+    def is_sparse(self) -> bool:
+        """Unless the l1 part is 0."""
+        return self.l1 > 0
+
     def value(self, coef: FloatArray) -> float:
         """See :meth:`Penalty.value`."""
         return float(self.l1 * np.abs(coef).sum() + 0.5 * self.l2 * np.square(coef).sum())

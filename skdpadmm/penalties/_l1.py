@@ -42,6 +42,11 @@ class L1(Penalty):
         """0."""
         return 0.0
 
+    @property
+    def is_sparse(self) -> bool:
+        """Unless the strength is 0."""
+        return self.strength > 0
+
     def value(self, coef: FloatArray) -> float:
         """See :meth:`Penalty.value`."""
         return float(self.strength * np.abs(coef).sum())

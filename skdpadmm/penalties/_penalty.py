@@ -28,6 +28,11 @@ class Penalty(ABC):
     def strong_convexity(self) -> float:
         """Largest m for which the penalty minus ``m / 2 * ||w||^2`` is still convex."""
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether its proximal operator sets single coefficients to zero, one by one."""
+        return False
+
     @abstractmethod
     def value(self, coef: FloatArray) -> float:
         """Penalty of the coefficients.

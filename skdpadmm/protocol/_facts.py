@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
@@ -100,7 +100,7 @@ class Facts:
     is_declared: bool = False
     scaling: Scaling | None = None
     conditioning: Conditioning | None = None
-    penalty_curvature: float = field(default=0.0, compare=False)
+    penalty_curvature: float = 0.0
 
     def __post_init__(self) -> None:
         if self.n_samples < 1:

@@ -51,8 +51,11 @@ class Solution:
         Iterations that were run; fixed by the plan where it is private.
     derivative_bound : float, default=inf
         Bound of the derivative of the loss of a typical record, where gradients were clipped.
+    score_variance : float, default=0
+        About how much of the variance of a typical record's score is noise; a public figure.
     """
 
     parameters: NDArray[np.float64]
     n_iter: int
     derivative_bound: float = math.inf
+    score_variance: float = 0.0

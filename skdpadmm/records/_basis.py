@@ -19,8 +19,8 @@ class Basis:
         Orthonormal columns.
     eigenvalues : ndarray of shape (n_parameters,)
         Positive; the second moment that the basis takes rows to have along `vectors`.
-    effective_dimension : float
-        Public estimate of the mean of ``||T'a||^2``.
+    loading : ndarray of shape (n_parameters,)
+        Public estimate of the mean squares of the entries of ``T'a``.
     spread : float
         Public estimate of the share of the second moment outside of its largest direction, in
         (0, 1]: small where rows have one common direction, such as a mean far from zero.
@@ -30,9 +30,14 @@ class Basis:
 
     vectors: NDArray[np.float64]
     eigenvalues: NDArray[np.float64]
-    effective_dimension: float
+    loading: NDArray[np.float64]
     spread: float
     clip_unit: float
+
+    @property
+    def effective_dimension(self) -> float:
+        """Public estimate of the mean of ``||T'a||^2``."""
+        return float(self.loading.sum())
 
     @cached_property
     def transform(self) -> NDArray[np.float64]:

@@ -104,6 +104,14 @@ class Rows:
         return float(min(self.coordinates.row_norm, np.sqrt(self.coordinates.n_parameters)))
 
     @property
+    def loading(self) -> NDArray[np.float64]:
+        """A public figure for the mean square of each entry of a row."""
+        if self.basis is not None:
+            return self.basis.loading
+        d = self.coordinates.n_parameters
+        return np.full(d, self.typical_norm**2 / d)
+
+    @property
     def clip_unit(self) -> float:
         """What clip bounds are relative to, a public figure: about the typical norm."""
         return self.typical_norm if self.basis is None else self.basis.clip_unit

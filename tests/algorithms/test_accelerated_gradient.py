@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skdpadmm.algorithms._accelerated_gradient import (
     accelerated_gradient,
     certified_distance,
-    rounding_error,
+    step_rounding,
     steps_to_reach,
 )
 
@@ -84,6 +84,38 @@ def test_errors_of_the_gradient_are_covered_whatever_their_direction(attack, kap
             assert np.linalg.norm(found - goal) <= bound
 
 
+@pytest.mark.parametrize("attack", ["outward", "inward", "alternating", "turned"])
+@pytest.mark.parametrize("kappa", [1.0, 4.0, 300.0])
+def test_errors_that_grow_with_the_distance_are_covered(attack, kappa):
+    rng = np.random.default_rng(0)
+    bends = np.geomspace(1.0, kappa, 4)
+    goal = rng.standard_normal(4)
+    turn = np.roll(np.eye(4), 1, axis=0)
+    for relative in (0.125, 0.01):
+        for n_steps in (1, 2, 5, 30, 300):
+            calls = 0
+
+            def gradient(w, relative=relative):
+                nonlocal calls
+                calls += 1
+                away = w - goal
+                sign = {"outward": -1, "inward": 1, "turned": 1}.get(attack, (-1) ** calls)
+                away_from = turn @ away if attack == "turned" else away
+                return bends * away + sign * relative * away_from
+
+            found = accelerated_gradient(
+                gradient, np.zeros(4), n_steps, strong_convexity=1.0, smoothness=kappa
+            )
+            bound = certified_distance(
+                n_steps,
+                strong_convexity=1.0,
+                smoothness=kappa,
+                initial_distance=float(np.linalg.norm(goal)),
+                relative_error=relative,
+            )
+            assert np.linalg.norm(found - goal) <= bound + 1e-14
+
+
 def test_a_logistic_regression_with_an_l1_norm_ends_within_the_certified_distance():
     rng = np.random.default_rng(1)
     A, y = rng.standard_normal((200, 5)), rng.choice([-1.0, 1.0], 200)
@@ -151,7 +183,7 @@ def test_the_steps_to_a_tolerance_are_the_fewest(kappa, distance, tolerance, err
 
 
 def test_a_tolerance_below_the_rounding_is_refused():
-    error = rounding_error(smoothness=100.0, radius=10.0, gradient_rounding=1e-13)
+    error = 10 * step_rounding(100.0) + 1e-13
     assert error > 100 * 10 * 2.0**-53
     constants = {"strong_convexity": 1.0, "smoothness": 100.0, "initial_distance": 1.0}
     floor = certified_distance(10**6, **constants, gradient_error=error)
@@ -173,16 +205,15 @@ def test_the_floor_covers_the_rounding_of_a_long_run_in_single_steps():
         strong_convexity=1.0,
         smoothness=100.0,
     )
-    radius = offset * math.sqrt(3) + 1
-    error = rounding_error(
-        smoothness=100.0, radius=radius, gradient_rounding=100.0 * radius * 2.0**-52
-    )
+    # Steps and gradients are rounded relative to the length of an iterate.
+    rounding = step_rounding(100.0) + 100.0 * 2.0**-52
     bound = certified_distance(
         2000,
         strong_convexity=1.0,
         smoothness=100.0,
         initial_distance=1.0,
-        gradient_error=error,
+        gradient_error=rounding * float(np.linalg.norm(goal)),
+        relative_error=rounding,
     )
     assert np.linalg.norm(found - goal) <= bound
 
@@ -210,6 +241,8 @@ def test_distances_and_tolerances_that_are_none_are_refused(value):
         certified_distance(1, **constants, initial_distance=value)
     with pytest.raises(ValueError, match="Got gradient_error"):
         certified_distance(1, **constants, initial_distance=1.0, gradient_error=value)
+    with pytest.raises(ValueError, match="Got relative_error"):
+        certified_distance(1, **constants, initial_distance=1.0, relative_error=value)
     with pytest.raises(ValueError, match="Got tolerance"):
         steps_to_reach(value, **constants, initial_distance=1.0)
     with pytest.raises(ValueError, match="Got n_steps"):

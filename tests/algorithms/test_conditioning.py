@@ -13,9 +13,10 @@ from scipy import sparse
 from sklearn.linear_model import ElasticNet as SklearnElasticNet
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
+import skdpadmm.algorithms._consensus_admm as consensus
 from skdpadmm import DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM, condition
-from skdpadmm.algorithms._conditioning import SECOND_MOMENT, basis_of, noise_edge, plan_conditioning
+from skdpadmm.algorithms._conditioning import SECOND_MOMENT, basis_of, plan_conditioning
 from skdpadmm.algorithms._preparation import LARGEST_MATRIX
 from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss, MultinomialLoss, SquaredLoss
@@ -37,6 +38,12 @@ class NoNoise:
     def add_gaussian(self, value, scale, stream):
         self.values.append(value.copy())
         return value
+
+
+@pytest.fixture
+def keep_noise(monkeypatch):
+    """What is planned as noise is not added, so nothing is taken for it."""
+    monkeypatch.setattr(consensus, "drop_noise", lambda parameters, rows, variance: parameters)
 
 
 def setting(X, *, loss=None, penalty=None, relation="replace_one", max_iter=50, fit_intercept=True):
@@ -111,9 +118,11 @@ def test_whatever_is_released_gives_a_basis_within_the_planned_condition(seed, d
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((50, d))
     _, facts = setting(X, fit_intercept=False)
-    conditioning = plan_conditioning(
-        facts, mu=10.0**log_mu, row_norm=0.4 * d**0.5, floor=0.5, spread_power=0.5
-    )
+    choices = {
+        "floor": rng.uniform(0.1, 2), "floor_power": rng.uniform(0, 1),
+        "clip_power": rng.uniform(-1, 0), "resolution": rng.uniform(0, 4),
+    }  # fmt: skip
+    conditioning = plan_conditioning(facts, mu=10.0**log_mu, row_norm=0.4 * d**0.5, **choices)
     matrix = 10.0**log_size * rng.standard_normal((d, d))
     basis = basis_of(matrix + matrix.T, conditioning)
     ratio = np.linalg.cond(basis.transform)
@@ -146,8 +155,8 @@ def test_a_noisy_eigenvalue_is_freed_of_what_noise_adds_to_it():
     _, facts = setting(np.zeros((10, d)), fit_intercept=False)
     conditioning = plan_conditioning(facts, mu=1.0, row_norm=1.0, floor=0.5)
     release = dataclasses.replace(conditioning.release, noise_std=std)
-    edge = noise_edge(std, d)
-    conditioning = dataclasses.replace(conditioning, release=release, floor=edge / 2)
+    conditioning = dataclasses.replace(conditioning, release=release)
+    edge = conditioning.edge
     noise = rng.standard_normal((d, d)) * std / math.sqrt(2)
     symmetric = np.triu(noise) + np.triu(noise, 1).T
     symmetric[np.diag_indices(d)] *= math.sqrt(2)
@@ -191,7 +200,7 @@ PENALTIES = {
 
 @pytest.mark.parametrize("record_step", ["exact", "linearized"])
 @pytest.mark.parametrize(("penalty", "reference"), PENALTIES.values(), ids=PENALTIES)
-def test_penalties_stay_in_the_users_coordinates(penalty, reference, record_step):
+def test_penalties_stay_in_the_users_coordinates(keep_noise, penalty, reference, record_step):
     rng = np.random.default_rng(4)
     X = rng.uniform(-1, 1, (300, 5)) @ (np.eye(5) + 0.3) * [0.4, 0.1, 0.3, 0.05, 0.4]
     y = X @ [1.0, 0.0, -2.0, 0.0, 0.0] + 0.1 * rng.standard_normal(300) + 0.5

@@ -45,6 +45,12 @@ PENALTIES = {
 WIDE_OPEN = 1e8  # a clip bound that never binds
 
 
+@pytest.fixture(autouse=True)
+def keep_noise(monkeypatch):
+    """What is planned as noise is not what these tests add, so nothing is taken for it."""
+    monkeypatch.setattr(consensus, "drop_noise", lambda parameters, rows, variance: parameters)
+
+
 @dataclass
 class KnownNoise:
     """Adds noise that a test knows (none by default) and remembers the values before it.

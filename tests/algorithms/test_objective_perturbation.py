@@ -22,6 +22,7 @@ from skdpadmm import (
     DPAdmmRidge,
 )
 from skdpadmm.algorithms import ObjectivePerturbation, resolve_algorithm
+from skdpadmm.algorithms._objective_perturbation import LONGEST_DRAW, longest_solution
 from skdpadmm.engine import Engine
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHinge, SquaredLoss
 from skdpadmm.penalties import L1, Box, ElasticNet, NoPenalty, SquaredL2
@@ -230,9 +231,40 @@ def test_facts_outside_the_theorem_are_refused():
         ({"loss": MultinomialLoss(3)}, "Got 3 scores.*expected one"),
         ({"row_norm": math.inf}, "expected a finite bound"),
         ({"unit": "agent"}, "expected 'record'"),
+        ({"penalty": Box(0.5, 1.0)}, "expected a penalty that is 0 at 0"),
     ):
         with pytest.raises(ValueError, match=message):
             ObjectivePerturbation().plan(replace(facts, **changes), BUDGET)
+
+
+@pytest.mark.parametrize("loss", [SquaredLoss(), SmoothedHinge(0.5), LogisticLoss()])
+def test_no_solution_is_longer_than_its_bound(loss):
+    X, y = 10 * np.ones((40, 3)), np.ones(40)  # all records pull one way
+    for b in (0.0, -20.0, 20.0):
+        term = np.full((3, 1), b)
+        _, plan, gate = run(
+            ObjectivePerturbation(clip_norm=0.5, ridge=3.0), X, y * (1 if b < 0 else -1),
+            loss=loss, penalty=L1(1e-3), fit_intercept=False, term=term,
+        )  # fmt: skip
+        noise_std = np.linalg.norm(term) / (math.sqrt(3) + LONGEST_DRAW)
+        assert np.linalg.norm(gate.value) <= longest_solution(plan.facts, plan.settings, noise_std)
+
+
+def test_more_records_than_floats_can_add_up_for_are_refused():
+    facts, _ = make_facts(problem_data(SquaredLoss())[0], SquaredLoss(), NoPenalty())
+    with pytest.raises(ValueError, match="to cover rounding errors"):
+        ObjectivePerturbation(ridge=6.0).plan(replace(facts, n_samples=10**9), BUDGET)
+    logistic = replace(facts, loss=LogisticLoss(), n_samples=10**6)
+    assert ObjectivePerturbation().plan(logistic, BUDGET).settings.tolerance < 1
+
+
+@pytest.mark.parametrize("loss", [SquaredLoss(), SmoothedHinge(0.5), LogisticLoss()])
+def test_a_ridge_that_no_noise_makes_up_for_is_refused_with_the_way_out(loss):
+    facts, _ = make_facts(problem_data(loss)[0], loss, NoPenalty())
+    budget = Budget(epsilon=0.1, delta=1e-5)
+    with pytest.raises(ValueError, match=r"Got ridge=1 at epsilon=0.1.*more than 20\."):
+        ObjectivePerturbation(ridge=1.0).plan(facts, budget)
+    assert ObjectivePerturbation(ridge=20.0).plan(facts, budget).guarantee().delta(0.1) <= 1e-5
 
 
 @pytest.mark.filterwarnings("ignore:Got delta")

@@ -214,6 +214,26 @@ def test_solutions_do_not_depend_on_more_steps_than_planned(loss, conditioned, m
     assert np.linalg.norm(values[0] - values[1]) <= plan.settings.tolerance
 
 
+def test_the_tolerance_covers_the_rounding_of_the_linear_term_to_the_grid():
+    """A lattice of linear terms has minimisers that another data set can not have."""
+    algorithm = ObjectivePerturbation()
+    plan, coordinates = make_plan(algorithm, LogisticLoss(), 4, "replace_one")
+    term = plan.releases[0].noise_std * np.array([0.3, 0.3 + 2.0**-21])
+    x, y = data_sets("replace_one")[0]
+    unit = 0.7 / (
+        plan.settings.ridge * perturbation._bounds(plan.facts, plan.settings, None).curvature
+    )
+    moved = np.diff(solve(algorithm, plan, coordinates, x, y, term)) / unit
+    rounding = plan.releases[0].noise_std * 2.0**-21
+    assert 0 < abs(moved[0]) <= rounding
+    accuracy = plan.settings.tolerance - rounding
+    assert accuracy > 0
+    more = dataclasses.replace(plan.settings, n_steps=20 * plan.settings.n_steps)
+    exact = dataclasses.replace(plan, settings=more)
+    values = [solve(algorithm, p, coordinates, x, y, term[:1])[0] for p in (plan, exact)]
+    assert abs(values[0] - values[1]) / unit <= accuracy
+
+
 ESTIMATORS = [
     DPAdmmLogisticRegression(classes=[0, 1]),
     DPAdmmRidge(),
