@@ -31,7 +31,17 @@ from skdpadmm.losses import Loss
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, Observer, PrivacyReport, ReleaseLine
-from skdpadmm.protocol import Budget, Facts, Gate, HiddenPath, Plan, Problem, Solution
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    HiddenPath,
+    HiddenTerm,
+    Plan,
+    Problem,
+    Release,
+    Solution,
+)
 from skdpadmm.records import (
     HUGE,
     Coordinates,
@@ -150,15 +160,14 @@ def plan_fit(
         penalty_curvature=_penalty_curvature(penalty, coordinates),
     )
     algorithm = resolve_algorithm(estimator.algorithm)
-    # Knobs are checked whatever the budget: a grid over budgets should not fail at one end only.
-    finite = budget if budget.is_private else Budget(epsilon=1.0, delta=budget.delta)
-    choices = {"scale": estimator.scale, "conditioning": estimator.conditioning}
-    if budget.is_private or not isinstance(algorithm, ProximalNewton):
-        private = prepared(facts, finite, algorithm, coordinates, **choices)
-        plan = algorithm.plan(private, finite)
-    if not budget.is_private:
+    # Whatever the budget: a grid over budgets should not fail at one end only.
+    algorithm.check(facts)
+    if budget.is_private:
+        choices = {"scale": estimator.scale, "conditioning": estimator.conditioning}
+        facts = prepared(facts, budget, algorithm, coordinates, **choices)
+    else:
         algorithm = ProximalNewton()
-        plan = algorithm.plan(facts, budget)
+    plan = algorithm.plan(facts, budget)
     if budget.is_private:
         general = _assumptions(estimator, plan, coordinates)
         plan = replace(plan, assumptions=(*general, *assumptions))
@@ -243,7 +252,7 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
         ),
         releases=tuple(
             ReleaseLine(
-                name=r.name,
+                name=r.name + _hidden(r),
                 times=r.times,
                 shape=r.shape,
                 sensitivity=max(r.sensitivities, default=None),
@@ -279,6 +288,13 @@ def _penalty_curvature(penalty: Penalty, coordinates: Coordinates) -> float:
         return 0.0
     # A unit of the target cancels: it scales coefficients and divides the penalty.
     return penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0 * (1 - 1e-12)
+
+
+def _hidden(release: Release | HiddenTerm) -> str:
+    """What a reader has to know of a line of the plan that nobody sees in full."""
+    if isinstance(release, HiddenPath):
+        return " (only the last is seen)"
+    return "" if isinstance(release, Release) else " (never seen)"
 
 
 def _assumptions(

@@ -24,9 +24,7 @@ from skdpadmm.algorithms._accelerated_gradient import (
 from skdpadmm.algorithms._clipped_loss import (
     LossBounds,
     bounds_in_basis,
-    check_range,
     clipped_gradient,
-    is_number,
     open_clip,
     score_rounding,
     sum_rounding,
@@ -34,6 +32,7 @@ from skdpadmm.algorithms._clipped_loss import (
 )
 from skdpadmm.algorithms._contract import Operator, penalty_operator
 from skdpadmm.algorithms._defaults import default_steps
+from skdpadmm.algorithms._knobs import check_range, is_number
 from skdpadmm.privacy import (
     GaussianDP,
     averaged_admm_contraction,
@@ -210,7 +209,7 @@ class AveragedADMM(BaseEstimator):
         ValueError
             Where a knob is outside its range, or outside the range of its theorem.
         """
-        self._check()
+        self.check(facts)
         if facts.unit != "record":
             raise ValueError(
                 f"Got unit={facts.unit!r} for AveragedADMM, expected 'record': the averaged loss"
@@ -249,12 +248,14 @@ class AveragedADMM(BaseEstimator):
         facts, rows = plan.facts, problem.rows
         bounds = _bounds(facts, settings, rows)
         unit = _longest_displacement(settings, bounds)
-        inner = _inner_solver(plan, problem, bounds)
         prox = remaining_prox(facts, settings.step_size, settings.ridge, rows)
         lam, shape = settings.relaxation, (facts.n_parameters, facts.loss.n_outputs)
         radius = _radius(plan, unit)
         u = tail = np.zeros(shape)
         z = rows.from_coordinates(prox(u))
+        # No proximal operator expands, so the points of inner problems are bounded as well.
+        farthest = 3 * radius + 2 * float(np.linalg.norm(z))
+        inner = _inner_solver(plan, problem, bounds, farthest)
         for k in range(settings.n_iter):
             start, x = inner(2 * z - u)
             if settings.guarantee == "path":
@@ -309,7 +310,14 @@ class AveragedADMM(BaseEstimator):
             **{**vars(settings), "contraction": certified_contraction(facts, settings)}
         )
 
-    def _check(self) -> None:
+    def check(self, facts: Facts) -> None:
+        """Refuse knobs outside of their range, whatever the budget.
+
+        Raises
+        ------
+        ValueError
+            Says what was expected.
+        """
         # Beyond this range products of the two underflow, and a bound of 0 bounds nothing.
         check_range("step_size", self.step_size, 1e-100, 1e100)
         check_range("clip_norm", self.clip_norm, 1e-100, 1e100)
@@ -415,7 +423,7 @@ def _radius(plan: Plan, unit: float) -> float:
 
 
 def _inner_solver(
-    plan: Plan, problem: Problem, bounds: LossBounds
+    plan: Plan, problem: Problem, bounds: LossBounds, farthest: float
 ) -> Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """The proximal step of the averaged loss, from a public start.
 
@@ -424,6 +432,8 @@ def _inner_solver(
     plan : Plan
     problem : Problem
     bounds : LossBounds
+    farthest : float
+        Bound of the norm of a point.
 
     Returns
     -------
@@ -439,7 +449,7 @@ def _inner_solver(
     # are those of start + d.
     of_step, of_score = step_rounding(smoothness), score_rounding(facts, bounds) / n
     error = sum_rounding(facts, bounds) / n + of_step * unit
-    error += of_score * (3 * _radius(plan, unit) + unit)
+    error += of_score * (farthest + unit)
     n_steps = steps_to_reach(
         settings.tolerance * facts.neighboring.sensitivity_factor * unit / n,
         strong_convexity=convexity,

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
 from skdpadmm.algorithms._defaults import default_steps
+from skdpadmm.algorithms._knobs import is_number
 from skdpadmm.algorithms._noise_left import drop_noise, parameter_variance, score_variance
 from skdpadmm.losses import clip_derivative
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
@@ -82,7 +83,8 @@ class ConsensusADMM(BaseEstimator):
     clip_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a record's gradient, in units of the typical norm of a row:
         the square root of the number of parameters, or in conditioned coordinates of the effective
-        dimension, wider where rows share one direction. In [1e-100, 1e100]. The displacement is clipped at `step_size` times the bound.
+        dimension, wider where rows share one direction. In [1e-100, 1e100]. The displacement is
+        clipped at `step_size` times the bound.
     relaxation : float, default=0.5
         In (0, 1): 0.5 is the usual ADMM (Douglas-Rachford).
     record_step : {"auto", "exact", "linearized"}, default="auto"
@@ -154,7 +156,7 @@ class ConsensusADMM(BaseEstimator):
         ValueError
             Where a knob is outside its range.
         """
-        self._check()
+        self.check(facts)
         if facts.unit != "record":
             raise ValueError(
                 f"Got unit={facts.unit!r} for ConsensusADMM, expected 'record': records are blocks."
@@ -268,16 +270,25 @@ class ConsensusADMM(BaseEstimator):
             return self.record_step
         return "exact" if facts.conditioning is None else "linearized"
 
-    def _check(self) -> None:
+    def check(self, facts: Facts) -> None:
+        """Refuse knobs outside of their range, whatever the budget.
+
+        Raises
+        ------
+        ValueError
+            Says what was expected.
+        """
         for name in ("step_size", "clip_norm"):
             value = getattr(self, name)
             # Beyond this range products of the two underflow, and a bound of 0 bounds nothing.
-            if value != "auto" and not (_is_number(value) and 1e-100 <= float(value) <= 1e100):
+            if not (isinstance(value, str) and value == "auto") and not (
+                is_number(value) and 1e-100 <= float(value) <= 1e100
+            ):
                 raise ValueError(
                     f"Got {name}={value!r}, expected 'auto' or a float in [1e-100, 1e100]."
                     " 'auto' is chosen from public facts."
                 )
-        if not (_is_number(self.relaxation) and 0 < self.relaxation < 1):
+        if not (is_number(self.relaxation) and 0 < self.relaxation < 1):
             raise ValueError(
                 f"Got relaxation={self.relaxation!r}, expected a float in (0, 1): at 1 no bound of"
                 " a record's hidden state is known. Use 0.5."
@@ -286,7 +297,7 @@ class ConsensusADMM(BaseEstimator):
             raise ValueError(
                 f"Got record_step={self.record_step!r}, expected 'auto', 'exact' or 'linearized'."
             )
-        if not (_is_number(self.tail_fraction) and 0 < self.tail_fraction <= 1):
+        if not (is_number(self.tail_fraction) and 0 < self.tail_fraction <= 1):
             raise ValueError(
                 f"Got tail_fraction={self.tail_fraction!r}, expected a float in (0, 1]."
             )
@@ -314,7 +325,3 @@ def path_sensitivities(facts: Facts, settings: ConsensusADMMSettings) -> tuple[f
     # A state is rounded once in each iteration.
     widened = largest * reached * (1 + iterations * 2.0**-50)
     return tuple(widened.tolist())
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -27,6 +27,16 @@ class Algorithm(Protocol):
 
     conditionable: bool
 
+    def check(self, facts: Facts) -> None:
+        """Refuse knobs outside of their range, whatever the budget.
+
+        Raises
+        ------
+        ValueError
+            Says what was expected.
+        """
+        ...
+
     def plan(self, facts: Facts, budget: Budget) -> Plan:
         """Decide every release and its noise from public facts.
 

@@ -161,7 +161,7 @@ class CoordinateDescent(BaseEstimator):
         ValueError
             Where a knob is outside its range, or the penalty is no sum over coefficients.
         """
-        self._check(facts)
+        self.check(facts)
         mu = facts.remaining_mu(budget)
         step_size, clip_norm = default_coordinate_steps(facts, mu)
         settings = CoordinateDescentSettings(
@@ -251,7 +251,14 @@ class CoordinateDescent(BaseEstimator):
             derivative_bound=float(np.linalg.norm(clips)) / rows.typical_norm,
         )
 
-    def _check(self, facts: Facts) -> None:
+    def check(self, facts: Facts) -> None:
+        """Refuse knobs outside of their range, whatever the budget.
+
+        Raises
+        ------
+        ValueError
+            Says what was expected.
+        """
         if facts.unit != "record":
             raise ValueError(
                 f"Got unit={facts.unit!r} for CoordinateDescent, expected 'record': gradients of"

@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
 from skdpadmm.algorithms._descent_defaults import default_descent
+from skdpadmm.algorithms._knobs import is_number
 from skdpadmm.losses import clip_derivative
 from skdpadmm.privacy import (
     GaussianDP,
@@ -201,7 +202,7 @@ class GradientDescent(BaseEstimator):
         ValueError
             Where a knob is outside its range, or outside the range of its theorem.
         """
-        self._check()
+        self.check(facts)
         if facts.unit != "record":
             raise ValueError(
                 f"Got unit={facts.unit!r} for GradientDescent, expected 'record': gradients of"
@@ -315,11 +316,18 @@ class GradientDescent(BaseEstimator):
         contraction = _certified_contraction(facts, settings)
         return replace(settings, contraction=contraction if self.schedule == "full" else 1.0)
 
-    def _check(self) -> None:
+    def check(self, facts: Facts) -> None:
+        """Refuse knobs outside of their range, whatever the budget.
+
+        Raises
+        ------
+        ValueError
+            Says what was expected.
+        """
         for name in ("step_size", "clip_norm"):
             value = getattr(self, name)
             # Beyond this range products of the two underflow, and a bound of 0 bounds nothing.
-            if value != "auto" and not (_is_number(value) and 1e-100 <= float(value) <= 1e100):
+            if value != "auto" and not (is_number(value) and 1e-100 <= float(value) <= 1e100):
                 raise ValueError(
                     f"Got {name}={value!r}, expected 'auto' or a float in [1e-100, 1e100]."
                     " 'auto' is chosen from public facts."
@@ -337,9 +345,9 @@ class GradientDescent(BaseEstimator):
                 " of a single pass are the steps after it, as long as nobody sees them."
             )
         momentum, share = self.momentum, self.tail_fraction
-        if momentum != "auto" and not (_is_number(momentum) and 0 <= float(momentum) < 1):
+        if momentum != "auto" and not (is_number(momentum) and 0 <= float(momentum) < 1):
             raise ValueError(f"Got momentum={momentum!r}, expected 'auto' or a float in [0, 1).")
-        if share != "auto" and not (_is_number(share) and 0 < float(share) <= 1):
+        if share != "auto" and not (is_number(share) and 0 < float(share) <= 1):
             raise ValueError(f"Got tail_fraction={share!r}, expected 'auto' or a float in (0, 1].")
         if self._is_hidden and not (momentum in ("auto", 0) and share == "auto"):
             raise ValueError(
@@ -503,7 +511,3 @@ def _certified_contraction(facts: Facts, settings: GradientDescentSettings) -> f
     return proximal_gradient_contraction(
         settings.step_size, 0.0, _curvature(facts), curvature * (1 - SLACK)
     )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

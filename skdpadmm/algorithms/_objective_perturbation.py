@@ -27,12 +27,12 @@ from skdpadmm.algorithms._averaged_admm import remaining_prox, usable_ridge
 from skdpadmm.algorithms._clipped_loss import (
     LossBounds,
     bounds_in_basis,
-    check_range,
     clipped_gradient,
     derivative_kind,
     score_rounding,
     sum_rounding,
 )
+from skdpadmm.algorithms._knobs import check_range
 from skdpadmm.privacy import (
     GaussianDP,
     LossDerivative,
@@ -153,6 +153,18 @@ class ObjectivePerturbation(BaseEstimator):
         self.ridge = ridge
         self.row_bound = row_bound
 
+    def check(self, facts: Facts) -> None:
+        """Refuse knobs outside of their range, whatever the budget.
+
+        Raises
+        ------
+        ValueError
+            Says what was expected.
+        """
+        check_range("clip_norm", self.clip_norm, 1e-100, 1e100)
+        check_range("ridge", self.ridge, 1e-3, 1e12)
+        check_range("row_bound", self.row_bound, 1e-2, 1e2, auto=False)
+
     def plan(self, facts: Facts, budget: Budget) -> Plan:
         """Decide ridge, clip bound, noise and the number of steps from public facts.
 
@@ -171,9 +183,7 @@ class ObjectivePerturbation(BaseEstimator):
         ValueError
             Where a knob is outside its range, or the loss or a bound outside that of the theorem.
         """
-        check_range("clip_norm", self.clip_norm, 1e-100, 1e100)
-        check_range("ridge", self.ridge, 1e-3, 1e12)
-        check_range("row_bound", self.row_bound, 1e-2, 1e2, auto=False)
+        self.check(facts)
         _check_facts(facts)
         ridge, clip_norm = default_perturbation(facts, budget)
         settings = ObjectivePerturbationSettings(

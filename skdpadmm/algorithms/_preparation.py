@@ -65,8 +65,9 @@ def prepared(
         facts = replace(facts, scaling=plan_scaling(facts, mu=mu, target=target))
     if conditioning == "private" and not algorithm.conditionable:
         raise ValueError(
-            f"Got conditioning='private' with {type(algorithm).__name__}, expected 'auto' or None:"
-            " it works on single coordinates, which a basis would mix. Choose another algorithm."
+            f"Got conditioning='private' with {algorithm!r}, expected 'auto' or None: it works on"
+            " the user's coordinates, or rests on bounds of curvature that only they have."
+            " Choose another algorithm."
         )
     if conditioning is None or (
         conditioning == "auto"

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._knobs import check_range
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
 OPTIMUM = "optimum"
@@ -56,6 +57,16 @@ class ProximalNewton(BaseEstimator):
     def __init__(self, *, tolerance: float = 1e-10) -> None:
         self.tolerance = tolerance
 
+    def check(self, facts: Facts) -> None:
+        """Refuse knobs outside of their range, whatever the budget.
+
+        Raises
+        ------
+        ValueError
+            Says what was expected.
+        """
+        check_range("tolerance", self.tolerance, 0.0, 1.0, auto=False)
+
     def plan(self, facts: Facts, budget: Budget) -> Plan:
         """Plan one release without noise.
 
@@ -64,6 +75,7 @@ class ProximalNewton(BaseEstimator):
         ValueError
             Where the budget is finite: this algorithm has no guarantee.
         """
+        self.check(facts)
         if budget.is_private:
             raise ValueError(
                 f"Got epsilon={budget.epsilon:g} for ProximalNewton, expected inf: it adds no"

@@ -65,7 +65,8 @@ class DPAdmmLinearSVC(PrivateLinearClassifier):
         works in coordinates in which it is near the identity. "auto" does so where the algorithm
         can use it and there are at most 1,000 parameters. None spends nothing.
     max_iter : int, default=100
-        Length of the private iteration, fixed in advance. More steps need more noise in each.
+        Length of the private iteration, fixed in advance; objective perturbation has none. More
+        steps need more noise in each, and the defaults shorten them in turn.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
         ``skdpadmm[secure]`` and takes no seed.
@@ -101,8 +102,9 @@ class DPAdmmLinearSVC(PrivateLinearClassifier):
     Notes
     -----
     **Guarantee.** Adversary "model": whoever sees the fitted model, or every released iterate.
-    Unit: one record. Neighbouring: `neighboring`. By composition over the released path, `fit` is
-    (epsilon, delta)-differentially private; `privacy_` states the Gaussian-DP parameter. It holds
+    Unit: one record. Neighbouring: `neighboring`. `fit` is (epsilon, delta)-differentially private,
+    by default by composition over all that is released: the second moment and the path; `privacy_`
+    lists it and states the guarantee, and the algorithm's own documentation the theorem. It holds
     for every finite input, because contributions are clipped after they are computed. It does not
     cover transformers fitted earlier in a pipeline, scores on private data, or other fits on the
     same records.

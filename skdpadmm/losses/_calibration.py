@@ -81,7 +81,7 @@ def moderate(log_probability: FloatArray, score_variance: float) -> FloatArray:
     --------
     >>> import numpy as np
     >>> np.exp(moderate(np.log([[0.1, 0.9]]), 8.0)).round(2)
-    array([[0.26, 0.74]])
+    array([[0.25, 0.75]])
     """
     softer = log_probability / np.sqrt(1.0 + np.pi * score_variance / 8.0)
     return softer - logsumexp(softer, axis=1, keepdims=True)
