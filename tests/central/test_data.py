@@ -29,8 +29,8 @@ ESTIMATORS = {
     "huber": DPAdmmHuberRegressor(random_state=0),
     "linear svc": DPAdmmLinearSVC(random_state=0),
     "linear svc of three": DPAdmmLinearSVC(classes=[0, 1, 2], random_state=0),
-    "logistic": DPAdmmLogisticRegression(random_state=0),
-    "multinomial": DPAdmmLogisticRegression(classes=[0, 1, 2], random_state=0),
+    "logistic": DPAdmmLogisticRegression(C=1.0, random_state=0),
+    "multinomial": DPAdmmLogisticRegression(C=1.0, classes=[0, 1, 2], random_state=0),
 }
 
 
