@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 from skdpadmm.algorithms._contract import penalty_operator
 from skdpadmm.algorithms._defaults import default_steps
 from skdpadmm.algorithms._knobs import is_number
-from skdpadmm.algorithms._noise_left import drop_noise, parameter_variance, score_variance
+from skdpadmm.algorithms._noise_left import doubt, drop_noise, parameter_variance, score_variance
 from skdpadmm.losses import clip_derivative
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
@@ -263,6 +263,7 @@ class ConsensusADMM(BaseEstimator):
             n_iter=settings.n_iter,
             derivative_bound=clip_norm / rows.typical_norm,
             score_variance=score_variance(rows, variance),
+            doubt=doubt(rows, parameters, variance),
         )
 
     def _record_step(self, facts: Facts) -> Literal["exact", "linearized"]:

@@ -59,6 +59,35 @@ def score_variance(rows: Rows, variance: NDArray[np.float64]) -> float:
     return CAUTION * float(rows.loading @ variance)
 
 
+def doubt(rows: Rows, parameters: NDArray[np.float64], variance: NDArray[np.float64]) -> float:
+    """Twice the chance that noise alone decides on which side a typical score lies.
+
+    A score of variance t, of which noise is s, has the wrong sign with probability
+    ``arctan(sqrt(s / t)) / pi``. Rows that are larger than a typical one meet more noise, so that
+    share of labels and as much again is counted as unknown.
+
+    Parameters
+    ----------
+    rows : Rows
+        Only what is public about them is used.
+    parameters : ndarray of shape (n_parameters, n_outputs)
+        In public coordinates.
+    variance : ndarray of shape (n_parameters,)
+        Of the parameters, in the basis of the rows.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+    """
+    seen = rows.from_coordinates(parameters)
+    if seen.shape[1] > 1:
+        # Scores of all classes may move together and mean nothing.
+        seen = seen - seen.mean(axis=1, keepdims=True)
+    size = float(rows.loading @ np.square(seen).mean(axis=1))
+    return min(1.0, 4.0 / np.pi * float(np.arctan2(np.sqrt(rows.loading @ variance), size**0.5)))
+
+
 def drop_noise(
     parameters: NDArray[np.float64], rows: Rows, variance: NDArray[np.float64]
 ) -> NDArray[np.float64]:

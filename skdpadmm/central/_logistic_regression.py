@@ -208,11 +208,13 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
             else np.column_stack([log_expit(-scores), log_expit(scores)])
         )
         unclipped = undo_clip(log_probability, self._derivative_bound)
-        return moderate(unclipped, self._score_variance)
+        return moderate(unclipped, self._score_variance, self._doubt)
 
     def _store(self, fitted: Fitted) -> None:
         self._derivative_bound = fitted.solution.derivative_bound
         self._score_variance = fitted.solution.score_variance
+        # A little is left of the order of the scores, whatever the noise.
+        self._doubt = min(fitted.solution.doubt, 0.999)
 
     def _loss(self, n_classes: int) -> Loss:
         return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)

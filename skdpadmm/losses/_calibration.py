@@ -58,12 +58,13 @@ def undo_clip(log_probability: FloatArray, bound: float) -> FloatArray:
     return np.logaddexp(log_q + np.log1p(-_UNCHANGED), log_probability + np.log(_UNCHANGED))
 
 
-def moderate(log_probability: FloatArray, score_variance: float) -> FloatArray:
+def moderate(log_probability: FloatArray, score_variance: float, doubt: float = 0.0) -> FloatArray:
     r"""Probabilities of noisy scores, less sure of themselves by what is known of the noise.
 
     The mean of a logistic function over normal noise of variance v is about the function of the
     score over :math:`\sqrt{1 + \pi v / 8}` (MacKay, "The evidence framework applied to
-    classification networks", Neural Computation 4, 1992).
+    classification networks", Neural Computation 4, 1992). Where noise decides on the side of a
+    score, nothing is known of the label: that share counts as uniform.
 
     Parameters
     ----------
@@ -71,6 +72,8 @@ def moderate(log_probability: FloatArray, score_variance: float) -> FloatArray:
         Logarithms of probabilities.
     score_variance : float
         In [0, inf).
+    doubt : float, default=0
+        The share that counts as uniform, in [0, 1].
 
     Returns
     -------
@@ -84,4 +87,7 @@ def moderate(log_probability: FloatArray, score_variance: float) -> FloatArray:
     array([[0.25, 0.75]])
     """
     softer = log_probability / np.sqrt(1.0 + np.pi * score_variance / 8.0)
-    return softer - logsumexp(softer, axis=1, keepdims=True)
+    softer = softer - logsumexp(softer, axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        known, unknown = np.log1p(-doubt), np.log(doubt / log_probability.shape[1])
+    return np.logaddexp(softer + known, unknown)

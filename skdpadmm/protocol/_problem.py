@@ -53,9 +53,12 @@ class Solution:
         Bound of the derivative of the loss of a typical record, where gradients were clipped.
     score_variance : float, default=0
         About how much of the variance of a typical record's score is noise; a public figure.
+    doubt : float, default=0
+        Share of labels, in [0, 1], of which noise leaves the scores ignorant; a public figure.
     """
 
     parameters: NDArray[np.float64]
     n_iter: int
     derivative_bound: float = math.inf
     score_variance: float = 0.0
+    doubt: float = 0.0

@@ -41,7 +41,7 @@ def data(estimator, dtype=np.float64):
 def test_nothing_is_stored_but_parameters_and_what_was_released(estimator, epsilon):
     model = estimator(epsilon=epsilon).fit(*data(estimator))
     # The bound is the plan's clip, which is public.
-    classes = {"classes_", "_derivative_bound"} if is_classifier(estimator()) else set()
+    classes = {"classes_", "_derivative_bound", "_doubt", "_score_variance"} if is_classifier(estimator()) else set()
     assert set(vars(model)) == set(model.get_params()) | LEARNED | classes
 
 
