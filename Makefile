@@ -20,13 +20,13 @@ demo: $(VENV)/.installed ## Take the tour: plan, fit, report, and accuracy again
 	@$(BIN)/python examples/quickstart.py
 
 test: $(VENV)/.installed ## Run the tests and doctests, without the slow ones
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 test-slow: $(VENV)/.installed ## Run the slow tests: attacks on the guarantees, large statistics
-	@$(BIN)/python -m pytest -q -m slow
+	@$(BIN)/python -m pytest -q -n 2 -m slow
 
 test-oldest: $(OLDEST)/.installed ## Run the public tests on the oldest supported scikit-learn, numpy and scipy
-	@$(OLDEST)/bin/python -m pytest -q -m "not slow" $(OLDEST_TESTS)
+	@$(OLDEST)/bin/python -m pytest -q -n 2 -m "not slow" $(OLDEST_TESTS)
 
 lint: $(VENV)/.installed ## Check style, format, types and the import rules of the rooms
 	@$(BIN)/ruff check .

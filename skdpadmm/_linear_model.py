@@ -238,6 +238,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
                     " Declare the classes or pass their number."
                 )
             n_classes = len(_declared_classes(self.classes))
+        elif self.classes is not None and n_classes != len(_declared_classes(self.classes)):
+            raise ValueError(
+                f"Got n_classes={n_classes} with {len(_declared_classes(self.classes))} declared"
+                " classes, expected the same number. Leave n_classes out."
+            )
         check_scalar(n_classes, "n_classes", Integral, min_val=2)
         shape = self._public_shape(n_samples, n_features)
         return self._plan_fit(n_classes=int(n_classes), **shape).plan

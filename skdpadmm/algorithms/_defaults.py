@@ -105,7 +105,10 @@ def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
         return _plain_classification_steps(facts, signal)
     step_size = 1.0 / facts.loss.smoothness
     if isinstance(facts.loss, MultinomialLoss | OneVsRestHinge):
-        travel = min(max(0.45 * math.sqrt(signal), 2.0), 60.0)
+        # Where signal is plenty for each of the many parameters, there is no need to stop early.
+        per_parameter = signal / (facts.n_parameters * facts.loss.n_outputs)
+        plenty = max(1.0, 0.5 * math.sqrt(per_parameter))
+        travel = min(max(0.45 * math.sqrt(signal) * plenty, 2.0), 60.0)
     else:
         travel = min(max(1.1 * math.sqrt(signal), 4.0), 40.0)
     if isinstance(facts.loss, SmoothedHinge | OneVsRestHinge):
@@ -121,7 +124,8 @@ def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:
         return min(signal / 18, 4.5) / (facts.max_iter * clip), clip
     clip = min(signal / 500, 0.5)
     norm = typical_row(facts)
-    step_size = 0.25 * signal / (facts.max_iter * clip * norm**2)
+    # Exact proximal steps bear any size, but sparse answers take long to come off zero again.
+    step_size = min(0.25 * signal / (clip * norm**2), 20.0) / facts.max_iter
     return step_size, clip * norm / math.sqrt(facts.n_parameters)
 
 

@@ -169,7 +169,7 @@ def test_the_container_of_the_features_does_not_matter(which, convert):
         "ridge": DPAdmmRidge(),
         "lasso": DPAdmmLasso(alpha=0.01),
         "logistic": DPAdmmLogisticRegression(l1_ratio=0.5),
-        "multinomial": DPAdmmLogisticRegression(),
+        "multinomial": DPAdmmLogisticRegression(C=1.0),
     }[which]
     expected = exact(model).fit(X, y).coef_.copy()
     np.testing.assert_allclose(model.fit(convert(X), y).coef_, expected, rtol=1e-8, atol=1e-10)
@@ -255,7 +255,7 @@ def test_the_accelerated_gradient_finds_what_newton_finds(which, monkeypatch):
         "lasso": DPAdmmLasso(alpha=0.02),
         "logistic": DPAdmmLogisticRegression(),
         "l1 logistic": DPAdmmLogisticRegression(C=0.2, l1_ratio=1.0),
-        "multinomial": DPAdmmLogisticRegression(l1_ratio=0.5),
+        "multinomial": DPAdmmLogisticRegression(C=1.0, l1_ratio=0.5),
     }[which]
     newton = exact(model).fit(X, y).coef_.copy()
 
@@ -299,7 +299,8 @@ def test_a_short_private_iteration_does_not_shorten_the_exact_one():
     X, y = load_breast_cancer(return_X_y=True)
     X = in_units(X, "standardised")
     short, long = (
-        exact(DPAdmmLogisticRegression(max_iter=max_iter)).fit(X, y) for max_iter in (1, 1000)
+        exact(DPAdmmLogisticRegression(C=1.0, max_iter=max_iter)).fit(X, y)
+        for max_iter in (1, 1000)
     )
     np.testing.assert_array_equal(short.coef_, long.coef_)
     assert short.n_iter_ < 30
