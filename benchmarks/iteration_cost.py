@@ -16,6 +16,7 @@ import argparse
 import multiprocessing
 import os
 import statistics
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -188,6 +189,39 @@ def measure_fits(X: Array, y: Array) -> list[Figure]:
     return figures
 
 
+def measure_adult() -> None:
+    """A default fit of Adult beside scikit-learn's to its default tolerance, side by side."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    import _data
+
+    try:
+        data = _data.load("adult")
+    except (ImportError, SystemExit, FileNotFoundError) as error:
+        print(f"\nAdult is not measured: {error}")
+        return
+    X = data.rows()[:, :-1]
+    private = DPAdmmLogisticRegression(
+        classes=[0, 1], feature_bounds=(data.lower, data.upper), delta=1e-6
+    )
+    ours, theirs = [], []
+    for _ in range(3):
+        ours.append(seconds(lambda: private.fit(data.X, data.y)))
+        theirs.append(seconds(lambda: LogisticRegression(max_iter=1000).fit(X, data.y)))
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    verdict = "PASS" if ratio <= 1 else "MISS"
+    print(
+        f"\nAdult, {data.X.shape[0]} x {data.X.shape[1]}: default fit"
+        f" {statistics.median(ours):.3g} s, scikit-learn on features in [-1, 1]"
+        f" {statistics.median(theirs):.3g} s, ratio {ratio:.2f}, bar 1: {verdict}"
+    )
+
+
+def seconds(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
 def is_quiet(products: dict[int, float], n_jobs: int) -> bool:
     """Whether the product gained from its threads; if not, ratios flatter or harm at random."""
     return n_jobs == 1 or products[1] / products[n_jobs] > 0.75 * n_jobs
@@ -260,6 +294,8 @@ def main() -> None:
     X, y = make_data(n, p)
     iterations = measure_iterations(X, y, options.repeats)
     fits = measure_fits(X, y)
+    if n >= 1_000_000:
+        measure_adult()
     draw(
         {
             "one iteration / (X @ w)": iterations,

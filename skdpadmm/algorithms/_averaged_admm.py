@@ -33,6 +33,7 @@ from skdpadmm.algorithms._clipped_loss import (
 from skdpadmm.algorithms._contract import Operator, penalty_operator
 from skdpadmm.algorithms._defaults import default_steps
 from skdpadmm.algorithms._knobs import check_range, is_number
+from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (
     GaussianDP,
     averaged_admm_contraction,
@@ -46,7 +47,7 @@ DISPLACEMENT = "displacement"
 STATE = "state"
 # The gate rounds a state to a grid, by less than 2**-20 noise standard deviations between two data
 # sets; another cell is more than arithmetic can move it.
-GRID = 2 * 2.0**-20
+GRID = 2 * GRID_CELL
 
 
 @dataclass(frozen=True, kw_only=True)

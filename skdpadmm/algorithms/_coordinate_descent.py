@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._descent_defaults import default_coordinate_steps
-from skdpadmm.algorithms._fixed_point import block_schedule
+from skdpadmm.algorithms._defaults import default_coordinate_steps
 from skdpadmm.losses import clip_derivative
 from skdpadmm.penalties import (
     L1,
@@ -35,6 +34,9 @@ from skdpadmm.records import Coordinates
 COORDINATE = "coordinate gradient"
 # Penalties that are sums over coefficients.
 SEPARABLE = (NoPenalty, L1, SquaredL2, ElasticNet, Box, NonNegative)
+
+
+Schedule = Literal["all", "permutation", "random"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,3 +343,49 @@ def _resolved(
             f" {n_parameters} of them, the intercept last. 'auto' is chosen from public facts."
         )
     return float(values) if values.ndim == 0 else tuple(values.tolist())
+
+
+def block_schedule(
+    schedule: Schedule, *, n_blocks: int, n_passes: int, seed: int = 0
+) -> NDArray[np.intp]:
+    """Which blocks each step updates; public, because it depends on nothing but its arguments.
+
+    Parameters
+    ----------
+    schedule : {"all", "permutation", "random"}
+        "all" blocks at once; one block after the other, in a random order that each pass draws
+        anew; or one random block in each step.
+    n_blocks : int
+    n_passes : int
+        Steps, where all blocks move at once; otherwise `n_blocks` steps each.
+    seed : int, default=0
+        Of a generator that only draws this order.
+
+    Returns
+    -------
+    ndarray of shape (n_steps, n_updated)
+        Indices of blocks.
+
+    Raises
+    ------
+    ValueError
+        Where the schedule is not known.
+
+    Examples
+    --------
+    >>> from skdpadmm.algorithms._coordinate_descent import block_schedule
+    >>> sorted(block_schedule("permutation", n_blocks=3, n_passes=1).ravel().tolist())
+    [0, 1, 2]
+    """
+    rng = np.random.default_rng(seed)
+    if schedule == "all":
+        return np.tile(np.arange(n_blocks), (n_passes, 1))
+    if schedule == "permutation":
+        orders = [rng.permutation(n_blocks) for _ in range(n_passes)]
+        return np.concatenate(orders)[:, None] if orders else np.empty((0, 1), dtype=np.intp)
+    if schedule == "random":
+        return rng.integers(n_blocks, size=(n_passes * n_blocks, 1))
+    raise ValueError(
+        f"Got schedule={schedule!r}, expected 'all', 'permutation' or 'random': which blocks move"
+        " in each step."
+    )

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
-from skdpadmm.algorithms._descent_defaults import default_descent
+from skdpadmm.algorithms._defaults import default_descent
 from skdpadmm.algorithms._knobs import is_number
 from skdpadmm.losses import clip_derivative
+from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (
     GaussianDP,
     last_iterate_mu,
@@ -34,7 +35,7 @@ GRADIENT = "mean gradient"
 ITERATE = "iterate"
 # The gate rounds an iterate to a grid, by less than 2**-20 noise standard deviations between two
 # data sets; another cell is more than arithmetic can move it.
-GRID = 2 * 2.0**-20
+GRID = 2 * GRID_CELL
 # Bounds of curvature and of rows hold up to rounding.
 SLACK = 1e-9
 

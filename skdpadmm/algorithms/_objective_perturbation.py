@@ -33,6 +33,7 @@ from skdpadmm.algorithms._clipped_loss import (
     sum_rounding,
 )
 from skdpadmm.algorithms._knobs import check_range
+from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (
     GaussianDP,
     LossDerivative,
@@ -54,7 +55,7 @@ OUTPUT_SHARE, OUTPUT_NOISE = 0.02, 0.1
 LONGEST_DRAW = 14.0
 NEVER = 1e-9
 # A gate rounds noise to a grid of less than 2**-20 standard deviations: half a cell each way.
-HALF_CELL = 2.0**-21
+HALF_CELL = GRID_CELL / 2
 
 
 @dataclass(frozen=True, kw_only=True)

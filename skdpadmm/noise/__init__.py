@@ -12,8 +12,16 @@ precision (Mironov, CCS 2012). `OpenDPNoise` is: its sampler works in exact arit
 from __future__ import annotations
 
 from skdpadmm.noise._cryptographic import CryptographicNoise
+from skdpadmm.noise._grid import GRID_CELL
 from skdpadmm.noise._opendp import OpenDPNoise
 from skdpadmm.noise._seeded import SeededNoise
 from skdpadmm.noise._source import NoiseSource, noise_source
 
-__all__ = ["CryptographicNoise", "NoiseSource", "OpenDPNoise", "SeededNoise", "noise_source"]
+__all__ = [
+    "GRID_CELL",
+    "CryptographicNoise",
+    "NoiseSource",
+    "OpenDPNoise",
+    "SeededNoise",
+    "noise_source",
+]

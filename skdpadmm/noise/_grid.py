@@ -7,6 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+# A cell of the grid, at most, in standard deviations of the noise. Guarantees of iterates that stay
+# hidden count it.
+GRID_CELL = 2.0**-20
+
 
 def require_scale(scale: float) -> float:
     """Return ``scale`` as a float, refusing what is not finite and positive."""
@@ -17,7 +21,7 @@ def require_scale(scale: float) -> float:
 
 def round_to_grid(value: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
     """Round to multiples of 2**floor(log2(scale)) * 2**-20, a function of public facts only."""
-    exponent = math.frexp(scale)[1] - 1 - 20
+    exponent = math.frexp(scale)[1] - 1 + int(math.log2(GRID_CELL))
     # Floats of at least 2**52 grid steps lie on the grid already; scaling them could overflow.
     with np.errstate(over="ignore", under="ignore"):
         rounded = np.ldexp(np.rint(np.ldexp(value, -exponent)), exponent)

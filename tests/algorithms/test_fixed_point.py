@@ -7,13 +7,32 @@ import pytest
 from scipy.special import expit
 
 from skdpadmm.algorithms import CoordinateDescent, GradientDescent
-from skdpadmm.algorithms._fixed_point import block_schedule, noisy_fixed_point
+from skdpadmm.algorithms._coordinate_descent import block_schedule
 from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss, SquaredLoss
 from skdpadmm.penalties import NoPenalty
 from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Budget, Facts, Gate, Problem
 from skdpadmm.records import Rows, declared_coordinates
+
+
+def noisy_fixed_point(operators, blocks, start, steps, *, relaxation, noise):
+    """Algorithm 1 of Cyffers, Bellet & Basu (2023): ``u_b += lambda_b (R_b(u) + eta_b - u_b)``.
+
+    All blocks of a step are evaluated at the same u. Noise, an array of shape (n_steps, dim), is
+    multiplied by the relaxation. Returns the path, its start included.
+    """
+    factors = np.broadcast_to(np.asarray(relaxation, dtype=np.float64), (len(blocks),))
+    path = np.empty((len(steps) + 1, len(start)))
+    path[0] = start
+    for k, updated in enumerate(steps):
+        path[k + 1] = path[k]
+        for b in updated:
+            entries = blocks[b]
+            target = operators[b](path[k]) + noise[k, entries]
+            path[k + 1, entries] += factors[b] * (target - path[k, entries])
+    return path
+
 
 WIDE_OPEN = 1e8
 
