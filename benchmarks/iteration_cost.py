@@ -216,12 +216,6 @@ def measure_adult() -> None:
     )
 
 
-def seconds(call: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
 def is_quiet(products: dict[int, float], n_jobs: int) -> bool:
     """Whether the product gained from its threads; if not, ratios flatter or harm at random."""
     return n_jobs == 1 or products[1] / products[n_jobs] > 0.75 * n_jobs
