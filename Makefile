@@ -43,8 +43,10 @@ docs: $(VENV)/.installed ## Build the documentation into docs/_build/html; warni
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "Built docs/_build/html/index.html"
 
-benchmarks: $(VENV)/.installed ## Run every benchmark
-	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+benchmarks: $(VENV)/.installed ## Run every benchmark, the long ones at a small size
+	@$(BIN)/python benchmarks/iteration_cost.py
+	@$(BIN)/python benchmarks/lasso_tradeoff.py --quick
+	@$(BIN)/python benchmarks/accuracy.py --quick
 
 clean: ## Remove what the other targets made
 	@rm -rf $(VENV) $(OLDEST) build dist *.egg-info docs/_build docs/generated
