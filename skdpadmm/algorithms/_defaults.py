@@ -126,7 +126,7 @@ def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:
     clip = min(signal / 500, 0.5)
     norm = typical_row(facts)
     # Exact proximal steps bear any size, but sparse answers take long to come off zero again.
-    step_size = min(0.3 * signal / (clip * norm**2), 20.0) / facts.max_iter
+    step_size = min(0.3 * signal / (clip * norm**2), 60.0) / facts.max_iter
     return step_size, clip * norm / math.sqrt(facts.n_parameters)
 
 
