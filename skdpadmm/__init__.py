@@ -10,6 +10,12 @@ from skdpadmm.central import (
     DPAdmmLogisticRegression,
     DPAdmmRidge,
 )
+from skdpadmm.federated import (
+    DPFedElasticNet,
+    DPFedLasso,
+    DPFedLogisticRegression,
+    DPFedRidge,
+)
 
 __version__ = "0.1.0.dev0"
 
@@ -20,5 +26,9 @@ __all__ = [
     "DPAdmmLinearSVC",
     "DPAdmmLogisticRegression",
     "DPAdmmRidge",
+    "DPFedElasticNet",
+    "DPFedLasso",
+    "DPFedLogisticRegression",
+    "DPFedRidge",
     "__version__",
 ]

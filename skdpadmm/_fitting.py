@@ -26,14 +26,27 @@ from skdpadmm.algorithms import (
     rescale,
     resolve_algorithm,
 )
-from skdpadmm.engine import Engine
+from skdpadmm.engine import Engine, require_backend
 from skdpadmm.losses import Loss
+from skdpadmm.network import Ownership
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import Penalty
-from skdpadmm.privacy import Neighboring, Observer, PrivacyReport, ReleaseLine
+from skdpadmm.privacy import (
+    Neighboring,
+    NonPrivate,
+    Observer,
+    PrivacyReport,
+    ReleaseLine,
+    worst,
+)
 from skdpadmm.protocol import (
+    MODEL,
+    OBSERVERS,
+    SERVER,
+    SUMS,
     Budget,
     Facts,
+    Federation,
     Gate,
     HiddenPath,
     HiddenTerm,
@@ -56,7 +69,7 @@ from skdpadmm.records import (
 class PrivateEstimator(Protocol):
     """Parameters that every private estimator has; the only ones that this file reads."""
 
-    epsilon: float
+    epsilon: Any
     delta: float
     neighboring: str
     feature_bounds: Any
@@ -78,6 +91,7 @@ class PlannedFit:
     plan: Plan
     algorithm: Algorithm
     coordinates: Coordinates
+    backend: str = "local"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,6 +128,10 @@ def plan_fit(
     has_target_scale: bool,
     feature_names: Sequence[str] | None = None,
     assumptions: tuple[str, ...] = (),
+    federation: Federation | None = None,
+    unit: str = "record",
+    observer: str = MODEL,
+    backend: str = "local",
 ) -> PlannedFit:
     """Plan a fit from public facts; no data comes near.
 
@@ -131,13 +149,23 @@ def plan_fit(
     feature_names : sequence of str or None
     assumptions : tuple of str
         What else the estimator takes to be public.
+    federation : Federation or None, default=None
+        Who holds the rows; None: a curator.
+    unit : {"record", "agent"}, default="record"
+    observer : {"server", "sums", "model"}, default="model"
+        Who the budget is spent against.
+    backend : {"local", "dask"}, default="local"
+        Where rounds run.
 
     Raises
     ------
     ValueError
         Where the schema, the budget or a knob of the algorithm is out of range.
     """
-    budget = Budget(epsilon=float(estimator.epsilon), delta=float(estimator.delta))
+    require_backend(backend)
+    budget = Budget(
+        epsilon=float(np.max(estimator.epsilon)), delta=float(estimator.delta), observer=observer
+    )
     coordinates = declared_coordinates(
         n_features=n_features,
         fit_intercept=bool(estimator.fit_intercept),
@@ -158,8 +186,16 @@ def plan_fit(
         schema=coordinates.fingerprint,
         is_declared=not coordinates.undeclared.any(),
         penalty_curvature=_penalty_curvature(penalty, coordinates),
+        unit=unit,
+        federation=federation,
     )
     algorithm = resolve_algorithm(estimator.algorithm)
+    if algorithm.for_agents != (federation is not None):
+        raise ValueError(
+            f"Got algorithm={estimator.algorithm!r} for {type(estimator).__name__}, expected one"
+            f" for {'agents' if federation is not None else 'a curator who holds all rows'}."
+            " Leave algorithm at its default, or choose another estimator."
+        )
     # Whatever the budget: a grid over budgets should not fail at one end only.
     algorithm.check(facts)
     if budget.is_private:
@@ -173,10 +209,16 @@ def plan_fit(
         plan = replace(plan, assumptions=(*general, *assumptions))
         if budget.delta >= 1 / n_samples:
             warnings.warn(_weak_delta(budget, n_samples), UserWarning, stacklevel=2)
-    return PlannedFit(plan=plan, algorithm=algorithm, coordinates=coordinates)
+    return PlannedFit(plan=plan, algorithm=algorithm, coordinates=coordinates, backend=backend)
 
 
-def run_fit(estimator: PrivateEstimator, planned: PlannedFit, X: Any, y: NDArray[Any]) -> Fitted:
+def run_fit(
+    estimator: PrivateEstimator,
+    planned: PlannedFit,
+    X: Any,
+    y: NDArray[Any],
+    ownership: Ownership | None = None,
+) -> Fitted:
     """Run a plan on data.
 
     Parameters
@@ -187,6 +229,8 @@ def run_fit(estimator: PrivateEstimator, planned: PlannedFit, X: Any, y: NDArray
         Validated.
     y : ndarray of shape (n_samples,)
         Targets, encoded as the loss expects them.
+    ownership : Ownership or None, default=None
+        Who holds which row, where there are agents.
 
     Returns
     -------
@@ -210,11 +254,13 @@ def run_fit(estimator: PrivateEstimator, planned: PlannedFit, X: Any, y: NDArray
         target = coordinates.target(y) * rows.weight if coordinates.has_target_scale else y
         with (
             _progress(estimator, plan) as progress,
-            Engine(estimator.n_jobs).running() as engine,
+            Engine(estimator.n_jobs, backend=planned.backend).running() as engine,
         ):
             if plan.facts.conditioning is not None:
                 rows = condition(rows, plan.facts.conditioning, engine, gate)
-            problem = Problem(rows=rows, target=target, engine=engine, progress=progress)
+            problem = Problem(
+                rows=rows, target=target, engine=engine, ownership=ownership, progress=progress
+            )
             solution = planned.algorithm.run(plan, problem, gate)
     gate.close()
     coef, intercept = coordinates.to_user(solution.parameters)
@@ -229,7 +275,6 @@ def run_fit(estimator: PrivateEstimator, planned: PlannedFit, X: Any, y: NDArray
 
 def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> PrivacyReport:
     """The report of a plan that was run: the guarantee, its assumptions, and what it leaves out."""
-    facts, observer = plan.facts, plan.budget.observer
     seed = estimator.random_state
     simulation = (
         f"random_state={seed if isinstance(seed, Integral) else type(seed).__name__} fixes the"
@@ -241,15 +286,7 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
     return PrivacyReport(
         subject=type(estimator).__name__,
         delta=plan.budget.delta,
-        observers=(
-            Observer(
-                name=observer,
-                sees=_visible(plan, observer),
-                unit=facts.unit,
-                neighboring=facts.neighboring,
-                guarantee=plan.guarantee(observer),
-            ),
-        ),
+        observers=tuple(_observers(plan)),
         releases=tuple(
             ReleaseLine(
                 name=r.name + _hidden(r),
@@ -272,8 +309,34 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
     )
 
 
+def _observers(plan: Plan) -> Iterator[Observer]:
+    """What each observer can learn."""
+    facts, federation = plan.facts, plan.facts.federation
+    for name in (MODEL,) if federation is None else OBSERVERS:
+        line = Observer(
+            name=name,
+            sees=_visible(plan, name),
+            unit=facts.unit,
+            neighboring=facts.neighboring,
+            guarantee=plan.guarantee(name) if plan.budget.is_private else NonPrivate(),
+        )
+        if federation is not None and plan.budget.is_private:
+            kinds, always = plan.guarantees(name), plan.worst_cases(name)
+            if always != kinds:
+                line = replace(line, always=worst(*always))
+            if len(kinds) > 1:
+                line = replace(line, per_agent=tuple(kinds[k] for k in federation.kind))
+        yield line
+
+
 def _visible(plan: Plan, observer: str) -> str:
     """What an observer sees of a fit, in words."""
+    federation = plan.facts.federation
+    if federation is not None and observer == SERVER:
+        return "every message of every agent"
+    if federation is not None and observer == SUMS:
+        told = federation.n_agents - federation.n_honest
+        return f"sums of messages, and what {told} of {federation.n_agents} agents know"
     seen = [release for release in plan.releases if observer in release.seen_by]
     if not any(isinstance(release, HiddenPath) for release in seen):
         return "everything that was released, and the final model"
@@ -300,9 +363,12 @@ def _hidden(release: Release | HiddenTerm) -> str:
 def _assumptions(
     estimator: PrivateEstimator, plan: Plan, coordinates: Coordinates
 ) -> Iterator[str]:
-    n_samples = plan.facts.n_samples
+    n_samples, federation = plan.facts.n_samples, plan.facts.federation
     yield f"n_samples={n_samples}, column names and all parameters of the estimator are public."
-    yield "One record is one row: a person with several rows is protected less."
+    if plan.facts.unit == "record":
+        yield "One record is one row: a person with several rows is protected less."
+    if federation is not None:
+        yield from _federal_assumptions(federation)
     if not np.isfinite(coordinates.lower).all():
         yield (
             "feature_bounds not declared, or not for every column: rows (with their intercept) are"
@@ -317,6 +383,18 @@ def _assumptions(
         yield _weak_delta(plan.budget, n_samples)
     if estimator.sampler == "floating-point":
         yield "Noise is sampled in floating point: not certified against attacks on its last bits."
+
+
+def _federal_assumptions(federation: Federation) -> Iterator[str]:
+    n_agents, n_honest = federation.n_agents, federation.n_honest
+    yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
+    yield (
+        f"sums: {n_honest} of {n_agents} agents add their noise and tell nobody what it was; the"
+        " sums are taken by a protocol that shows nothing else."
+    )
+    yield f"model: all {n_agents} agents add their noise."
+    if federation.participation < 1 or federation.dropout > 0:
+        yield "Who takes part in a round, and who drops out, does not depend on data."
 
 
 def _weak_delta(budget: Budget, n_samples: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_expit, log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_scalar
 from sklearn.utils.multiclass import check_classification_targets
@@ -15,8 +16,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpadmm._fitting import Fitted, PlannedFit, all_or_nothing, plan_fit, run_fit
 from skdpadmm._sklearn import HasMethods, Interval, StrOptions, _fit_context
-from skdpadmm.losses import Loss, SquaredLoss
-from skdpadmm.penalties import Penalty
+from skdpadmm.losses import (
+    LogisticLoss,
+    Loss,
+    MultinomialLoss,
+    SquaredLoss,
+    moderate,
+    undo_clip,
+)
+from skdpadmm.network import Ownership
+from skdpadmm.penalties import ElasticNet, Penalty
 from skdpadmm.protocol import Plan
 
 
@@ -95,8 +104,32 @@ class PrivateLinearModel(BaseEstimator):
         return self
 
     @abstractmethod
-    def _fit(self, X: Any, y: ArrayLike) -> None:
+    def _fit(self, X: Any, y: ArrayLike, agents: Any = None) -> Fitted:
         """Validate, plan, run, store."""
+
+    def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
+        """Validate what a fit gets, and note the columns."""
+        # Finite values whose sum overflows must not speak.
+        with np.errstate(all="ignore"):
+            X, y = validate_data(
+                self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **checks
+            )
+        return X, np.asarray(y)
+
+    def _check_predict(self, X: Any) -> Any:
+        """Validate rows to predict for."""
+        check_is_fitted(self)
+        return validate_data(self, X, accept_sparse="csr", reset=False)
+
+    def _feature_names(self) -> Any:
+        """Names of the features, where a fit has seen some."""
+        return getattr(self, "feature_names_in_", None)
+
+    def _owners(
+        self, X: Any, y: NDArray[Any], agents: Any
+    ) -> tuple[Ownership | None, dict[str, Any]]:
+        """Who holds which row, and what `plan_fit` is told of it: nothing, where a curator does."""
+        return None, {}
 
     def _public_shape(self, n_samples: int, n_features: int) -> dict[str, Any]:
         """What a plan without data knows of its shape and of the names of its columns."""
@@ -150,8 +183,18 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         self._validate_params()
         return self._plan_fit(**self._public_shape(n_samples, n_features)).plan
 
-    def _plan_fit(self, *, n_samples: int, n_features: int, feature_names: Any) -> PlannedFit:
-        undeclared = "target_bounds not declared: targets are clipped to [-3, 3]."
+    def _plan_fit(
+        self,
+        *,
+        n_samples: int,
+        n_features: int,
+        feature_names: Any,
+        assumptions: tuple[str, ...] = (),
+        **trust: Any,
+    ) -> PlannedFit:
+        if self.target_bounds is None:
+            undeclared = "target_bounds not declared: targets are clipped to [-3, 3]."
+            assumptions = (undeclared, *assumptions)
         return plan_fit(
             self,
             n_samples=n_samples,
@@ -161,30 +204,30 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             penalty=self._penalty(n_samples),
             target_bounds=self.target_bounds,
             has_target_scale=True,
-            assumptions=(undeclared,) if self.target_bounds is None else (),
+            assumptions=assumptions,
+            **trust,
         )
 
     def _loss(self) -> Loss:
         """Loss of a record, in the user's units."""
         return SquaredLoss()
 
-    def _fit(self, X: Any, y: ArrayLike) -> None:
-        # Finite values whose sum overflows must not speak.
-        with np.errstate(all="ignore"):
-            X, y = validate_data(
-                self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True
-            )
-            y = np.asarray(y, dtype=np.float64)
+    def _fit(self, X: Any, y: ArrayLike, agents: Any = None) -> Fitted:
+        X, y = self._check_fit(X, y, y_numeric=True)
+        y = y.astype(np.float64)
+        ownership, trust = self._owners(X, y, agents)
         planned = self._plan_fit(
             n_samples=X.shape[0],
             n_features=X.shape[1],
-            feature_names=getattr(self, "feature_names_in_", None),
+            feature_names=self._feature_names(),
+            **trust,
         )
-        fitted = run_fit(self, planned, X, y)
+        fitted = run_fit(self, planned, X, y, ownership)
         self.coef_ = fitted.coef[0]
         self.intercept_ = float(fitted.intercept[0])
         self.n_iter_ = fitted.n_iter
         self.privacy_ = fitted.report
+        return fitted
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predict the target.
@@ -197,9 +240,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         -------
         y_pred : ndarray of shape (n_samples,)
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", reset=False)
-        return np.asarray(X @ self.coef_ + self.intercept_)
+        return np.asarray(self._check_predict(X) @ self.coef_ + self.intercept_)
 
 
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
@@ -231,6 +272,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             Where a parameter is out of range, or where the number of classes is not known.
         """
         self._validate_params()
+        shape = self._public_shape(n_samples, n_features)
+        return self._plan_fit(n_classes=self._n_classes(n_classes), **shape).plan
+
+    def _n_classes(self, n_classes: int | None) -> int:
+        """Number of classes that a plan without data is for."""
         if n_classes is None:
             if self.classes is None:
                 raise ValueError(
@@ -244,13 +290,23 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
                 " classes, expected the same number. Leave n_classes out."
             )
         check_scalar(n_classes, "n_classes", Integral, min_val=2)
-        shape = self._public_shape(n_samples, n_features)
-        return self._plan_fit(n_classes=int(n_classes), **shape).plan
+        return int(n_classes)
 
     def _plan_fit(
-        self, *, n_samples: int, n_features: int, n_classes: int, feature_names: Any
+        self,
+        *,
+        n_samples: int,
+        n_features: int,
+        n_classes: int,
+        feature_names: Any,
+        assumptions: tuple[str, ...] = (),
+        **trust: Any,
     ) -> PlannedFit:
-        undeclared = "classes not declared: the set of labels seen in y is assumed to be public."
+        if self.classes is None:
+            undeclared = (
+                "classes not declared: the set of labels seen in y is assumed to be public."
+            )
+            assumptions = (undeclared, *assumptions)
         return plan_fit(
             self,
             n_samples=n_samples,
@@ -260,33 +316,35 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             penalty=self._penalty(n_samples),
             target_bounds=None,
             has_target_scale=False,
-            assumptions=(undeclared,) if self.classes is None else (),
+            assumptions=assumptions,
+            **trust,
         )
 
     @abstractmethod
     def _loss(self, n_classes: int) -> Loss:
         """Loss of a record with that many classes."""
 
-    def _fit(self, X: Any, y: ArrayLike) -> None:
-        # Finite values whose sum overflows must not speak.
-        with np.errstate(all="ignore"):
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+    def _fit(self, X: Any, y: ArrayLike, agents: Any = None) -> Fitted:
+        X, y = self._check_fit(X, y)
         check_classification_targets(y)
-        classes, index = _encode(np.asarray(y), self.classes)
+        classes, index = _encode(y, self.classes)
+        ownership, trust = self._owners(X, index, agents)
         planned = self._plan_fit(
             n_samples=X.shape[0],
             n_features=X.shape[1],
             n_classes=len(classes),
-            feature_names=getattr(self, "feature_names_in_", None),
+            feature_names=self._feature_names(),
+            **trust,
         )
         target = 2.0 * index - 1.0 if len(classes) == 2 else index
-        fitted = run_fit(self, planned, X, target)
+        fitted = run_fit(self, planned, X, target, ownership)
         self.classes_ = classes
         self.coef_ = fitted.coef
         self.intercept_ = fitted.intercept
         self.n_iter_ = fitted.n_iter
         self.privacy_ = fitted.report
         self._store(fitted)
+        return fitted
 
     def _store(self, fitted: Fitted) -> None:
         """Keep what a classifier needs beside its parameters."""
@@ -303,9 +361,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             With two classes, the score of ``classes_[1]``.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", reset=False)
-        scores = np.asarray(X @ self.coef_.T + self.intercept_)
+        scores = np.asarray(self._check_predict(X) @ self.coef_.T + self.intercept_)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -322,6 +378,64 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         scores = self.decision_function(X)
         index = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[index])
+
+
+class PrivateLogisticRegression(PrivateLinearClassifier):
+    """Logistic regression, binary and multinomial, with calibrated probabilities."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **PrivateLinearClassifier._parameter_constraints,
+        "C": [Interval(Real, 0, None, closed="right")],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+    }
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Predict the probability of each class, corrected for clipping and for noise.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Predict the logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        scores = self.decision_function(X)
+        log_probability = (
+            log_softmax(scores, axis=1)
+            if scores.ndim == 2
+            else np.column_stack([log_expit(-scores), log_expit(scores)])
+        )
+        unclipped = undo_clip(log_probability, self._derivative_bound)
+        return moderate(unclipped, self._score_variance, self._doubt)
+
+    def _store(self, fitted: Fitted) -> None:
+        self._derivative_bound = fitted.solution.derivative_bound
+        self._score_variance = fitted.solution.score_variance
+        # A little is left of the order of the scores, whatever the noise.
+        self._doubt = min(fitted.solution.doubt, 0.999)
+
+    def _loss(self, n_classes: int) -> Loss:
+        return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)
+
+    def _penalty(self, n_samples: int) -> Penalty:
+        strength = 1.0 / (self.C * n_samples)
+        return ElasticNet(float(strength * self.l1_ratio), float(strength * (1 - self.l1_ratio)))
 
 
 def _declared_classes(classes: Any) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from skdpadmm.algorithms._conditioning import condition
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
 from skdpadmm.algorithms._contract import Algorithm
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
+from skdpadmm.algorithms._federated_admm import FederatedADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._preparation import prepared
@@ -22,6 +23,7 @@ __all__ = [
     "AveragedADMM",
     "ConsensusADMM",
     "CoordinateDescent",
+    "FederatedADMM",
     "GradientDescent",
     "ObjectivePerturbation",
     "ProximalNewton",

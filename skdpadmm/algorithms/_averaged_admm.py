@@ -32,7 +32,13 @@ from skdpadmm.algorithms._clipped_loss import (
 )
 from skdpadmm.algorithms._contract import Operator, penalty_operator
 from skdpadmm.algorithms._defaults import default_steps
-from skdpadmm.algorithms._knobs import check_range, is_number
+from skdpadmm.algorithms._knobs import (
+    check_choice,
+    check_range,
+    check_steps,
+    check_tail_fraction,
+    is_number,
+)
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (
     GaussianDP,
@@ -167,6 +173,8 @@ class AveragedADMM(BaseEstimator):
     >>> plan.settings.contraction < 1
     True
     """
+
+    for_agents = False
 
     def __init__(
         self,
@@ -319,18 +327,14 @@ class AveragedADMM(BaseEstimator):
         ValueError
             Says what was expected.
         """
-        # Beyond this range products of the two underflow, and a bound of 0 bounds nothing.
-        check_range("step_size", self.step_size, 1e-100, 1e100)
-        check_range("clip_norm", self.clip_norm, 1e-100, 1e100)
+        check_steps(self.step_size, self.clip_norm)
         check_range("row_bound", self.row_bound, 1e-2, 1e2, auto=False)
         check_range("tolerance", self.tolerance, 1e-6, 1.0, auto=False)
         if not (is_number(self.relaxation) and 0 < self.relaxation <= 1):
             raise ValueError(f"Got relaxation={self.relaxation!r}, expected a float in (0, 1].")
         share = self.tail_fraction
-        if share != "auto" and not (is_number(share) and 0 < float(share) <= 1):
-            raise ValueError(f"Got tail_fraction={share!r}, expected 'auto' or a float in (0, 1].")
-        if self.guarantee not in ("path", "last"):
-            raise ValueError(f"Got guarantee={self.guarantee!r}, expected 'path' or 'last'.")
+        check_tail_fraction(share, auto=True)
+        check_choice("guarantee", self.guarantee, ("path", "last"))
         if self.guarantee == "last" and share != "auto":
             raise ValueError(
                 f"Got tail_fraction={share!r} with guarantee='last', expected 'auto': an average is"

@@ -17,8 +17,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.engine import Engine
-from skdpadmm.protocol import SMALLEST_SPREAD, Conditioning, Facts, Gate, Release
+from skdpadmm.protocol import SMALLEST_SPREAD, Budget, Conditioning, Facts, Gate
 from skdpadmm.records import Basis, Rows
 
 SECOND_MOMENT = "second moment"
@@ -26,6 +27,7 @@ SECOND_MOMENT = "second moment"
 
 def plan_conditioning(
     facts: Facts,
+    budget: Budget,
     *,
     mu: float,
     row_norm: float,
@@ -39,6 +41,7 @@ def plan_conditioning(
     Parameters
     ----------
     facts : Facts
+    budget : Budget
     mu : float
         What it may cost, as a Gaussian-DP parameter.
     row_norm, floor, floor_power, clip_power, resolution : float
@@ -50,11 +53,13 @@ def plan_conditioning(
     """
     d = facts.n_parameters
     sensitivity = facts.neighboring.second_moment_factor * facts.rounding / facts.n_samples
-    release = Release(
+    release = plan_release(
+        facts,
+        budget,
         name=SECOND_MOMENT,
         shape=(d * (d + 1) // 2,),
-        sensitivities=(sensitivity,),
-        noise_std=sensitivity / mu * (1 + 1e-12),
+        sensitivity=sensitivity,
+        mu=mu,
     )
     return Conditioning(
         row_norm=row_norm,

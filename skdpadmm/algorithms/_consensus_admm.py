@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
 from skdpadmm.algorithms._defaults import default_steps
-from skdpadmm.algorithms._knobs import is_number
+from skdpadmm.algorithms._knobs import (
+    check_choice,
+    check_relaxation,
+    check_steps,
+    check_tail_fraction,
+)
 from skdpadmm.algorithms._noise_left import doubt, drop_noise, parameter_variance, score_variance
-from skdpadmm.losses import clip_derivative
+from skdpadmm.algorithms._record_blocks import path_sensitivities, record_blocks
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
 DISPLACEMENT = "mean displacement"
-# Newton steps of a record's proximal problem once it can start from its last solution. The number
-# is public and accuracy is no condition of the guarantee: contributions are clipped after solving.
-# Two leave 1e-5 of a coefficient in the first iterations and nothing as the steps get smaller.
-WARM_STEPS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +122,7 @@ class ConsensusADMM(BaseEstimator):
     """
 
     conditionable = True
+    for_agents = False
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ class ConsensusADMM(BaseEstimator):
             record_step=self._record_step(facts),
             n_averaged=max(1, math.ceil(self.tail_fraction * facts.max_iter)),
         )
-        sensitivities = path_sensitivities(facts, settings)
+        sensitivities = path_sensitivities(facts, settings.relaxation, settings.n_iter)
         release = Release(
             name=DISPLACEMENT,
             shape=(facts.n_parameters, facts.loss.n_outputs),
@@ -203,44 +204,27 @@ class ConsensusADMM(BaseEstimator):
         settings: ConsensusADMMSettings = plan.settings
         gamma, lam = settings.step_size, settings.relaxation
         loss, penalty = plan.facts.loss, plan.facts.penalty
-        rows, target = problem.rows, problem.target
+        rows = problem.rows
         exact = settings.record_step == "exact"
         clip_norm = settings.clip_norm * rows.clip_unit
         prox = penalty_operator(penalty, gamma, rows)
         shape = (plan.facts.n_parameters, loss.n_outputs)
-        # A record's state is u_i = c - gamma * slope_i * a_i: one number (or one for each score)
-        # beside the shared and public vector c.
-        slopes = np.zeros(
-            (rows.n_samples, loss.n_outputs) if loss.n_outputs > 1 else rows.n_samples
-        )
-        with np.errstate(divide="ignore"):
-            slope_bound = clip_norm / np.sqrt(rows.squared_norm)
         z = np.zeros(shape)
         shared, tail = z, np.zeros(shape)
-
-        def advance(block: int) -> NDArray[np.float64]:
-            part = rows.slices[block]
-            scores = rows.scores(block, prepared)
-            if exact:
-                weights = gamma * rows.squared_norm[part]
-                scores += (weights * slopes[part].T).T
-                slope = (
-                    loss.proximal_derivative(
-                        scores, target[part], weights, slopes[part], WARM_STEPS
-                    )
-                    if iteration
-                    else loss.proximal_derivative(scores, target[part], weights)
-                )
-            else:
-                slope = loss.derivative(scores, target[part])
-            slope = clip_derivative(slope, slope_bound[part])
-            slopes[part] = (1 - 2 * lam) * slopes[part] + 2 * lam * slope
-            return rows.adjoint(block, slopes[part])
-
+        placed = problem.engine.place(
+            record_blocks(
+                problem,
+                loss=loss,
+                step_size=gamma,
+                relaxation=lam,
+                clip_norm=clip_norm,
+                exact=exact,
+            )
+        )
         for iteration in range(settings.n_iter):
             point = 2 * z - shared if exact else z
             prepared = rows.prepare(point if loss.n_outputs > 1 else point[:, 0])
-            total = rows.collect(problem.engine.sum(advance, rows.n_blocks)).reshape(shape)
+            total = rows.collect(placed.sum("advance", prepared, iteration > 0)).reshape(shape)
             shared = (1 - 2 * lam) * shared + 2 * lam * z
             released = gate.release(DISPLACEMENT, total / (clip_norm * rows.n_samples))
             mean = shared - gamma * clip_norm * released
@@ -279,50 +263,7 @@ class ConsensusADMM(BaseEstimator):
         ValueError
             Says what was expected.
         """
-        for name in ("step_size", "clip_norm"):
-            value = getattr(self, name)
-            # Beyond this range products of the two underflow, and a bound of 0 bounds nothing.
-            if not (isinstance(value, str) and value == "auto") and not (
-                is_number(value) and 1e-100 <= float(value) <= 1e100
-            ):
-                raise ValueError(
-                    f"Got {name}={value!r}, expected 'auto' or a float in [1e-100, 1e100]."
-                    " 'auto' is chosen from public facts."
-                )
-        if not (is_number(self.relaxation) and 0 < self.relaxation < 1):
-            raise ValueError(
-                f"Got relaxation={self.relaxation!r}, expected a float in (0, 1): at 1 no bound of"
-                " a record's hidden state is known. Use 0.5."
-            )
-        if self.record_step not in ("auto", "exact", "linearized"):
-            raise ValueError(
-                f"Got record_step={self.record_step!r}, expected 'auto', 'exact' or 'linearized'."
-            )
-        if not (is_number(self.tail_fraction) and 0 < self.tail_fraction <= 1):
-            raise ValueError(
-                f"Got tail_fraction={self.tail_fraction!r}, expected a float in (0, 1]."
-            )
-
-
-def path_sensitivities(facts: Facts, settings: ConsensusADMMSettings) -> tuple[float, ...]:
-    """How far each released mean displacement can move, in units of its clip bound.
-
-    Parameters
-    ----------
-    facts : Facts
-    settings : ConsensusADMMSettings
-
-    Returns
-    -------
-    tuple of float, of length n_iter
-    """
-    lam = settings.relaxation
-    moved = facts.neighboring.sensitivity_factor * facts.working_rounding / facts.n_samples
-    iterations = np.arange(1, settings.n_iter + 1)
-    # 1 - |1 - 2 lambda|^k, without cancellation at either end of the range of lambda.
-    with np.errstate(divide="ignore"):
-        reached = -np.expm1(iterations * np.log1p(-2 * min(lam, 1 - lam)))
-    largest = moved * max(1.0, lam / (1 - lam))
-    # A state is rounded once in each iteration.
-    widened = largest * reached * (1 + iterations * 2.0**-50)
-    return tuple(widened.tolist())
+        check_steps(self.step_size, self.clip_norm)
+        check_relaxation(self.relaxation)
+        check_tail_fraction(self.tail_fraction)
+        check_choice("record_step", self.record_step, ("auto", "exact", "linearized"))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._defaults import default_coordinate_steps
+from skdpadmm.algorithms._knobs import check_choice, check_tail_fraction
 from skdpadmm.losses import clip_derivative
 from skdpadmm.penalties import (
     L1,
@@ -129,6 +130,7 @@ class CoordinateDescent(BaseEstimator):
     """
 
     conditionable = False
+    for_agents = False
 
     def __init__(
         self,
@@ -277,11 +279,8 @@ class CoordinateDescent(BaseEstimator):
                 f" {sorted(kind.__name__ for kind in SEPARABLE)}, which are sums over"
                 " coefficients. Use GradientDescent or ConsensusADMM."
             )
-        if self.schedule not in ("cyclic", "random"):
-            raise ValueError(f"Got schedule={self.schedule!r}, expected 'cyclic' or 'random'.")
-        share = self.tail_fraction
-        if not (isinstance(share, int | float | np.number) and 0 < share <= 1):
-            raise ValueError(f"Got tail_fraction={share!r}, expected a float in (0, 1].")
+        check_choice("schedule", self.schedule, ("cyclic", "random"))
+        check_tail_fraction(self.tail_fraction)
         if not (isinstance(self.order_seed, int | np.integer) and self.order_seed >= 0):
             raise ValueError(f"Got order_seed={self.order_seed!r}, expected an int of at least 0.")
 

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
 from skdpadmm.algorithms._defaults import default_descent
-from skdpadmm.algorithms._knobs import is_number
+from skdpadmm.algorithms._knobs import check_choice, check_steps, check_tail_fraction, is_number
 from skdpadmm.losses import clip_derivative
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (
@@ -155,6 +155,8 @@ class GradientDescent(BaseEstimator):
     >>> plan.settings.guarantee, plan.releases[-1].times
     ('last', 100)
     """
+
+    for_agents = False
 
     def __init__(
         self,
@@ -325,21 +327,10 @@ class GradientDescent(BaseEstimator):
         ValueError
             Says what was expected.
         """
-        for name in ("step_size", "clip_norm"):
-            value = getattr(self, name)
-            # Beyond this range products of the two underflow, and a bound of 0 bounds nothing.
-            if value != "auto" and not (is_number(value) and 1e-100 <= float(value) <= 1e100):
-                raise ValueError(
-                    f"Got {name}={value!r}, expected 'auto' or a float in [1e-100, 1e100]."
-                    " 'auto' is chosen from public facts."
-                )
-        for name, choices in (
-            ("schedule", ("full", "cyclic")),
-            ("guarantee", ("auto", "path", "last")),
-        ):
-            value = getattr(self, name)
-            if value not in choices:
-                raise ValueError(f"Got {name}={value!r}, expected one of {list(choices)}.")
+        check_steps(self.step_size, self.clip_norm)
+        check_tail_fraction(self.tail_fraction, auto=True)
+        check_choice("schedule", self.schedule, ("full", "cyclic"))
+        check_choice("guarantee", self.guarantee, ("auto", "path", "last"))
         if self.schedule == "cyclic" and self.guarantee == "path":
             raise ValueError(
                 "Got guarantee='path' with schedule='cyclic', expected 'last': what hides a record"
@@ -348,8 +339,6 @@ class GradientDescent(BaseEstimator):
         momentum, share = self.momentum, self.tail_fraction
         if momentum != "auto" and not (is_number(momentum) and 0 <= float(momentum) < 1):
             raise ValueError(f"Got momentum={momentum!r}, expected 'auto' or a float in [0, 1).")
-        if share != "auto" and not (is_number(share) and 0 < float(share) <= 1):
-            raise ValueError(f"Got tail_fraction={share!r}, expected 'auto' or a float in (0, 1].")
         if self._is_hidden and not (momentum in ("auto", 0) and share == "auto"):
             raise ValueError(
                 f"Got momentum={momentum!r} and tail_fraction={share!r} with a guarantee of the"

@@ -20,3 +20,34 @@ def check_range(name: str, value: object, low: float, high: float, *, auto: bool
             f"Got {name}={value!r}, expected {choice}a float in [{low:g}, {high:g}]."
             + (" 'auto' is chosen from public facts." if auto else "")
         )
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse a knob that is not one of a few words."""
+    if value not in choices:
+        raise ValueError(f"Got {name}={value!r}, expected one of {list(choices)}.")
+
+
+def check_steps(step_size: object, clip_norm: object) -> None:
+    """Refuse a step or a clip bound out of range."""
+    # Beyond this range products of the two underflow, and a bound of 0 bounds nothing.
+    check_range("step_size", step_size, 1e-100, 1e100)
+    check_range("clip_norm", clip_norm, 1e-100, 1e100)
+
+
+def check_relaxation(relaxation: object) -> None:
+    """Refuse a relaxation that leaves a hidden state without a bound."""
+    if not (is_number(relaxation) and 0 < float(relaxation) < 1):  # type: ignore[arg-type]
+        raise ValueError(
+            f"Got relaxation={relaxation!r}, expected a float in (0, 1): at 1 no bound of a"
+            " record's hidden state is known. Use 0.5."
+        )
+
+
+def check_tail_fraction(share: object, *, auto: bool = False) -> None:
+    """Refuse a share of the path that is none."""
+    if auto and share == "auto":
+        return
+    if not (is_number(share) and 0 < float(share) <= 1):  # type: ignore[arg-type]
+        choice = "'auto' or " if auto else ""
+        raise ValueError(f"Got tail_fraction={share!r}, expected {choice}a float in (0, 1].")

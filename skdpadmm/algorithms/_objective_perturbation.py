@@ -142,6 +142,7 @@ class ObjectivePerturbation(BaseEstimator):
     """
 
     conditionable = True
+    for_agents = False
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ def prepared(
             )
         target = DECLARED_NORM * math.sqrt(facts.n_parameters)
         mu = total * math.sqrt(SCALING_SHARE)
-        facts = replace(facts, scaling=plan_scaling(facts, mu=mu, target=target))
+        facts = replace(facts, scaling=plan_scaling(facts, budget, mu=mu, target=target))
     if conditioning == "private" and not algorithm.conditionable:
         raise ValueError(
             f"Got conditioning='private' with {algorithm!r}, expected 'auto' or None: it works on"
@@ -75,7 +75,7 @@ def prepared(
     ):
         return facts
     mu = total * math.sqrt(CONDITIONING_SHARE)
-    planned = plan_conditioning(facts, mu=mu, **conditioning_choices(facts))
+    planned = plan_conditioning(facts, budget, mu=mu, **conditioning_choices(facts))
     if conditioning == "auto" and not conditioning_pays(facts, planned.edge):
         return facts
     return replace(facts, conditioning=planned)

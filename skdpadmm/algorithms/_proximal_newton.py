@@ -53,6 +53,7 @@ class ProximalNewton(BaseEstimator):
     """
 
     conditionable = False
+    for_agents = False
 
     def __init__(self, *, tolerance: float = 1e-10) -> None:
         self.tolerance = tolerance
@@ -86,6 +87,7 @@ class ProximalNewton(BaseEstimator):
             shape=(facts.n_parameters, facts.loss.n_outputs),
             sensitivities=(math.inf,),
             noise_std=0.0,
+            seen_by=(budget.observer,),
         )
         return Plan(
             algorithm="ProximalNewton",

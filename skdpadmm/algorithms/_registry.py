@@ -11,6 +11,7 @@ from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
 from skdpadmm.algorithms._contract import Algorithm
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
+from skdpadmm.algorithms._federated_admm import FederatedADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 
@@ -19,6 +20,7 @@ ALGORITHMS: Mapping[str, Callable[[], Algorithm]] = MappingProxyType(
         "averaged-admm": AveragedADMM,
         "consensus-admm": ConsensusADMM,
         "coordinate-descent": CoordinateDescent,
+        "federated-admm": FederatedADMM,
         "gradient-descent": GradientDescent,
         "objective-perturbation": ObjectivePerturbation,
     }

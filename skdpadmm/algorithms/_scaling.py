@@ -11,7 +11,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.protocol import Facts, Gate, Release, Scaling
+from skdpadmm.algorithms._messages import plan_release
+from skdpadmm.protocol import Budget, Facts, Gate, Scaling
 from skdpadmm.records import Coordinates
 
 ROW_NORMS = "histogram of row norms"
@@ -19,12 +20,13 @@ ROW_NORMS = "histogram of row norms"
 EXPONENTS = np.arange(-20, 21)
 
 
-def plan_scaling(facts: Facts, *, mu: float, target: float) -> Scaling:
+def plan_scaling(facts: Facts, budget: Budget, *, mu: float, target: float) -> Scaling:
     """Plan the release of the histogram.
 
     Parameters
     ----------
     facts : Facts
+    budget : Budget
     mu : float
         What it may cost, as a Gaussian-DP parameter.
     target : float
@@ -35,11 +37,13 @@ def plan_scaling(facts: Facts, *, mu: float, target: float) -> Scaling:
     Scaling
     """
     sensitivity = math.sqrt(facts.neighboring.sensitivity_factor)
-    release = Release(
+    release = plan_release(
+        facts,
+        budget,
         name=ROW_NORMS,
         shape=(len(EXPONENTS) + 1,),
-        sensitivities=(sensitivity,),
-        noise_std=sensitivity / mu * (1 + 1e-12),
+        sensitivity=sensitivity,
+        mu=mu,
     )
     return Scaling(target=target, release=release)
 

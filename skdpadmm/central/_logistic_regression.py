@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_expit, log_softmax
+from numpy.typing import ArrayLike
 
-from skdpadmm._fitting import Fitted
-from skdpadmm._linear_model import PrivateLinearClassifier
-from skdpadmm._sklearn import Interval
-from skdpadmm.losses import LogisticLoss, Loss, MultinomialLoss, moderate, undo_clip
-from skdpadmm.penalties import ElasticNet, Penalty
+from skdpadmm._linear_model import PrivateLogisticRegression
 
 
-class DPAdmmLogisticRegression(PrivateLinearClassifier):
+class DPAdmmLogisticRegression(PrivateLogisticRegression):
     r"""Differentially private logistic regression, binary and multinomial.
 
     Minimises, as :class:`sklearn.linear_model.LogisticRegression` does,
@@ -132,12 +125,6 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
     0.89
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **PrivateLinearClassifier._parameter_constraints,
-        "C": [Interval(Real, 0, None, closed="right")],
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-    }
-
     def __init__(
         self,
         *,
@@ -174,51 +161,3 @@ class DPAdmmLogisticRegression(PrivateLinearClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Predict the probability of each class, corrected for clipping and for noise.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        return np.exp(self.predict_log_proba(X))
-
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Predict the logarithm of the probability of each class.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        scores = self.decision_function(X)
-        log_probability = (
-            log_softmax(scores, axis=1)
-            if scores.ndim == 2
-            else np.column_stack([log_expit(-scores), log_expit(scores)])
-        )
-        unclipped = undo_clip(log_probability, self._derivative_bound)
-        return moderate(unclipped, self._score_variance, self._doubt)
-
-    def _store(self, fitted: Fitted) -> None:
-        self._derivative_bound = fitted.solution.derivative_bound
-        self._score_variance = fitted.solution.score_variance
-        # A little is left of the order of the scores, whatever the noise.
-        self._doubt = min(fitted.solution.doubt, 0.999)
-
-    def _loss(self, n_classes: int) -> Loss:
-        return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)
-
-    def _penalty(self, n_samples: int) -> Penalty:
-        strength = 1.0 / (self.C * n_samples)
-        return ElasticNet(float(strength * self.l1_ratio), float(strength * (1 - self.l1_ratio)))

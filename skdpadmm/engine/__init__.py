@@ -1,5 +1,6 @@
-"""Where fixed blocks of work run, and in which order their results are added."""
+"""Where fixed blocks and placed parts work, and in which order their results are added."""
 
-from skdpadmm.engine._engine import Engine
+from skdpadmm.engine._engine import N_TASKS, Engine, require_backend
+from skdpadmm.engine._parts import PlacedParts
 
-__all__ = ["Engine"]
+__all__ = ["N_TASKS", "Engine", "PlacedParts", "require_backend"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.noise._grid import require_scale, round_to_grid
 from skdpadmm.noise._normal import standard_normal
+from skdpadmm.noise._uniform import standard_uniform
 
 _CHUNK = 1 << 20
 
@@ -49,3 +51,8 @@ class CryptographicNoise:
             bits = np.frombuffer(os.urandom(8 * part.size), dtype=np.uint64)
             part[:] = standard_normal(bits)
         return round_to_grid(value + scale * noise.reshape(value.shape), scale)
+
+    def uniform(self, shape: tuple[int, ...], stream: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return uniform numbers in [0, 1); every call is fresh, ``stream`` or not."""
+        bits = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
+        return standard_uniform(bits).reshape(shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.noise._grid import require_scale, round_to_grid
+from skdpadmm.noise._uniform import standard_uniform
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,11 @@ class OpenDPNoise:
         value = np.asarray(value, dtype=np.float64)
         noisy = _measurement(scale)(value.ravel().tolist())
         return round_to_grid(np.array(noisy, dtype=np.float64).reshape(value.shape), scale)
+
+    def uniform(self, shape: tuple[int, ...], stream: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return uniform numbers in [0, 1); every call is fresh, ``stream`` or not."""
+        bits = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
+        return standard_uniform(bits).reshape(shape)
 
 
 @lru_cache(maxsize=64)

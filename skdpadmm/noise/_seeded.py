@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.noise._grid import require_scale, round_to_grid
 from skdpadmm.noise._normal import standard_normal
+from skdpadmm.noise._uniform import standard_uniform
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,29 @@ class SeededNoise:
         """
         scale = require_scale(scale)
         value = np.asarray(value, dtype=np.float64)
+        bits = self._bits(value.size, stream)
+        noise = standard_normal(bits).reshape(value.shape)
+        return round_to_grid(value + scale * noise, scale)
+
+    def uniform(self, shape: tuple[int, ...], stream: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return uniform numbers in [0, 1), the same at every call.
+
+        Raises
+        ------
+        ValueError
+            If ``stream`` is not made of 32-bit words.
+        """
+        return standard_uniform(self._bits(math.prod(shape), stream)).reshape(shape)
+
+    def _bits(self, size: int, stream: tuple[int, ...]) -> NDArray[np.uint64]:
+        """Words of the stream."""
         _require_words("stream", stream)
         digest = list(self.digest)
         # Lengths in front keep (seed, digest) pairs apart whose concatenations are equal.
         words = [len(self.entropy), *self.entropy, len(digest), *digest]
         sequence = np.random.SeedSequence(words, spawn_key=tuple(int(word) for word in stream))
-        bits = np.random.Philox(sequence).random_raw(value.size)
-        noise = standard_normal(np.asarray(bits, dtype=np.uint64)).reshape(value.shape)
-        return round_to_grid(value + scale * noise, scale)
+        bits = np.random.Philox(sequence).random_raw(size)
+        return np.asarray(bits, dtype=np.uint64)
 
 
 def _require_words(name: str, words: tuple[int, ...]) -> None:

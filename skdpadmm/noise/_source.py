@@ -56,6 +56,10 @@ class NoiseSource(Protocol):
         """
         ...
 
+    def uniform(self, shape: tuple[int, ...], stream: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return independent uniform numbers in [0, 1), for draws that do not depend on data."""
+        ...
+
 
 def noise_source(random_state: Any, digest: bytes, sampler: str = "floating-point") -> NoiseSource:
     """Return the source of noise which a ``random_state`` asks for.

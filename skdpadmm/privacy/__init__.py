@@ -23,9 +23,11 @@ from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._mixture import Mixture
 from skdpadmm.privacy._neighboring import Neighboring
 from skdpadmm.privacy._objective_perturbation import LossDerivative, PerturbedObjectiveDP
+from skdpadmm.privacy._participation import participation_mixture, worst_participation
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._report import Observer, PrivacyReport, ReleaseLine
 from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
+from skdpadmm.privacy._worst import Worst, worst
 
 __all__ = [
     "Composed",
@@ -41,15 +43,19 @@ __all__ = [
     "PrivacyReport",
     "ReleaseLine",
     "RenyiDP",
+    "Worst",
     "averaged_admm_contraction",
     "calibrate_noise",
     "compose",
     "gaussian_mu",
     "last_iterate_mu",
     "literature",
+    "participation_mixture",
     "proximal_gradient_contraction",
     "reflected_prox_contraction",
     "round_down",
     "round_up",
     "single_use_mu",
+    "worst",
+    "worst_participation",
 ]

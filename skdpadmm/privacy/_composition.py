@@ -16,10 +16,11 @@ from skdpadmm.privacy._pld import SampledRounds, pld_delta, pld_epsilon
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
 from skdpadmm.privacy._validation import require_delta, require_epsilon
+from skdpadmm.privacy._worst import Worst, worst
 
 _MOST_COMBINATIONS = 100_000
 _KNOWN = (
-    "GaussianDP, PoissonSubsampledGaussian, Composed, Mixture, RenyiDP (with RenyiDP or "
+    "GaussianDP, PoissonSubsampledGaussian, Composed, Mixture, Worst, RenyiDP (with RenyiDP or "
     "GaussianDP), one PerturbedObjectiveDP (with GaussianDP) and NonPrivate"
 )
 
@@ -94,10 +95,10 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     """Return the guarantee of adaptive use of all ``guarantees`` on the same data.
 
     Gaussian parts compose in closed form, mu = sqrt(sum mu_t^2) (Dong, Roth and Su, JRSS-B 2022,
-    Corollary 2). A mixture composes label by label, labels revealed. Subsampled parts go through
-    privacy loss distributions. Renyi divergences add on the orders that all have in common, to
-    which a Gaussian part adds order mu^2 / 2. One perturbed objective takes Gaussian parts into its
-    own bound. Together with NonPrivate nothing is left.
+    Corollary 2). A mixture composes label by label, labels revealed; the worst of several, one by
+    one. Subsampled parts go through privacy loss distributions. Renyi divergences add on the orders
+    that all have in common, to which a Gaussian part adds order mu^2 / 2. One perturbed objective
+    takes Gaussian parts into its own bound. Together with NonPrivate nothing is left.
 
     Parameters
     ----------
@@ -114,7 +115,8 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     TypeError
         For an unknown kind, or a combination without a theorem here.
     ValueError
-        If Renyi guarantees have no order in common.
+        If Renyi guarantees have no order in common, or mixtures and worst cases too many
+        combinations.
 
     Examples
     --------
@@ -127,6 +129,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
         | PoissonSubsampledGaussian
         | Composed
         | Mixture
+        | Worst
         | RenyiDP
         | PerturbedObjectiveDP
         | NonPrivate
@@ -139,6 +142,8 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     parts = [part for g in guarantees for part in (g.parts if isinstance(g, Composed) else (g,))]
     if any(isinstance(part, NonPrivate) for part in parts):
         return NonPrivate()
+    if any(isinstance(part, Worst) for part in parts):
+        return _compose_cases(parts)
     if any(isinstance(part, Mixture) for part in parts):
         return _compose_labels(parts)
     gaussian = GaussianDP(math.hypot(*(part.mu for part in parts if isinstance(part, GaussianDP))))
@@ -156,6 +161,17 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     return _compose_losses(sampled, gaussian)
 
 
+def _compose_cases(parts: list[Guarantee]) -> Guarantee:
+    """Compose within each combination of cases, and keep the worst."""
+    cases = [
+        [(1.0, component) for component in part.components]
+        if isinstance(part, Worst)
+        else [(1.0, part)]
+        for part in parts
+    ]
+    return worst(*(compose(*chosen) for chosen in _combine(cases)))
+
+
 def _compose_labels(parts: list[Guarantee]) -> Mixture:
     """Compose within each combination of labels; a guarantee that is no mixture has one label."""
     laws = [
@@ -164,25 +180,31 @@ def _compose_labels(parts: list[Guarantee]) -> Mixture:
         else [(1.0, part)]
         for part in parts
     ]
+    combined = _combine(laws)
+    return Mixture(tuple(combined.values()), tuple(compose(*chosen) for chosen in combined))
+
+
+def _combine(
+    laws: list[list[tuple[float, Guarantee]]],
+) -> dict[tuple[Guarantee, ...], float]:
+    """Return every choice of one guarantee from each law, and the product of its weights."""
     distinct = list(dict.fromkeys(component for law in laws for _, component in law))
     position = {component: i for i, component in enumerate(distinct)}
     # A combination counts how often each component occurs: its order does not matter.
     combinations: dict[tuple[int, ...], float] = {(): 1.0}
     for law in laws:
+        indexed = [(weight, position[component]) for weight, component in law]
         longer: defaultdict[tuple[int, ...], float] = defaultdict(float)
         for chosen, probability in combinations.items():
-            for weight, component in law:
-                longer[tuple(sorted((*chosen, position[component])))] += probability * weight
+            for weight, i in indexed:
+                longer[tuple(sorted((*chosen, i)))] += probability * weight
         if len(longer) > _MOST_COMBINATIONS:
             raise ValueError(
-                f"Got mixtures with more than {_MOST_COMBINATIONS} combinations of labels, expected"
-                " fewer. Compose equal mixtures, or bound each by its worst component first."
+                f"Got guarantees with more than {_MOST_COMBINATIONS} combinations of components, "
+                "expected fewer. Compose equal ones, or bound each by its worst component first."
             )
         combinations = longer
-    return Mixture(
-        tuple(combinations.values()),
-        tuple(compose(*(distinct[i] for i in chosen)) for chosen in combinations),
-    )
+    return {tuple(distinct[i] for i in chosen): weight for chosen, weight in combinations.items()}
 
 
 def _compose_objective(parts: list[Guarantee], gaussian: GaussianDP) -> PerturbedObjectiveDP:

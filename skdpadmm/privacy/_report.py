@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from skdpadmm.privacy._formatting import round_down, round_up
 from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._neighboring import Neighboring
@@ -32,7 +35,12 @@ class Observer:
     neighboring : Neighboring
         Between which data sets.
     guarantee : Guarantee
-        What it can learn at most.
+        What it can learn at most, of any agent.
+    always : Guarantee or None, default=None
+        What it can learn of an agent that happens to take part in every round: the worst
+        realisation, where ``guarantee`` is an average over participation.
+    per_agent : tuple of Guarantee, default=()
+        Where agents differ, what it can learn of each; ``guarantee`` is the worst of them.
 
     Examples
     --------
@@ -46,6 +54,12 @@ class Observer:
     unit: str
     neighboring: Neighboring
     guarantee: Guarantee
+    always: Guarantee | None = None
+    per_agent: tuple[Guarantee, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Freeze the sequence."""
+        object.__setattr__(self, "per_agent", tuple(self.per_agent))
 
 
 @dataclass(frozen=True)
@@ -134,15 +148,41 @@ class PrivacyReport:
         ValueError
             If there is no such observer.
         """
-        for known in self.observers:
-            if known.name == observer:
-                return known.guarantee
-        names = [known.name for known in self.observers]
-        raise ValueError(f"Got observer={observer!r}, expected one of {names}.")
+        return self._observer(observer).guarantee
 
     def epsilon(self, observer: str = "model", delta: float | None = None) -> float:
         """Return epsilon against ``observer`` at ``delta``, by default the report's own."""
         return self.guarantee(observer).epsilon(self.delta if delta is None else delta)
+
+    def epsilon_per_agent(
+        self, observer: str = "model", delta: float | None = None
+    ) -> NDArray[np.float64]:
+        """Return epsilon of each agent against ``observer``, where agents differ.
+
+        Parameters
+        ----------
+        observer : str, default="model"
+            Its name.
+        delta : float or None, default=None
+            In [0, 1]. None is the report's own.
+
+        Returns
+        -------
+        ndarray of shape (n_agents,)
+            The largest is at most ``epsilon(observer, delta)``.
+
+        Raises
+        ------
+        ValueError
+            If there is no such observer, or one figure holds for all agents.
+        """
+        agents = self._observer(observer).per_agent
+        if not agents:
+            raise ValueError(
+                f"Got observer={observer!r}, expected one whose guarantee differs from agent to "
+                f"agent. The same figure holds for all of them: use epsilon({observer!r})."
+            )
+        return _epsilons(agents, self.delta if delta is None else delta)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary; an infinite epsilon is the string "inf"."""
@@ -157,6 +197,16 @@ class PrivacyReport:
                     "neighboring": str(Neighboring(o.neighboring)),
                     "epsilon": _finite_or_text(o.guarantee.epsilon(self.delta)),
                     "guarantee": o.guarantee.to_dict(),
+                    "always": None
+                    if o.always is None
+                    else {
+                        "epsilon": _finite_or_text(o.always.epsilon(self.delta)),
+                        "guarantee": o.always.to_dict(),
+                    },
+                    "epsilon_per_agent": [
+                        _finite_or_text(epsilon)
+                        for epsilon in _epsilons(o.per_agent, self.delta).tolist()
+                    ],
                 }
                 for o in self.observers
             ],
@@ -184,6 +234,8 @@ class PrivacyReport:
             # First, because it voids the figures that follow.
             blocks.append(f"SIMULATION: {self.simulation}")
         blocks.append(_text_table(_OBSERVER_COLUMNS, self._observers()))
+        if ranges := self._ranges():
+            blocks.append("\n".join(ranges))
         if self.releases:
             blocks.append(_text_table(_RELEASE_COLUMNS, self._releases()))
         for title, lines in self._remarks():
@@ -195,6 +247,7 @@ class PrivacyReport:
         if self.simulation:
             parts.append(f"<p><strong>SIMULATION:</strong> {escape(self.simulation)}</p>")
         parts.append(_html_table(_OBSERVER_COLUMNS, self._observers()))
+        parts.extend(f"<p>{escape(line)}</p>" for line in self._ranges())
         if self.releases:
             parts.append(_html_table(_RELEASE_COLUMNS, self._releases()))
         for title, lines in self._remarks():
@@ -202,18 +255,44 @@ class PrivacyReport:
             parts.append(f"<p>{title}:</p><ul>{items}</ul>")
         return f'<section class="skdpadmm-privacy">{"".join(parts)}</section>'
 
+    def _observer(self, name: str) -> Observer:
+        for known in self.observers:
+            if known.name == name:
+                return known
+        names = [known.name for known in self.observers]
+        raise ValueError(f"Got observer={name!r}, expected one of {names}.")
+
     def _observers(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                observer.name,
-                observer.sees,
-                observer.unit,
-                str(Neighboring(observer.neighboring)).replace("_", " "),
-                self._figure(observer.guarantee),
-                observer.guarantee.describe(),
-            )
-            for observer in self.observers
-        ]
+        rows = []
+        for observer in self.observers:
+            rows.append(self._row(observer, observer.name, observer.guarantee))
+            if observer.always is not None:
+                rows.append(
+                    self._row(observer, f"{observer.name}, always taking part", observer.always)
+                )
+        return rows
+
+    def _row(self, observer: Observer, name: str, guarantee: Guarantee) -> tuple[str, ...]:
+        return (
+            name,
+            observer.sees,
+            observer.unit,
+            str(Neighboring(observer.neighboring)).replace("_", " "),
+            self._figure(guarantee),
+            guarantee.describe(),
+        )
+
+    def _ranges(self) -> list[str]:
+        lines = []
+        for observer in self.observers:
+            if observer.per_agent:
+                epsilons = _epsilons(observer.per_agent, self.delta)
+                low, median, high = np.quantile(epsilons, [0.0, 0.5, 1.0], method="higher").tolist()
+                lines.append(
+                    f"{observer.name}: epsilon per agent from {round_up(low)} to {round_up(high)}, "
+                    f"median {round_up(median)}"
+                )
+        return lines
 
     def _figure(self, guarantee: Guarantee) -> str:
         epsilon = guarantee.epsilon(self.delta)
@@ -236,6 +315,15 @@ class PrivacyReport:
     def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
         remarks = [("Assumes", self.assumptions), ("Does not cover", self.not_covered)]
         return [(title, lines) for title, lines in remarks if lines]
+
+
+def _epsilons(guarantees: Sequence[Guarantee], delta: float) -> NDArray[np.float64]:
+    """Return every epsilon (len(guarantees),), computed once for each distinct guarantee."""
+    # By identity first: to hash a long mixture for each of many agents would take longer.
+    distinct = {id(guarantee): guarantee for guarantee in guarantees}
+    known = {guarantee: guarantee.epsilon(delta) for guarantee in set(distinct.values())}
+    by_identity = {key: known[guarantee] for key, guarantee in distinct.items()}
+    return np.array([by_identity[id(guarantee)] for guarantee in guarantees], dtype=np.float64)
 
 
 def _finite_or_text(value: float) -> float | str:

@@ -7,24 +7,32 @@ any data.
 """
 
 from skdpadmm.protocol._facts import Budget, Facts
+from skdpadmm.protocol._federation import MODEL, OBSERVERS, SERVER, SUMS, Federation
 from skdpadmm.protocol._gate import Gate, PlanViolation
 from skdpadmm.protocol._plan import Plan
 from skdpadmm.protocol._preparation import SMALLEST_SPREAD, Conditioning, Scaling
 from skdpadmm.protocol._problem import Problem, Solution
-from skdpadmm.protocol._release import HiddenPath, HiddenTerm, Release
+from skdpadmm.protocol._release import HiddenPath, HiddenTerm, MessageSum, Release, View
 
 __all__ = [
+    "MODEL",
+    "OBSERVERS",
+    "SERVER",
     "SMALLEST_SPREAD",
+    "SUMS",
     "Budget",
     "Conditioning",
     "Facts",
+    "Federation",
     "Gate",
     "HiddenPath",
     "HiddenTerm",
+    "MessageSum",
     "Plan",
     "PlanViolation",
     "Problem",
     "Release",
     "Scaling",
     "Solution",
+    "View",
 ]

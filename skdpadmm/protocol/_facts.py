@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, gaussian_mu
+from skdpadmm.protocol._federation import Federation
 from skdpadmm.protocol._preparation import Conditioning, Scaling
 from skdpadmm.protocol._release import Release
 
@@ -70,7 +71,7 @@ class Facts:
     schema : str, default=""
         Digest of the declared bounds: seeded fits under other bounds share no noise.
     unit : str, default="record"
-        Whose contribution is protected.
+        Whose contribution is protected: "record" or "agent".
     is_declared : bool, default=False
         Whether every feature has declared bounds.
     scaling : Scaling or None, default=None
@@ -80,6 +81,8 @@ class Facts:
     penalty_curvature : float, default=0.0
         Strong convexity of the penalty over all parameters in public coordinates, before any
         preparation: 0 with an intercept. It follows from the penalty and the schema.
+    federation : Federation or None, default=None
+        Who holds the records; None: a curator.
 
     Raises
     ------
@@ -101,6 +104,7 @@ class Facts:
     scaling: Scaling | None = None
     conditioning: Conditioning | None = None
     penalty_curvature: float = 0.0
+    federation: Federation | None = field(default=None, metadata={"unless": None})
 
     def __post_init__(self) -> None:
         if self.n_samples < 1:
@@ -109,6 +113,11 @@ class Facts:
             raise ValueError(f"Got rounding={self.rounding}, expected a factor of at least 1.")
         if not self.row_norm > 0:
             raise ValueError(f"Got row_norm={self.row_norm}, expected a float in (0, inf].")
+        if self.federation is not None and sum(self.federation.agent_sizes) != self.n_samples:
+            raise ValueError(
+                f"Got agents with {sum(self.federation.agent_sizes)} rows, expected"
+                f" n_samples={self.n_samples}."
+            )
 
     @property
     def preparations(self) -> tuple[Release, ...]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.noise import NoiseSource
 from skdpadmm.protocol._plan import Plan
-from skdpadmm.protocol._release import HiddenTerm, Release
+from skdpadmm.protocol._release import HiddenTerm, MessageSum, Release
 
 
 class PlanViolation(RuntimeError):
@@ -34,9 +34,15 @@ class Gate:
         self._noise = noise
         self._index = {release.name: i for i, release in enumerate(plan.releases)}
         self._passed = [0] * len(plan.releases)
+        self._draws = 0
         self.trace: list[tuple[str, tuple[int, ...]]] = []
 
-    def release(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
+    def release(
+        self,
+        name: str,
+        value: NDArray[np.float64],
+        senders: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.float64]:
         """Let a value through with the noise that was planned for it.
 
         Parameters
@@ -45,6 +51,9 @@ class Gate:
             Name of a release in the plan.
         value : ndarray
             The exact quantity, of the planned shape.
+        senders : ndarray of shape (n_agents,), default=None
+            For a sum of messages: whose messages, with their noise, are in it; None: everyone's.
+            The noise of the sum is drawn at once, which has the same law.
 
         Returns
         -------
@@ -53,8 +62,8 @@ class Gate:
         Raises
         ------
         PlanViolation
-            Where the plan knows no such release, of this shape, this often, or where the value is
-            not finite.
+            Where the plan knows no such release, of this shape, this often, where the value is
+            not finite, or where fewer messages are summed than the plan demands.
         """
         index, release = self._planned(name)
         if not isinstance(release, Release):
@@ -66,10 +75,40 @@ class Gate:
         if not np.isfinite(value).all():
             # Unreachable by clipped contributions; an algorithm that gets here has no bound at all.
             raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
+        noise_std = self._noise_std(release, senders)
         repetition = self._pass(name)
         if release.noise_std == 0:
             return value
-        return self._noise.add_gaussian(value, release.noise_std, (index, repetition))
+        return self._noise.add_gaussian(value, noise_std, (index, repetition))
+
+    def skip(self, name: str) -> None:
+        """Use up one repetition of a planned release without releasing anything.
+
+        Parameters
+        ----------
+        name : str
+
+        Raises
+        ------
+        PlanViolation
+            Where the plan knows no such release this often.
+        """
+        self._pass(name)
+
+    def uniform(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Uniform numbers in [0, 1) for what is random and does not depend on data.
+
+        Parameters
+        ----------
+        shape : tuple of int
+
+        Returns
+        -------
+        ndarray of that shape
+        """
+        self._draws += 1
+        # Releases have streams of two words, so that these are others.
+        return self._noise.uniform(shape, (len(self._passed), 0, self._draws))
 
     def hidden_term(self, name: str) -> NDArray[np.float64]:
         """Draw the noise of a planned hidden term, which must never leave the algorithm.
@@ -107,6 +146,25 @@ class Gate:
                 raise PlanViolation(
                     f"Got the release {release.name!r} {passed} times, expected {release.times}."
                 )
+
+    def _noise_std(self, release: Release, senders: NDArray[np.bool_] | None) -> float:
+        """Noise of a release; of a sum, that of the messages which are in it."""
+        if not isinstance(release, MessageSum):
+            if senders is not None:
+                raise PlanViolation(f"Got senders of the release {release.name!r}, expected none.")
+            return release.noise_std
+        federation = self._plan.facts.federation
+        if federation is None:
+            raise PlanViolation(f"Got a sum of messages {release.name!r}, expected agents.")
+        if senders is None:
+            senders = np.ones(federation.n_agents, dtype=bool)
+        if np.sum(senders) < release.fewest:
+            raise PlanViolation(
+                f"Got {np.sum(senders)} messages in {release.name!r}, expected at least"
+                f" {release.fewest}: their noise is too little."
+            )
+        shares = np.asarray(release.shares)[federation.kind[senders]]
+        return float(np.sqrt(np.sum(np.square(shares))))
 
     def _planned(self, name: str) -> tuple[int, Release | HiddenTerm]:
         if name not in self._index:

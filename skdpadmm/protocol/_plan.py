@@ -6,14 +6,16 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from skdpadmm.privacy import Guarantee, compose, round_down, round_up
+from skdpadmm.privacy import Guarantee, compose, round_down, round_up, worst
 from skdpadmm.protocol._facts import Budget, Facts
-from skdpadmm.protocol._release import HiddenPath, HiddenTerm, Release
+from skdpadmm.protocol._federation import OBSERVERS
+from skdpadmm.protocol._release import HiddenPath, HiddenTerm, MessageSum, Release
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -63,29 +65,45 @@ class Plan:
                     f"Got sensitivities of the release {release.name!r} that are not positive and"
                     " finite, expected a bound for each repetition."
                 )
-        spent = self.guarantee(self.budget.observer).delta(self.budget.epsilon)
-        if spent > self.budget.delta * (1 + 1e-9):
-            raise ValueError(
-                f"Got a plan with delta={spent:.3g} at epsilon={self.budget.epsilon:g}, expected at"
-                f" most delta={self.budget.delta:g}. The algorithm must add more noise."
-            )
+        federation, epsilon = self.facts.federation, self.budget.epsilon
+        budgets = (epsilon,) if federation is None else federation.budgets(epsilon)
+        for epsilon, guarantee in zip(budgets, self.guarantees(self.budget.observer), strict=True):
+            spent = guarantee.delta(epsilon)
+            if spent > self.budget.delta * (1 + 1e-9):
+                raise ValueError(
+                    f"Got a plan with delta={spent:.3g} at epsilon={epsilon:g}, expected at most"
+                    f" delta={self.budget.delta:g}. The algorithm must add more noise."
+                )
 
     def guarantee(self, observer: str = "model") -> Guarantee:
         """What holds against an observer: the composition of all that it sees.
+
+        Where there are agents it holds for each of them.
 
         Raises
         ------
         ValueError
             Where no release names the observer: a name that is misspelt sees nothing.
         """
-        seen = [release.guarantee for release in self.releases if observer in release.seen_by]
+        return worst(*self.guarantees(observer))
+
+    def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
+        """What holds against an observer for each kind of agent; without agents there is one."""
+        return _by_kind([release.guarantees(observer) for release in self._seen(observer)])
+
+    def worst_cases(self, observer: str) -> tuple[Guarantee, ...]:
+        """The same for agents that take part as often as they can: averages over nothing."""
+        return _by_kind([release.worst_cases(observer) for release in self._seen(observer)])
+
+    def _seen(self, observer: str) -> list[Release | HiddenTerm]:
+        seen = [release for release in self.releases if observer in release.seen_by]
         if not seen:
             known = sorted({name for release in self.releases for name in release.seen_by})
             raise ValueError(
                 f"Got observer={observer!r}, expected one of {known}: no release of this plan names"
                 " another one."
             )
-        return compose(*seen)
+        return seen
 
     def to_dict(self) -> dict[str, Any]:
         """The whole plan in plain types, with type names, for printing and for `digest`."""
@@ -110,18 +128,40 @@ class Plan:
             f"  budget: epsilon={budget.epsilon:g}, delta={budget.delta:g},"
             f" {facts.neighboring.value}, unit {facts.unit}",
             f"  guarantee ({budget.observer}): {self.guarantee(budget.observer).describe()}",
-            "  settings: "
-            + ", ".join(f"{k}={_short(v)}" for k, v in dataclasses.asdict(self.settings).items()),
         ]
+        federation = facts.federation
+        if federation is not None:
+            sizes = federation.agent_sizes
+            lines.insert(
+                1, f"  agents: {federation.n_agents}, with {min(sizes)} to {max(sizes)} records"
+            )
+            if budget.is_private:
+                lines += [
+                    f"  guarantee ({observer}): {self.guarantee(observer).describe()}"
+                    for observer in OBSERVERS
+                    if observer != budget.observer
+                ]
+        lines.append("  settings: " + ", ".join(_described(self.settings)))
         for r in self.releases:
             noise = f"noise std {round_down(r.noise_std)}" if r.noise_std else "no noise"
             moved = f"sensitivity {round_up(max(r.sensitivities))}, " if r.sensitivities else ""
             kind = "releases" if isinstance(r, Release) else "hides"
             if isinstance(r, HiddenPath):
                 kind = "releases the last of"
+            if isinstance(r, MessageSum):
+                kind = "sums messages for"
             lines.append(f"  {kind} {r.times} x {r.name} {r.shape}: {moved}{noise}")
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
+
+
+def _by_kind(guarantees: list[tuple[Guarantee, ...]]) -> tuple[Guarantee, ...]:
+    """Compose release after release, kind by kind; what has one guarantee has it for all kinds."""
+    n_kinds = max(len(kinds) for kinds in guarantees)
+    return tuple(
+        compose(*(kinds[k if len(kinds) > 1 else 0] for kinds in guarantees))
+        for k in range(n_kinds)
+    )
 
 
 def _rounded(value: Any) -> Any:
@@ -133,6 +173,16 @@ def _rounded(value: Any) -> Any:
     return f"{value:.12g}" if isinstance(value, float) else value
 
 
+def _described(settings: Any) -> Iterator[str]:
+    """Settings, and those inside of them, one by one."""
+    for entry in dataclasses.fields(settings):
+        value = getattr(settings, entry.name)
+        if dataclasses.is_dataclass(value):
+            yield from _described(value)
+        else:
+            yield f"{entry.name}={_short(value)}"
+
+
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -140,7 +190,12 @@ def _short(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """Dataclasses as dicts that carry their type's name, tuples as lists, the rest as it is."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        compared = [f.name for f in dataclasses.fields(value) if f.compare]
+        compared = [
+            f.name
+            for f in dataclasses.fields(value)
+            # A field that came later says so, and leaves plans without it what they were.
+            if f.compare and not ("unless" in f.metadata and getattr(value, f.name) is None)
+        ]
         fields = {name: _plain(getattr(value, name)) for name in compared}
         return {"type": type(value).__name__, **fields}
     if isinstance(value, tuple | list):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.engine import Engine
+from skdpadmm.network import Ownership
 from skdpadmm.records import Rows
 
 
@@ -29,6 +30,8 @@ class Problem:
         Targets as the loss expects them, in public coordinates.
     engine : Engine
         Where blocks of rows run.
+    ownership : Ownership or None, default=None
+        Who holds which row, where there are agents.
     progress : callable
         Called with the number of finished iterations, never with anything that depends on data.
     """
@@ -36,6 +39,7 @@ class Problem:
     rows: Rows
     target: NDArray[np.float64] | NDArray[np.intp]
     engine: Engine
+    ownership: Ownership | None = None
     progress: Callable[[int], None] = _silent
 
 
@@ -55,6 +59,10 @@ class Solution:
         About how much of the variance of a typical record's score is noise; a public figure.
     doubt : float, default=0
         Share of labels, in [0, 1], of which noise leaves the scores ignorant; a public figure.
+    n_messages : int, default=0
+        Messages between agents and server, in both directions.
+    bytes_sent : int, default=0
+        Their size.
     """
 
     parameters: NDArray[np.float64]
@@ -62,3 +70,5 @@ class Solution:
     derivative_bound: float = math.inf
     score_variance: float = 0.0
     doubt: float = 0.0
+    n_messages: int = 0
+    bytes_sent: int = 0

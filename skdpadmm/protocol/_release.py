@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate
+from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, worst
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,14 @@ class Release:
         if self.noise_std == 0:
             return NonPrivate()
         return GaussianDP(math.hypot(*self.sensitivities) / self.noise_std)
+
+    def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
+        """What holds against an observer for each kind of agent; without agents there is one."""
+        return (self.guarantee,)
+
+    def worst_cases(self, observer: str) -> tuple[Guarantee, ...]:
+        """The same where a guarantee is no average over rounds that were taken part in."""
+        return self.guarantees(observer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,3 +109,66 @@ class HiddenTerm:
     def sensitivities(self) -> tuple[float, ...]:
         """None: the guarantee is not about a sensitivity."""
         return ()
+
+    def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
+        """What holds against an observer, for the one kind of agent there is."""
+        return (self.guarantee,)
+
+    def worst_cases(self, observer: str) -> tuple[Guarantee, ...]:
+        """The same: nothing is averaged."""
+        return self.guarantees(observer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What one observer learns from sums of messages, for each kind of agent.
+
+    Attributes
+    ----------
+    observer : str
+    guarantees : tuple of Guarantee
+    worst_cases : tuple of Guarantee
+        The same for an agent that takes part as often as it can.
+    """
+
+    observer: str
+    guarantees: tuple[Guarantee, ...]
+    worst_cases: tuple[Guarantee, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageSum(Release):
+    """A sum of agents' messages, to each of which its sender adds noise of its own.
+
+    `sensitivities` are those of a message that meets its agent's limit. `noise_std` is what is
+    expected of the sum: how much arrives depends on who sends, and each observer is promised no
+    more than what surely arrives.
+
+    Attributes
+    ----------
+    shares : tuple of float
+        Standard deviation of the noise on a message, for each kind of agent.
+    fewest : int
+        Messages without which nobody learns a sum.
+    views : tuple of View
+    """
+
+    shares: tuple[float, ...]
+    fewest: int
+    views: tuple[View, ...]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds against every observer and for every agent."""
+        return worst(*(guarantee for view in self.views for guarantee in view.guarantees))
+
+    def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
+        """What holds against an observer, for each kind of agent."""
+        return self._view(observer).guarantees
+
+    def worst_cases(self, observer: str) -> tuple[Guarantee, ...]:
+        """The same for an agent that takes part as often as it can."""
+        return self._view(observer).worst_cases
+
+    def _view(self, observer: str) -> View:
+        return next(view for view in self.views if view.observer == observer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
@@ -138,6 +138,58 @@ class Rows:
 
         over_blocks(measure, self.n_blocks)
         return rows
+
+    def part(self, blocks: range) -> Rows:
+        """Neighbouring blocks by themselves, without a copy; they make the same bits as here.
+
+        Parameters
+        ----------
+        blocks : range
+        """
+        first = self.slices[blocks[0]].start
+        rows = slice(first, self.slices[blocks[-1]].stop)
+        part = copy(self)
+        part.n_samples = rows.stop - first
+        part.slices = [
+            slice(self.slices[b].start - first, self.slices[b].stop - first) for b in blocks
+        ]
+        part._blocks = [self._blocks[b] for b in blocks]
+        part._unruly = {b - blocks[0]: self._unruly[b] for b in blocks if b in self._unruly}
+        part.weight, part.squared_norm = self.weight[rows], self.squared_norm[rows]
+        return part
+
+    def take(self, groups: Sequence[NDArray[np.intp]]) -> Rows:
+        """Groups of rows as blocks, copied.
+
+        Parameters
+        ----------
+        groups : sequence of ndarray of intp
+            Ascending row numbers of each block.
+        """
+        taken = copy(self)
+        stops = np.cumsum([len(group) for group in groups]).tolist()
+        taken.n_samples = stops[-1]
+        taken.slices = [slice(a, b) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
+        starts = np.array([rows.start for rows in self.slices])
+        taken._blocks, taken._unruly = [], {}
+        for number, group in enumerate(groups):
+            where = np.searchsorted(starts, group, side="right") - 1
+            used = np.unique(where).tolist()
+            inside = [group[where == b] - starts[b] for b in used]
+            pieces = [self._blocks[b][i] for b, i in zip(used, inside, strict=True)]
+            stack = sparse.vstack if self._is_sparse else np.concatenate
+            taken._blocks.append(pieces[0] if len(pieces) == 1 else stack(pieces))
+            unruly = np.concatenate(
+                [
+                    self._unruly[b][i] if b in self._unruly else np.zeros(len(i), dtype=bool)
+                    for b, i in zip(used, inside, strict=True)
+                ]
+            )
+            if unruly.any():
+                taken._unruly[number] = unruly
+        rows = np.concatenate(groups)
+        taken.weight, taken.squared_norm = self.weight[rows], self.squared_norm[rows]
+        return taken
 
     def to_coordinates(self, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
         """Parameters of the basis that is used, in public coordinates."""

@@ -321,7 +321,7 @@ def test_the_tail_is_averaged_and_then_put_through_the_penalty_once():
         ({"row_bound": "auto"}, "Got row_bound='auto'"),
         ({"tail_fraction": 0.0}, "Got tail_fraction=0.0"),
         ({"tolerance": 0.0}, "Got tolerance=0.0"),
-        ({"guarantee": "all"}, "expected 'path' or 'last'"),
+        ({"guarantee": "all"}, "expected one of .'path', 'last'."),
         ({"guarantee": "last", "tail_fraction": 0.5}, "an average is not the last iterate"),
     ],
 )

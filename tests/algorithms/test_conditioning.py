@@ -63,7 +63,7 @@ def setting(X, *, loss=None, penalty=None, relation="replace_one", max_iter=50, 
 def released_moment(X, relation="replace_one", null=None):
     """The exact value that passes the gate, and what was planned for it."""
     coordinates, facts = setting(X, relation=relation)
-    conditioning = plan_conditioning(facts, mu=0.1, row_norm=0.8, floor=0.5)
+    conditioning = plan_conditioning(facts, BUDGET, mu=0.1, row_norm=0.8, floor=0.5)
     plan = ConsensusADMM().plan(dataclasses.replace(facts, conditioning=conditioning), BUDGET)
     rows, source = Rows(X, coordinates), NoNoise()
     if null is not None:
@@ -122,7 +122,9 @@ def test_whatever_is_released_gives_a_basis_within_the_planned_condition(seed, d
         "floor": rng.uniform(0.1, 2), "floor_power": rng.uniform(0, 1),
         "clip_power": rng.uniform(-1, 0), "resolution": rng.uniform(0, 4),
     }  # fmt: skip
-    conditioning = plan_conditioning(facts, mu=10.0**log_mu, row_norm=0.4 * d**0.5, **choices)
+    conditioning = plan_conditioning(
+        facts, BUDGET, mu=10.0**log_mu, row_norm=0.4 * d**0.5, **choices
+    )
     matrix = 10.0**log_size * rng.standard_normal((d, d))
     basis = basis_of(matrix + matrix.T, conditioning)
     ratio = np.linalg.cond(basis.transform)
@@ -139,7 +141,7 @@ def test_without_noise_the_rows_have_the_identity_as_second_moment():
     rng = np.random.default_rng(2)
     X = rng.uniform(-1, 1, (4000, 5)) @ np.diag([0.3, 0.1, 0.05, 0.2, 0.01])
     coordinates, facts = setting(X)
-    conditioning = plan_conditioning(facts, mu=1e6, row_norm=10.0, floor=0.5)
+    conditioning = plan_conditioning(facts, BUDGET, mu=1e6, row_norm=10.0, floor=0.5)
     plan = ConsensusADMM().plan(dataclasses.replace(facts, conditioning=conditioning), VAST)
     rows = condition(Rows(X, coordinates), conditioning, Engine(), Gate(plan, NoNoise()))
     assert rows.n_blocks == 1
@@ -153,7 +155,7 @@ def test_a_noisy_eigenvalue_is_freed_of_what_noise_adds_to_it():
     rng = np.random.default_rng(3)
     d, std = 200, 0.005
     _, facts = setting(np.zeros((10, d)), fit_intercept=False)
-    conditioning = plan_conditioning(facts, mu=1.0, row_norm=1.0, floor=0.5)
+    conditioning = plan_conditioning(facts, BUDGET, mu=1.0, row_norm=1.0, floor=0.5)
     release = dataclasses.replace(conditioning.release, noise_std=std)
     conditioning = dataclasses.replace(conditioning, release=release)
     edge = conditioning.edge
@@ -173,7 +175,7 @@ def conditioned_solution(X, y, loss, penalty, *, n_iter=600, algorithm=None, fit
     coordinates, facts = setting(
         X, loss=loss, penalty=penalty, max_iter=n_iter, fit_intercept=fit_intercept
     )
-    conditioning = plan_conditioning(facts, mu=1e6, row_norm=10.0, floor=0.5)
+    conditioning = plan_conditioning(facts, BUDGET, mu=1e6, row_norm=10.0, floor=0.5)
     facts = dataclasses.replace(facts, conditioning=conditioning)
     algorithm = algorithm or ConsensusADMM(
         step_size=0.9 / loss.smoothness, clip_norm=1e8, tail_fraction=1e-9

@@ -21,6 +21,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.fixes import parse_version
 
 import skdpadmm.algorithms._consensus_admm as consensus
+import skdpadmm.algorithms._record_blocks as record_blocks
 from skdpadmm import DPAdmmElasticNet, DPAdmmLasso
 from skdpadmm.algorithms import ConsensusADMM
 from skdpadmm.algorithms._defaults import default_steps
@@ -205,12 +206,14 @@ def naive_admm(
 @pytest.mark.parametrize("penalty", [PENALTIES["L1"], PENALTIES["elastic net"]], ids=["L1", "EN"])
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize(
-    ("warm_steps", "tolerance"), [(10, 1e-10), (consensus.WARM_STEPS, 1e-5)], ids=["exact", "warm"]
+    ("warm_steps", "tolerance"),
+    [(10, 1e-10), (record_blocks.WARM_STEPS, 1e-5)],
+    ids=["exact", "warm"],
 )
 def test_an_iteration_equals_the_algorithm_with_one_state_vector_per_record(
     loss, penalty, lam, exact, fit_intercept, warm_steps, tolerance, monkeypatch
 ):
-    monkeypatch.setattr(consensus, "WARM_STEPS", warm_steps)
+    monkeypatch.setattr(record_blocks, "WARM_STEPS", warm_steps)
     X, y = problem_data(loss, n=25)
     n_iter, gamma = 6, 1.7
     clip_norm = 0.8 if loss.n_outputs > 1 else 0.5 if exact else 0.6

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import skdpadmm.algorithms._consensus_admm as consensus
+import skdpadmm.algorithms._record_blocks as record_blocks
 from skdpadmm import DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM
 from skdpadmm.noise import CryptographicNoise
@@ -117,7 +117,7 @@ def test_attack_catches_half_the_noise(monkeypatch, mu_lower_bound):
 
 
 def test_attack_catches_a_missing_clip(monkeypatch, mu_lower_bound):
-    monkeypatch.setattr(consensus, "clip_derivative", lambda derivative, limit: derivative)
+    monkeypatch.setattr(record_blocks, "clip_derivative", lambda derivative, limit: derivative)
     assert attack(regression, mu_lower_bound) > 1.3 * claim(regression)
 
 

@@ -14,8 +14,10 @@ from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss, SquaredLoss
 from skdpadmm.penalties import NoPenalty
 from skdpadmm.privacy import Neighboring
-from skdpadmm.protocol import Facts, Gate, Scaling
+from skdpadmm.protocol import Budget, Facts, Gate, Scaling
 from skdpadmm.records import Rows, declared_coordinates, feature_norms, rounding_factor
+
+BUDGET = Budget(epsilon=1.0, delta=1e-5)
 
 
 class ConstantGate(Gate):
@@ -66,7 +68,9 @@ def test_the_basis_depends_on_the_released_second_moment_alone(seed):
     for size in (1e-3, 1.0, 1e6):
         X = size * rng.standard_normal((50, 3))
         coordinates, facts = facts_of(X)
-        planned = plan_conditioning(facts, mu=0.3, row_norm=1.0, floor_power=0.5, resolution=1.0)
+        planned = plan_conditioning(
+            facts, BUDGET, mu=0.3, row_norm=1.0, floor_power=0.5, resolution=1.0
+        )
         rows = condition(Rows(X, coordinates), planned, Engine(), ConstantGate(released))
         basis = rows.basis
         seen.append([basis.transform, basis.loading, basis.spread, basis.clip_unit])
@@ -114,7 +118,7 @@ def test_releases_in_a_basis_move_by_at_most_their_sensitivity(
 
 def test_rounding_is_amplified_by_the_condition_of_the_basis():
     _, facts = facts_of(np.zeros((50, 3)))
-    planned = plan_conditioning(facts, mu=1e3, row_norm=1.0, floor=0.5)
+    planned = plan_conditioning(facts, BUDGET, mu=1e3, row_norm=1.0, floor=0.5)
     conditioned = dataclasses.replace(facts, conditioning=planned)
     assert planned.condition > 10
     widened = 1 + (facts.rounding - 1) * planned.condition
@@ -129,7 +133,7 @@ def test_rounding_is_amplified_by_the_condition_of_the_basis():
 def test_a_floor_that_could_fall_below_the_planned_one_is_refused(power):
     _, facts = facts_of(np.zeros((50, 3)))
     with pytest.raises(ValueError, match=r"^Got floor="):
-        plan_conditioning(facts, mu=1.0, row_norm=1.0, floor_power=power)
+        plan_conditioning(facts, BUDGET, mu=1.0, row_norm=1.0, floor_power=power)
 
 
 def test_what_a_classifier_keeps_of_clip_and_noise_is_the_same_for_all_data():

@@ -148,6 +148,98 @@ def test_a_report_is_a_value():
     assert make_report() == make_report() == pickle.loads(pickle.dumps(make_report()))
 
 
+def make_observer(**changes):
+    parts = {"name": "server", "sees": "sums", "unit": "agent", "guarantee": GaussianDP(0.3)}
+    return Observer(**(parts | {"neighboring": Neighboring.ZERO_OUT} | changes))
+
+
+def agents_of_three_kinds():
+    rare = Mixture((0.5, 0.5), (GaussianDP(0.0), GaussianDP(0.3)))
+    return (GaussianDP(0.3), rare, rare, GaussianDP(0.1))
+
+
+def test_the_worst_realisation_stands_below_the_average():
+    average = Mixture((0.9, 0.1), (GaussianDP(0.1), GaussianDP(1.0)))
+    observer = make_observer(guarantee=average, always=GaussianDP(1.0))
+    report = make_report(observers=(observer,), delta=1e-6)
+    first, second = repr(report).splitlines()[3:5]
+    assert first.startswith("server ")
+    assert f"({round_up(average.epsilon(1e-6))}, 1e-06)" in first
+    assert second.startswith("server, always taking part  sums  agent  zero out")
+    assert f"({round_up(GaussianDP(1.0).epsilon(1e-6))}, 1e-06)" in second
+    assert "<td>server, always taking part</td>" in report._repr_html_()
+    assert report.epsilon("server") == average.epsilon(1e-6)
+    assert report.to_dict()["observers"][0]["always"] == {
+        "epsilon": GaussianDP(1.0).epsilon(1e-6),
+        "guarantee": {"kind": "gaussian", "mu": 1.0},
+    }
+
+
+def test_agents_that_differ_are_summed_up_in_a_line():
+    agents = agents_of_three_kinds()
+    report = make_report(observers=(make_observer(per_agent=agents),), delta=1e-6)
+    low, middle, high = (round_up(agents[i].epsilon(1e-6)) for i in (3, 1, 0))
+    line = f"server: epsilon per agent from {low} to {high}, median {middle}"
+    assert line in repr(report).splitlines()
+    assert line in report._repr_html_()
+    assert f"({high}, 1e-06)" in repr(report)
+
+
+def test_epsilon_per_agent_keeps_the_order_of_agents():
+    agents = agents_of_three_kinds()
+    report = make_report(observers=(make_observer(per_agent=list(agents)),), delta=1e-6)
+    epsilons = report.epsilon_per_agent("server")
+    assert epsilons.shape == (4,)
+    assert epsilons.tolist() == [agent.epsilon(1e-6) for agent in agents]
+    assert epsilons.max() == report.epsilon("server")
+    looser = report.epsilon_per_agent("server", delta=1e-3)
+    assert (looser < epsilons).all()
+    assert report.to_dict()["observers"][0]["epsilon_per_agent"] == epsilons.tolist()
+
+
+def test_epsilon_of_many_agents_is_computed_once_for_each_distinct_guarantee():
+    asked = []
+
+    class Counting(GaussianDP):
+        def epsilon(self, delta):
+            asked.append(self.mu)
+            return super().epsilon(delta)
+
+    shared = Counting(0.3)
+    agents = (shared,) * 5_000 + tuple(Counting(0.1) for _ in range(5_000))
+    report = make_report(observers=(make_observer(per_agent=agents),))
+    assert report.epsilon_per_agent("server").shape == (10_000,)
+    assert sorted(asked) == [0.1, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("agents", "text"),
+    [
+        ((NonPrivate(),), "from inf to inf, median inf"),
+        ((GaussianDP(0.0), NonPrivate()), "from 0 to inf, median inf"),
+        ((GaussianDP(0.0),) * 3 + (NonPrivate(),), "from 0 to inf, median 0"),
+    ],
+)
+def test_agents_without_a_guarantee_are_counted_in_the_range(agents, text):
+    report = make_report(observers=(make_observer(guarantee=NonPrivate(), per_agent=agents),))
+    assert text in repr(report)
+    dictionary = report.to_dict()
+    assert json.loads(json.dumps(dictionary, allow_nan=False)) == dictionary
+
+
+def test_one_figure_for_all_agents_is_no_figure_per_agent():
+    report = make_report(observers=(make_observer(),))
+    with pytest.raises(ValueError, match=r"same figure holds for all .* use epsilon\('server'\)"):
+        report.epsilon_per_agent("server")
+    with pytest.raises(ValueError, match=r"Got observer='peer', expected one of \['server'\]"):
+        report.epsilon_per_agent("peer")
+    observer = report.to_dict()["observers"][0]
+    assert observer["always"] is None
+    assert observer["epsilon_per_agent"] == []
+    assert "per agent" not in repr(report)
+    assert "always" not in repr(report)
+
+
 def test_importing_the_room_stays_cheap():
     """Neither dp-accounting nor scipy.stats, which take longer than the room itself."""
     root = Path(skdpadmm.privacy.__file__).parents[1]

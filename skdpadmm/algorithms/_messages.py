@@ -1,0 +1,419 @@
+"""Sums of agents' messages: how much noise each agent adds, and what each observer learns.
+
+There is one mechanism: every agent adds Gaussian noise to its message, its *share*. The server sees
+each message with its share alone. Secure aggregation shows it sums, in which the shares of all
+honest agents protect each of them. Whoever sees the model is up against all shares that arrived.
+The budget is spent against one of the three; the other two follow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from skdpadmm.privacy import (
+    GaussianDP,
+    Guarantee,
+    PoissonSubsampledGaussian,
+    calibrate_noise,
+    compose,
+    gaussian_mu,
+    participation_mixture,
+    worst_participation,
+)
+from skdpadmm.protocol import (
+    MODEL,
+    OBSERVERS,
+    SERVER,
+    Budget,
+    Facts,
+    Federation,
+    Gate,
+    MessageSum,
+    Release,
+    View,
+)
+
+# A round in which so few messages arrive is void; drop-outs make one in a hundred so.
+VOID_ROUNDS = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """The public law of who takes part in rounds, and of whose noise is in their sums.
+
+    Attributes
+    ----------
+    n_rounds : int
+    participation : float
+        Share of the agents that take part in a round.
+    sampling : {"poisson", "fixed"}
+        Each agent by itself with that probability, or a fixed number of agents.
+    cap : int or None
+        Rounds after which an agent takes no further part.
+    everyone_sends : bool
+        Whether agents that take no part send noise all the same.
+    fewest : int
+        Messages without which a round is void.
+    """
+
+    n_rounds: int
+    participation: float
+    sampling: Literal["poisson", "fixed"]
+    cap: int | None
+    everyone_sends: bool
+    fewest: int
+
+    def expected_shares(self, federation: Federation) -> NDArray[np.float64]:
+        """Share of the agents that takes part in each round, and does not drop out, on average."""
+        q = self.participation
+        if self.sampling == "fixed" and q < 1:
+            q = sample_size(federation) / federation.n_agents
+        free = np.ones(self.n_rounds)
+        if self.cap is not None:
+            free = np.asarray(binom.cdf(self.cap - 1, np.arange(self.n_rounds), q))
+        return np.asarray(q * free * (1 - federation.dropout))
+
+    def surely_arrive(self, observer: str, federation: Federation) -> int:
+        """How many shares protect an agent in a sum, its own included, whoever drops out."""
+        if observer == SERVER:
+            return 1
+        dishonest = federation.n_agents - federation.n_honest
+        return self.fewest if observer == MODEL else max(1, self.fewest - dishonest)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Schedule:
+    """Who takes part, and whose messages arrive; drawn before the first round.
+
+    Attributes
+    ----------
+    takes_part : ndarray of bool of shape (n_rounds, n_agents)
+        False for whoever takes part and drops out.
+    sends : ndarray of bool of shape (n_rounds, n_agents)
+        Whose message, or noise alone, arrives.
+    """
+
+    takes_part: NDArray[np.bool_]
+    sends: NDArray[np.bool_]
+
+
+def plan_rounds(
+    federation: Federation,
+    *,
+    max_rounds: int,
+    sampling: Literal["poisson", "fixed"],
+    cap: int | None,
+    observer: str,
+) -> Rounds:
+    """Decide whose noise is in a sum.
+
+    Where some agents sit a round out, the sums that hide who took part need noise from everyone,
+    whatever the sample. Against a server that sees each message, noise of others is of no use.
+
+    Parameters
+    ----------
+    federation : Federation
+    max_rounds : int
+    sampling : {"poisson", "fixed"}
+    cap : int or None
+        The run ends where agents reach it on average.
+    observer : {"server", "sums", "model"}
+        Who the budget is spent against.
+
+    Returns
+    -------
+    Rounds
+    """
+    q, n_agents, n_rounds = federation.participation, federation.n_agents, max_rounds
+    if cap is not None:
+        n_rounds = min(max_rounds, math.ceil(cap / q))
+        cap = None if cap >= n_rounds else cap
+    everyone = q == 1 or observer != SERVER
+    n_senders = n_agents
+    if not everyone:
+        # How many are left of a fixed number once some have reached the cap is not known before.
+        is_known = sampling == "fixed" and cap is None
+        n_senders = sample_size(federation) if is_known else 1
+    fewest = n_senders
+    if federation.dropout > 0:
+        fewest = max(1, int(binom.ppf(VOID_ROUNDS, n_senders, 1 - federation.dropout)))
+    return Rounds(
+        n_rounds=n_rounds,
+        participation=q,
+        sampling=sampling,
+        cap=cap,
+        everyone_sends=everyone,
+        fewest=fewest,
+    )
+
+
+def sample_size(federation: Federation) -> int:
+    """Agents in a round of fixed size."""
+    return max(1, round(federation.participation * federation.n_agents))
+
+
+def draw_schedule(rounds: Rounds, federation: Federation, gate: Gate) -> Schedule:
+    """Draw who takes part and who drops out; nothing here sees data.
+
+    Parameters
+    ----------
+    rounds : Rounds
+    federation : Federation
+    gate : Gate
+
+    Returns
+    -------
+    Schedule
+    """
+    shape = (rounds.n_rounds, federation.n_agents)
+    takes_part = np.ones(shape, dtype=bool)
+    if rounds.participation < 1:
+        drawn = gate.uniform(shape)
+        if rounds.sampling == "fixed":
+            rank = drawn.argsort(axis=1).argsort(axis=1)
+            takes_part = rank < sample_size(federation)
+        else:
+            takes_part = drawn < rounds.participation
+    if rounds.cap is not None:
+        takes_part &= np.cumsum(takes_part, axis=0) <= rounds.cap
+    sends = np.ones(shape, dtype=bool) if rounds.everyone_sends else takes_part.copy()
+    if federation.dropout > 0:
+        arrives = gate.uniform(shape) >= federation.dropout
+        takes_part, sends = takes_part & arrives, sends & arrives
+    void = sends.sum(axis=1) < rounds.fewest
+    takes_part[void] = sends[void] = False
+    return Schedule(takes_part=takes_part, sends=sends)
+
+
+def unit_sizes(facts: Facts) -> NDArray[np.float64]:
+    """Records in a protected unit, for each kind of agent."""
+    assert facts.federation is not None
+    sizes = facts.federation.sizes.astype(np.float64)
+    return sizes if facts.unit == "agent" else np.ones(len(sizes))
+
+
+def plan_release(
+    facts: Facts,
+    budget: Budget,
+    *,
+    name: str,
+    shape: tuple[int, ...],
+    sensitivity: float,
+    mu: float,
+) -> Release:
+    """Plan one release to which everyone contributes, for a curator or for agents.
+
+    Parameters
+    ----------
+    facts : Facts
+    budget : Budget
+    name : str
+    shape : tuple of int
+    sensitivity : float
+        How far one record can move it.
+    mu : float
+        What it may cost, as a Gaussian-DP parameter, where the budget is that of `budget`.
+
+    Returns
+    -------
+    Release
+        A `MessageSum` where there are agents.
+    """
+    federation = facts.federation
+    if federation is None:
+        noise_std = sensitivity / mu * (1 + 1e-12)
+        return Release(name=name, shape=shape, sensitivities=(sensitivity,), noise_std=noise_std)
+    # Preparations wait for every agent.
+    rounds = Rounds(
+        n_rounds=1,
+        participation=1.0,
+        sampling="poisson",
+        cap=None,
+        everyone_sends=True,
+        fewest=federation.n_agents,
+    )
+    total = gaussian_mu(budget.epsilon, budget.delta)
+    multipliers = tuple(
+        sensitivity / mu * total / gaussian_mu(epsilon, budget.delta) * (1 + 1e-12)
+        for epsilon in federation.budgets(budget.epsilon)
+    )
+    return message_sum(
+        facts,
+        budget,
+        rounds,
+        name=name,
+        shape=shape,
+        sensitivities=(sensitivity,),
+        limits=unit_sizes(facts),
+        multipliers=multipliers,
+    )
+
+
+def calibrated_multipliers(
+    facts: Facts, budget: Budget, rounds: Rounds, sensitivities: Sequence[float]
+) -> tuple[float, ...]:
+    """Noise that meets the budget of each kind of agent, over a limit of one.
+
+    Parameters
+    ----------
+    facts : Facts
+    budget : Budget
+    rounds : Rounds
+    sensitivities : sequence of float
+        Of an agent's first, second, ... message, where its limit is one.
+
+    Returns
+    -------
+    tuple of float
+    """
+    federation = facts.federation
+    assert federation is not None
+    spent = [
+        compose(*parts)
+        for parts in zip(
+            *(release.guarantees(budget.observer) for release in facts.preparations), strict=True
+        )
+    ] or [GaussianDP(0.0)] * len(federation.sizes)
+    sensitivities = tuple(sensitivities)
+
+    @cache
+    def calibrated(epsilon: float, prior: Guarantee) -> float:
+        def family(noise_std: float) -> Guarantee:
+            return _guarantee(facts, rounds, budget.observer, sensitivities, noise_std)
+
+        one = family(1.0)
+        if isinstance(one, GaussianDP) and isinstance(prior, GaussianDP):
+            total = gaussian_mu(epsilon, budget.delta)
+            # A little more than enough, so that no rounding takes epsilon above the budget.
+            return one.mu / math.sqrt(total**2 - prior.mu**2) * (1 + 1e-12)
+        return calibrate_noise(
+            lambda noise_std: compose(prior, family(noise_std)), epsilon, budget.delta
+        )
+
+    budgets = federation.budgets(budget.epsilon)
+    return tuple(calibrated(*pair) for pair in zip(budgets, spent, strict=True))
+
+
+def message_sum(
+    facts: Facts,
+    budget: Budget,
+    rounds: Rounds,
+    *,
+    name: str,
+    shape: tuple[int, ...],
+    sensitivities: Sequence[float],
+    limits: NDArray[np.float64],
+    multipliers: tuple[float, ...],
+) -> MessageSum:
+    """Share the noise among agents and say what each observer learns.
+
+    Parameters
+    ----------
+    facts : Facts
+    budget : Budget
+    rounds : Rounds
+    name : str
+    shape : tuple of int
+    sensitivities : sequence of float
+        Of an agent's first, second, ... message, where its limit is one.
+    limits : ndarray of shape (n_kinds,)
+        Of the messages of each kind of agent.
+    multipliers : tuple of float
+        Noise over the limit that protects each kind of agent from the observer of the budget.
+
+    Returns
+    -------
+    MessageSum
+    """
+    federation = facts.federation
+    assert federation is not None
+    needed = limits * np.asarray(multipliers)
+    if budget.observer != SERVER:
+        # A sum has one noise: that which protects whoever needs the most.
+        together = rounds.surely_arrive(budget.observer, federation)
+        needed = np.full(len(limits), float(needed.max()) / math.sqrt(together))
+    per_agent = np.sort(needed[federation.kind])
+    views = []
+    for observer in OBSERVERS:
+        count = rounds.surely_arrive(observer, federation)
+        noise = _surely_noise(needed, per_agent, count)
+        pairs = list(zip(limits.tolist(), noise.tolist(), strict=True))
+        views.append(
+            View(
+                observer=observer,
+                guarantees=tuple(
+                    _guarantee(facts, rounds, observer, sensitivities, std / limit)
+                    for limit, std in pairs
+                ),
+                worst_cases=tuple(
+                    worst_participation(
+                        sensitivities, std / limit, n_rounds=rounds.n_rounds, cap=rounds.cap
+                    )
+                    for limit, std in pairs
+                ),
+            )
+        )
+    share = 1.0 if rounds.everyone_sends else rounds.participation
+    arriving = share * (1 - federation.dropout)
+    return MessageSum(
+        name=name,
+        shape=shape,
+        sensitivities=tuple(float(limits.max()) * s for s in sensitivities),
+        noise_std=float(np.sqrt(arriving * np.sum(np.square(per_agent)))),
+        seen_by=OBSERVERS,
+        shares=tuple(needed.tolist()),
+        fewest=rounds.fewest,
+        views=tuple(views),
+    )
+
+
+def _surely_noise(
+    shares: NDArray[np.float64], per_agent: NDArray[np.float64], count: int
+) -> NDArray[np.float64]:
+    """For each kind its own share and the least that `count - 1` others can add to it."""
+    least = np.concatenate([[0.0], np.cumsum(np.square(per_agent))])
+    own_is_among = np.searchsorted(per_agent, shares, side="left") < count
+    others = np.where(own_is_among, least[count] - np.square(shares), least[count - 1])
+    return np.asarray(np.sqrt(np.square(shares) + others))
+
+
+def _guarantee(
+    facts: Facts,
+    rounds: Rounds,
+    observer: str,
+    sensitivities: Sequence[float],
+    noise_std: float,
+) -> Guarantee:
+    """What rounds cost an agent whose limit is one.
+
+    Who takes part is known to the server, and to whoever sees secure sums of it. It hides an agent
+    as a whole from the world, where each agent is drawn by itself and the noise does not depend on
+    the sample; a single record it does not, because the rest of its agent's message shows it.
+    """
+    hidden = (
+        facts.unit == "agent"
+        and observer == MODEL
+        and rounds.participation < 1
+        and rounds.sampling == "poisson"
+        and rounds.everyone_sends
+    )
+    if hidden:
+        zero_out = max(sensitivities) / facts.neighboring.sensitivity_factor
+        return PoissonSubsampledGaussian(
+            rounds.participation, noise_std / zero_out, rounds.n_rounds, facts.neighboring
+        )
+    return participation_mixture(
+        tuple(sensitivities),
+        noise_std,
+        probability=rounds.participation,
+        n_rounds=rounds.n_rounds,
+        cap=rounds.cap,
+    )

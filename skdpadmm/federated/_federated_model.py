@@ -1,0 +1,315 @@
+"""What federated estimators share: who holds the rows, and who is trusted with what."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils import check_array, check_X_y
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdpadmm._fitting import all_or_nothing
+from skdpadmm._linear_model import (
+    PrivateLinearModel,
+    PrivateLinearRegressor,
+    PrivateLogisticRegression,
+)
+from skdpadmm._sklearn import Interval, StrOptions, _fit_context
+from skdpadmm.network import PARTITIONS, Ownership, agent_sizes, ownership_of_labels, partition_rows
+from skdpadmm.protocol import OBSERVERS, SERVER, Federation, Plan
+
+
+class FederatedModel(PrivateLinearModel):
+    """Parameters of a federation, and the way from rows to agents."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "epsilon": [Interval(Real, 0, None, closed="right"), "array-like"],
+        "adversary": [StrOptions(set(OBSERVERS))],
+        "privacy_unit": [StrOptions({"record", "agent"})],
+        "partition": [Integral, StrOptions(set(PARTITIONS)), callable],
+        "n_agents": [Interval(Integral, 1, None, closed="left"), None],
+        "agent_column": [Integral, str, None],
+        "participation": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "n_honest": [Interval(Integral, 1, None, closed="left"), None],
+        "engine": [StrOptions({"local", "dask"})],
+    }
+
+    epsilon: Any
+    adversary: str
+    privacy_unit: str
+    partition: Any
+    n_agents: int | None
+    agent_column: int | str | None
+    participation: float | str
+    dropout: float
+    n_honest: int | None
+    engine: str
+    random_state: Any
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, agents: ArrayLike | None = None) -> Self:
+        """Fit the model; spends the whole budget.
+
+        Sample weights are not accepted: they change what one record can do, and no bound of that
+        is implemented.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features, finite. Sparse input is used as CSR.
+        y : array-like of shape (n_samples,)
+            Target: finite numbers for a regressor, class labels for a classifier.
+        agents : array-like of shape (n_samples,), default=None
+            Who holds each row: labels of any type that can be sorted. None: `agent_column` says so,
+            or `partition` makes it up.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            Where a parameter or the input is not valid; nothing is stored then.
+        RuntimeError
+            Where a worker of a cluster dies; nothing is stored, and the budget counts as spent.
+        """
+        with all_or_nothing(self):
+            if self.agent_column is not None:
+                if agents is not None:
+                    raise ValueError(
+                        f"Got agents and agent_column={self.agent_column!r}, expected one of the"
+                        " two. Leave agents out."
+                    )
+                agents = self._agent_column(X)[1]
+            fitted = self._fit(X, y, agents)
+            self.n_rounds_ = fitted.n_iter
+            self.n_messages_ = fitted.solution.n_messages
+            self.bytes_sent_ = fitted.solution.bytes_sent
+        return self
+
+    def _owners(
+        self, X: Any, y: NDArray[Any], agents: Any
+    ) -> tuple[Ownership | None, dict[str, Any]]:
+        """Who holds which row, and what `plan_fit` is told of it."""
+        if agents is not None:
+            ownership = ownership_of_labels(agents, n_samples=len(y))
+        else:
+            seed = self.random_state
+            ownership = partition_rows(
+                self.partition,
+                n_samples=len(y),
+                n_agents=self.n_agents,
+                seed=int(seed) if isinstance(seed, Integral) else 0,
+                X=X,
+                y=y,
+                is_classification=isinstance(self, PrivateLogisticRegression),
+            )
+        self.agent_labels_ = ownership.labels
+        return ownership, self._trust(ownership.sizes, ownership.condition)
+
+    def _planned_sizes(self, n_samples: int, sizes: ArrayLike | None) -> NDArray[np.intp]:
+        """Sizes of agents for a plan without data."""
+        if sizes is not None:
+            given = np.asarray(sizes)
+            if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+                raise ValueError(
+                    f"Got agent_sizes={sizes!r}, expected one int for each agent, in the order of"
+                    " their sorted labels."
+                )
+            return given.astype(np.intp)
+        planned = agent_sizes(self.partition, n_samples=n_samples, n_agents=self.n_agents)
+        if planned is None:
+            raise ValueError(
+                f"Got partition={self.partition!r} without agent_sizes, expected them: sizes follow"
+                " from the data there. Pass agent_sizes to plan."
+            )
+        return planned
+
+    def _trust(self, sizes: NDArray[np.intp], condition: str = "") -> dict[str, Any]:
+        """What `plan_fit` is told of agents and adversaries."""
+        n_agents = len(sizes)
+        federation = Federation(
+            agent_sizes=tuple(sizes.tolist()),
+            n_honest=n_agents // 2 + 1 if self.n_honest is None else int(self.n_honest),
+            participation=1.0 if self.participation == "auto" else float(self.participation),
+            dropout=float(self.dropout),
+            epsilons=self._epsilons(),
+        )
+        return {
+            "federation": federation,
+            "unit": self.privacy_unit,
+            "observer": self.adversary,
+            "backend": self.engine,
+            "assumptions": (condition,) if condition else (),
+        }
+
+    def _epsilons(self) -> tuple[float, ...]:
+        """Budgets of the agents; empty where there is one for all."""
+        if np.ndim(self.epsilon) == 0:
+            return ()
+        epsilons = np.asarray(self.epsilon, dtype=np.float64)
+        same_kind = np.isfinite(epsilons).all() or np.isinf(epsilons).all()
+        if epsilons.ndim != 1 or not len(epsilons) or not (epsilons > 0).all() or not same_kind:
+            raise ValueError(
+                f"Got epsilon={self.epsilon!r}, expected a float, or one positive float for each"
+                " agent, all of them finite or all infinite."
+            )
+        if self.adversary != SERVER:
+            raise ValueError(
+                f"Got an epsilon for each agent with adversary={self.adversary!r}, expected"
+                " 'server': a sum of messages has one noise, which protects all agents alike."
+            )
+        return tuple(epsilons.tolist())
+
+    def _agent_column(self, X: Any) -> tuple[Any, NDArray[Any]]:
+        """The columns without that of the agents, and that one."""
+        names = list(X.columns) if hasattr(X, "iloc") else None
+        column, is_sparse = self.agent_column, bool(sparse.issparse(X))
+        if isinstance(column, str):
+            if names is None or column not in names:
+                raise ValueError(
+                    f"Got agent_column={column!r}, expected the name of a column of a DataFrame, or"
+                    " the index of a column."
+                )
+            number = names.index(column)
+        else:
+            assert column is not None
+            X = X if names is not None or is_sparse else np.asarray(X)
+            n_columns = X.shape[1] if X.ndim == 2 else 0
+            if not -n_columns <= column < n_columns:
+                raise ValueError(
+                    f"Got agent_column={column}, expected the index of one of {n_columns} columns."
+                )
+            number = int(column) % n_columns
+        if names is not None:
+            return X.drop(columns=names[number]), X.iloc[:, number].to_numpy()
+        if is_sparse:
+            columns = X.tocsc()
+            kept = np.delete(np.arange(X.shape[1]), number)
+            return columns[:, kept].tocsr(), columns[:, [number]].toarray()[:, 0]
+        return np.delete(X, number, axis=1), X[:, number]
+
+    def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
+        if self.agent_column is None:
+            return super()._check_fit(X, y, **checks)
+        with np.errstate(all="ignore"):
+            validate_data(self, X, skip_check_array=True)
+            X, y = check_X_y(
+                self._agent_column(X)[0],
+                y,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                estimator=self,
+                **checks,
+            )
+        return X, np.asarray(y)
+
+    def _check_predict(self, X: Any) -> Any:
+        if self.agent_column is None:
+            return super()._check_predict(X)
+        check_is_fitted(self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return check_array(self._agent_column(X)[0], accept_sparse="csr", estimator=self)
+
+    def _feature_names(self) -> Any:
+        names = super()._feature_names()
+        if names is None or self.agent_column is None:
+            return names
+        if isinstance(self.agent_column, str):
+            return names[names != self.agent_column]
+        return np.delete(names, int(self.agent_column))
+
+
+class FederatedRegressor(FederatedModel, PrivateLinearRegressor):
+    """A linear model of a number in units, of rows that agents hold."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **PrivateLinearRegressor._parameter_constraints,
+        **FederatedModel._parameter_constraints,
+    }
+
+    def plan(self, n_samples: int, n_features: int, agent_sizes: ArrayLike | None = None) -> Plan:
+        """Say what a fit would release and what it would cost; no data is needed.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the data, without a column of agents.
+        agent_sizes : array-like of shape (n_agents,), default=None
+            Rows of each agent, in the order of their sorted labels. None: those that `partition`
+            would make.
+
+        Returns
+        -------
+        plan : Plan
+            The plan that `fit` makes for data of this shape.
+
+        Raises
+        ------
+        ValueError
+            Where a parameter is out of range, or where sizes follow from data.
+        """
+        self._validate_params()
+        shape = self._public_shape(n_samples, n_features)
+        return self._plan_fit(
+            **shape, **self._trust(self._planned_sizes(n_samples, agent_sizes))
+        ).plan
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Against a server that sees every message, a few hundred rows do not give a good model.
+        tags.regressor_tags.poor_score = True
+        return tags
+
+
+class FederatedLogisticRegression(FederatedModel, PrivateLogisticRegression):
+    """Logistic regression of rows that agents hold."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **PrivateLogisticRegression._parameter_constraints,
+        **FederatedModel._parameter_constraints,
+    }
+
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        n_classes: int | None = None,
+        agent_sizes: ArrayLike | None = None,
+    ) -> Plan:
+        """Say what a fit would release and what it would cost; no data is needed.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the data, without a column of agents.
+        n_classes : int, default=None
+            Number of classes; None means the number of declared ones.
+        agent_sizes : array-like of shape (n_agents,), default=None
+            Rows of each agent, in the order of their sorted labels. None: those that `partition`
+            would make.
+
+        Returns
+        -------
+        plan : Plan
+            The plan that `fit` makes for data of this shape.
+
+        Raises
+        ------
+        ValueError
+            Where a parameter is out of range, or where the number of classes or sizes of agents
+            are not known.
+        """
+        self._validate_params()
+        shape = self._public_shape(n_samples, n_features)
+        return self._plan_fit(
+            n_classes=self._n_classes(n_classes),
+            **shape,
+            **self._trust(self._planned_sizes(n_samples, agent_sizes)),
+        ).plan

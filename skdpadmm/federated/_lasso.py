@@ -1,0 +1,222 @@
+"""Federated, differentially private linear regression with an l1 penalty."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar
+
+from skdpadmm._sklearn import Interval
+from skdpadmm.federated._federated_model import FederatedRegressor
+from skdpadmm.penalties import L1, Penalty
+
+
+class DPFedLasso(FederatedRegressor):
+    r"""Federated, differentially private linear regression with an l1 penalty.
+
+    Minimises, as :class:`sklearn.linear_model.Lasso` does,
+
+    .. math:: \frac{1}{2 n} \|y - X w - b\|_2^2 + \alpha \|w\|_1
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
+    epsilon : float or array-like of shape (n_agents,), default=1.0
+        Total budget of one fit, in (0, inf]. With ``adversary="server"`` agents may have budgets of
+        their own, in the order of their sorted labels. At inf the fit is exact and
+        not private: nothing is clipped, and the answer is that of scikit-learn for the same
+        objective.
+    delta : float, default=1e-5
+        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+    adversary : {"server", "sums", "model"}, default="server"
+        Who the budget is spent against: a server that sees every message, one that is shown sums of
+        messages by secure aggregation, or whoever sees the model. `privacy_` has the figures of all
+        three.
+    privacy_unit : {"record", "agent"}, default="record"
+        What is protected: one row, or all rows of an agent.
+    partition : int, str or callable, default="iid"
+        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents
+        or "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has
+        classes, or ranges of the target, of its own), "sorted" (rows sorted by the target), or a
+        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+        is conditional on the ownership that results.
+    n_agents : int, default=None
+        Number of agents that `partition` makes; None: ``min(10, n_samples)``.
+    agent_column : int or str, default=None
+        Column of `X` with the agent of each row. It is no feature; `predict` ignores it.
+    participation : float or "auto", default="auto"
+        Share of the agents that take part in a round, in (0, 1]. "auto" is 1, which for as many
+        updates of each agent needs the least noise; a smaller share saves work in each round.
+    dropout : float, default=0.0
+        Probability, in [0, 1), that a message is lost, to simulate agents that fail or are too
+        slow. Noise is planned for it, and a round that loses too many messages is void.
+    n_honest : int, default=None
+        Agents of which "sums" may rely on: they add their noise and do not tell the server what it
+        was. None: the smallest majority.
+    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+        What may differ between neighbouring data sets: one record (or agent) replaced by any other
+        of its size, or its loss replaced by zero; where agents sit rounds out, an agent is absent.
+    feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
+        Publicly known range of the features, as ``(lower, upper)`` or as a dict of such pairs by
+        column name. Features are clipped to it and scaled inside the model. None: rows are used as
+        they are, clipped to a norm of about ``sqrt(n_features)``, which suits features in [-1, 1]
+        and standardised ones. Never take bounds from the private data.
+    target_bounds : pair of floats, default=None
+        Publicly known range of the target, to which it is clipped. None means [-3, 3], which suits
+        a standardised target and no other.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is not penalised.
+    algorithm : str or Algorithm, default="federated-admm"
+        Name of an algorithm, or an object with knobs of its own, such as
+        :class:`~skdpadmm.algorithms.FederatedADMM`.
+    scale : {"private", None}, default=None
+        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and brings the
+        columns without `feature_bounds` to the scale that the defaults expect.
+    conditioning : {"auto", "private", None}, default="auto"
+        "private" spends a share of the budget on a noisy second-moment matrix of the rows, and
+        works in coordinates in which it is near the identity. "auto" does so where the algorithm
+        can use it and there are at most 1,000 parameters. None spends nothing.
+    max_iter : int, default=100
+        Number of rounds, fixed in advance. More rounds need more noise in each, and the defaults
+        shorten their steps in turn.
+    sampler : {"floating-point", "opendp"}, default="floating-point"
+        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
+        ``skdpadmm[secure]`` and takes no seed.
+    random_state : int, RandomState instance, Generator or None, default=None
+        None draws noise from the operating system. Anything else makes the fit a simulation. Noise
+        also depends on the plan: other parameters, or a later version, draw another.
+    n_jobs : int, default=None
+        Number of threads. The result does not depend on it.
+    engine : {"local", "dask"}, default="local"
+        Where agents run: in this process, all at once, or in the workers of dask.distributed, which
+        needs the extra ``skdpadmm[dask]``. A cluster is a larger simulation by one trusted party,
+        not a boundary of privacy.
+    verbose : int, default=0
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients, in the units of `X` and `y`.
+    intercept_ : float
+        Intercept.
+    n_iter_ : int
+        Number of rounds.
+    n_rounds_ : int
+        Rounds that were completed.
+    n_messages_ : int
+        Messages between agents and server, in both directions; 0 at ``epsilon=inf``, where the
+        optimum is computed with all rows in one place.
+    bytes_sent_ : int
+        Their size.
+    agent_labels_ : ndarray of shape (n_agents,)
+        Labels of the agents, sorted.
+    privacy_ : PrivacyReport
+        Who sees what, and what guarantee each gets.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where `X` has names that are all strings.
+
+    See Also
+    --------
+    sklearn.linear_model.Lasso : The same objective without privacy.
+
+    Notes
+    -----
+    **Guarantee.** Adversary: `adversary`, and the other two at their own figures. Unit:
+    `privacy_unit`. Neighbouring: `neighboring`; neighbouring data sets agree on which agent holds
+    which row. `fit` is (epsilon, delta)-differentially private against the adversary, by
+    composition over all messages; `privacy_` lists them and states the guarantees, and
+    :class:`~skdpadmm.algorithms.FederatedADMM` the theorem. It holds for every finite input,
+    because contributions are clipped after they are computed. It does not cover transformers fitted
+    earlier in a pipeline, scores on private data, or other fits on the same records.
+
+    All agents are simulated by whoever runs `fit`: it shows what a federation would learn, and
+    protects nobody from the machine that it runs on.
+
+    A fit with `random_state` set is a simulation: the noise can be recomputed from the seed.
+
+    References
+    ----------
+    .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
+       Centralized and Federated Learning", ICML 2023. Algorithm 3, corrected: see
+       :class:`~skdpadmm.algorithms.FederatedADMM`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPFedLasso
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(20_000, 3))
+    >>> y = X @ [1.0, -2.0, 0.0] + 0.1 * rng.standard_normal(20_000)
+    >>> hospitals = np.repeat(["east", "north", "south", "west"], 5_000)
+    >>> model = DPFedLasso(
+    ...     alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4), random_state=0
+    ... )
+    >>> model.fit(X, y, agents=hospitals).coef_.round(2)
+    array([ 0.97, -1.97,  0.  ])
+    >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
+    {'server': 1.0, 'sums': 0.55, 'model': 0.47}
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **FederatedRegressor._parameter_constraints,
+        "alpha": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        epsilon: Any = 1.0,
+        delta: float = 1e-5,
+        adversary: str = "server",
+        privacy_unit: str = "record",
+        partition: Any = "iid",
+        n_agents: int | None = None,
+        agent_column: int | str | None = None,
+        participation: float | str = "auto",
+        dropout: float = 0.0,
+        n_honest: int | None = None,
+        neighboring: str = "replace_one",
+        feature_bounds: Any = None,
+        target_bounds: Any = None,
+        fit_intercept: bool = True,
+        algorithm: Any = "federated-admm",
+        scale: str | None = None,
+        conditioning: str | None = "auto",
+        max_iter: int = 100,
+        sampler: str = "floating-point",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        engine: str = "local",
+        verbose: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.adversary = adversary
+        self.privacy_unit = privacy_unit
+        self.partition = partition
+        self.n_agents = n_agents
+        self.agent_column = agent_column
+        self.participation = participation
+        self.dropout = dropout
+        self.n_honest = n_honest
+        self.neighboring = neighboring
+        self.feature_bounds = feature_bounds
+        self.target_bounds = target_bounds
+        self.fit_intercept = fit_intercept
+        self.algorithm = algorithm
+        self.scale = scale
+        self.conditioning = conditioning
+        self.max_iter = max_iter
+        self.sampler = sampler
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.engine = engine
+        self.verbose = verbose
+
+    def _penalty(self, n_samples: int) -> Penalty:
+        return L1(float(self.alpha))

@@ -1,0 +1,94 @@
+"""Public facts of a federation: whose rows there are, and who can be relied on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+SERVER, SUMS, MODEL = OBSERVERS = ("server", "sums", "model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federation:
+    """Agents that hold rows, and a server that coordinates rounds.
+
+    Attributes
+    ----------
+    agent_sizes : tuple of int
+        Rows of each agent, at least one; public under replace-one.
+    n_honest : int
+        Agents that add their noise and tell nobody what it was. The others may tell the server.
+    participation : float, default=1.0
+        Share of the agents that take part in a round, in (0, 1].
+    dropout : float, default=0.0
+        Probability, in [0, 1), that an agent's message does not arrive; independent of data.
+    epsilons : tuple of float, default=()
+        Budget of each agent; empty where all have the same.
+
+    Raises
+    ------
+    ValueError
+        Where a value is out of range.
+    """
+
+    agent_sizes: tuple[int, ...]
+    n_honest: int
+    participation: float = 1.0
+    dropout: float = 0.0
+    epsilons: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.agent_sizes or min(self.agent_sizes) < 1:
+            raise ValueError(
+                f"Got {len(self.agent_sizes)} agents, the smallest with"
+                f" {min(self.agent_sizes, default=0)} rows, expected agents with rows."
+            )
+        if not 1 <= self.n_honest <= self.n_agents:
+            raise ValueError(
+                f"Got n_honest={self.n_honest}, expected an int in [1, {self.n_agents}], the number"
+                " of agents. Agents that are not honest may tell the server what noise they added."
+            )
+        if not 0 < self.participation <= 1:
+            raise ValueError(
+                f"Got participation={self.participation}, expected 'auto' or a float in (0, 1]."
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"Got dropout={self.dropout}, expected a float in [0, 1).")
+        if self.epsilons and len(self.epsilons) != self.n_agents:
+            raise ValueError(
+                f"Got {len(self.epsilons)} values of epsilon for {self.n_agents} agents, expected a"
+                " float or one value for each agent, in the order of their sorted labels."
+            )
+
+    @property
+    def n_agents(self) -> int:
+        """Number of agents."""
+        return len(self.agent_sizes)
+
+    @cached_property
+    def kind(self) -> NDArray[np.intp]:
+        """For each agent its kind: agents of one kind differ in nothing that is public."""
+        traits = [np.asarray(self.agent_sizes)]
+        if self.epsilons:
+            traits.append(np.asarray(self.epsilons))
+        _, kind = np.unique(np.stack(traits), axis=1, return_inverse=True)
+        return np.asarray(kind, dtype=np.intp).reshape(-1)
+
+    @cached_property
+    def examples(self) -> NDArray[np.intp]:
+        """For each kind an agent of it."""
+        return np.unique(self.kind, return_index=True)[1]
+
+    @cached_property
+    def sizes(self) -> NDArray[np.intp]:
+        """Rows of an agent, for each kind."""
+        return np.asarray(self.agent_sizes, dtype=np.intp)[self.examples]
+
+    def budgets(self, epsilon: float) -> tuple[float, ...]:
+        """Budget of each kind, where `epsilon` is that of agents without one of their own."""
+        if not self.epsilons:
+            return (epsilon,) * len(self.examples)
+        return tuple(self.epsilons[agent] for agent in self.examples)
