@@ -166,7 +166,7 @@ class DPFedLogisticRegression(FederatedLogisticRegression):
     >>> round(model.fit(X, y, agents=hospitals).score(X, y), 2)
     0.88
     >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
-    {}
+    {'server': 1.0, 'sums': 0.55, 'model': 0.47}
     """
 
     def __init__(

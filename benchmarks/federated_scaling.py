@@ -1,0 +1,302 @@
+"""What a round of a federation costs: agents from ten to ten thousand over the same rows.
+
+    python benchmarks/federated_scaling.py            1,000,000 x 50, some minutes
+    python benchmarks/federated_scaling.py --quick    20,000 x 20, for a look: no verdict
+
+Time is counted in passes over the data, products ``X @ w`` with one BLAS thread, as a fit has. A
+round is the difference between a long and a short fit, over the difference of their rounds, so that
+nothing counts that happens once. Products stand between the fits, and each difference is divided by
+the products beside it, so that other work on the machine slows both; the figure is the median. With
+records as the unit it passes where a round costs at most 3 passes, whatever the number of agents.
+With agents as the unit each solves a problem of its own, which is shown and has no bar.
+
+With dask the rows are in two worker processes on loopback. Bytes are those of all arguments and
+replies of rounds as the engine counts them (`PlacedParts.bytes_sent`, kept by a wrapper of
+`Engine.place`), without what TCP adds. It passes where a round sends at most as much as the vectors
+of agents, or of the engine's fixed parts where these are more, and a kilobyte for each worker and
+each part. Nothing printed here depends on the values in the data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import threadpoolctl
+from matplotlib import pyplot as plt
+from numpy.typing import NDArray
+
+from skdpadmm import DPFedLogisticRegression, DPFedRidge
+from skdpadmm.engine import N_TASKS, Engine, PlacedParts
+
+OUTPUT = Path(__file__).parent / "output" / "federated_scaling.png"
+BAR = 3.0
+N_WORKERS = 2
+OVERHEAD = 1024  # bytes of pickling, for each worker and each part
+PUBLIC: dict[str, Any] = {"feature_bounds": (0, 1), "delta": 1e-8}
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One federation."""
+
+    model: str
+    n_agents: int
+    variant: str = "everyone"
+    unit: str = "record"
+    engine: str = "local"
+
+    def estimator(self, n_rounds: int) -> Any:
+        make, bounds = {
+            "ridge": (DPFedRidge, {"target_bounds": (-1, 1)}),
+            "logistic": (DPFedLogisticRegression, {"classes": [-1, 1]}),
+        }[self.model]
+        return make(
+            n_agents=self.n_agents,
+            privacy_unit=self.unit,
+            engine=self.engine,
+            max_iter=n_rounds,
+            **VARIANTS[self.variant],
+            **bounds,
+            **PUBLIC,
+        )
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "everyone": {},
+    "participation=.2": {"participation": 0.2},
+    "dropout=.1": {"dropout": 0.1},
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round of a federation costs."""
+
+    case: Case
+    conditioned: bool
+    seconds: float
+    ratios: tuple[float, ...]
+    wire_bytes: float = 0.0
+    agent_bytes: float = 0.0
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
+
+    @property
+    def allowed_bytes(self) -> float:
+        """What agents would send, or parts where there are more, and what pickling adds."""
+        vectors = self.agent_bytes * max(1.0, (N_TASKS + N_WORKERS) / (2 * self.case.n_agents))
+        return vectors + OVERHEAD * (N_TASKS + N_WORKERS)
+
+
+def make_data(n_samples: int, n_features: int) -> tuple[Array, dict[str, Array]]:
+    """Features in [0, 1], and a target in [-1, 1] or its sign."""
+    rng = np.random.default_rng(0)
+    X = rng.random((n_samples, n_features))
+    score = (X - 0.5) @ rng.standard_normal(n_features)
+    y = np.clip(score / np.sqrt(n_features), -1, 1)
+    return X, {"ridge": y, "logistic": np.where(y > 0, 1.0, -1.0)}
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+@contextmanager
+def placed_parts() -> Iterator[list[PlacedParts]]:
+    """Keep what engines place, to ask it how much it sent."""
+    placed: list[PlacedParts] = []
+    place = Engine.place
+
+    def kept(engine: Engine, parts: Any) -> PlacedParts:
+        placed.append(place(engine, parts))
+        return placed[-1]
+
+    Engine.place = kept  # type: ignore[method-assign]
+    try:
+        yield placed
+    finally:
+        Engine.place = place  # type: ignore[method-assign]
+
+
+def measure(
+    case: Case, X: Array, y: Array, *, rounds: tuple[int, int], repeats: int, threads: int = 1
+) -> Round:
+    """A round by the difference of a long and a short fit, beside passes over the data."""
+    w = np.random.default_rng(1).standard_normal(X.shape[1])
+    short, long = (case.estimator(n_rounds) for n_rounds in rounds)
+    between, ratios, times = rounds[1] - rounds[0], [], []
+    with placed_parts() as placed, threadpoolctl.threadpool_limits(threads, user_api="blas"):
+        for _ in range(repeats):
+            products = [seconds(lambda: X @ w) for _ in range(3)]
+            few = seconds(lambda: short.fit(X, y))
+            products += [seconds(lambda: X @ w) for _ in range(3)]
+            many = seconds(lambda: long.fit(X, y))
+            products += [seconds(lambda: X @ w) for _ in range(3)]
+            times.append((many - few) / between)
+            ratios.append(times[-1] / statistics.median(products))
+        sent = [parts.bytes_sent for parts in placed]
+    return Round(
+        case,
+        conditioned=len(short.privacy_.releases) > 1,
+        seconds=statistics.median(times),
+        ratios=tuple(ratios),
+        wire_bytes=(sent[1] - sent[0]) / between,
+        agent_bytes=(long.bytes_sent_ - short.bytes_sent_) / between,
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Tables
+
+
+def show_rounds(
+    title: str,
+    cases: list[Case],
+    data: tuple[Array, dict[str, Array]],
+    *,
+    bar: float | None,
+    **size: Any,
+) -> list[Round]:
+    print(f"\n{title}")
+    print(f"{'model':9} {'agents':>7}  {'variant':17} {'path':12} {'ms':>8} {'passes':>7}  range")
+    found = []
+    X, targets = data
+    for case in cases:
+        one = measure(case, X, targets[case.model], **size)
+        verdict = "" if bar is None else "  pass" if one.ratio <= bar else "  MISS"
+        path = "conditioned" if one.conditioned else "plain"
+        print(
+            f"{case.model:9} {case.n_agents:7,}  {case.variant:17} {path:12}"
+            f" {1e3 * one.seconds:8.2f} {one.ratio:7.2f}"
+            f"  {min(one.ratios):.2f} to {max(one.ratios):.2f}{verdict}",
+            flush=True,
+        )
+        found.append(one)
+    return found
+
+
+def show_bytes(found: list[Round], *, has_bar: bool) -> None:
+    print(f"\nBytes of a round with dask, {N_WORKERS} worker processes")
+    print(f"{'model':9} {'agents':>7}  {'sent':>10} {'of agents':>12} {'allowed':>12}")
+    for one in found:
+        verdict = "pass" if one.wire_bytes <= one.allowed_bytes else "MISS"
+        print(
+            f"{one.case.model:9} {one.case.n_agents:7,}  {one.wire_bytes:10,.0f}"
+            f" {one.agent_bytes:12,.0f} {one.allowed_bytes:12,.0f}{f'  {verdict}' * has_bar}"
+        )
+
+
+def measure_dask(
+    data: tuple[Array, dict[str, Array]], agents: list[int], rounds: tuple[int, int], repeats: int
+) -> list[Round]:
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        print(f"\ndask is not measured: {error}")
+        return []
+    cases = [Case("logistic", n_agents, engine="dask") for n_agents in agents]
+    with (
+        LocalCluster(
+            n_workers=N_WORKERS,
+            threads_per_worker=1,
+            memory_limit=None,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+        ) as cluster,
+        Client(cluster),
+    ):
+        return show_rounds(
+            f"One round with dask, {N_WORKERS} worker processes on loopback, in passes with as many"
+            " threads",
+            cases,
+            data,
+            bar=None,
+            rounds=rounds,
+            repeats=repeats,
+            threads=N_WORKERS,
+        )
+
+
+def draw(found: list[Round], dask: list[Round], title: str) -> None:
+    fig, axes = plt.subplots(1, 2, figsize=(11, 3.8), layout="constrained")
+    styles = {"everyone": "-", "participation=.2": "--", "dropout=.1": ":"}
+    for k, model in enumerate(("ridge", "logistic")):
+        for variant, style in styles.items():
+            chosen = [r for r in found if (r.case.model, r.case.variant) == (model, variant)]
+            axes[0].plot(
+                [r.case.n_agents for r in chosen],
+                [r.ratio for r in chosen],
+                color=f"C{k}",
+                linestyle=style,
+                marker="o",
+                label=f"{model}, {variant}",
+            )
+    axes[0].axhline(BAR, color="black", linewidth=1, label="bar")
+    axes[0].set_ylim(0, None)
+    axes[0].set_ylabel("a round, in passes over the data")
+    axes[0].legend(frameon=False, fontsize=8, ncols=2)
+    agents = [r.case.n_agents for r in dask]
+    axes[1].plot(agents, [r.agent_bytes for r in dask], "C7o--", label="vectors of agents")
+    axes[1].plot(agents, [r.wire_bytes for r in dask], "C2o-", label="between processes (dask)")
+    axes[1].set_ylabel("bytes of a round")
+    axes[1].set_yscale("log")
+    axes[1].legend(frameon=False, fontsize=8)
+    for axis in axes:
+        axis.set_xscale("log")
+        axis.set_xlabel("agents")
+        axis.spines[["top", "right"]].set_visible(False)
+    fig.suptitle(title, fontsize=10)
+    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+    fig.savefig(OUTPUT, dpi=120)
+    print(f"\nWrote {OUTPUT}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small data, no verdict")
+    parser.add_argument("--repeats", type=int, default=5, help="differences behind each median")
+    options = parser.parse_args()
+    mpl.use("Agg")
+    # Many messages at a small epsilon: noise is large here, and of no importance.
+    warnings.simplefilter("ignore", UserWarning)
+    quick = options.quick
+    n, p = (20_000, 20) if quick else (1_000_000, 50)
+    repeats = 1 if quick else options.repeats
+    agents = [10, 1_000] if quick else [10, 100, 1_000, 10_000]
+    bar = None if quick else BAR
+    size: dict[str, Any] = {"rounds": (2, 202) if quick else (2, 32), "repeats": repeats}
+    load = os.getloadavg()[0]
+    title = f"{n:,} x {p}, float64, {os.cpu_count()} cores, load {load:.1f} before the start"
+    print(title)
+    data = make_data(n, p)
+    Case("ridge", 10).estimator(2).fit(data[0], data[1]["ridge"])  # warms up
+    models = ("ridge", "logistic")
+    cases = [Case(model, m, variant) for model in models for variant in VARIANTS for m in agents]
+    found = show_rounds("One round, unit record", cases, data, bar=bar, **size)
+    cases = [Case(model, m, unit="agent") for model in models for m in agents[1:3]]
+    few: dict[str, Any] = {"rounds": (1, 4), "repeats": min(repeats, 3)}
+    show_rounds("One round, unit agent", cases, data, bar=None, **few)
+    dask = measure_dask(data, agents, size["rounds"], min(repeats, 2))
+    show_bytes(dask, has_bar=not quick)
+    draw(found, dask, title)
+
+
+if __name__ == "__main__":
+    main()
