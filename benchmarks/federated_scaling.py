@@ -291,7 +291,7 @@ def main() -> None:
     cases = [Case(model, m, variant) for model in models for variant in VARIANTS for m in agents]
     found = show_rounds("One round, unit record", cases, data, bar=bar, **size)
     cases = [Case(model, m, unit="agent") for model in models for m in agents[1:3]]
-    few: dict[str, Any] = {"rounds": (1, 4), "repeats": min(repeats, 3)}
+    few: dict[str, Any] = {"rounds": (1, 4), "repeats": 1}
     show_rounds("One round, unit agent", cases, data, bar=None, **few)
     dask = measure_dask(data, agents, size["rounds"], min(repeats, 2))
     show_bytes(dask, has_bar=not quick)

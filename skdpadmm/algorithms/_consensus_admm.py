@@ -205,7 +205,6 @@ class ConsensusADMM(BaseEstimator):
         gamma, lam = settings.step_size, settings.relaxation
         loss, penalty = plan.facts.loss, plan.facts.penalty
         rows = problem.rows
-        exact = settings.record_step == "exact"
         clip_norm = settings.clip_norm * rows.clip_unit
         prox = penalty_operator(penalty, gamma, rows)
         shape = (plan.facts.n_parameters, loss.n_outputs)
@@ -218,13 +217,11 @@ class ConsensusADMM(BaseEstimator):
                 step_size=gamma,
                 relaxation=lam,
                 clip_norm=clip_norm,
-                exact=exact,
+                exact=settings.record_step == "exact",
             )
         )
         for iteration in range(settings.n_iter):
-            point = 2 * z - shared if exact else z
-            prepared = rows.prepare(point if loss.n_outputs > 1 else point[:, 0])
-            total = rows.collect(placed.sum("advance", prepared, iteration > 0)).reshape(shape)
+            total = rows.collect(placed.sum("advance", z, shared)).reshape(shape)
             shared = (1 - 2 * lam) * shared + 2 * lam * z
             released = gate.release(DISPLACEMENT, total / (clip_norm * rows.n_samples))
             mean = shared - gamma * clip_norm * released

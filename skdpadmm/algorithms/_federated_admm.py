@@ -132,9 +132,9 @@ class FederatedADMM(BaseEstimator):
     Where agents sit rounds out at random, an agent influences only the rounds that it takes part
     in, and the guarantee is the mean over their number, ``E_N[delta(N rounds)]``, even if it is
     known who took part. It improves on that, as Poisson sampling does, for whole agents, Poisson
-    rounds, and an observer who sees only the model; there zero-out means that an agent is absent.
-    Noise is then sent by everyone, whoever takes part. Drop-outs never weaken a guarantee: a round
-    in which fewer messages arrive than the plan demands is void.
+    rounds, and an observer who sees only the model. Noise is then sent by everyone, whoever takes
+    part; an agent that is zeroed out sends noise alone, for every observer. Drop-outs never weaken
+    a guarantee: a round in which fewer messages arrive than the plan demands is void.
 
     References
     ----------
@@ -216,8 +216,7 @@ class FederatedADMM(BaseEstimator):
         )
         # What a curator would spend for as much noise in the mean.
         noise = messages.noise_std / float(rounds.expected_shares(federation)[0])
-        factor = facts.neighboring.sensitivity_factor
-        mu = factor * math.sqrt(rounds.n_rounds) / (facts.n_samples * noise)
+        mu = math.hypot(*sensitivities) / noise
         step_size, clip_norm = default_steps(facts, mu)
         settings = FederatedADMMSettings(
             step_size=step_size if self.step_size == "auto" else float(self.step_size),
@@ -259,9 +258,7 @@ class FederatedADMM(BaseEstimator):
         shape = (facts.n_parameters, facts.loss.n_outputs)
         schedule = draw_schedule(rounds, federation, gate)
         partial = not schedule.takes_part.all()
-        advance = (_agents if facts.unit == "agent" else _records)(
-            plan, problem, clip_norm, partial=partial
-        )
+        advance = _placed(plan, problem, clip_norm, partial=partial)
         # The public part of states, for all agents together or for each; and the weights of agents.
         weights = np.asarray(federation.agent_sizes) / facts.n_samples
         told_apart = partial and settings.message == "increment"
@@ -276,7 +273,7 @@ class FederatedADMM(BaseEstimator):
                 gate.skip(MESSAGES)
                 continue
             active = schedule.takes_part[number] if partial else None
-            value = advance(z, centers[0], n_rounds > 0, active)
+            value = advance(z, centers[0], active)
             noisy = gamma * clip_norm * gate.release(MESSAGES, value, senders)
             if settings.message == "state":
                 centers = (1 - 2 * lam) * centers + 2 * lam * z
@@ -296,12 +293,14 @@ class FederatedADMM(BaseEstimator):
                 n_averaged += 1
         # One proximal step after averaging: an average of sparse vectors would not be sparse.
         parameters = prox(tail / n_averaged if n_averaged else mean)
-        noise_std = plan.releases[-1].noise_std
+        noise_std, amplified = plan.releases[-1].noise_std, 1.0
+        if settings.message == "state":
+            amplified = math.sqrt(np.mean(1.0 / arriving[-settings.n_averaged :] ** 2))
         variance = parameter_variance(
             rows=rows,
             smoothness=facts.loss.smoothness,
             step_size=gamma,
-            noise_std=clip_norm * noise_std / float(arriving[0]),
+            noise_std=clip_norm * noise_std * amplified,
             n_iter=rounds.n_rounds,
             n_averaged=settings.n_averaged,
         )
@@ -361,70 +360,28 @@ class FederatedADMM(BaseEstimator):
         return (2 * float(self.relaxation) * moved * (1 + n_rounds * 2.0**-50),) * n_rounds
 
 
-Advance = Callable[
-    [NDArray[np.float64], NDArray[np.float64], bool, NDArray[np.bool_] | None], NDArray[np.float64]
-]
-
-
-def _records(plan: Plan, problem: Problem, clip_norm: float, *, partial: bool) -> Advance:
-    """One round where records are blocks: the mean of what they say, in units of the clip bound."""
-    settings: FederatedADMMSettings = plan.settings
-    rows, n_outputs = problem.rows, plan.facts.loss.n_outputs
-    exact = settings.local_step == "exact"
-    placed = problem.engine.place(
-        record_blocks(
-            problem,
-            loss=plan.facts.loss,
-            step_size=settings.step_size,
-            relaxation=settings.relaxation,
-            clip_norm=clip_norm,
-            exact=exact,
-            increments=settings.message == "increment",
-            partial=partial,
-        )
-    )
-
-    def advance(
-        z: NDArray[np.float64],
-        center: NDArray[np.float64],
-        warm: bool,
-        active: NDArray[np.bool_] | None,
-    ) -> NDArray[np.float64]:
-        point = 2 * z - center if exact and not partial else z
-        prepared = rows.prepare(point if n_outputs > 1 else point[:, 0])
-        total = rows.collect(placed.sum("advance", prepared, warm, active)).reshape(z.shape)
-        return np.asarray(total / (clip_norm * rows.n_samples))
-
-    return advance
-
-
-def _agents(plan: Plan, problem: Problem, clip_norm: float, *, partial: bool) -> Advance:
-    """The same where agents are blocks; they know their own centers."""
-    settings: FederatedADMMSettings = plan.settings
-    federation = plan.facts.federation
-    assert federation is not None
-    placed = problem.engine.place(
-        agent_blocks(
-            problem,
-            loss=plan.facts.loss,
-            step_size=settings.step_size,
-            relaxation=settings.relaxation,
-            clip_norm=clip_norm,
-            limits=agent_limits(plan.facts)[federation.kind],
-            exact=settings.local_step == "exact",
-            increments=settings.message == "increment",
-        )
-    )
-
-    def advance(
-        z: NDArray[np.float64],
-        center: NDArray[np.float64],
-        warm: bool,
-        active: NDArray[np.bool_] | None,
-    ) -> NDArray[np.float64]:
-        return placed.sum("advance", z, active) / (settings.step_size * clip_norm)
-
-    return advance
+def _placed(
+    plan: Plan, problem: Problem, clip_norm: float, *, partial: bool
+) -> Callable[..., NDArray[np.float64]]:
+    """Place records or agents; returns what they say in a round, in units of the clip bound."""
+    facts, settings, rows = plan.facts, plan.settings, problem.rows
+    shape = (facts.n_parameters, facts.loss.n_outputs)
+    common = {
+        "loss": facts.loss,
+        "step_size": settings.step_size,
+        "relaxation": settings.relaxation,
+        "clip_norm": clip_norm,
+        "exact": settings.local_step == "exact",
+        "increments": settings.message == "increment",
+    }
+    if facts.unit == "agent":
+        assert facts.federation is not None
+        limits = agent_limits(facts)[facts.federation.kind]
+        agents = problem.engine.place(agent_blocks(problem, limits=limits, **common))
+        return lambda *message: agents.sum("advance", *message) / (settings.step_size * clip_norm)
+    records = problem.engine.place(record_blocks(problem, partial=partial, **common))
+    unit = clip_norm * rows.n_samples
+    return lambda *message: rows.collect(records.sum("advance", *message)).reshape(shape) / unit
 
 
 def agent_limits(facts: Facts) -> NDArray[np.float64]:

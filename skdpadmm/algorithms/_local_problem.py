@@ -14,8 +14,10 @@ from skdpadmm.records import Rows
 
 # The objective is 1-strongly convex, so the norm of its gradient bounds the distance to the
 # solution. This one is relative to the point.
-TOLERANCE = 1e-11
+TOLERANCE = 1e-9
 MOST_NEWTON_STEPS = 50
+# Up to so many parameters the second derivative is made and factored; beyond it, only applied.
+MOST_FACTORED = 256
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,9 +86,11 @@ class LocalProblem:
             while True:
                 candidate = x + step * direction
                 new_value, new_gradient, new_scores = self._evaluate(candidate, v)
-                # Near the solution values differ by less than they can show; gradients do.
+                # Near the solution values differ by less than they can show; gradients do. Far from
+                # it a gradient that shrinks is no progress: at kinks of a slope it goes in circles.
+                is_near = -step * slope <= 1e-10 * abs(value)
                 if new_value <= value + 1e-4 * step * slope or (
-                    np.linalg.norm(new_gradient) <= (1 - 1e-4 * step) * size
+                    is_near and np.linalg.norm(new_gradient) <= (1 - 1e-4 * step) * size
                 ):
                     break
                 step /= 2
@@ -108,7 +112,12 @@ class LocalProblem:
         weighted = self.loss.curvature(scores[:, 0], self.target)[:, None] * scores
         moment = self.step_size * self._mean(weighted)
         pull = self.step_size * self._mean(self.loss.derivative(np.zeros(len(scores)), self.target))
-        return np.asarray(np.linalg.solve(np.eye(d) + moment, np.column_stack([moment, pull])))
+        # Unlike a linear solver this fails for no step size: an error would depend on data.
+        values, vectors = np.linalg.eigh(moment)
+        shrunk = vectors / (1 + np.maximum(values, 0))
+        return np.column_stack(
+            [shrunk * np.maximum(values, 0) @ vectors.T, shrunk @ vectors.T @ pull]
+        )
 
     def _scores(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.rows.scores(self.block, self.rows.prepare(x if x.shape[1] > 1 else x[:, 0]))
@@ -129,8 +138,15 @@ class LocalProblem:
     def _newton_direction(
         self, gradient: NDArray[np.float64], curvature: NDArray[np.float64], size: float
     ) -> NDArray[np.float64]:
-        """Conjugate gradients, as accurately as the distance to the solution deserves."""
+        """Exact where there are few parameters; else as exact as the distance deserves."""
         shape, n = gradient.shape, gradient.size
+        if n <= MOST_FACTORED:
+            try:
+                step = np.linalg.solve(self._second_derivative(curvature), -gradient.ravel())
+            except np.linalg.LinAlgError:
+                # Singular to floats at huge step sizes. An error would depend on data.
+                return -gradient
+            return np.asarray(step).reshape(shape)
 
         def apply(p: NDArray[np.float64]) -> NDArray[np.float64]:
             return self._curved(p.reshape(shape), curvature).ravel()
@@ -138,6 +154,20 @@ class LocalProblem:
         operator = LinearOperator((n, n), matvec=apply, dtype=np.float64)
         solved, _ = cg(operator, -gradient.ravel(), rtol=0.1 * min(0.1, size**0.5), maxiter=2 * n)
         return np.asarray(solved).reshape(shape)
+
+    def _second_derivative(self, curvature: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of the objective, as a matrix over all parameters; its eigenvalues are at least one."""
+        A = self.rows.seen(self.block)
+        d, weight = A.shape[1], self.step_size / len(A)
+        if curvature.ndim == 1:
+            return np.asarray(np.eye(d) + weight * (A.T * curvature) @ A)
+        k = curvature.shape[1]
+        blocks = np.empty((d, k, d, k))
+        for i in range(k):
+            for j in range(i + 1):
+                blocks[:, i, :, j] = (A.T * curvature[:, i, j]) @ A
+                blocks[:, j, :, i] = blocks[:, i, :, j]
+        return np.asarray(np.eye(d * k) + weight * blocks.reshape(d * k, d * k))
 
     def _curved(
         self, p: NDArray[np.float64], curvature: NDArray[np.float64]

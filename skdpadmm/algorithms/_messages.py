@@ -53,7 +53,7 @@ class Rounds:
     ----------
     n_rounds : int
     participation : float
-        Share of the agents that take part in a round.
+        Chance of each agent to take part in a round.
     sampling : {"poisson", "fixed"}
         Each agent by itself with that probability, or a fixed number of agents.
     cap : int or None
@@ -73,13 +73,10 @@ class Rounds:
 
     def expected_shares(self, federation: Federation) -> NDArray[np.float64]:
         """Share of the agents that takes part in each round, and does not drop out, on average."""
-        q = self.participation
-        if self.sampling == "fixed" and q < 1:
-            q = sample_size(federation) / federation.n_agents
         free = np.ones(self.n_rounds)
         if self.cap is not None:
-            free = np.asarray(binom.cdf(self.cap - 1, np.arange(self.n_rounds), q))
-        return np.asarray(q * free * (1 - federation.dropout))
+            free = np.asarray(binom.cdf(self.cap - 1, np.arange(self.n_rounds), self.participation))
+        return np.asarray(self.participation * free * (1 - federation.dropout))
 
     def surely_arrive(self, observer: str, federation: Federation) -> int:
         """How many shares protect an agent in a sum, its own included, whoever drops out."""
@@ -133,6 +130,9 @@ def plan_rounds(
     Rounds
     """
     q, n_agents, n_rounds = federation.participation, federation.n_agents, max_rounds
+    if sampling == "fixed":
+        # A whole number of agents may be more than the share that was asked for.
+        q = sample_size(federation) / n_agents
     if cap is not None:
         n_rounds = min(max_rounds, math.ceil(cap / q))
         cap = None if cap >= n_rounds else cap
@@ -362,7 +362,8 @@ def message_sum(
             )
         )
     share = 1.0 if rounds.everyone_sends else rounds.participation
-    arriving = share * (1 - federation.dropout)
+    # A round that waits for everyone loses nobody.
+    arriving = 1.0 if rounds.fewest == federation.n_agents else share * (1 - federation.dropout)
     return MessageSum(
         name=name,
         shape=shape,

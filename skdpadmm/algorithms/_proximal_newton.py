@@ -18,7 +18,17 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skdpadmm.algorithms._contract import penalty_operator
 from skdpadmm.algorithms._knobs import check_range
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
+from skdpadmm.protocol import (
+    MODEL,
+    OBSERVERS,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Solution,
+)
 
 OPTIMUM = "optimum"
 # Above this many parameters a Hessian costs more than the steps that it saves.
@@ -87,7 +97,7 @@ class ProximalNewton(BaseEstimator):
             shape=(facts.n_parameters, facts.loss.n_outputs),
             sensitivities=(math.inf,),
             noise_std=0.0,
-            seen_by=(budget.observer,),
+            seen_by=(MODEL,) if facts.federation is None else OBSERVERS,
         )
         return Plan(
             algorithm="ProximalNewton",

@@ -44,6 +44,8 @@ class RecordBlocks:
         Agent of each record, where some may sit a round out.
     anchors : ndarray in the shape of `slopes`, or None
         ``a_i @ c``, where c differs between agents.
+    is_warm : bool
+        Whether there is a last solution to start from.
     """
 
     rows: Rows
@@ -57,19 +59,20 @@ class RecordBlocks:
     increments: bool = False
     owner: NDArray[np.intp] | None = None
     anchors: NDArray[np.float64] | None = None
+    is_warm: bool = False
 
     def advance(
-        self, prepared: Any, warm: bool, active: NDArray[np.bool_] | None = None
+        self,
+        z: NDArray[np.float64],
+        center: NDArray[np.float64],
+        active: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float64]:
         """Update all states and sum up the messages.
 
         Parameters
         ----------
-        prepared : tuple
-            From `Rows.prepare`: where c is shared, the point whose scores enter the record's
-            problem, which is ``2 z - c`` for exact steps and z for gradient steps; else z.
-        warm : bool
-            Whether there is a last solution to start from.
+        z, center : ndarray of shape (n_parameters, n_outputs)
+            In the basis of the rows; c is not used where it differs between agents.
         active : ndarray of bool of shape (n_agents,), default=None
             Agents that take part; None: all.
 
@@ -78,13 +81,17 @@ class RecordBlocks:
         ndarray
             Raw sum of ``slope_i a_i`` (or of its change), see `Rows.adjoint`.
         """
-        total = self._advance(0, prepared, warm, active)
+        shared = self.exact and self.anchors is None
+        point = 2 * z - center if shared else z
+        prepared = self.rows.prepare(point if self.loss.n_outputs > 1 else point[:, 0])
+        total = self._advance(0, prepared, active)
         for block in range(1, self.rows.n_blocks):
-            total += self._advance(block, prepared, warm, active)
+            total += self._advance(block, prepared, active)
+        self.is_warm = True
         return total
 
     def _advance(
-        self, block: int, prepared: Any, warm: bool, active: NDArray[np.bool_] | None
+        self, block: int, prepared: Any, active: NDArray[np.bool_] | None
     ) -> NDArray[np.float64]:
         part = self.rows.slices[block]
         takes_part = None
@@ -96,7 +103,7 @@ class RecordBlocks:
             anchors = self.anchors[part].copy()
             _update(self.anchors[part], anchors + 2 * lam * (scores - anchors), takes_part)
             scores = 2 * scores - anchors
-        slope = clip_derivative(self._slope(scores, part, warm), self.slope_bound[part])
+        slope = clip_derivative(self._slope(scores, part), self.slope_bound[part])
         if self.increments:
             change = 2 * lam * clip_derivative(slope - old, self.slope_bound[part])
             state, message = old + change, change
@@ -107,13 +114,13 @@ class RecordBlocks:
             message = message * takes_part
         return self.rows.adjoint(block, message)
 
-    def _slope(self, scores: NDArray[np.float64], part: slice, warm: bool) -> NDArray[np.float64]:
+    def _slope(self, scores: NDArray[np.float64], part: slice) -> NDArray[np.float64]:
         target = self.target[part]
         if not self.exact:
             return self.loss.derivative(scores, target)
         weights = self.step_size * self.rows.squared_norm[part]
         scores += (weights * self.slopes[part].T).T
-        if not warm:
+        if not self.is_warm:
             return self.loss.proximal_derivative(scores, target, weights)
         return self.loss.proximal_derivative(scores, target, weights, self.slopes[part], WARM_STEPS)
 

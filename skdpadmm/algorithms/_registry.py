@@ -27,6 +27,20 @@ ALGORITHMS: Mapping[str, Callable[[], Algorithm]] = MappingProxyType(
 )
 
 
+def names_of_algorithms(*, for_agents: bool) -> list[str]:
+    """Names of the algorithms for agents, or of those for a curator.
+
+    Parameters
+    ----------
+    for_agents : bool
+
+    Returns
+    -------
+    list of str
+    """
+    return sorted(name for name, made in ALGORITHMS.items() if made().for_agents == for_agents)
+
+
 def resolve_algorithm(algorithm: str | Algorithm) -> Algorithm:
     """The algorithm that a name stands for, or an independent copy of an algorithm object.
 

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.base import is_classifier
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._fitting import all_or_nothing
+from skdpadmm._fitting import Trust, all_or_nothing
 from skdpadmm._linear_model import (
     PrivateLinearModel,
     PrivateLinearRegressor,
@@ -86,16 +87,14 @@ class FederatedModel(PrivateLinearModel):
                         f"Got agents and agent_column={self.agent_column!r}, expected one of the"
                         " two. Leave agents out."
                     )
-                agents = self._agent_column(X)[1]
+                agents = _column(X, self._column_number(X))
             fitted = self._fit(X, y, agents)
-            self.n_rounds_ = fitted.n_iter
+            self.n_rounds_ = fitted.n_iter if np.isfinite(self.epsilon).all() else 0
             self.n_messages_ = fitted.solution.n_messages
             self.bytes_sent_ = fitted.solution.bytes_sent
         return self
 
-    def _owners(
-        self, X: Any, y: NDArray[Any], agents: Any
-    ) -> tuple[Ownership | None, dict[str, Any]]:
+    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
         """Who holds which row, and what `plan_fit` is told of it."""
         if agents is not None:
             ownership = ownership_of_labels(agents, n_samples=len(y))
@@ -105,10 +104,11 @@ class FederatedModel(PrivateLinearModel):
                 self.partition,
                 n_samples=len(y),
                 n_agents=self.n_agents,
-                seed=int(seed) if isinstance(seed, Integral) else 0,
+                # What is no seed is refused where noise is drawn.
+                seed=max(int(seed), 0) if isinstance(seed, Integral) else 0,
                 X=X,
                 y=y,
-                is_classification=isinstance(self, PrivateLogisticRegression),
+                is_classification=is_classifier(self),
             )
         self.agent_labels_ = ownership.labels
         return ownership, self._trust(ownership.sizes, ownership.condition)
@@ -131,7 +131,7 @@ class FederatedModel(PrivateLinearModel):
             )
         return planned
 
-    def _trust(self, sizes: NDArray[np.intp], condition: str = "") -> dict[str, Any]:
+    def _trust(self, sizes: NDArray[np.intp], condition: str = "") -> Trust:
         """What `plan_fit` is told of agents and adversaries."""
         n_agents = len(sizes)
         federation = Federation(
@@ -140,14 +140,15 @@ class FederatedModel(PrivateLinearModel):
             participation=1.0 if self.participation == "auto" else float(self.participation),
             dropout=float(self.dropout),
             epsilons=self._epsilons(),
+            sizes_matter=self.privacy_unit == "agent",
         )
-        return {
-            "federation": federation,
-            "unit": self.privacy_unit,
-            "observer": self.adversary,
-            "backend": self.engine,
-            "assumptions": (condition,) if condition else (),
-        }
+        return Trust(
+            federation=federation,
+            unit=self.privacy_unit,
+            observer=self.adversary,
+            backend=self.engine,
+            condition=condition,
+        )
 
     def _epsilons(self) -> tuple[float, ...]:
         """Budgets of the agents; empty where there is one for all."""
@@ -167,33 +168,24 @@ class FederatedModel(PrivateLinearModel):
             )
         return tuple(epsilons.tolist())
 
-    def _agent_column(self, X: Any) -> tuple[Any, NDArray[Any]]:
-        """The columns without that of the agents, and that one."""
-        names = list(X.columns) if hasattr(X, "iloc") else None
-        column, is_sparse = self.agent_column, bool(sparse.issparse(X))
+    def _column_number(self, X: Any) -> int:
+        """Which column of X has the agents."""
+        column = self.agent_column
         if isinstance(column, str):
-            if names is None or column not in names:
+            names = list(X.columns) if hasattr(X, "iloc") else []
+            if column not in names:
                 raise ValueError(
-                    f"Got agent_column={column!r}, expected the name of a column of a DataFrame, or"
-                    " the index of a column."
+                    f"Got agent_column={column!r}, expected the name of a column of a pandas"
+                    " DataFrame, or the index of a column."
                 )
-            number = names.index(column)
-        else:
-            assert column is not None
-            X = X if names is not None or is_sparse else np.asarray(X)
-            n_columns = X.shape[1] if X.ndim == 2 else 0
-            if not -n_columns <= column < n_columns:
-                raise ValueError(
-                    f"Got agent_column={column}, expected the index of one of {n_columns} columns."
-                )
-            number = int(column) % n_columns
-        if names is not None:
-            return X.drop(columns=names[number]), X.iloc[:, number].to_numpy()
-        if is_sparse:
-            columns = X.tocsc()
-            kept = np.delete(np.arange(X.shape[1]), number)
-            return columns[:, kept].tocsr(), columns[:, [number]].toarray()[:, 0]
-        return np.delete(X, number, axis=1), X[:, number]
+            return names.index(column)
+        assert column is not None
+        shape = np.shape(X)
+        if len(shape) != 2 or not -shape[1] <= column < shape[1]:
+            raise ValueError(
+                f"Got agent_column={column} for X of shape {shape}, expected the index of a column."
+            )
+        return int(column) % shape[1]
 
     def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
         if self.agent_column is None:
@@ -201,7 +193,7 @@ class FederatedModel(PrivateLinearModel):
         with np.errstate(all="ignore"):
             validate_data(self, X, skip_check_array=True)
             X, y = check_X_y(
-                self._agent_column(X)[0],
+                _without_column(X, self._column_number(X)),
                 y,
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
@@ -215,7 +207,10 @@ class FederatedModel(PrivateLinearModel):
             return super()._check_predict(X)
         check_is_fitted(self)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return check_array(self._agent_column(X)[0], accept_sparse="csr", estimator=self)
+        features = _without_column(X, self._column_number(X))
+        return check_array(
+            features, accept_sparse="csr", dtype=[np.float64, np.float32], estimator=self
+        )
 
     def _feature_names(self) -> Any:
         names = super()._feature_names()
@@ -258,7 +253,7 @@ class FederatedRegressor(FederatedModel, PrivateLinearRegressor):
         self._validate_params()
         shape = self._public_shape(n_samples, n_features)
         return self._plan_fit(
-            **shape, **self._trust(self._planned_sizes(n_samples, agent_sizes))
+            **shape, trust=self._trust(self._planned_sizes(n_samples, agent_sizes))
         ).plan
 
     def __sklearn_tags__(self) -> Any:
@@ -311,5 +306,23 @@ class FederatedLogisticRegression(FederatedModel, PrivateLogisticRegression):
         return self._plan_fit(
             n_classes=self._n_classes(n_classes),
             **shape,
-            **self._trust(self._planned_sizes(n_samples, agent_sizes)),
+            trust=self._trust(self._planned_sizes(n_samples, agent_sizes)),
         ).plan
+
+
+def _column(X: Any, number: int) -> NDArray[Any]:
+    """One column of X, as it is."""
+    if hasattr(X, "iloc"):
+        return np.asarray(X.iloc[:, number])
+    is_sparse = bool(sparse.issparse(X))
+    return X.tocsc()[:, [number]].toarray()[:, 0] if is_sparse else np.asarray(X)[:, number]
+
+
+def _without_column(X: Any, number: int) -> Any:
+    """The other columns of X."""
+    if hasattr(X, "iloc"):
+        return X.drop(columns=X.columns[number])
+    is_sparse = bool(sparse.issparse(X))
+    if not is_sparse:
+        return np.delete(np.asarray(X), number, axis=1)
+    return X.tocsc()[:, np.delete(np.arange(X.shape[1]), number)].tocsr()

@@ -62,7 +62,7 @@ class DPFedLogisticRegression(FederatedLogisticRegression):
         was. None: the smallest majority.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         What may differ between neighbouring data sets: one record (or agent) replaced by any other
-        of its size, or its loss replaced by zero; where agents sit rounds out, an agent is absent.
+        of its size; or a record's loss replaced by zero, an agent by one that sends noise alone.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Publicly known range of the features, as ``(lower, upper)`` or as a dict of such pairs by
         column name. Features are clipped to it and scaled inside the model. None: rows are used as

@@ -165,7 +165,7 @@ _SIZES = {
     "sorted": _equal_sizes,
 }
 _READ_TARGETS = ("dirichlet", "sorted")
-PARTITIONS = ("dirichlet", "iid", "quantity", "sorted")
+PARTITIONS = tuple(sorted(_SIZES))
 
 
 def _public_sizes(

@@ -73,6 +73,14 @@ class Composed(Guarantee):
         rounds = self._rounds()
         return pld_epsilon(rounds, delta) if rounds else 0.0
 
+    def dominates(self, other: Guarantee) -> bool:
+        """Whether its delta is plainly at least another's: part by part."""
+        return (
+            isinstance(other, Composed)
+            and len(self.parts) == len(other.parts)
+            and all(a.dominates(b) for a, b in zip(self.parts, other.parts, strict=True))
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the kind and every part."""
         return {"kind": "composed", "parts": [part.to_dict() for part in self.parts]}

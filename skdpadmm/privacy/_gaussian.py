@@ -61,6 +61,10 @@ class GaussianDP(Guarantee):
         require_epsilon(epsilon)
         return float(gaussian_log_delta(np.array([self.mu], dtype=np.float64), epsilon)[0])
 
+    def dominates(self, other: Guarantee) -> bool:
+        """Whether its delta is plainly at least another's: both Gaussian, with a larger mu."""
+        return isinstance(other, GaussianDP) and self.mu >= other.mu
+
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"kind": "gaussian", "mu": mu}``."""
         return {"kind": "gaussian", "mu": float(self.mu)}

@@ -57,6 +57,20 @@ class Guarantee(ABC):
             low, high = high, 2.0 * high
         return bisect(reaches, rejected=low, accepted=high)
 
+    def dominates(self, other: Guarantee) -> bool:
+        """Whether it is plain that its delta is at least another's, at every epsilon.
+
+        Parameters
+        ----------
+        other : Guarantee
+
+        Returns
+        -------
+        bool
+            False where it takes more than a look at the parameters.
+        """
+        return self == other
+
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary: ``"kind"`` and the parameters."""
@@ -81,6 +95,10 @@ class NonPrivate(Guarantee):
         """Return 1.0 for every finite ``epsilon``, 0.0 at infinity."""
         require_epsilon(epsilon)
         return 0.0 if math.isinf(epsilon) else 1.0
+
+    def dominates(self, other: Guarantee) -> bool:
+        """Whether it is plain that its delta is at least another's: it always is."""
+        return True
 
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"kind": "non_private"}``."""

@@ -72,6 +72,14 @@ class Mixture(Guarantee):
         lost = max(0.0, 1.0 - math.fsum(self.weights))
         return min(1.0, math.fsum(terms) + lost)
 
+    def dominates(self, other: Guarantee) -> bool:
+        """Whether its delta is plainly at least another's: label by label."""
+        return (
+            isinstance(other, Mixture)
+            and self.weights == other.weights
+            and all(a.dominates(b) for a, b in zip(self.components, other.components, strict=True))
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the kind, the weights and every component."""
         return {

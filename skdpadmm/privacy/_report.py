@@ -78,6 +78,8 @@ class ReleaseLine:
         The largest over the repetitions.
     noise_std : float
         Standard deviation of the Gaussian noise; 0 without privacy.
+    agent_noise_std : tuple of float, default=()
+        Where it is a sum of messages: what agents add to their own.
 
     Examples
     --------
@@ -91,6 +93,7 @@ class ReleaseLine:
     shape: tuple[int, ...]
     sensitivity: float | None
     noise_std: float
+    agent_noise_std: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,6 +116,8 @@ class PrivacyReport:
         What the figures say nothing about.
     simulation : str
         Empty, or one sentence why this fit is a simulation.
+    adversary : str, default=""
+        Name of the observer that the budget was spent against; empty: the first one.
 
     Examples
     --------
@@ -132,6 +137,7 @@ class PrivacyReport:
     assumptions: tuple[str, ...]
     not_covered: tuple[str, ...]
     simulation: str
+    adversary: str = ""
 
     def __post_init__(self) -> None:
         """Refuse two observers of one name and a delta that is no probability."""
@@ -139,30 +145,33 @@ class PrivacyReport:
         names = [observer.name for observer in self.observers]
         if len(set(names)) < len(names):
             raise ValueError(f"Got observers {names}, expected distinct names.")
+        object.__setattr__(self, "adversary", self.adversary or names[0])
+        if self.adversary not in names:
+            raise ValueError(f"Got adversary={self.adversary!r}, expected one of {names}.")
 
-    def guarantee(self, observer: str = "model") -> Guarantee:
-        """Return the guarantee against ``observer``.
+    def guarantee(self, observer: str | None = None) -> Guarantee:
+        """Return the guarantee against ``observer``, by default the adversary.
 
         Raises
         ------
         ValueError
             If there is no such observer.
         """
-        return self._observer(observer).guarantee
+        return self._observer(observer or self.adversary).guarantee
 
-    def epsilon(self, observer: str = "model", delta: float | None = None) -> float:
-        """Return epsilon against ``observer`` at ``delta``, by default the report's own."""
+    def epsilon(self, observer: str | None = None, delta: float | None = None) -> float:
+        """Return epsilon against ``observer`` at ``delta``, by default the adversary's and ours."""
         return self.guarantee(observer).epsilon(self.delta if delta is None else delta)
 
     def epsilon_per_agent(
-        self, observer: str = "model", delta: float | None = None
+        self, observer: str | None = None, delta: float | None = None
     ) -> NDArray[np.float64]:
         """Return epsilon of each agent against ``observer``, where agents differ.
 
         Parameters
         ----------
-        observer : str, default="model"
-            Its name.
+        observer : str, default=None
+            Its name; None is the adversary.
         delta : float or None, default=None
             In [0, 1]. None is the report's own.
 
@@ -176,7 +185,7 @@ class PrivacyReport:
         ValueError
             If there is no such observer, or one figure holds for all agents.
         """
-        agents = self._observer(observer).per_agent
+        agents = self._observer(observer or self.adversary).per_agent
         if not agents:
             raise ValueError(
                 f"Got observer={observer!r}, expected one whose guarantee differs from agent to "
@@ -189,6 +198,7 @@ class PrivacyReport:
         return {
             "subject": self.subject,
             "delta": float(self.delta),
+            "adversary": self.adversary,
             "observers": [
                 {
                     "name": o.name,
@@ -236,8 +246,10 @@ class PrivacyReport:
         blocks.append(_text_table(_OBSERVER_COLUMNS, self._observers()))
         if ranges := self._ranges():
             blocks.append("\n".join(ranges))
+        if spent := self._spent():
+            blocks.append(spent)
         if self.releases:
-            blocks.append(_text_table(_RELEASE_COLUMNS, self._releases()))
+            blocks.append(_text_table(self._release_columns(), self._releases()))
         for title, lines in self._remarks():
             blocks.append("\n".join([f"{title}:", *(f"- {line}" for line in lines)]))
         return "\n\n".join(blocks)
@@ -247,9 +259,10 @@ class PrivacyReport:
         if self.simulation:
             parts.append(f"<p><strong>SIMULATION:</strong> {escape(self.simulation)}</p>")
         parts.append(_html_table(_OBSERVER_COLUMNS, self._observers()))
-        parts.extend(f"<p>{escape(line)}</p>" for line in self._ranges())
+        remarks = [*self._ranges(), *filter(None, [self._spent()])]
+        parts.extend(f"<p>{escape(line)}</p>" for line in remarks)
         if self.releases:
-            parts.append(_html_table(_RELEASE_COLUMNS, self._releases()))
+            parts.append(_html_table(self._release_columns(), self._releases()))
         for title, lines in self._remarks():
             items = "".join(f"<li>{escape(line)}</li>" for line in lines)
             parts.append(f"<p>{title}:</p><ul>{items}</ul>")
@@ -308,9 +321,25 @@ class PrivacyReport:
                 str(tuple(release.shape)),
                 "hidden" if release.sensitivity is None else round_up(release.sensitivity),
                 round_down(release.noise_std),
+                *self._of_agents(release),
             )
             for release in self.releases
         ]
+
+    def _spent(self) -> str:
+        """Who the budget was spent against, where that is a question."""
+        return f"The budget was spent against: {self.adversary}." if len(self.observers) > 1 else ""
+
+    def _release_columns(self) -> tuple[str, ...]:
+        of_agents = any(release.agent_noise_std for release in self.releases)
+        return (*_RELEASE_COLUMNS, "of each agent") if of_agents else _RELEASE_COLUMNS
+
+    def _of_agents(self, release: ReleaseLine) -> tuple[str, ...]:
+        """What an agent adds to its message, where there are agents."""
+        if not release.agent_noise_std:
+            return ()
+        least, most = (round_down(f(release.agent_noise_std)) for f in (min, max))
+        return (least if least == most else f"{least} to {most}",)
 
     def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
         remarks = [("Assumes", self.assumptions), ("Does not cover", self.not_covered)]

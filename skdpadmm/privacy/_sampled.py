@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -67,6 +67,14 @@ class PoissonSubsampledGaussian(Guarantee):
         """Return an upper bound of epsilon at ``delta`` in [0, 1]."""
         require_delta(delta)
         return pld_epsilon((self._rounds(),), delta)
+
+    def dominates(self, other: Guarantee) -> bool:
+        """Whether its delta is plainly at least another's: the same rounds, with less noise."""
+        return (
+            isinstance(other, PoissonSubsampledGaussian)
+            and self.noise_multiplier <= other.noise_multiplier
+            and replace(self, noise_multiplier=1.0) == replace(other, noise_multiplier=1.0)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the kind and the four parameters."""

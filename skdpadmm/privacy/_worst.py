@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from skdpadmm.privacy._gaussian import GaussianDP
-from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
+from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._validation import require_delta, require_epsilon
 
 
@@ -73,9 +72,9 @@ def worst(*guarantees: Guarantee) -> Guarantee:
     Returns
     -------
     Guarantee
-        ``NonPrivate()`` if there is one among them. Otherwise duplicates and all Gaussian
-        guarantees but the one with the largest mu are dropped; one that is left alone is returned
-        as it is, several as a :class:`Worst`.
+        ``NonPrivate()`` if there is one among them. Otherwise those are dropped that another one
+        plainly implies, such as all Gaussian ones but the one with the largest mu; one that is
+        left alone is returned as it is, several as a :class:`Worst`.
 
     Raises
     ------
@@ -90,12 +89,12 @@ def worst(*guarantees: Guarantee) -> Guarantee:
     >>> worst(GaussianDP(0.1), GaussianDP(0.3), GaussianDP(0.2))
     GaussianDP(mu=0.3)
     """
-    flat = _flatten(Worst(guarantees))
-    if any(isinstance(guarantee, NonPrivate) for guarantee in flat):
-        return NonPrivate()
-    largest_mu = max((g.mu for g in flat if isinstance(g, GaussianDP)), default=0.0)
-    kept = dict.fromkeys(g for g in flat if not isinstance(g, GaussianDP) or g.mu == largest_mu)
-    return next(iter(kept)) if len(kept) == 1 else Worst(tuple(kept))
+    kept: list[Guarantee] = []
+    for guarantee in _flatten(Worst(guarantees)):
+        if not any(other.dominates(guarantee) for other in kept):
+            kept = [other for other in kept if not guarantee.dominates(other)]
+            kept.append(guarantee)
+    return kept[0] if len(kept) == 1 else Worst(tuple(kept))
 
 
 def _flatten(guarantee: Guarantee) -> list[Guarantee]:

@@ -132,7 +132,12 @@ class Facts:
         return 1.0 + (self.rounding - 1.0) * condition
 
     def remaining_mu(self, budget: Budget) -> float:
-        """What the preparations leave of a budget, as a Gaussian-DP parameter."""
+        """What the preparations leave of a curator's budget, as a Gaussian-DP parameter."""
+        if self.federation is not None:
+            raise ValueError(
+                "Got facts of a federation, expected a curator: what is left depends on the"
+                " observer and on the agent."
+            )
         total = gaussian_mu(budget.epsilon, budget.delta)
         spent = [
             math.hypot(*release.sensitivities) / release.noise_std for release in self.preparations

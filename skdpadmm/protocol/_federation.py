@@ -27,6 +27,8 @@ class Federation:
         Probability, in [0, 1), that an agent's message does not arrive; independent of data.
     epsilons : tuple of float, default=()
         Budget of each agent; empty where all have the same.
+    sizes_matter : bool, default=True
+        Whether agents of unequal size are protected unequally: where an agent is the unit.
 
     Raises
     ------
@@ -39,6 +41,7 @@ class Federation:
     participation: float = 1.0
     dropout: float = 0.0
     epsilons: tuple[float, ...] = ()
+    sizes_matter: bool = True
 
     def __post_init__(self) -> None:
         if not self.agent_sizes or min(self.agent_sizes) < 1:
@@ -71,10 +74,12 @@ class Federation:
     @cached_property
     def kind(self) -> NDArray[np.intp]:
         """For each agent its kind: agents of one kind differ in nothing that is public."""
-        traits = [np.asarray(self.agent_sizes)]
+        traits = np.zeros((2, self.n_agents))
+        if self.sizes_matter:
+            traits[0] = self.agent_sizes
         if self.epsilons:
-            traits.append(np.asarray(self.epsilons))
-        _, kind = np.unique(np.stack(traits), axis=1, return_inverse=True)
+            traits[1] = self.epsilons
+        _, kind = np.unique(traits, axis=1, return_inverse=True)
         return np.asarray(kind, dtype=np.intp).reshape(-1)
 
     @cached_property

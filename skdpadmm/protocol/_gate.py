@@ -158,6 +158,11 @@ class Gate:
             raise PlanViolation(f"Got a sum of messages {release.name!r}, expected agents.")
         if senders is None:
             senders = np.ones(federation.n_agents, dtype=bool)
+        if senders.dtype != bool or senders.shape != (federation.n_agents,):
+            raise PlanViolation(
+                f"Got senders of {release.name!r} of type {senders.dtype} and shape"
+                f" {senders.shape}, expected a bool for each of {federation.n_agents} agents."
+            )
         if np.sum(senders) < release.fewest:
             raise PlanViolation(
                 f"Got {np.sum(senders)} messages in {release.name!r}, expected at least"

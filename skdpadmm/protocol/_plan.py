@@ -75,17 +75,26 @@ class Plan:
                     f" delta={self.budget.delta:g}. The algorithm must add more noise."
                 )
 
-    def guarantee(self, observer: str = "model") -> Guarantee:
+    def guarantee(self, observer: str | None = None) -> Guarantee:
         """What holds against an observer: the composition of all that it sees.
 
         Where there are agents it holds for each of them.
+
+        Parameters
+        ----------
+        observer : str, default=None
+            None: the one that the budget is spent against.
+
+        Returns
+        -------
+        Guarantee
 
         Raises
         ------
         ValueError
             Where no release names the observer: a name that is misspelt sees nothing.
         """
-        return worst(*self.guarantees(observer))
+        return worst(*self.guarantees(observer or self.budget.observer))
 
     def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
         """What holds against an observer for each kind of agent; without agents there is one."""
@@ -151,6 +160,10 @@ class Plan:
             if isinstance(r, MessageSum):
                 kind = "sums messages for"
             lines.append(f"  {kind} {r.times} x {r.name} {r.shape}: {moved}{noise}")
+            if isinstance(r, MessageSum):
+                least, most = round_down(min(r.shares)), round_down(max(r.shares))
+                each = least if least == most else f"{least} to {most}"
+                lines.append(f"    of which each agent adds {each}, to a message of its own")
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
 

@@ -158,38 +158,62 @@ class Rows:
         part.weight, part.squared_norm = self.weight[rows], self.squared_norm[rows]
         return part
 
-    def take(self, groups: Sequence[NDArray[np.intp]]) -> Rows:
-        """Groups of rows as blocks, copied.
+    def take(self, groups: Sequence[slice | NDArray[np.intp]]) -> Rows:
+        """Groups of rows as blocks; copied, unless a group is a slice within one block.
 
         Parameters
         ----------
-        groups : sequence of ndarray of intp
-            Ascending row numbers of each block.
+        groups : sequence of (slice or ndarray of intp)
+            Rows of each block, ascending.
         """
         taken = copy(self)
-        stops = np.cumsum([len(group) for group in groups]).tolist()
-        taken.n_samples = stops[-1]
-        taken.slices = [slice(a, b) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
         starts = np.array([rows.start for rows in self.slices])
-        taken._blocks, taken._unruly = [], {}
+        taken._blocks, taken._unruly, taken.slices = [], {}, []
+        stop = 0
         for number, group in enumerate(groups):
-            where = np.searchsorted(starts, group, side="right") - 1
-            used = np.unique(where).tolist()
-            inside = [group[where == b] - starts[b] for b in used]
-            pieces = [self._blocks[b][i] for b, i in zip(used, inside, strict=True)]
+            pieces, unruly = self._pieces(group, starts)
             stack = sparse.vstack if self._is_sparse else np.concatenate
-            taken._blocks.append(pieces[0] if len(pieces) == 1 else stack(pieces))
-            unruly = np.concatenate(
-                [
-                    self._unruly[b][i] if b in self._unruly else np.zeros(len(i), dtype=bool)
-                    for b, i in zip(used, inside, strict=True)
-                ]
-            )
+            block = pieces[0] if len(pieces) == 1 else stack(pieces)
+            taken._blocks.append(block)
+            taken.slices.append(slice(stop, stop + block.shape[0]))
+            stop += block.shape[0]
             if unruly.any():
                 taken._unruly[number] = unruly
-        rows = np.concatenate(groups)
-        taken.weight, taken.squared_norm = self.weight[rows], self.squared_norm[rows]
+        taken.n_samples = stop
+        if len(groups) == 1:
+            taken.weight = self.weight[groups[0]]
+            taken.squared_norm = self.squared_norm[groups[0]]
+        else:
+            taken.weight = np.concatenate([self.weight[group] for group in groups])
+            taken.squared_norm = np.concatenate([self.squared_norm[group] for group in groups])
         return taken
+
+    def _pieces(
+        self, group: slice | NDArray[np.intp], starts: NDArray[np.intp]
+    ) -> tuple[list[Any], NDArray[np.bool_]]:
+        """Rows of a group, block by block, and which of them are unruly."""
+        inside: list[tuple[int, Any]]
+        if isinstance(group, slice):
+            first, last = np.searchsorted(starts, [group.start, group.stop - 1], side="right") - 1
+            inside = [
+                (
+                    b,
+                    slice(
+                        max(group.start - int(starts[b]), 0),
+                        min(group.stop, self.slices[b].stop) - int(starts[b]),
+                    ),
+                )
+                for b in range(int(first), int(last) + 1)
+            ]
+        else:
+            where = np.searchsorted(starts, group, side="right") - 1
+            inside = [(b, group[where == b] - starts[b]) for b in np.unique(where).tolist()]
+        pieces = [self._blocks[b][rows] for b, rows in inside]
+        unruly = [
+            self._unruly[b][rows] if b in self._unruly else np.zeros(piece.shape[0], dtype=bool)
+            for (b, rows), piece in zip(inside, pieces, strict=True)
+        ]
+        return pieces, np.concatenate(unruly)
 
     def to_coordinates(self, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
         """Parameters of the basis that is used, in public coordinates."""
@@ -274,6 +298,11 @@ class Rows:
         if coordinates.fit_intercept:
             scaled = np.column_stack([scaled, np.ones(len(scaled))])
         return np.asarray(scaled * self.weight[self.slices[block], None])
+
+    def seen(self, block: int) -> NDArray[np.float64]:
+        """The augmented rows of a block in the basis that is used, dense, (rows, n_parameters)."""
+        rows = self.augmented(block)
+        return rows if self.basis is None else np.asarray(rows @ self.basis.transform)
 
     def columns(self, block: int) -> Callable[[int], NDArray[np.float64]]:
         """Access to single columns of the augmented rows of a block, in public coordinates.

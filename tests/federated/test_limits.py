@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import time
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 
 from skdpadmm import (
@@ -21,7 +26,7 @@ from skdpadmm import (
     DPFedRidge,
     _fitting,
 )
-from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
+from skdpadmm.algorithms import ConsensusADMM, FederatedADMM, _record_blocks
 
 PAIRS = {
     "ridge": (DPFedRidge, DPAdmmRidge, {"alpha": 2.0}),
@@ -34,8 +39,6 @@ PAIRS = {
         {"C": 0.5, "classes": [0, 1, 2]},
     ),
 }
-# Newton's method for as many agents as rows: nothing is shown that two classes do not show.
-SQUARED_OR_BINARY = [name for name in PAIRS if name != "multinomial"]
 
 
 def data(name, n=120, p=3, seed=0):
@@ -195,20 +198,21 @@ def test_an_agent_for_each_row_is_the_central_algorithm(
 
 @pytest.mark.parametrize("conditioning", ["private", None])
 @pytest.mark.parametrize("step", ["exact", "linearized"])
-@pytest.mark.parametrize("name", SQUARED_OR_BINARY)
+@pytest.mark.parametrize("name", PAIRS)
 def test_agents_of_one_row_are_protected_and_solved_as_records_are(
-    name, step, conditioning, same_noise
+    name, step, conditioning, same_noise, monkeypatch
 ):
+    # Agents solve their problems to the end, records in a fixed number of steps: more of them here.
+    monkeypatch.setattr(_record_blocks, "WARM_STEPS", 50)
     models, plans = both(
         name,
         step=step,
         conditioning=conditioning,
+        max_iter=8,
         federation={"partition": 120, "adversary": "model", "privacy_unit": "agent"},
     )
     assert_the_same_mechanism(plans)
-    # A record's proximal problem is solved in a fixed number of steps, an agent's to the end.
-    tolerance = 1e-4 if name == "logistic" and step == "exact" else 1e-10
-    np.testing.assert_allclose(*map(parameters, models), rtol=0, atol=tolerance)
+    np.testing.assert_allclose(*map(parameters, models), rtol=0, atol=1e-9)
 
 
 def test_the_order_of_agents_and_their_names_change_only_rounding(same_noise):
@@ -229,9 +233,7 @@ def test_the_order_of_agents_and_their_names_change_only_rounding(same_noise):
 def client():
     with (
         # Port 0 is any free port: tests run next to each other.
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
-        ) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
@@ -244,12 +246,12 @@ CONTAINERS = {
 }
 SCHEDULES = {
     "everyone": {},
-    "some": {"participation": 0.5, "dropout": 0.1, "adversary": "model"},
+    "some": {"participation": 0.5, "dropout": 0.1},
 }
 
 
 def on_many_blocks(name, unit, schedule, message):
-    """A model, and data of several blocks of rows and of more agents than tasks."""
+    """A model, and data of several blocks of rows, of more agents than tasks."""
     federated, _, knobs = PAIRS[name]
     model = federated(
         privacy_unit=unit,
@@ -260,7 +262,7 @@ def on_many_blocks(name, unit, schedule, message):
         **knobs,
         **SCHEDULES[schedule],
     )
-    X, y = data(name, n=1500, p=400)
+    X, y = data(name, n=9000, p=20)
     X[np.abs(X) < 0.5] = 0.0
     return model, X, y
 
@@ -274,7 +276,9 @@ def test_the_number_of_jobs_changes_no_bit(convert, unit, schedule, message):
     X = convert(X)
     expected = parameters(model.fit(X, y))
     for n_jobs in (1, 2, 4):
-        np.testing.assert_array_equal(parameters(model.set_params(n_jobs=n_jobs).fit(X, y)), expected)
+        np.testing.assert_array_equal(
+            parameters(model.set_params(n_jobs=n_jobs).fit(X, y)), expected
+        )
 
 
 def assert_dask_changes_no_bit(client, model, X, y):
@@ -296,9 +300,7 @@ def test_workers_of_dask_change_no_bit(unit, client):
 @pytest.mark.parametrize("unit", ["record", "agent"])
 @pytest.mark.parametrize("convert", CONTAINERS.values(), ids=CONTAINERS)
 @pytest.mark.parametrize("name", ["lasso", "logistic", "multinomial"])
-def test_workers_of_dask_change_no_bit_of_any_model(
-    name, convert, unit, schedule, message, client
-):
+def test_workers_of_dask_change_no_bit_of_any_model(name, convert, unit, schedule, message, client):
     model, X, y = on_many_blocks(name, unit, schedule, message)
     assert_dask_changes_no_bit(client, model.set_params(partition=5), convert(X), y)
 
@@ -308,6 +310,46 @@ def test_without_privacy_dask_changes_no_bit(name, client):
     federated, _, knobs = PAIRS[name]
     model = federated(epsilon=math.inf, **knobs)
     assert_dask_changes_no_bit(client, model, *data(name))
+
+
+def wait_until_both_answer(client):
+    """A worker that died starts again."""
+    for _ in range(200):
+        with suppress(OSError):
+            if len(client.run(os.getpid)) == 2:
+                return
+        time.sleep(0.05)
+    raise AssertionError("A worker did not start again.")
+
+
+@pytest.mark.parametrize("unit", ["record", "agent"])
+def test_a_worker_that_dies_in_mid_fit_is_an_error_that_stores_nothing(unit, client, monkeypatch):
+    model, X, y = on_many_blocks("ridge", unit, "everyone", "state")
+    model.set_params(partition=5, max_iter=20)
+    before = dict(vars(model.fit(X, y)))
+    rounds = []
+
+    @contextmanager
+    def kill_a_worker(estimator, plan):
+        def progress(done):
+            rounds.append(done)
+            if done == 3:
+                os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+        yield progress
+
+    monkeypatch.setattr(_fitting, "_progress", kill_a_worker)
+    with client.as_current():
+        with pytest.raises(RuntimeError, match=r"dask worker that died in round .* Nothing was st"):
+            clone(model).set_params(engine="dask").fit(X, y)
+        rounds_of_one_fit = rounds[:]
+        model.set_params(engine="dask")
+        wait_until_both_answer(client)
+        with pytest.raises(RuntimeError, match="dask worker that died"):
+            model.fit(X, y)
+    assert 3 <= len(rounds_of_one_fit) < 20
+    assert vars(model) == before | {"engine": "dask"}
+    wait_until_both_answer(client)
 
 
 @pytest.mark.parametrize("message", ["state", "increment"])
@@ -339,7 +381,9 @@ def test_defaults_learn_an_easy_problem_whoever_the_adversary_is(estimator, adve
     y = X @ [1.0, -1.0, 0.5, 0.0, 0.5] + 0.1 * rng.normal(size=20_000)
     y = y > 0 if estimator is DPFedLogisticRegression else y
     scores = [
-        estimator(adversary=adversary, feature_bounds=(-1, 1), random_state=seed).fit(X, y).score(X, y)
+        estimator(adversary=adversary, feature_bounds=(-1, 1), random_state=seed)
+        .fit(X, y)
+        .score(X, y)
         for seed in range(10)
     ]
     assert np.median(scores) > 0.9

@@ -15,16 +15,18 @@ import skdpadmm._fitting
 from skdpadmm.algorithms import condition, prepared
 from skdpadmm.engine import Engine
 from skdpadmm.losses import Loss, MultinomialLoss, SquaredLoss
+from skdpadmm.network import ownership_of_labels
 from skdpadmm.penalties import ElasticNet, Penalty
 from skdpadmm.privacy import Neighboring
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem
+from skdpadmm.protocol import Budget, Facts, Federation, Gate, Plan, Problem
 from skdpadmm.records import Rows, declared_coordinates, rounding_factor
 
 
 class ReplayGate(Gate):
     """Lets out a fixed path whatever comes in, and keeps what came in.
 
-    Preparations come out as `prepared` says; their exact values come first in `values`.
+    Preparations come out as `prepared` says; their exact values come first in `values`. What is
+    random and does not depend on data is the same in every replay.
     """
 
     def __init__(
@@ -33,10 +35,16 @@ class ReplayGate(Gate):
         super().__init__(plan, noise=None)
         self.path, self.prepared = iter(path), prepared or {}
         self.values: list[np.ndarray] = []
+        self.rng = np.random.default_rng(0)
 
-    def release(self, name: str, value: np.ndarray) -> np.ndarray:
+    def release(
+        self, name: str, value: np.ndarray, senders: np.ndarray | None = None
+    ) -> np.ndarray:
         self.values.append(value.copy())
         return self.prepared[name] if name in self.prepared else next(self.path)
+
+    def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
+        return self.rng.random(shape)
 
     def hidden_term(self, name: str) -> np.ndarray:
         return next(self.path)
@@ -66,13 +74,19 @@ def _replay(
     penalty: Penalty = ElasticNet(0.01, 0.02),  # noqa: B008
     epsilon: float = 1.0,
     second_moment: np.ndarray | None = None,
+    agents: np.ndarray | None = None,
+    unit: str = "record",
+    observer: str = "model",
+    **federation: Any,
 ) -> Replayed:
     """Run an algorithm on data while the adversary's view is held fixed.
 
     `null_record` has its loss replaced by the zero function: it contributes nothing. Where a
-    `second_moment` is given, a packed triangle, rows are conditioned with it.
+    `second_moment` is given, a packed triangle, rows are conditioned with it. `agents` are labels
+    of the owners of rows, `federation` says more of them.
     """
     regression = isinstance(loss, SquaredLoss)
+    ownership = None if agents is None else ownership_of_labels(agents, n_samples=len(X))
     coordinates = declared_coordinates(
         n_features=X.shape[1],
         fit_intercept=fit_intercept,
@@ -89,8 +103,15 @@ def _replay(
         row_norm=coordinates.row_norm,
         rounding=rounding_factor(n_samples=X.shape[0], coordinates=coordinates),
         max_iter=max_iter,
+        unit=unit,
+        federation=None
+        if ownership is None
+        else Federation(
+            agent_sizes=tuple(ownership.sizes.tolist()),
+            **{"n_honest": ownership.n_agents // 2 + 1, **federation},
+        ),
     )
-    budget = Budget(epsilon=epsilon, delta=1e-5)
+    budget = Budget(epsilon=epsilon, delta=1e-5, observer=observer)
     choice = None if second_moment is None else "private"
     facts = prepared(facts, budget, algorithm, coordinates, scale=None, conditioning=choice)
     plan = algorithm.plan(facts, budget)
@@ -102,7 +123,8 @@ def _replay(
     with Engine().running() as engine:
         if plan.facts.conditioning is not None:
             rows = condition(rows, plan.facts.conditioning, engine, gate)
-        solution = algorithm.run(plan, Problem(rows=rows, target=target, engine=engine), gate)
+        problem = Problem(rows=rows, target=target, engine=engine, ownership=ownership)
+        solution = algorithm.run(plan, problem, gate)
     return Replayed(plan=plan, values=gate.values, parameters=solution.parameters)
 
 
@@ -143,6 +165,7 @@ class Tap:
     gates: list[Gate] = field(default_factory=list)
     exact: list[np.ndarray] = field(default_factory=list)
     released: list[np.ndarray] = field(default_factory=list)
+    senders: list[np.ndarray | None] = field(default_factory=list)
 
     def noise(self) -> np.ndarray:
         """All noise of the first fit in units of its standard deviation, in one vector."""
@@ -165,8 +188,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
                 tap.plans.append(plan)
                 tap.gates.append(self)
 
-            def release(self, name: str, value: np.ndarray) -> np.ndarray:
-                released = super().release(name, value)
+            def release(self, name: str, value: np.ndarray, *senders: Any) -> np.ndarray:
+                released = super().release(name, value, *senders)
+                tap.senders.extend(senders or [None])
                 tap.exact.append(value.copy())
                 tap.released.append(released.copy())
                 return released

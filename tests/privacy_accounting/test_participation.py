@@ -16,9 +16,11 @@ from scipy.stats import binom, norm
 from skdpadmm.privacy import (
     GaussianDP,
     Mixture,
+    Neighboring,
     PoissonSubsampledGaussian,
     calibrate_noise,
     compose,
+    gaussian_mu,
     participation_mixture,
     worst_participation,
 )
@@ -302,3 +304,28 @@ def test_the_law_of_many_rounds_is_the_binomial_one():
         assert law.shape == (n + 1,)
         np.testing.assert_allclose(law[likely], expected[likely], rtol=1e-9)
         assert logsumexp(np.log(law[law > 0])) == pytest.approx(0.0, abs=1e-13)
+
+
+@pytest.mark.parametrize("neighboring", ["zero_out", "replace_one"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+@pytest.mark.parametrize("probability", [0.5, 0.1])
+def test_sampling_needs_no_less_noise_for_as_many_updates(neighboring, epsilon, probability):
+    """Noise per update, over that of full participation: a sum moves by q of what all would move."""
+    delta, n_rounds = 1e-5, 100
+    factor = Neighboring(neighboring).sensitivity_factor
+    full = factor / gaussian_mu(epsilon, delta)
+    reduced = probability * math.sqrt(n_rounds)
+    hidden = calibrate_noise(
+        lambda scale: PoissonSubsampledGaussian(probability, scale, n_rounds, neighboring),
+        epsilon,
+        delta,
+    )
+    assert hidden / reduced >= 0.98 * full
+    visible = calibrate_noise(
+        lambda scale: participation_mixture(
+            (factor,) * n_rounds, scale, probability=probability, n_rounds=n_rounds
+        ),
+        epsilon,
+        delta,
+    )
+    assert visible / reduced >= 1.4 * full

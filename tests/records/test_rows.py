@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from skdpadmm.records import Rows, block_size, declared_coordinates
+from skdpadmm.records import Basis, Rows, block_size, declared_coordinates
 
 N, P = 300, 7
 LOWER = np.array([-1.0, -2.0, 0.0, -5.0, -1.0, -1.0, -1e3])
@@ -339,3 +339,115 @@ def test_blocks_cover_all_rows_in_order_and_depend_on_the_shape_alone(n, p, is_s
     assert [s.start for s in rows.slices] == list(range(0, n, size))
     assert [s.stop for s in rows.slices] == [*range(size, n, size), n]
     assert rows.n_blocks == len(rows.slices)
+
+
+# Parts and groups of rows.
+
+
+def rows_in_blocks(convert, bounds):
+    """Rows in several blocks, unruly ones among them."""
+    X = data(np.random.default_rng(10), n=9000)
+    X[[3, 5000, 8999]] = 1e150 if np.dtype(convert(X).dtype) == np.float64 else 1e30
+    rows = Rows(convert(X), coordinates(bounds=bounds))
+    assert rows.n_blocks > 1
+    return rows
+
+
+def vectors(rows, *tail):
+    """Parameters and slopes."""
+    rng = np.random.default_rng(11)
+    return (
+        rng.normal(size=(rows.coordinates.n_parameters, *tail)),
+        rng.normal(size=(rows.n_samples, *tail)),
+    )
+
+
+@pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
+@pytest.mark.parametrize("convert", CONTAINERS.values(), ids=CONTAINERS)
+def test_a_part_makes_the_bits_of_its_blocks_without_a_copy(convert, bounds):
+    rows = rows_in_blocks(convert, bounds)
+    parameters, slopes = vectors(rows)
+    for blocks in (range(1), range(1, rows.n_blocks), range(rows.n_blocks)):
+        part = rows.part(blocks)
+        own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
+        assert part.n_samples == own.stop - own.start == part.slices[-1].stop
+        assert part.slices[0].start == 0
+        np.testing.assert_array_equal(part.weight, rows.weight[own])
+        np.testing.assert_array_equal(part.squared_norm, rows.squared_norm[own])
+        np.testing.assert_array_equal(
+            all_scores(part, parameters), all_scores(rows, parameters)[own]
+        )
+        for i, block in enumerate(blocks):
+            its = slopes[rows.slices[block]]
+            np.testing.assert_array_equal(part.adjoint(i, its), rows.adjoint(block, its))
+            assert part._blocks[i] is rows._blocks[block]
+
+
+GROUPS = {
+    "each to a row": [np.array([i]) for i in range(7)],
+    "over blocks": [np.array([3, 4, 5000]), np.array([0, 8998, 8999]), np.array([2])],
+    "every third": [np.arange(start, 9000, 3) for start in range(3)],
+    "all": [np.arange(9000)],
+    "neighbours": [np.arange(8000), np.arange(8000, 9000)],
+}
+
+
+@pytest.mark.parametrize("tail", [(), (3,)], ids=["one output", "three"])
+@pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
+@pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
+@pytest.mark.parametrize("convert", CONTAINERS.values(), ids=CONTAINERS)
+def test_groups_of_rows_become_blocks_of_their_own(convert, bounds, groups, tail):
+    rows = rows_in_blocks(convert, bounds)
+    parameters, slopes = vectors(rows, *tail)
+    taken, order = rows.take(groups), np.concatenate(groups)
+    assert taken.n_samples == len(order)
+    assert [s.stop - s.start for s in taken.slices] == list(map(len, groups))
+    assert all(block.shape == (len(g), P) for block, g in zip(taken._blocks, groups, strict=True))
+    np.testing.assert_array_equal(taken.weight, rows.weight[order])
+    np.testing.assert_array_equal(taken.squared_norm, rows.squared_norm[order])
+    np.testing.assert_allclose(
+        all_scores(taken, parameters), all_scores(rows, parameters)[order], rtol=1e-12, atol=1e-12
+    )
+    chosen = np.zeros_like(slopes)
+    chosen[order] = slopes[order]
+    np.testing.assert_allclose(
+        all_sums(taken, slopes[order]), all_sums(rows, chosen), rtol=1e-9, atol=1e-9
+    )
+    A = all_augmented(rows)
+    np.testing.assert_allclose(all_augmented(taken), A[order], rtol=1e-15)
+
+
+def test_groups_are_copies_and_keep_the_type_of_features():
+    X = data(np.random.default_rng(12)).astype(np.float32)
+    for features in (X, sparse.csr_matrix(X)):
+        rows = Rows(features, coordinates())
+        taken = rows.take([np.array([1, 5]), np.array([0])])
+        assert taken._blocks[0].dtype == np.float32
+        assert sparse.issparse(taken._blocks[0]) == sparse.issparse(features)
+        for block in taken._blocks:
+            one, other = (b.data if sparse.issparse(b) else b for b in (block, features))
+            assert not np.shares_memory(one, other)
+        assert rows.n_samples == N
+
+
+def test_groups_and_parts_are_seen_in_the_basis_of_the_rows():
+    rows = rows_in_blocks(np.asarray, (LOWER, UPPER))
+    d = rows.coordinates.n_parameters
+    rng = np.random.default_rng(13)
+    basis = Basis(
+        vectors=np.linalg.qr(rng.normal(size=(d, d)))[0],
+        eigenvalues=rng.uniform(0.5, 2.0, size=d),
+        loading=np.ones(d),
+        spread=1.0,
+        clip_unit=1.0,
+    )
+    seen = rows.in_basis(basis, lambda kernel, n: [kernel(i) for i in range(n)])
+    parameters, _ = vectors(rows)
+    expected = all_augmented(rows) @ basis.transform @ parameters
+    groups = [np.array([3, 8999]), np.array([0, 1, 5000])]
+    for view, own in (
+        (seen.take(groups), np.concatenate(groups)),
+        (seen.part(range(1, 2)), rows.slices[1]),
+    ):
+        np.testing.assert_allclose(all_scores(view, parameters), expected[own], atol=1e-9)
+        np.testing.assert_array_equal(view.squared_norm, seen.squared_norm[own])
