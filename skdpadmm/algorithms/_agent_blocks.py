@@ -43,6 +43,8 @@ class AgentBlocks:
         Whether messages are changes of states, clipped as such, or displacements.
     centers, displacements : ndarray of shape (n_agents, n_parameters, n_outputs)
         [c_a, d_a].
+    solutions : ndarray in the shape of `displacements`
+        What agents found last, before clipping: where the next search starts.
     keeps_closed_forms : bool
         Whether displacements are affine functions that are worth keeping.
     closed_forms : ndarray of shape (n_agents, n_parameters, n_parameters + 1), or None
@@ -62,6 +64,7 @@ class AgentBlocks:
     increments: bool
     centers: NDArray[np.float64]
     displacements: NDArray[np.float64]
+    solutions: NDArray[np.float64]
     keeps_closed_forms: bool
     closed_forms: NDArray[np.float64] | None = None
 
@@ -122,14 +125,14 @@ class AgentBlocks:
                 self.closed_forms = np.stack([self._local(a).closed_form() for a in everyone])
             forms = self.closed_forms[who]
             return np.asarray(forms[:, :, :-1] @ points + forms[:, :, -1:])
-        return np.stack(
-            [
-                self._local(agent).displacement(point, self.displacements[agent])
+        for agent, point in zip(agents, points, strict=True):
+            local, last = self._local(agent), self.solutions[agent]
+            last[:] = (
+                local.displacement(point, last)
                 if self.exact
-                else self.step_size * self._local(agent).gradient(point)
-                for agent, point in zip(agents, points, strict=True)
-            ]
-        )
+                else self.step_size * local.gradient(point)
+            )
+        return self.solutions[who]
 
     def _local(self, agent: int) -> LocalProblem:
         if self.groups is None:
@@ -199,6 +202,7 @@ def agent_blocks(
                 increments=increments,
                 centers=np.zeros(shape),
                 displacements=np.zeros(shape),
+                solutions=np.zeros(shape),
                 # All of them together are no larger than X.
                 keeps_closed_forms=isinstance(loss, SquaredLoss)
                 and n_agents * (d + 1) <= rows.n_samples,

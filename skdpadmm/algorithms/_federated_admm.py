@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._agent_blocks import agent_blocks
 from skdpadmm.algorithms._contract import penalty_operator
-from skdpadmm.algorithms._defaults import default_steps
+from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
 from skdpadmm.algorithms._knobs import (
     check_choice,
     check_relaxation,
@@ -218,6 +218,9 @@ class FederatedADMM(BaseEstimator):
         noise = messages.noise_std / float(rounds.expected_shares(federation)[0])
         mu = math.hypot(*sensitivities) / noise
         step_size, clip_norm = default_steps(facts, mu)
+        # What an agent says is shorter than what its records say; the travel stays the same.
+        factor = agent_clip_factor(facts)
+        step_size, clip_norm = step_size / factor, clip_norm * factor
         settings = FederatedADMMSettings(
             step_size=step_size if self.step_size == "auto" else float(self.step_size),
             relaxation=float(self.relaxation),

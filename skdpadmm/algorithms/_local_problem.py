@@ -108,7 +108,7 @@ class LocalProblem:
             A matrix, and a last column that is added.
         """
         d = self.rows.coordinates.n_parameters
-        scores = self._scores(np.eye(d))
+        scores = self.rows.scores(self.block, self.rows.prepare(np.eye(d)))
         weighted = self.loss.curvature(scores[:, 0], self.target)[:, None] * scores
         moment = self.step_size * self._mean(weighted)
         pull = self.step_size * self._mean(self.loss.derivative(np.zeros(len(scores)), self.target))

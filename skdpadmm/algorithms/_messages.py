@@ -298,6 +298,10 @@ def calibrated_multipliers(
             lambda noise_std: compose(prior, family(noise_std)), epsilon, budget.delta
         )
 
+    if budget.observer != SERVER:
+        # A sum has one noise, and the largest agents need the most of it.
+        largest = int(np.argmax(unit_sizes(facts)))
+        return (calibrated(budget.epsilon, spent[largest]),) * len(spent)
     budgets = federation.budgets(budget.epsilon)
     return tuple(calibrated(*pair) for pair in zip(budgets, spent, strict=True))
 

@@ -155,7 +155,7 @@ class DPFedRidge(FederatedRegressor):
     ...     alpha=1.0, feature_bounds=(-1, 1), target_bounds=(-4, 4), random_state=0
     ... )
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 0.99, -2.01,  0.  ])
+    array([ 1., -2., -0.])
     >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
     {'server': 1.0, 'sums': 0.55, 'model': 0.47}
     """

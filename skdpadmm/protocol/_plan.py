@@ -67,8 +67,11 @@ class Plan:
                 )
         federation, epsilon = self.facts.federation, self.budget.epsilon
         budgets = (epsilon,) if federation is None else federation.budgets(epsilon)
+        promised: dict[float, list[Guarantee]] = {}
         for epsilon, guarantee in zip(budgets, self.guarantees(self.budget.observer), strict=True):
-            spent = guarantee.delta(epsilon)
+            promised.setdefault(epsilon, []).append(guarantee)
+        for epsilon, guarantees in promised.items():
+            spent = worst(*guarantees).delta(epsilon)
             if spent > self.budget.delta * (1 + 1e-9):
                 raise ValueError(
                     f"Got a plan with delta={spent:.3g} at epsilon={epsilon:g}, expected at most"

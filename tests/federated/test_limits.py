@@ -61,11 +61,19 @@ def by_first_feature(X, y):
     return np.where(X[:, 0] > 0, "right", "left")
 
 
-PARTITIONS = ["iid", "quantity", "dirichlet", "sorted", 1, 7, by_first_feature]
+PARTITIONS = [
+    "iid",
+    "quantity",
+    "dirichlet",
+    "sorted",
+    1,
+    7,
+    pytest.param(by_first_feature, id="callable"),
+]
 
 
 @pytest.mark.parametrize("unit", ["record", "agent"])
-@pytest.mark.parametrize("partition", PARTITIONS, ids=str)
+@pytest.mark.parametrize("partition", PARTITIONS)
 @pytest.mark.parametrize("name", PAIRS)
 def test_without_privacy_a_federation_finds_what_a_curator_finds(name, partition, unit):
     federated, central, knobs = PAIRS[name]

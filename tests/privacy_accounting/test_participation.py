@@ -310,7 +310,7 @@ def test_the_law_of_many_rounds_is_the_binomial_one():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 @pytest.mark.parametrize("probability", [0.5, 0.1])
 def test_sampling_needs_no_less_noise_for_as_many_updates(neighboring, epsilon, probability):
-    """Noise per update, over that of full participation: a sum moves by q of what all would move."""
+    """Noise per update: a sum moves by q of what it moves where all take part."""
     delta, n_rounds = 1e-5, 100
     factor = Neighboring(neighboring).sensitivity_factor
     full = factor / gaussian_mu(epsilon, delta)
