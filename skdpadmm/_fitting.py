@@ -398,7 +398,7 @@ def _assumptions(
     if plan.facts.unit == "record":
         yield "One record is one row: a person with several rows is protected less."
     if federation is not None:
-        yield from _federal_assumptions(plan.facts, federation)
+        yield from _federal_assumptions(plan, federation)
     if not np.isfinite(coordinates.lower).all():
         yield (
             "feature_bounds not declared, or not for every column: rows (with their intercept) are"
@@ -415,7 +415,7 @@ def _assumptions(
         yield "Noise is sampled in floating point: not certified against attacks on its last bits."
 
 
-def _federal_assumptions(facts: Facts, federation: Federation) -> Iterator[str]:
+def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
     n_agents, n_honest = federation.n_agents, federation.n_honest
     yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
     yield (
@@ -424,9 +424,9 @@ def _federal_assumptions(facts: Facts, federation: Federation) -> Iterator[str]:
     )
     if federation.participation < 1 or federation.dropout > 0:
         yield "Who takes part in a round, and who drops out, does not depend on data."
-    if facts.unit == "agent" and federation.participation < 1:
+    if plan.settings.rounds.are_secret(plan.facts):
         yield "model: whoever sees the model is not told who took part in which round."
-    if facts.unit == "agent" and facts.neighboring is Neighboring.ZERO_OUT:
+    if plan.facts.unit == "agent" and plan.facts.neighboring is Neighboring.ZERO_OUT:
         yield "An agent that is zeroed out sends noise alone."
 
 

@@ -78,6 +78,19 @@ class Rounds:
             free = np.asarray(binom.cdf(self.cap - 1, np.arange(self.n_rounds), self.participation))
         return np.asarray(self.participation * free * (1 - federation.dropout))
 
+    def are_secret(self, facts: Facts) -> bool:
+        """Whether the model hides who takes part, so that sampling amplifies privacy.
+
+        A record's agent shows itself by its other records. An agent that has reached its cap
+        counts as one that is sampled and sends nothing: the bound is for chances of at most q.
+        """
+        return (
+            facts.unit == "agent"
+            and self.participation < 1
+            and self.sampling == "poisson"
+            and self.everyone_sends
+        )
+
     def surely_arrive(self, observer: str, federation: Federation) -> int:
         """How many shares protect an agent in a sum, its own included, whoever drops out."""
         if observer == SERVER:
@@ -399,18 +412,10 @@ def _guarantee(
 ) -> Guarantee:
     """What rounds cost an agent whose limit is one.
 
-    Who takes part is known to the server, and to whoever sees secure sums of it. It hides an agent
-    as a whole from the world, where each agent is drawn by itself and the noise does not depend on
-    the sample; a single record it does not, because the rest of its agent's message shows it.
+    Who takes part is known to the server, and to whoever sees secure sums of it. From whoever sees
+    the model alone it may be hidden.
     """
-    hidden = (
-        facts.unit == "agent"
-        and observer == MODEL
-        and rounds.participation < 1
-        and rounds.sampling == "poisson"
-        and rounds.everyone_sends
-    )
-    if hidden:
+    if observer == MODEL and rounds.are_secret(facts):
         zero_out = max(sensitivities) / facts.neighboring.sensitivity_factor
         return PoissonSubsampledGaussian(
             rounds.participation, noise_std / zero_out, rounds.n_rounds, facts.neighboring

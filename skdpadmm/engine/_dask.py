@@ -31,7 +31,7 @@ def require_dask() -> None:
     try:
         import distributed  # noqa: F401
     except ImportError as error:
-        raise ImportError("backend='dask' needs dask: pip install 'skdpadmm[dask]'") from error
+        raise ImportError("engine='dask' needs dask: pip install 'skdpadmm[dask]'") from error
 
 
 @contextmanager

@@ -215,7 +215,7 @@ def test_a_knob_of_a_string_is_an_error_that_says_what_to_do(regression):
         ):
             DPAdmmRidge().set_params(**{name: 0.5})
     search = GridSearchCV(DPAdmmRidge(), {"algorithm__step_size": [0.1, 1.0]}, cv=2)
-    with pytest.raises(ValueError, match=r"Set algorithm=ConsensusADMM\(\) first"):
+    with pytest.raises(ValueError, match="Pass an object first"):
         search.fit(*regression)
     both = DPAdmmRidge().set_params(algorithm=ConsensusADMM(), algorithm__step_size=0.5)
     assert both.algorithm.step_size == 0.5
