@@ -100,15 +100,15 @@ class Trust:
         Who the budget is spent against.
     backend : {"local", "dask"}, default="local"
         Where rounds run.
-    condition : str, default=""
-        What the guarantee is conditional on, where data decided who holds which row.
+    assumptions : tuple of str, default=()
+        What the guarantee rests on, as far as it is about agents.
     """
 
     federation: Federation | None = None
     unit: str = "record"
     observer: str = MODEL
     backend: str = "local"
-    condition: str = ""
+    assumptions: tuple[str, ...] = ()
 
 
 CURATOR = Trust()
@@ -231,8 +231,7 @@ def plan_fit(
     plan = algorithm.plan(facts, budget)
     if budget.is_private:
         general = _assumptions(estimator, plan, coordinates)
-        conditions = (trust.condition,) if trust.condition else ()
-        plan = replace(plan, assumptions=(*general, *assumptions, *conditions))
+        plan = replace(plan, assumptions=(*general, *assumptions, *trust.assumptions))
         if budget.delta >= 1 / n_samples:
             warnings.warn(_weak_delta(budget, n_samples), UserWarning, stacklevel=2)
     return PlannedFit(
@@ -354,8 +353,7 @@ def _observers(plan: Plan) -> Iterator[Observer]:
             kinds, always = plan.guarantees(name), plan.worst_cases(name)
             if always != kinds:
                 line = replace(line, always=worst(*always))
-            if len(set(kinds)) > 1:
-                line = replace(line, per_agent=tuple(kinds[k] for k in federation.kind))
+            line = replace(line, per_agent=tuple(kinds[k] for k in federation.kind))
         yield line
 
 
@@ -424,6 +422,8 @@ def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
     )
     if federation.participation < 1 or federation.dropout > 0:
         yield "Who takes part in a round, and who drops out, does not depend on data."
+    if federation.dropout > 0 and plan.facts.preparations:
+        yield "Preparations, such as the second moment, wait for every agent: no message is lost."
     if plan.settings.rounds.are_secret(plan.facts):
         yield "model: whoever sees the model is not told who took part in which round."
     if plan.facts.unit == "agent" and plan.facts.neighboring is Neighboring.ZERO_OUT:

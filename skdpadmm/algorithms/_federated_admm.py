@@ -42,7 +42,7 @@ from skdpadmm.algorithms._noise_left import doubt, drop_noise, parameter_varianc
 from skdpadmm.algorithms._record_blocks import path_sensitivities, record_blocks
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
 
-MESSAGES = "mean of messages"
+MESSAGES = "sum of messages"
 # Agents that are larger than this many average ones weigh no more, once their messages are clipped.
 LARGEST_AGENT = 2.0
 

@@ -88,6 +88,11 @@ class FederatedModel(PrivateLinearModel):
                         " two. Leave agents out."
                     )
                 agents = _column(X, self._column_number(X))
+            elif isinstance(agents, str):
+                raise ValueError(
+                    f"Got agents={agents!r}, expected a label for each row. The name of a column"
+                    " goes into the parameter agent_column."
+                )
             fitted = self._fit(X, y, agents)
             self.n_rounds_ = fitted.n_iter if np.isfinite(self.epsilon).all() else 0
             self.n_messages_ = fitted.solution.n_messages
@@ -111,7 +116,7 @@ class FederatedModel(PrivateLinearModel):
                 is_classification=is_classifier(self),
             )
         self.agent_labels_ = ownership.labels
-        return ownership, self._trust(ownership.sizes, ownership.condition)
+        return ownership, self._trust(ownership.sizes, ownership.condition, made_up=agents is None)
 
     def _planned_sizes(self, n_samples: int, sizes: ArrayLike | None) -> NDArray[np.intp]:
         """Sizes of agents for a plan without data."""
@@ -123,6 +128,11 @@ class FederatedModel(PrivateLinearModel):
                     " their sorted labels."
                 )
             return given.astype(np.intp)
+        if self.agent_column is not None:
+            raise ValueError(
+                f"Got agent_column={self.agent_column!r} without agent_sizes, expected them: they"
+                " are not known before the data. Pass agent_sizes to plan."
+            )
         planned = agent_sizes(self.partition, n_samples=n_samples, n_agents=self.n_agents)
         if planned is None:
             raise ValueError(
@@ -131,12 +141,17 @@ class FederatedModel(PrivateLinearModel):
             )
         return planned
 
-    def _trust(self, sizes: NDArray[np.intp], condition: str = "") -> Trust:
+    def _trust(
+        self, sizes: NDArray[np.intp], condition: str = "", *, made_up: bool = False
+    ) -> Trust:
         """What `plan_fit` is told of agents and adversaries."""
         n_agents = len(sizes)
         federation = Federation(
             agent_sizes=tuple(sizes.tolist()),
-            n_honest=n_agents // 2 + 1 if self.n_honest is None else int(self.n_honest),
+            # A majority, and never everyone: an agent knows what it added itself.
+            n_honest=max(1, min(n_agents // 2 + 1, n_agents - 1))
+            if self.n_honest is None
+            else int(self.n_honest),
             participation=1.0 if self.participation == "auto" else float(self.participation),
             dropout=float(self.dropout),
             epsilons=self._epsilons(),
@@ -147,19 +162,33 @@ class FederatedModel(PrivateLinearModel):
             unit=self.privacy_unit,
             observer=self.adversary,
             backend=self.engine,
-            condition=condition,
+            assumptions=tuple(
+                filter(
+                    None,
+                    [
+                        f"The agents are made up by partition={self.partition!r}: they stand for no"
+                        " real owner of rows."
+                        if made_up and isinstance(self.partition, str | int)
+                        else "",
+                        condition,
+                    ],
+                )
+            ),
         )
 
     def _epsilons(self) -> tuple[float, ...]:
         """Budgets of the agents; empty where there is one for all."""
         if np.ndim(self.epsilon) == 0:
             return ()
-        epsilons = np.asarray(self.epsilon, dtype=np.float64)
+        try:
+            epsilons = np.asarray(self.epsilon, dtype=np.float64)
+        except (TypeError, ValueError):
+            epsilons = np.empty(0)
         same_kind = np.isfinite(epsilons).all() or np.isinf(epsilons).all()
         if epsilons.ndim != 1 or not len(epsilons) or not (epsilons > 0).all() or not same_kind:
             raise ValueError(
                 f"Got epsilon={self.epsilon!r}, expected a float, or one positive float for each"
-                " agent, all of them finite or all infinite."
+                " agent in the order of their sorted labels, all of them finite or all infinite."
             )
         if self.adversary != SERVER:
             raise ValueError(
@@ -175,8 +204,8 @@ class FederatedModel(PrivateLinearModel):
             names = list(X.columns) if hasattr(X, "iloc") else []
             if column not in names:
                 raise ValueError(
-                    f"Got agent_column={column!r}, expected the name of a column of a pandas"
-                    " DataFrame, or the index of a column."
+                    f"Got agent_column={column!r}, expected the index of a column, or the name of"
+                    f" one in a pandas DataFrame: got {names[:20] or type(X).__name__}."
                 )
             return names.index(column)
         assert column is not None
@@ -253,7 +282,10 @@ class FederatedRegressor(FederatedModel, PrivateLinearRegressor):
         self._validate_params()
         shape = self._public_shape(n_samples, n_features)
         return self._plan_fit(
-            **shape, trust=self._trust(self._planned_sizes(n_samples, agent_sizes))
+            **shape,
+            trust=self._trust(
+                self._planned_sizes(n_samples, agent_sizes), made_up=agent_sizes is None
+            ),
         ).plan
 
     def __sklearn_tags__(self) -> Any:
@@ -306,7 +338,9 @@ class FederatedLogisticRegression(FederatedModel, PrivateLogisticRegression):
         return self._plan_fit(
             n_classes=self._n_classes(n_classes),
             **shape,
-            trust=self._trust(self._planned_sizes(n_samples, agent_sizes)),
+            trust=self._trust(
+                self._planned_sizes(n_samples, agent_sizes), made_up=agent_sizes is None
+            ),
         ).plan
 
 

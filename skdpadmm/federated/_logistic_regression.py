@@ -50,7 +50,8 @@ class DPFedLogisticRegression(FederatedLogisticRegression):
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row. It is no feature; `predict` ignores it.
+        Column of `X` with the agent of each row. It is no feature: `coef_` leaves it out.
+        `predict` needs the column too, and ignores what is in it.
     participation : float or "auto", default="auto"
         Share of the agents that take part in a round, in (0, 1]. "auto" is 1, which for as many
         updates of each agent needs the least noise; a smaller share saves work in each round.
@@ -59,7 +60,7 @@ class DPFedLogisticRegression(FederatedLogisticRegression):
         slow. Noise is planned for it, and a round that loses too many messages is void.
     n_honest : int, default=None
         Agents of which "sums" may rely on: they add their noise and do not tell the server what it
-        was. None: the smallest majority.
+        was. None: the smallest majority, and never all: each agent knows its own noise.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         What may differ between neighbouring data sets: one record (or agent) replaced by any other
         of its size; or a record's loss replaced by zero, an agent by one that sends noise alone.
@@ -97,7 +98,8 @@ class DPFedLogisticRegression(FederatedLogisticRegression):
     engine : {"local", "dask"}, default="local"
         Where agents run: in this process, all at once, or in the workers of dask.distributed, which
         needs the extra ``skdpadmm[dask]``. A cluster is a larger simulation by one trusted party,
-        not a boundary of privacy.
+        not a boundary of privacy. Without a client of its own a script needs
+        ``if __name__ == "__main__":``.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -110,7 +112,7 @@ class DPFedLogisticRegression(FederatedLogisticRegression):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
-        Number of rounds.
+        Number of rounds that were completed; at ``epsilon=inf`` of iterations.
     n_rounds_ : int
         Rounds that were completed.
     n_messages_ : int
@@ -123,9 +125,9 @@ class DPFedLogisticRegression(FederatedLogisticRegression):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of features.
+        Number of columns of `X`, that of the agents included.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where `X` has names that are all strings.
+        Names of the columns, that of the agents included, where all are strings.
 
     See Also
     --------

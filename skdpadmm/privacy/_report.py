@@ -163,10 +163,26 @@ class PrivacyReport:
         """Return epsilon against ``observer`` at ``delta``, by default the adversary's and ours."""
         return self.guarantee(observer).epsilon(self.delta if delta is None else delta)
 
+    def worst_case(self, observer: str | None = None) -> Guarantee:
+        """Return the guarantee for an agent that happens to take part in every round.
+
+        Parameters
+        ----------
+        observer : str, default=None
+            Its name; None is the adversary.
+
+        Returns
+        -------
+        Guarantee
+            That of :meth:`guarantee` where nothing is averaged over participation.
+        """
+        seen = self._observer(observer or self.adversary)
+        return seen.guarantee if seen.always is None else seen.always
+
     def epsilon_per_agent(
         self, observer: str | None = None, delta: float | None = None
     ) -> NDArray[np.float64]:
-        """Return epsilon of each agent against ``observer``, where agents differ.
+        """Return epsilon of each agent against ``observer``, in the order of their labels.
 
         Parameters
         ----------
@@ -183,13 +199,13 @@ class PrivacyReport:
         Raises
         ------
         ValueError
-            If there is no such observer, or one figure holds for all agents.
+            If there is no such observer, or there are no agents.
         """
         agents = self._observer(observer or self.adversary).per_agent
         if not agents:
             raise ValueError(
-                f"Got observer={observer!r}, expected one whose guarantee differs from agent to "
-                f"agent. The same figure holds for all of them: use epsilon({observer!r})."
+                f"Got observer={observer!r}, expected one that knows of agents. All rows are in"
+                f" one place: use epsilon({(observer or self.adversary)!r})."
             )
         return _epsilons(agents, self.delta if delta is None else delta)
 
@@ -298,7 +314,7 @@ class PrivacyReport:
     def _ranges(self) -> list[str]:
         lines = []
         for observer in self.observers:
-            if observer.per_agent:
+            if len(set(observer.per_agent)) > 1:
                 epsilons = _epsilons(observer.per_agent, self.delta)
                 low, median, high = np.quantile(epsilons, [0.0, 0.5, 1.0], method="higher").tolist()
                 lines.append(

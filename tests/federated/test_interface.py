@@ -290,7 +290,7 @@ BAD_AGENTS = {
 @pytest.mark.parametrize("labels", BAD_AGENTS.values(), ids=BAD_AGENTS)
 def test_labels_that_name_no_owner_are_refused(labels, epsilon, estimator, classification, plans):
     X, y = classification
-    with pytest.raises((ValueError, TypeError), match=r"^Got agents .*expected"):
+    with pytest.raises((ValueError, TypeError), match=r"^Got agents.*expected"):
         estimator.set_params(epsilon=epsilon).fit(X, y, agents=labels)
     assert_unfitted(estimator)
     assert not plans
@@ -409,7 +409,10 @@ def test_a_column_of_words_is_no_number(regression):
 BAD_COLUMNS = {
     "out of range": (4, "^Got agent_column=4.* expected the index of"),
     "out of range from the end": (-5, "^Got agent_column=-5.* expected the index of"),
-    "a name of no column": ("town", "^Got agent_column='town', expected the name of a column"),
+    "a name of no column": (
+        "town",
+        "^Got agent_column='town', expected the index of a column, or the name",
+    ),
 }
 
 
@@ -876,3 +879,35 @@ def test_the_report_of_a_fit_without_privacy_says_so(unit, estimator, classifica
     report = estimator.set_params(epsilon=math.inf, privacy_unit=unit).fit(*classification).privacy_
     assert "not private" in repr(report)
     assert all(math.isinf(report.epsilon(name)) for name in ("server", "sums", "model"))
+
+
+def test_agents_that_are_made_up_are_said_to_be():
+    made_up = "The agents are made up by partition='iid'"
+    model = DPFedRidge(feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0)
+    assert made_up in repr(model.plan(200, 2))
+    assert made_up not in repr(model.plan(200, 2, agent_sizes=[100, 100]))
+    X, y = np.zeros((200, 2)), np.zeros(200)
+    assert made_up in repr(model.fit(X, y).privacy_)
+    assert made_up not in repr(model.fit(X, y, agents=np.arange(200) % 2).privacy_)
+
+
+def test_a_plan_with_a_column_of_agents_asks_for_their_sizes():
+    model = DPFedRidge(agent_column=0)
+    with pytest.raises(ValueError, match="^Got agent_column=0 without agent_sizes"):
+        model.plan(200, 2)
+    assert model.plan(200, 2, agent_sizes=[50, 150]).facts.federation.agent_sizes == (50, 150)
+
+
+@pytest.mark.parametrize(("n_agents", "n_honest"), [(1, 1), (2, 1), (3, 2), (10, 6)])
+def test_by_default_no_agent_relies_on_its_own_honesty_alone(n_agents, n_honest):
+    plan = DPFedRidge(n_agents=n_agents).plan(100, 2)
+    assert plan.facts.federation.n_honest == n_honest
+
+
+def test_the_default_figure_is_that_of_the_adversary():
+    for adversary in ("server", "sums", "model"):
+        model = DPFedRidge(adversary=adversary, random_state=0)
+        plan = model.plan(500, 2)
+        report = model.fit(np.zeros((500, 2)), np.zeros(500)).privacy_
+        assert plan.guarantee() == plan.guarantee(adversary) == report.guarantee()
+        assert report.epsilon() == report.epsilon(adversary) == pytest.approx(1.0, rel=1e-6)

@@ -215,7 +215,7 @@ def test_epsilon_of_many_agents_is_computed_once_for_each_distinct_guarantee():
 @pytest.mark.parametrize(
     ("agents", "text"),
     [
-        ((NonPrivate(),), "from inf to inf, median inf"),
+        ((GaussianDP(0.0), NonPrivate(), NonPrivate()), "from 0 to inf, median inf"),
         ((GaussianDP(0.0), NonPrivate()), "from 0 to inf, median inf"),
         ((GaussianDP(0.0),) * 3 + (NonPrivate(),), "from 0 to inf, median 0"),
     ],
@@ -227,9 +227,11 @@ def test_agents_without_a_guarantee_are_counted_in_the_range(agents, text):
     assert json.loads(json.dumps(dictionary, allow_nan=False)) == dictionary
 
 
-def test_one_figure_for_all_agents_is_no_figure_per_agent():
+def test_without_agents_there_is_no_figure_per_agent():
     report = make_report(observers=(make_observer(),))
-    with pytest.raises(ValueError, match=r"same figure holds for all .* use epsilon\('server'\)"):
+    with pytest.raises(
+        ValueError, match=r"expected one that knows of agents.* use epsilon\('server'\)"
+    ):
         report.epsilon_per_agent("server")
     with pytest.raises(ValueError, match=r"Got observer='peer', expected one of \['server'\]"):
         report.epsilon_per_agent("peer")
@@ -267,3 +269,17 @@ def test_a_missing_extra_is_named(monkeypatch):
     ):
         with pytest.raises(ImportError, match=r"needs dp-accounting: pip install 'skdpadmm\[acc"):
             guarantee.epsilon(1e-6)
+
+
+def test_equal_figures_of_agents_are_listed_and_not_printed():
+    report = make_report(observers=(make_observer(per_agent=(GaussianDP(0.5),) * 3),))
+    epsilons = report.epsilon_per_agent("server")
+    assert epsilons.tolist() == [GaussianDP(0.5).epsilon(report.delta)] * 3
+    assert "per agent" not in repr(report)
+
+
+def test_the_worst_case_is_the_guarantee_where_nothing_is_averaged():
+    report = make_report(observers=(make_observer(always=GaussianDP(2.0)),))
+    assert report.worst_case() == GaussianDP(2.0)
+    report = make_report(observers=(make_observer(),))
+    assert report.worst_case() == report.guarantee()
