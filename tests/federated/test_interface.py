@@ -893,7 +893,7 @@ def test_agents_that_are_made_up_are_said_to_be():
 
 def test_a_plan_with_a_column_of_agents_asks_for_their_sizes():
     model = DPFedRidge(agent_column=0)
-    with pytest.raises(ValueError, match="^Got agent_column=0 without agent_sizes"):
+    with pytest.raises(ValueError, match=r"^Got agent_column=0 without agent_sizes"):
         model.plan(200, 2)
     assert model.plan(200, 2, agent_sizes=[50, 150]).facts.federation.agent_sizes == (50, 150)
 
