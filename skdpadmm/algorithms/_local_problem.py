@@ -16,8 +16,10 @@ from skdpadmm.records import Rows
 # solution. This one is relative to the point.
 TOLERANCE = 1e-9
 MOST_NEWTON_STEPS = 50
-# Up to so many parameters the second derivative is made and factored; beyond it, only applied.
+# The second derivative of a small problem is made and factored; that of a larger one (more
+# parameters, or more numbers in its rows) is only applied, by conjugate gradients.
 MOST_FACTORED = 256
+LARGEST_FACTORED = 2**14
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -140,7 +142,7 @@ class LocalProblem:
     ) -> NDArray[np.float64]:
         """Exact where there are few parameters; else as exact as the distance deserves."""
         shape, n = gradient.shape, gradient.size
-        if n <= MOST_FACTORED:
+        if n <= MOST_FACTORED and len(self.target) * shape[0] <= LARGEST_FACTORED:
             try:
                 step = np.linalg.solve(self._second_derivative(curvature), -gradient.ravel())
             except np.linalg.LinAlgError:
