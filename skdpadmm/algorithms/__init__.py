@@ -6,17 +6,17 @@ can change nothing of the guarantee. A new algorithm is a new file here and a na
 """
 
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
-from skdpadmm.algorithms._conditioning import condition
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
 from skdpadmm.algorithms._contract import Algorithm
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._federated_admm import FederatedADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
-from skdpadmm.algorithms._preparation import prepared
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._registry import names_of_algorithms, resolve_algorithm
-from skdpadmm.algorithms._scaling import rescale
+from skdpadmm.algorithms.preparations._conditioning import condition
+from skdpadmm.algorithms.preparations._preparation import prepared
+from skdpadmm.algorithms.preparations._scaling import rescale
 
 __all__ = [
     "Algorithm",

@@ -17,15 +17,20 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
-from skdpadmm.algorithms._defaults import default_steps
-from skdpadmm.algorithms._knobs import (
+from skdpadmm.algorithms.blocks._record_blocks import path_sensitivities, record_blocks
+from skdpadmm.algorithms.planning._defaults import default_steps
+from skdpadmm.algorithms.planning._knobs import (
     check_choice,
     check_relaxation,
     check_steps,
     check_tail_fraction,
 )
-from skdpadmm.algorithms._noise_left import doubt, drop_noise, parameter_variance, score_variance
-from skdpadmm.algorithms._record_blocks import path_sensitivities, record_blocks
+from skdpadmm.algorithms.planning._noise_left import (
+    doubt,
+    drop_noise,
+    parameter_variance,
+    score_variance,
+)
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
 DISPLACEMENT = "mean displacement"

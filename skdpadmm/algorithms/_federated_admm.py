@@ -20,16 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._agent_blocks import agent_blocks
 from skdpadmm.algorithms._contract import penalty_operator
-from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
-from skdpadmm.algorithms._knobs import (
+from skdpadmm.algorithms.blocks._agent_blocks import agent_blocks
+from skdpadmm.algorithms.blocks._record_blocks import path_sensitivities, record_blocks
+from skdpadmm.algorithms.planning._defaults import agent_clip_factor, default_steps
+from skdpadmm.algorithms.planning._knobs import (
     check_choice,
     check_relaxation,
     check_steps,
     check_tail_fraction,
 )
-from skdpadmm.algorithms._messages import (
+from skdpadmm.algorithms.planning._messages import (
     Rounds,
     Schedule,
     calibrated_multipliers,
@@ -38,8 +39,12 @@ from skdpadmm.algorithms._messages import (
     plan_rounds,
     unit_sizes,
 )
-from skdpadmm.algorithms._noise_left import doubt, drop_noise, parameter_variance, score_variance
-from skdpadmm.algorithms._record_blocks import path_sensitivities, record_blocks
+from skdpadmm.algorithms.planning._noise_left import (
+    doubt,
+    drop_noise,
+    parameter_variance,
+    score_variance,
+)
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
 
 MESSAGES = "sum of messages"

@@ -19,8 +19,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
-from skdpadmm.algorithms._defaults import default_descent
-from skdpadmm.algorithms._knobs import check_choice, check_steps, check_tail_fraction, is_number
+from skdpadmm.algorithms.planning._defaults import default_descent
+from skdpadmm.algorithms.planning._knobs import (
+    check_choice,
+    check_steps,
+    check_tail_fraction,
+    is_number,
+)
 from skdpadmm.losses import clip_derivative
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (

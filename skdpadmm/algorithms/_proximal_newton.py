@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from skdpadmm.algorithms._contract import penalty_operator
-from skdpadmm.algorithms._knobs import check_range
+from skdpadmm.algorithms.planning._knobs import check_range
 from skdpadmm.protocol import (
     MODEL,
     OBSERVERS,

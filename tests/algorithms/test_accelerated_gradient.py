@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpadmm.algorithms._accelerated_gradient import (
+from skdpadmm.algorithms.blocks._accelerated_gradient import (
     accelerated_gradient,
     certified_distance,
     step_rounding,

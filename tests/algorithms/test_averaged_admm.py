@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from skdpadmm import DPAdmmElasticNet, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import AveragedADMM, resolve_algorithm
 from skdpadmm.algorithms._averaged_admm import remaining_prox
-from skdpadmm.algorithms._clipped_loss import loss_bounds
+from skdpadmm.algorithms.blocks._clipped_loss import loss_bounds
 from skdpadmm.engine import Engine
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHinge, SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2

@@ -16,8 +16,12 @@ from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 import skdpadmm.algorithms._consensus_admm as consensus
 from skdpadmm import DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM, condition
-from skdpadmm.algorithms._conditioning import SECOND_MOMENT, basis_of, plan_conditioning
-from skdpadmm.algorithms._preparation import LARGEST_MATRIX
+from skdpadmm.algorithms.preparations._conditioning import (
+    SECOND_MOMENT,
+    basis_of,
+    plan_conditioning,
+)
+from skdpadmm.algorithms.preparations._preparation import LARGEST_MATRIX
 from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss, MultinomialLoss, SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2

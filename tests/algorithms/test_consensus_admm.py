@@ -21,10 +21,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.fixes import parse_version
 
 import skdpadmm.algorithms._consensus_admm as consensus
-import skdpadmm.algorithms._record_blocks as record_blocks
+import skdpadmm.algorithms.blocks._record_blocks as record_blocks
 from skdpadmm import DPAdmmElasticNet, DPAdmmLasso
 from skdpadmm.algorithms import ConsensusADMM
-from skdpadmm.algorithms._defaults import default_steps
+from skdpadmm.algorithms.planning._defaults import default_steps
 from skdpadmm.engine import Engine
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2

@@ -15,10 +15,10 @@ from sklearn.linear_model import ElasticNet as SklearnElasticNet
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
 import skdpadmm.algorithms._federated_admm as federated
-import skdpadmm.algorithms._record_blocks as record_blocks
+import skdpadmm.algorithms.blocks._record_blocks as record_blocks
 from skdpadmm.algorithms import FederatedADMM
-from skdpadmm.algorithms._agent_blocks import clip_vectors
-from skdpadmm.algorithms._messages import Schedule, draw_schedule, plan_rounds
+from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
+from skdpadmm.algorithms.planning._messages import Schedule, draw_schedule, plan_rounds
 from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss, MultinomialLoss, SquaredLoss
 from skdpadmm.network import ownership_of_labels

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 
-from skdpadmm.algorithms import _local_problem
-from skdpadmm.algorithms._local_problem import LocalProblem
+from skdpadmm.algorithms.blocks import _local_problem
+from skdpadmm.algorithms.blocks._local_problem import LocalProblem
 from skdpadmm.engine import Engine
 from skdpadmm.losses import (
     HuberLoss,

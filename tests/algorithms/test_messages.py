@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from skdpadmm.algorithms import FederatedADMM
-from skdpadmm.algorithms._messages import (
+from skdpadmm.algorithms.planning._messages import (
     VOID_ROUNDS,
     Rounds,
     _surely_noise,

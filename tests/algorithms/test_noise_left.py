@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LassoCV
 
 from skdpadmm import DPAdmmLasso
-from skdpadmm.algorithms._noise_left import drop_noise, parameter_variance, score_variance
+from skdpadmm.algorithms.planning._noise_left import drop_noise, parameter_variance, score_variance
 from skdpadmm.records import Basis, Rows, declared_coordinates
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
-from skdpadmm.algorithms._scaling import EXPONENTS, ROW_NORMS, median_norm
+from skdpadmm.algorithms.preparations._scaling import EXPONENTS, ROW_NORMS, median_norm
 from skdpadmm.records import declared_coordinates, feature_norms
 
 

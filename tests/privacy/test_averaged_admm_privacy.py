@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import skdpadmm.algorithms._averaged_admm as averaged
-import skdpadmm.algorithms._clipped_loss as clipped_loss
+import skdpadmm.algorithms.blocks._clipped_loss as clipped_loss
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import AveragedADMM
 from skdpadmm.engine import Engine

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import skdpadmm.algorithms._record_blocks as record_blocks
+import skdpadmm.algorithms.blocks._record_blocks as record_blocks
 from skdpadmm import DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM
 from skdpadmm.noise import CryptographicNoise

@@ -13,12 +13,12 @@ from scipy.stats import beta
 from sklearn.linear_model import Lasso
 
 import skdpadmm._fitting as fitting
-import skdpadmm.algorithms._agent_blocks as agent_blocks
 import skdpadmm.algorithms._federated_admm as federated_admm
-import skdpadmm.algorithms._record_blocks as record_blocks
+import skdpadmm.algorithms.blocks._agent_blocks as agent_blocks
+import skdpadmm.algorithms.blocks._record_blocks as record_blocks
 from skdpadmm import DPFedElasticNet, DPFedLasso, DPFedLogisticRegression, DPFedRidge
 from skdpadmm.algorithms import FederatedADMM
-from skdpadmm.algorithms._messages import Rounds, draw_schedule
+from skdpadmm.algorithms.planning._messages import Rounds, draw_schedule
 from skdpadmm.losses import LogisticLoss, MultinomialLoss, SquaredLoss
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.privacy import (

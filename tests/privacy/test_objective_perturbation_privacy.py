@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-import skdpadmm.algorithms._clipped_loss as clipped_loss
 import skdpadmm.algorithms._objective_perturbation as perturbation
+import skdpadmm.algorithms.blocks._clipped_loss as clipped_loss
 from skdpadmm import DPAdmmHuberRegressor, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ObjectivePerturbation, prepared
 from skdpadmm.engine import Engine
@@ -203,7 +203,7 @@ def test_solutions_do_not_depend_on_more_steps_than_planned(loss, conditioned, m
         gate.term = 3 * np.ones((4, 1))
         rows = Rows(X, coordinates)
         if conditioned:
-            from skdpadmm.algorithms._conditioning import basis_of
+            from skdpadmm.algorithms.preparations._conditioning import basis_of
 
             matrix = np.diag([0.4, 0.3, 0.05, 0.001])
             rows = rows.in_basis(basis_of(matrix, facts.conditioning), Engine().run)

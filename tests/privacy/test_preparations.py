@@ -9,7 +9,7 @@ import pytest
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM, condition, rescale
-from skdpadmm.algorithms._conditioning import plan_conditioning
+from skdpadmm.algorithms.preparations._conditioning import plan_conditioning
 from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss, SquaredLoss
 from skdpadmm.penalties import NoPenalty

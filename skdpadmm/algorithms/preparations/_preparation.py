@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from skdpadmm.algorithms._conditioning import plan_conditioning
 from skdpadmm.algorithms._contract import Algorithm
-from skdpadmm.algorithms._defaults import (
+from skdpadmm.algorithms.planning._defaults import (
     CONDITIONING_SHARE,
     DECLARED_NORM,
     SCALING_SHARE,
     conditioning_choices,
     conditioning_pays,
 )
-from skdpadmm.algorithms._scaling import plan_scaling
+from skdpadmm.algorithms.preparations._conditioning import plan_conditioning
+from skdpadmm.algorithms.preparations._scaling import plan_scaling
 from skdpadmm.privacy import gaussian_mu
 from skdpadmm.protocol import Budget, Facts
 from skdpadmm.records import Coordinates

@@ -1,0 +1,1 @@
+"""What touches private rows: states and gradients of records and of agents, and local solvers."""

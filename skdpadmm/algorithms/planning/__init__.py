@@ -1,0 +1,1 @@
+"""What decides a plan from public facts: defaults, ranges of knobs, noise of messages."""

@@ -1,0 +1,1 @@
+"""What is bought before an algorithm starts: the units of columns, and a basis."""
