@@ -10,6 +10,7 @@ from skdpadmm.central import (
     DPAdmmLogisticRegression,
     DPAdmmRidge,
 )
+from skdpadmm.decentralized import DPDecentralizedClassifier, DPDecentralizedRegressor
 from skdpadmm.federated import (
     DPFedElasticNet,
     DPFedLasso,
@@ -26,6 +27,8 @@ __all__ = [
     "DPAdmmLinearSVC",
     "DPAdmmLogisticRegression",
     "DPAdmmRidge",
+    "DPDecentralizedClassifier",
+    "DPDecentralizedRegressor",
     "DPFedElasticNet",
     "DPFedLasso",
     "DPFedLogisticRegression",

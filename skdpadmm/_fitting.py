@@ -36,15 +36,19 @@ from skdpadmm.privacy import (
     Neighboring,
     NonPrivate,
     Observer,
+    Pairs,
     PrivacyReport,
     ReleaseLine,
     worst,
 )
 from skdpadmm.protocol import (
+    EAVESDROPPER,
     MODEL,
-    OBSERVERS,
+    PEER,
     SERVER,
     SUMS,
+    AgentMessages,
+    Agents,
     Budget,
     Facts,
     Federation,
@@ -52,10 +56,12 @@ from skdpadmm.protocol import (
     HiddenPath,
     HiddenTerm,
     MessageSum,
+    Network,
     Plan,
     Problem,
     Release,
     Solution,
+    Viewed,
 )
 from skdpadmm.records import (
     HUGE,
@@ -92,11 +98,11 @@ class Trust:
 
     Attributes
     ----------
-    federation : Federation or None, default=None
+    agents : Agents or None, default=None
         The agents that hold the rows; None: a curator.
     unit : {"record", "agent"}, default="record"
         What is protected.
-    observer : {"server", "sums", "model"}, default="model"
+    observer : str, default="model"
         Who the budget is spent against.
     backend : {"local", "dask"}, default="local"
         Where rounds run.
@@ -104,7 +110,7 @@ class Trust:
         What the guarantee rests on, as far as it is about agents.
     """
 
-    federation: Federation | None = None
+    agents: Agents | None = None
     unit: str = "record"
     observer: str = MODEL
     backend: str = "local"
@@ -130,6 +136,8 @@ class Fitted:
 
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
+    coef_per_agent: NDArray[np.float64]
+    intercept_per_agent: NDArray[np.float64]
     n_iter: int
     report: PrivacyReport
     solution: Solution
@@ -185,7 +193,6 @@ def plan_fit(
         Where the schema, the budget or a knob of the algorithm is out of range.
     """
     require_backend(trust.backend)
-    federation = trust.federation
     budget = Budget(
         epsilon=float(np.max(estimator.epsilon)),
         delta=float(estimator.delta),
@@ -212,14 +219,14 @@ def plan_fit(
         is_declared=not coordinates.undeclared.any(),
         penalty_curvature=_penalty_curvature(penalty, coordinates),
         unit=trust.unit,
-        federation=federation,
+        agents=trust.agents,
     )
     algorithm = resolve_algorithm(estimator.algorithm)
-    if algorithm.for_agents != (federation is not None):
+    if algorithm.setting != facts.setting:
         raise ValueError(
             f"Got algorithm={estimator.algorithm!r} for {type(estimator).__name__}, expected"
-            f" {names_of_algorithms(for_agents=federation is not None)} or an object of that kind:"
-            " one for agents, or one for a curator who holds all rows."
+            f" {names_of_algorithms(facts.setting)} or an object of that kind: one that is"
+            f" {facts.setting}."
         )
     # Whatever the budget: a grid over budgets should not fail at one end only.
     algorithm.check(facts)
@@ -231,7 +238,8 @@ def plan_fit(
     plan = algorithm.plan(facts, budget)
     if budget.is_private:
         general = _assumptions(estimator, plan, coordinates)
-        plan = replace(plan, assumptions=(*general, *assumptions, *trust.assumptions))
+        own = plan.assumptions
+        plan = replace(plan, assumptions=(*general, *own, *assumptions, *trust.assumptions))
         if budget.delta >= 1 / n_samples:
             warnings.warn(_weak_delta(budget, n_samples), UserWarning, stacklevel=2)
     return PlannedFit(
@@ -291,9 +299,12 @@ def run_fit(
             solution = planned.algorithm.run(plan, problem, gate)
     gate.close()
     coef, intercept = coordinates.to_user(solution.parameters)
+    coef_per_agent, intercept_per_agent = _per_agent(solution, coordinates)
     return Fitted(
         coef=coef,
         intercept=intercept,
+        coef_per_agent=coef_per_agent,
+        intercept_per_agent=intercept_per_agent,
         n_iter=solution.n_iter,
         solution=solution,
         report=report_of(estimator, planned.plan, simulated=noise.simulation),
@@ -321,7 +332,7 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
                 shape=r.shape,
                 sensitivity=max(r.sensitivities, default=None),
                 noise_std=r.noise_std,
-                agent_noise_std=r.shares if isinstance(r, MessageSum) else (),
+                agent_noise_std=r.shares if isinstance(r, MessageSum | AgentMessages) else (),
             )
             for r in plan.releases
         ),
@@ -340,8 +351,8 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
 
 def _observers(plan: Plan) -> Iterator[Observer]:
     """What each observer can learn."""
-    facts, federation = plan.facts, plan.facts.federation
-    for name in (MODEL,) if federation is None else OBSERVERS:
+    facts, agents = plan.facts, plan.facts.agents
+    for name in facts.observers:
         line = Observer(
             name=name,
             sees=_visible(plan, name),
@@ -349,20 +360,23 @@ def _observers(plan: Plan) -> Iterator[Observer]:
             neighboring=facts.neighboring,
             guarantee=plan.guarantee(name) if plan.budget.is_private else NonPrivate(),
         )
-        if federation is not None and plan.budget.is_private:
+        if agents is not None and plan.budget.is_private:
             kinds, always = plan.guarantees(name), plan.worst_cases(name)
             if always != kinds:
                 line = replace(line, always=worst(*always))
-            line = replace(line, per_agent=tuple(kinds[k] for k in federation.kind))
+            per_agent = tuple(kinds[k] for k in agents.kind)
+            line = replace(line, per_agent=per_agent, pairs=_pairs(plan, name))
         yield line
 
 
 def _visible(plan: Plan, observer: str) -> str:
     """What an observer sees of a fit, in words."""
-    federation = plan.facts.federation
-    if federation is not None and observer == SERVER:
+    federation = plan.facts.agents
+    if isinstance(federation, Network):
+        return _visible_in_network(federation, observer)
+    if isinstance(federation, Federation) and observer == SERVER:
         return "every message of every agent"
-    if federation is not None and observer == SUMS:
+    if isinstance(federation, Federation) and observer == SUMS:
         told = federation.n_agents - federation.n_honest
         return f"sums of messages, and what {told} of {federation.n_agents} agents know"
     seen = [release for release in plan.releases if observer in release.seen_by]
@@ -371,6 +385,40 @@ def _visible(plan: Plan, observer: str) -> str:
     if len(seen) == 1:
         return "the final model alone"
     return "what prepared the fit, and the final model alone"
+
+
+def _visible_in_network(network: Network, observer: str) -> str:
+    """What an observer sees of agents that talk along the edges of a graph."""
+    if observer == EAVESDROPPER:
+        return "every message along every edge"
+    if observer == PEER and network.coalition > 1:
+        return f"what {network.coalition} peers hear together, and the final model"
+    return "what one peer hears, and the final model" if observer == PEER else "the final model"
+
+
+def _pairs(plan: Plan, observer: str) -> Pairs | None:
+    """What holds for pairs of agents, where some release tells them apart."""
+    return next(
+        (
+            pairs
+            for release in plan.releases
+            if isinstance(release, Viewed) and (pairs := release.view(observer).pairs) is not None
+        ),
+        None,
+    )
+
+
+def _per_agent(
+    solution: Solution, coordinates: Coordinates
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Coefficients and intercepts of agents, as many as have models of their own."""
+    own = solution.parameters_per_agent
+    if own is None:
+        return np.empty((0, 0, 0)), np.empty((0, 0))
+    n_agents, d, n_outputs = own.shape
+    columns = own.transpose(1, 0, 2).reshape(d, n_agents * n_outputs)
+    coef, intercept = coordinates.to_user(columns)
+    return coef.reshape(n_agents, n_outputs, -1), intercept.reshape(n_agents, n_outputs)
 
 
 def _penalty_curvature(penalty: Penalty, coordinates: Coordinates) -> float:
@@ -391,12 +439,18 @@ def _hidden(release: Release | HiddenTerm) -> str:
 def _assumptions(
     estimator: PrivateEstimator, plan: Plan, coordinates: Coordinates
 ) -> Iterator[str]:
-    n_samples, federation = plan.facts.n_samples, plan.facts.federation
+    n_samples, agents = plan.facts.n_samples, plan.facts.agents
     yield f"n_samples={n_samples}, column names and all parameters of the estimator are public."
     if plan.facts.unit == "record":
         yield "One record is one row: a person with several rows is protected less."
-    if federation is not None:
-        yield from _federal_assumptions(plan, federation)
+    if agents is not None:
+        yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
+        if plan.facts.unit == "agent" and plan.facts.neighboring is Neighboring.ZERO_OUT:
+            yield "An agent that is zeroed out sends noise alone."
+    if isinstance(agents, Federation):
+        yield from _federal_assumptions(plan, agents)
+    if isinstance(agents, Network):
+        yield f"The graph is public: {agents.topology.describe()}."
     if not np.isfinite(coordinates.lower).all():
         yield (
             "feature_bounds not declared, or not for every column: rows (with their intercept) are"
@@ -415,7 +469,6 @@ def _assumptions(
 
 def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
     n_agents, n_honest = federation.n_agents, federation.n_honest
-    yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
     yield (
         f"sums: {n_honest} of {n_agents} agents add their noise and tell nobody what it was; the"
         " sums are taken by a protocol that shows nothing else."
@@ -426,8 +479,6 @@ def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
         yield "Preparations, such as the second moment, wait for every agent: no message is lost."
     if plan.settings.rounds.are_secret(plan.facts):
         yield "model: whoever sees the model is not told who took part in which round."
-    if plan.facts.unit == "agent" and plan.facts.neighboring is Neighboring.ZERO_OUT:
-        yield "An agent that is zeroed out sends noise alone."
 
 
 def _weak_delta(budget: Budget, n_samples: int) -> str:

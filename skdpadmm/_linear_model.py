@@ -381,19 +381,19 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         -------
         y_pred : ndarray of shape (n_samples,)
         """
-        scores = self.decision_function(X)
+        return self._labels(self.decision_function(X))
+
+    def _labels(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        """The class with the largest score, for each row."""
         index = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[index])
 
 
-class PrivateLogisticRegression(PrivateLinearClassifier):
-    """Logistic regression, binary and multinomial, with calibrated probabilities."""
+class CalibratedProbabilities:
+    """Probabilities of a logistic loss, corrected for what privacy does to them."""
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **PrivateLinearClassifier._parameter_constraints,
-        "C": [Interval(Real, 0, None, closed="right")],
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-    }
+    classes_: NDArray[Any]
+    decision_function: Any
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Predict the probability of each class, corrected for clipping and for noise.
@@ -435,6 +435,16 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
         self._score_variance = fitted.solution.score_variance
         # A little is left of the order of the scores, whatever the noise.
         self._doubt = min(fitted.solution.doubt, 0.999)
+
+
+class PrivateLogisticRegression(CalibratedProbabilities, PrivateLinearClassifier):
+    """Logistic regression, binary and multinomial."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **PrivateLinearClassifier._parameter_constraints,
+        "C": [Interval(Real, 0, None, closed="right")],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+    }
 
     def _loss(self, n_classes: int) -> Loss:
         return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)

@@ -11,9 +11,13 @@ from skdpadmm.algorithms._contract import Algorithm
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._federated_admm import FederatedADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
+from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
+from skdpadmm.algorithms._random_walk_admm import RandomWalkADMM
+from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPoint
 from skdpadmm.algorithms._registry import names_of_algorithms, resolve_algorithm
+from skdpadmm.algorithms.planning._multi_step_theory import multi_step_bound, useful_steps
 from skdpadmm.algorithms.preparations._conditioning import condition
 from skdpadmm.algorithms.preparations._preparation import prepared
 from skdpadmm.algorithms.preparations._scaling import rescale
@@ -25,11 +29,16 @@ __all__ = [
     "CoordinateDescent",
     "FederatedADMM",
     "GradientDescent",
+    "MultiStepADMM",
     "ObjectivePerturbation",
     "ProximalNewton",
+    "RandomWalkADMM",
+    "RandomWalkProximalPoint",
     "condition",
+    "multi_step_bound",
     "names_of_algorithms",
     "prepared",
     "rescale",
     "resolve_algorithm",
+    "useful_steps",
 ]

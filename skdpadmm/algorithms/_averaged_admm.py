@@ -174,7 +174,7 @@ class AveragedADMM(BaseEstimator):
     True
     """
 
-    for_agents = False
+    setting = "central"
 
     def __init__(
         self,

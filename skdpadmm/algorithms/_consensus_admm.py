@@ -127,7 +127,7 @@ class ConsensusADMM(BaseEstimator):
     """
 
     conditionable = True
-    for_agents = False
+    setting = "central"
 
     def __init__(
         self,

@@ -23,12 +23,12 @@ class Algorithm(Protocol):
     ----------
     conditionable : bool
         Whether it works in any basis, so that private conditioning can serve it.
-    for_agents : bool
-        Whether records are held by agents, or by a curator.
+    setting : {"central", "federated", "decentralized"}
+        Who holds the records.
     """
 
     conditionable: bool
-    for_agents: bool
+    setting: str
 
     def check(self, facts: Facts) -> None:
         """Refuse knobs outside of their range, whatever the budget.

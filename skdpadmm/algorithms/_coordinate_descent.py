@@ -130,7 +130,7 @@ class CoordinateDescent(BaseEstimator):
     """
 
     conditionable = False
-    for_agents = False
+    setting = "central"
 
     def __init__(
         self,

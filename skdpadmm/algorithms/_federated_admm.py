@@ -37,7 +37,7 @@ from skdpadmm.algorithms.planning._messages import (
     draw_schedule,
     message_sum,
     plan_rounds,
-    unit_sizes,
+    unit_limits,
 )
 from skdpadmm.algorithms.planning._noise_left import (
     doubt,
@@ -45,11 +45,9 @@ from skdpadmm.algorithms.planning._noise_left import (
     parameter_variance,
     score_variance,
 )
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
+from skdpadmm.protocol import Budget, Facts, Federation, Gate, Plan, Problem, Solution
 
 MESSAGES = "sum of messages"
-# Agents that are larger than this many average ones weigh no more, once their messages are clipped.
-LARGEST_AGENT = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +154,7 @@ class FederatedADMM(BaseEstimator):
     """
 
     conditionable = True
-    for_agents = True
+    setting = "federated"
 
     def __init__(
         self,
@@ -199,8 +197,8 @@ class FederatedADMM(BaseEstimator):
             Where a knob is outside its range.
         """
         self.check(facts)
-        federation = facts.federation
-        assert federation is not None
+        federation = facts.agents
+        assert isinstance(federation, Federation)
         rounds = plan_rounds(
             federation,
             max_rounds=facts.max_iter,
@@ -216,7 +214,7 @@ class FederatedADMM(BaseEstimator):
             name=MESSAGES,
             shape=(facts.n_parameters, facts.loss.n_outputs),
             sensitivities=sensitivities,
-            limits=agent_limits(facts),
+            limits=unit_limits(facts),
             multipliers=calibrated_multipliers(facts, budget, rounds, sensitivities),
         )
         # What a curator would spend for as much noise in the mean.
@@ -258,8 +256,8 @@ class FederatedADMM(BaseEstimator):
         Solution
         """
         facts, settings, rows = plan.facts, plan.settings, problem.rows
-        federation, rounds = facts.federation, settings.rounds
-        assert federation is not None
+        federation, rounds = facts.agents, settings.rounds
+        assert isinstance(federation, Federation)
         gamma, lam = settings.step_size, settings.relaxation
         clip_norm = settings.clip_norm * rows.clip_unit
         prox = penalty_operator(facts.penalty, gamma, rows)
@@ -320,6 +318,7 @@ class FederatedADMM(BaseEstimator):
             derivative_bound=clip_norm / rows.typical_norm,
             score_variance=score_variance(rows, variance),
             doubt=doubt(rows, parameters, variance),
+            n_rounds=n_rounds,
             n_messages=n_messages,
             bytes_sent=8 * n_numbers,
         )
@@ -345,8 +344,10 @@ class FederatedADMM(BaseEstimator):
             raise ValueError(
                 f"Got max_participations={cap!r}, expected None or an int of at least 1."
             )
-        federation = facts.federation
-        absent = federation is not None and (federation.participation < 1 or federation.dropout > 0)
+        federation = facts.agents
+        absent = isinstance(federation, Federation) and (
+            federation.participation < 1 or federation.dropout > 0
+        )
         if absent and self.message == "state" and self.relaxation != 0.5:
             raise ValueError(
                 f"Got relaxation={self.relaxation} where agents may sit a round out, expected 0.5:"
@@ -383,8 +384,8 @@ def _placed(
         "increments": settings.message == "increment",
     }
     if facts.unit == "agent":
-        assert facts.federation is not None
-        limits = agent_limits(facts)[facts.federation.kind]
+        assert facts.agents is not None
+        limits = unit_limits(facts)[facts.agents.kind]
         agents = problem.engine.place(agent_blocks(problem, limits=limits, **common))
         return lambda *message: agents.sum("advance", *message) / (settings.step_size * clip_norm)
     records = problem.engine.place(record_blocks(problem, partial=partial, **common))
@@ -392,18 +393,10 @@ def _placed(
     return lambda *message: rows.collect(records.sum("advance", *message)).reshape(shape) / unit
 
 
-def agent_limits(facts: Facts) -> NDArray[np.float64]:
-    """Most that a protected unit may weigh in a message, in records, for each kind of agent."""
-    limits, federation = unit_sizes(facts), facts.federation
-    if facts.unit == "record" or federation is None:
-        return limits
-    return np.minimum(limits, LARGEST_AGENT * facts.n_samples / federation.n_agents)
-
-
 def _traffic(plan: Plan, schedule: Schedule) -> tuple[int, int]:
     """Messages in both directions, and the numbers in them."""
-    federation = plan.facts.federation
-    assert federation is not None
+    federation = plan.facts.agents
+    assert isinstance(federation, Federation)
     n_agents, sizes = federation.n_agents, [math.prod(r.shape) for r in plan.releases]
     rounds = int(schedule.sends.sum()) + n_agents * len(schedule.sends)
     # Each preparation is sent by everyone, and its sum to everyone.

@@ -161,7 +161,7 @@ class GradientDescent(BaseEstimator):
     ('last', 100)
     """
 
-    for_agents = False
+    setting = "central"
 
     def __init__(
         self,

@@ -142,7 +142,7 @@ class ObjectivePerturbation(BaseEstimator):
     """
 
     conditionable = True
-    for_agents = False
+    setting = "central"
 
     def __init__(
         self,

@@ -19,8 +19,6 @@ from sklearn.exceptions import ConvergenceWarning
 from skdpadmm.algorithms._contract import penalty_operator
 from skdpadmm.algorithms.planning._knobs import check_range
 from skdpadmm.protocol import (
-    MODEL,
-    OBSERVERS,
     Budget,
     Facts,
     Gate,
@@ -63,7 +61,7 @@ class ProximalNewton(BaseEstimator):
     """
 
     conditionable = False
-    for_agents = False
+    setting = "central"
 
     def __init__(self, *, tolerance: float = 1e-10) -> None:
         self.tolerance = tolerance
@@ -97,7 +95,7 @@ class ProximalNewton(BaseEstimator):
             shape=(facts.n_parameters, facts.loss.n_outputs),
             sensitivities=(math.inf,),
             noise_std=0.0,
-            seen_by=(MODEL,) if facts.federation is None else OBSERVERS,
+            seen_by=facts.observers,
         )
         return Plan(
             algorithm="ProximalNewton",

@@ -13,7 +13,10 @@ from skdpadmm.algorithms._contract import Algorithm
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._federated_admm import FederatedADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
+from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
+from skdpadmm.algorithms._random_walk_admm import RandomWalkADMM
+from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPoint
 
 ALGORITHMS: Mapping[str, Callable[[], Algorithm]] = MappingProxyType(
     {
@@ -22,23 +25,26 @@ ALGORITHMS: Mapping[str, Callable[[], Algorithm]] = MappingProxyType(
         "coordinate-descent": CoordinateDescent,
         "federated-admm": FederatedADMM,
         "gradient-descent": GradientDescent,
+        "multi-step-admm": MultiStepADMM,
         "objective-perturbation": ObjectivePerturbation,
+        "random-walk-admm": RandomWalkADMM,
+        "random-walk-proximal-point": RandomWalkProximalPoint,
     }
 )
 
 
-def names_of_algorithms(*, for_agents: bool) -> list[str]:
-    """Names of the algorithms for agents, or of those for a curator.
+def names_of_algorithms(setting: str) -> list[str]:
+    """Names of the algorithms that serve a setting.
 
     Parameters
     ----------
-    for_agents : bool
+    setting : {"central", "federated", "decentralized"}
 
     Returns
     -------
     list of str
     """
-    return sorted(name for name, made in ALGORITHMS.items() if made().for_agents == for_agents)
+    return sorted(name for name, made in ALGORITHMS.items() if made().setting == setting)
 
 
 def resolve_algorithm(algorithm: str | Algorithm) -> Algorithm:

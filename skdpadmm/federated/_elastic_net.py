@@ -160,7 +160,7 @@ class DPFedElasticNet(FederatedRegressor):
     ...     alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4), random_state=0
     ... )
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 0.97, -1.94,  0.  ])
+    array([ 0.97, -1.95,  0.  ])
     >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
     {'server': 1.0, 'sums': 0.55, 'model': 0.47}
     """

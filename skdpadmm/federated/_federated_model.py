@@ -1,151 +1,47 @@
-"""What federated estimators share: who holds the rows, and who is trusted with what."""
+"""What federated estimators share: a server, and who is trusted with what."""
 
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from sklearn.base import is_classifier
-from sklearn.utils import check_array, check_X_y
-from sklearn.utils.validation import check_is_fitted, validate_data
+from numpy.typing import NDArray
 
-from skdpadmm._fitting import Trust, all_or_nothing
-from skdpadmm._linear_model import (
-    PrivateLinearModel,
-    PrivateLinearRegressor,
-    PrivateLogisticRegression,
-)
-from skdpadmm._sklearn import Interval, StrOptions, _fit_context
-from skdpadmm.network import PARTITIONS, Ownership, agent_sizes, ownership_of_labels, partition_rows
-from skdpadmm.protocol import OBSERVERS, SERVER, Federation, Plan
+from skdpadmm._fitting import Trust
+from skdpadmm._linear_model import PrivateLogisticRegression
+from skdpadmm._model_of_agents import ClassifierOfAgents, ModelOfAgents, RegressorOfAgents
+from skdpadmm._sklearn import Interval, StrOptions
+from skdpadmm.protocol import SERVER, Federation
 
 
-class FederatedModel(PrivateLinearModel):
-    """Parameters of a federation, and the way from rows to agents."""
+class FederatedModel(ModelOfAgents):
+    """Parameters of a federation."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "epsilon": [Interval(Real, 0, None, closed="right"), "array-like"],
-        "adversary": [StrOptions(set(OBSERVERS))],
-        "privacy_unit": [StrOptions({"record", "agent"})],
-        "partition": [Integral, StrOptions(set(PARTITIONS)), callable],
-        "n_agents": [Interval(Integral, 1, None, closed="left"), None],
-        "agent_column": [Integral, str, None],
+        **ModelOfAgents._parameter_constraints,
+        "adversary": [StrOptions(set(Federation.observers))],
         "participation": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "n_honest": [Interval(Integral, 1, None, closed="left"), None],
-        "engine": [StrOptions({"local", "dask"})],
     }
 
-    epsilon: Any
-    adversary: str
-    privacy_unit: str
-    partition: Any
-    n_agents: int | None
-    agent_column: int | str | None
     participation: float | str
     dropout: float
     n_honest: int | None
-    engine: str
-    random_state: Any
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, agents: ArrayLike | None = None) -> Self:
-        """Fit the model; spends the whole budget.
-
-        Sample weights are not accepted: they change what one record can do, and no bound of that
-        is implemented.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, finite. Sparse input is used as CSR.
-        y : array-like of shape (n_samples,)
-            Target: finite numbers for a regressor, class labels for a classifier.
-        agents : array-like of shape (n_samples,), default=None
-            Who holds each row: labels of any type that can be sorted. None: `agent_column` says so,
-            or `partition` makes it up.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter or the input is not valid; nothing is stored then.
-        RuntimeError
-            Where a worker of a cluster dies; nothing is stored, and the budget counts as spent.
-        """
-        with all_or_nothing(self):
-            if self.agent_column is not None:
-                if agents is not None:
-                    raise ValueError(
-                        f"Got agents and agent_column={self.agent_column!r}, expected one of the"
-                        " two. Leave agents out."
-                    )
-                agents = _column(X, self._column_number(X))
-            elif isinstance(agents, str):
-                raise ValueError(
-                    f"Got agents={agents!r}, expected a label for each row. The name of a column"
-                    " goes into the parameter agent_column."
-                )
-            fitted = self._fit(X, y, agents)
-            self.n_rounds_ = fitted.n_iter if np.isfinite(self.epsilon).all() else 0
-            self.n_messages_ = fitted.solution.n_messages
-            self.bytes_sent_ = fitted.solution.bytes_sent
-        return self
-
-    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
-        """Who holds which row, and what `plan_fit` is told of it."""
-        if agents is not None:
-            ownership = ownership_of_labels(agents, n_samples=len(y))
-        else:
-            seed = self.random_state
-            ownership = partition_rows(
-                self.partition,
-                n_samples=len(y),
-                n_agents=self.n_agents,
-                # What is no seed is refused where noise is drawn.
-                seed=max(int(seed), 0) if isinstance(seed, Integral) else 0,
-                X=X,
-                y=y,
-                is_classification=is_classifier(self),
-            )
-        self.agent_labels_ = ownership.labels
-        return ownership, self._trust(ownership.sizes, ownership.condition, made_up=agents is None)
-
-    def _planned_sizes(self, n_samples: int, sizes: ArrayLike | None) -> NDArray[np.intp]:
-        """Sizes of agents for a plan without data."""
-        if sizes is not None:
-            given = np.asarray(sizes)
-            if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
-                raise ValueError(
-                    f"Got agent_sizes={sizes!r}, expected one int for each agent, in the order of"
-                    " their sorted labels."
-                )
-            return given.astype(np.intp)
-        if self.agent_column is not None:
-            raise ValueError(
-                f"Got agent_column={self.agent_column!r} without agent_sizes, expected them: they"
-                " are not known before the data. Pass agent_sizes to plan."
-            )
-        planned = agent_sizes(self.partition, n_samples=n_samples, n_agents=self.n_agents)
-        if planned is None:
-            raise ValueError(
-                f"Got partition={self.partition!r} without agent_sizes, expected them: sizes follow"
-                " from the data there. Pass agent_sizes to plan."
-            )
-        return planned
 
     def _trust(
-        self, sizes: NDArray[np.intp], condition: str = "", *, made_up: bool = False
+        self,
+        sizes: NDArray[np.intp],
+        assumptions: tuple[str, ...],
+        labels: NDArray[Any] | None = None,
     ) -> Trust:
-        """What `plan_fit` is told of agents and adversaries."""
-        n_agents = len(sizes)
+        n_agents, epsilons = len(sizes), self._epsilons()
+        if epsilons and self.adversary != SERVER:
+            raise ValueError(
+                f"Got an epsilon for each agent with adversary={self.adversary!r}, expected"
+                " 'server': a sum of messages has one noise, which protects all agents alike."
+            )
         federation = Federation(
             agent_sizes=tuple(sizes.tolist()),
             # A majority, and never everyone: an agent knows what it added itself.
@@ -154,209 +50,31 @@ class FederatedModel(PrivateLinearModel):
             else int(self.n_honest),
             participation=1.0 if self.participation == "auto" else float(self.participation),
             dropout=float(self.dropout),
-            epsilons=self._epsilons(),
+            epsilons=epsilons,
             sizes_matter=self.privacy_unit == "agent",
         )
         return Trust(
-            federation=federation,
+            agents=federation,
             unit=self.privacy_unit,
             observer=self.adversary,
             backend=self.engine,
-            assumptions=tuple(
-                filter(
-                    None,
-                    [
-                        f"The agents are made up by partition={self.partition!r}: they stand for no"
-                        " real owner of rows."
-                        if made_up and isinstance(self.partition, str | int)
-                        else "",
-                        condition,
-                    ],
-                )
-            ),
+            assumptions=assumptions,
         )
 
-    def _epsilons(self) -> tuple[float, ...]:
-        """Budgets of the agents; empty where there is one for all."""
-        if np.ndim(self.epsilon) == 0:
-            return ()
-        try:
-            epsilons = np.asarray(self.epsilon, dtype=np.float64)
-        except (TypeError, ValueError):
-            epsilons = np.empty(0)
-        same_kind = np.isfinite(epsilons).all() or np.isinf(epsilons).all()
-        if epsilons.ndim != 1 or not len(epsilons) or not (epsilons > 0).all() or not same_kind:
-            raise ValueError(
-                f"Got epsilon={self.epsilon!r}, expected a float, or one positive float for each"
-                " agent in the order of their sorted labels, all of them finite or all infinite."
-            )
-        if self.adversary != SERVER:
-            raise ValueError(
-                f"Got an epsilon for each agent with adversary={self.adversary!r}, expected"
-                " 'server': a sum of messages has one noise, which protects all agents alike."
-            )
-        return tuple(epsilons.tolist())
 
-    def _column_number(self, X: Any) -> int:
-        """Which column of X has the agents."""
-        column = self.agent_column
-        if isinstance(column, str):
-            names = list(X.columns) if hasattr(X, "iloc") else []
-            if column not in names:
-                raise ValueError(
-                    f"Got agent_column={column!r}, expected the index of a column, or the name of"
-                    f" one in a pandas DataFrame: got {names[:20] or type(X).__name__}."
-                )
-            return names.index(column)
-        assert column is not None
-        shape = np.shape(X)
-        if len(shape) != 2 or not -shape[1] <= column < shape[1]:
-            raise ValueError(
-                f"Got agent_column={column} for X of shape {shape}, expected the index of a column."
-            )
-        return int(column) % shape[1]
-
-    def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
-        if self.agent_column is None:
-            return super()._check_fit(X, y, **checks)
-        with np.errstate(all="ignore"):
-            validate_data(self, X, skip_check_array=True)
-            X, y = check_X_y(
-                _without_column(X, self._column_number(X)),
-                y,
-                accept_sparse="csr",
-                dtype=[np.float64, np.float32],
-                estimator=self,
-                **checks,
-            )
-        return X, np.asarray(y)
-
-    def _check_predict(self, X: Any) -> Any:
-        if self.agent_column is None:
-            return super()._check_predict(X)
-        check_is_fitted(self)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        features = _without_column(X, self._column_number(X))
-        return check_array(
-            features, accept_sparse="csr", dtype=[np.float64, np.float32], estimator=self
-        )
-
-    def _feature_names(self) -> Any:
-        names = super()._feature_names()
-        if names is None or self.agent_column is None:
-            return names
-        if isinstance(self.agent_column, str):
-            return names[names != self.agent_column]
-        return np.delete(names, int(self.agent_column))
-
-
-class FederatedRegressor(FederatedModel, PrivateLinearRegressor):
-    """A linear model of a number in units, of rows that agents hold."""
+class FederatedRegressor(FederatedModel, RegressorOfAgents):
+    """A linear model of a number in units, of a federation."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **PrivateLinearRegressor._parameter_constraints,
+        **RegressorOfAgents._parameter_constraints,
         **FederatedModel._parameter_constraints,
     }
 
-    def plan(self, n_samples: int, n_features: int, agent_sizes: ArrayLike | None = None) -> Plan:
-        """Say what a fit would release and what it would cost; no data is needed.
 
-        Parameters
-        ----------
-        n_samples, n_features : int
-            Shape of the data, without a column of agents.
-        agent_sizes : array-like of shape (n_agents,), default=None
-            Rows of each agent, in the order of their sorted labels. None: those that `partition`
-            would make.
-
-        Returns
-        -------
-        plan : Plan
-            The plan that `fit` makes for data of this shape.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter is out of range, or where sizes follow from data.
-        """
-        self._validate_params()
-        shape = self._public_shape(n_samples, n_features)
-        return self._plan_fit(
-            **shape,
-            trust=self._trust(
-                self._planned_sizes(n_samples, agent_sizes), made_up=agent_sizes is None
-            ),
-        ).plan
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        # Against a server that sees every message, a few hundred rows do not give a good model.
-        tags.regressor_tags.poor_score = True
-        return tags
-
-
-class FederatedLogisticRegression(FederatedModel, PrivateLogisticRegression):
-    """Logistic regression of rows that agents hold."""
+class FederatedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisticRegression):
+    """Logistic regression of a federation."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **PrivateLogisticRegression._parameter_constraints,
         **FederatedModel._parameter_constraints,
     }
-
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        n_classes: int | None = None,
-        agent_sizes: ArrayLike | None = None,
-    ) -> Plan:
-        """Say what a fit would release and what it would cost; no data is needed.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            Shape of the data, without a column of agents.
-        n_classes : int, default=None
-            Number of classes; None means the number of declared ones.
-        agent_sizes : array-like of shape (n_agents,), default=None
-            Rows of each agent, in the order of their sorted labels. None: those that `partition`
-            would make.
-
-        Returns
-        -------
-        plan : Plan
-            The plan that `fit` makes for data of this shape.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter is out of range, or where the number of classes or sizes of agents
-            are not known.
-        """
-        self._validate_params()
-        shape = self._public_shape(n_samples, n_features)
-        return self._plan_fit(
-            n_classes=self._n_classes(n_classes),
-            **shape,
-            trust=self._trust(
-                self._planned_sizes(n_samples, agent_sizes), made_up=agent_sizes is None
-            ),
-        ).plan
-
-
-def _column(X: Any, number: int) -> NDArray[Any]:
-    """One column of X, as it is."""
-    if hasattr(X, "iloc"):
-        return np.asarray(X.iloc[:, number])
-    is_sparse = bool(sparse.issparse(X))
-    return X.tocsc()[:, [number]].toarray()[:, 0] if is_sparse else np.asarray(X)[:, number]
-
-
-def _without_column(X: Any, number: int) -> Any:
-    """The other columns of X."""
-    if hasattr(X, "iloc"):
-        return X.drop(columns=X.columns[number])
-    is_sparse = bool(sparse.issparse(X))
-    if not is_sparse:
-        return np.delete(np.asarray(X), number, axis=1)
-    return X.tocsc()[:, np.delete(np.arange(X.shape[1]), number)].tocsr()

@@ -131,6 +131,51 @@ def ownership_of_labels(labels: Any, *, n_samples: int, name: str = "agents") ->
     return Ownership(labels=unique, index=index.astype(np.intp, copy=False))
 
 
+def positions_of_labels(
+    labels: Any, known: NDArray[Any], *, n_samples: int, name: str = "agents"
+) -> NDArray[np.intp]:
+    """Return for each row the position of its label among known ones.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+    known : ndarray of shape (n_agents,)
+        Sorted and unique.
+    n_samples : int
+        Number of rows of X.
+    name : str, default="agents"
+        What error messages call ``labels``.
+
+    Returns
+    -------
+    ndarray of intp of shape (n_samples,)
+
+    Raises
+    ------
+    ValueError
+        If the shape is not (n_samples,), or a label is missing or not known.
+    TypeError
+        If the labels cannot be sorted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm.network import positions_of_labels
+    >>> positions_of_labels(["b", "a", "b"], np.array(["a", "b", "c"]), n_samples=3).tolist()
+    [1, 0, 1]
+    """
+    asked = ownership_of_labels(labels, n_samples=n_samples, name=name)
+    position = {label: i for i, label in enumerate(known.tolist())}
+    unknown = [label for label in asked.labels.tolist() if label not in position]
+    if unknown:
+        raise ValueError(
+            f"Got {name} {unknown[:5]!r}, expected agents of the fit, such as {known[:5].tolist()}."
+            " Leave them out to use the average model."
+        )
+    places = np.array([position[label] for label in asked.labels.tolist()], dtype=np.intp)
+    return places[asked.index]
+
+
 def _ownership_of_objects(labels: list[Any], name: str) -> Ownership:
     """Hashing keeps Python's slow comparisons to one label per agent."""
     try:

@@ -23,10 +23,13 @@ from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._mixture import Mixture
 from skdpadmm.privacy._neighboring import Neighboring
 from skdpadmm.privacy._objective_perturbation import LossDerivative, PerturbedObjectiveDP
+from skdpadmm.privacy._pairs import Pairs
 from skdpadmm.privacy._participation import participation_mixture, worst_participation
+from skdpadmm.privacy._perturbed_rounds import perturbed_objective_rdp
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._report import Observer, PrivacyReport, ReleaseLine
 from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
+from skdpadmm.privacy._token_walk import TokenWalk, WalkCost
 from skdpadmm.privacy._worst import Worst, worst
 
 __all__ = [
@@ -38,11 +41,14 @@ __all__ = [
     "Neighboring",
     "NonPrivate",
     "Observer",
+    "Pairs",
     "PerturbedObjectiveDP",
     "PoissonSubsampledGaussian",
     "PrivacyReport",
     "ReleaseLine",
     "RenyiDP",
+    "TokenWalk",
+    "WalkCost",
     "Worst",
     "averaged_admm_contraction",
     "calibrate_noise",
@@ -51,6 +57,7 @@ __all__ = [
     "last_iterate_mu",
     "literature",
     "participation_mixture",
+    "perturbed_objective_rdp",
     "proximal_gradient_contraction",
     "reflected_prox_contraction",
     "round_down",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from skdpadmm.privacy._formatting import round_down, round_up
 from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._neighboring import Neighboring
+from skdpadmm.privacy._pairs import Pairs
 from skdpadmm.privacy._validation import require_delta
 
 _OBSERVER_COLUMNS = ("observer", "sees", "unit", "neighbors", "(epsilon, delta)", "guarantee")
@@ -41,6 +42,8 @@ class Observer:
         realisation, where ``guarantee`` is an average over participation.
     per_agent : tuple of Guarantee, default=()
         Where agents differ, what it can learn of each; ``guarantee`` is the worst of them.
+    pairs : Pairs or None, default=None
+        Where it matters which peer observes which agent, what holds for each pair.
 
     Examples
     --------
@@ -56,6 +59,7 @@ class Observer:
     guarantee: Guarantee
     always: Guarantee | None = None
     per_agent: tuple[Guarantee, ...] = ()
+    pairs: Pairs | None = None
 
     def __post_init__(self) -> None:
         """Freeze the sequence."""
@@ -208,6 +212,40 @@ class PrivacyReport:
                 f" one place: use epsilon({(observer or self.adversary)!r})."
             )
         return _epsilons(agents, self.delta if delta is None else delta)
+
+    def pairwise(self, agent: int, peer: int, delta: float | None = None) -> float:
+        """Return epsilon of one agent against one peer.
+
+        It depends on where the two are in the graph only where a theorem says so.
+
+        Parameters
+        ----------
+        agent, peer : int
+            Positions among the sorted labels of the agents; they differ.
+        delta : float or None, default=None
+            In [0, 1]. None is the report's own.
+
+        Returns
+        -------
+        float
+            At most ``epsilon("peer", delta)``.
+
+        Raises
+        ------
+        ValueError
+            If there are no peers, or no such agents, or if the two are the same.
+        """
+        seen = self._observer("peer")
+        n_agents = len(seen.per_agent)
+        for position in (agent, peer):
+            if not 0 <= position < n_agents:
+                raise ValueError(f"Got agent {position!r}, expected an int in [0, {n_agents}).")
+        if agent == peer:
+            raise ValueError(f"Got agent {agent} as its own peer, expected two: it knows its rows.")
+        whole = seen.per_agent[agent]
+        known = whole if seen.pairs is None else seen.pairs.guarantee(agent, peer)
+        delta = self.delta if delta is None else delta
+        return min(known.epsilon(delta), whole.epsilon(delta))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary; an infinite epsilon is the string "inf"."""

@@ -6,20 +6,41 @@ through what was planned and nothing else. So the guarantee is a property of the
 any data.
 """
 
+from skdpadmm.protocol._agents import (
+    EAVESDROPPER,
+    MODEL,
+    PEER,
+    SERVER,
+    SUMS,
+    Agents,
+    Federation,
+    Network,
+)
 from skdpadmm.protocol._facts import Budget, Facts
-from skdpadmm.protocol._federation import MODEL, OBSERVERS, SERVER, SUMS, Federation
 from skdpadmm.protocol._gate import Gate, PlanViolation
 from skdpadmm.protocol._plan import Plan
 from skdpadmm.protocol._preparation import SMALLEST_SPREAD, Conditioning, Scaling
 from skdpadmm.protocol._problem import Problem, Solution
-from skdpadmm.protocol._release import HiddenPath, HiddenTerm, MessageSum, Release, View
+from skdpadmm.protocol._release import (
+    AgentMessages,
+    HiddenPath,
+    HiddenTerm,
+    MessageSum,
+    Release,
+    Token,
+    View,
+    Viewed,
+)
 
 __all__ = [
+    "EAVESDROPPER",
     "MODEL",
-    "OBSERVERS",
+    "PEER",
     "SERVER",
     "SMALLEST_SPREAD",
     "SUMS",
+    "AgentMessages",
+    "Agents",
     "Budget",
     "Conditioning",
     "Facts",
@@ -28,11 +49,14 @@ __all__ = [
     "HiddenPath",
     "HiddenTerm",
     "MessageSum",
+    "Network",
     "Plan",
     "PlanViolation",
     "Problem",
     "Release",
     "Scaling",
     "Solution",
+    "Token",
     "View",
+    "Viewed",
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, gaussian_mu
-from skdpadmm.protocol._federation import Federation
+from skdpadmm.protocol._agents import MODEL, Agents
 from skdpadmm.protocol._preparation import Conditioning, Scaling
 from skdpadmm.protocol._release import Release
 
@@ -81,7 +81,7 @@ class Facts:
     penalty_curvature : float, default=0.0
         Strong convexity of the penalty over all parameters in public coordinates, before any
         preparation: 0 with an intercept. It follows from the penalty and the schema.
-    federation : Federation or None, default=None
+    agents : Agents or None, default=None
         Who holds the records; None: a curator.
 
     Raises
@@ -104,7 +104,7 @@ class Facts:
     scaling: Scaling | None = None
     conditioning: Conditioning | None = None
     penalty_curvature: float = 0.0
-    federation: Federation | None = field(default=None, metadata={"unless": None})
+    agents: Agents | None = field(default=None, metadata={"unless": None})
 
     def __post_init__(self) -> None:
         if self.n_samples < 1:
@@ -113,11 +113,21 @@ class Facts:
             raise ValueError(f"Got rounding={self.rounding}, expected a factor of at least 1.")
         if not self.row_norm > 0:
             raise ValueError(f"Got row_norm={self.row_norm}, expected a float in (0, inf].")
-        if self.federation is not None and sum(self.federation.agent_sizes) != self.n_samples:
+        if self.agents is not None and sum(self.agents.agent_sizes) != self.n_samples:
             raise ValueError(
-                f"Got agents with {sum(self.federation.agent_sizes)} rows, expected"
+                f"Got agents with {sum(self.agents.agent_sizes)} rows, expected"
                 f" n_samples={self.n_samples}."
             )
+
+    @property
+    def setting(self) -> str:
+        """Who holds the records: "central", "federated" or "decentralized"."""
+        return "central" if self.agents is None else self.agents.setting
+
+    @property
+    def observers(self) -> tuple[str, ...]:
+        """Who a plan makes promises about."""
+        return (MODEL,) if self.agents is None else self.agents.observers
 
     @property
     def preparations(self) -> tuple[Release, ...]:
@@ -133,9 +143,9 @@ class Facts:
 
     def remaining_mu(self, budget: Budget) -> float:
         """What the preparations leave of a curator's budget, as a Gaussian-DP parameter."""
-        if self.federation is not None:
+        if self.agents is not None:
             raise ValueError(
-                "Got facts of a federation, expected a curator: what is left depends on the"
+                "Got facts of agents, expected a curator: what is left depends on the"
                 " observer and on the agent."
             )
         total = gaussian_mu(budget.epsilon, budget.delta)

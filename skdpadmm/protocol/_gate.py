@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.noise import NoiseSource
+from skdpadmm.protocol._agents import Agents
 from skdpadmm.protocol._plan import Plan
-from skdpadmm.protocol._release import HiddenTerm, MessageSum, Release
+from skdpadmm.protocol._release import AgentMessages, HiddenTerm, MessageSum, Release
 
 
 class PlanViolation(RuntimeError):
@@ -79,6 +80,11 @@ class Gate:
         repetition = self._pass(name)
         if release.noise_std == 0:
             return value
+        if isinstance(release, AgentMessages):
+            # Each agent's noise is drawn in units of its own share.
+            shares = np.asarray(release.shares)[self._agents(release).kind]
+            shares = shares.reshape(-1, *(1,) * (value.ndim - 1))
+            return shares * self._noise.add_gaussian(value / shares, 1.0, (index, repetition))
         return self._noise.add_gaussian(value, noise_std, (index, repetition))
 
     def skip(self, name: str) -> None:
@@ -153,23 +159,27 @@ class Gate:
             if senders is not None:
                 raise PlanViolation(f"Got senders of the release {release.name!r}, expected none.")
             return release.noise_std
-        federation = self._plan.facts.federation
-        if federation is None:
-            raise PlanViolation(f"Got a sum of messages {release.name!r}, expected agents.")
+        agents = self._agents(release)
         if senders is None:
-            senders = np.ones(federation.n_agents, dtype=bool)
-        if senders.dtype != bool or senders.shape != (federation.n_agents,):
+            senders = np.ones(agents.n_agents, dtype=bool)
+        if senders.dtype != bool or senders.shape != (agents.n_agents,):
             raise PlanViolation(
                 f"Got senders of {release.name!r} of type {senders.dtype} and shape"
-                f" {senders.shape}, expected a bool for each of {federation.n_agents} agents."
+                f" {senders.shape}, expected a bool for each of {agents.n_agents} agents."
             )
         if np.sum(senders) < release.fewest:
             raise PlanViolation(
                 f"Got {np.sum(senders)} messages in {release.name!r}, expected at least"
                 f" {release.fewest}: their noise is too little."
             )
-        shares = np.asarray(release.shares)[federation.kind[senders]]
+        shares = np.asarray(release.shares)[agents.kind[senders]]
         return float(np.sqrt(np.sum(np.square(shares))))
+
+    def _agents(self, release: Release) -> Agents:
+        agents = self._plan.facts.agents
+        if agents is None:
+            raise PlanViolation(f"Got messages {release.name!r}, expected agents that send them.")
+        return agents
 
     def _planned(self, name: str) -> tuple[int, Release | HiddenTerm]:
         if name not in self._index:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from skdpadmm.privacy import Guarantee, compose, round_down, round_up, worst
+from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
-from skdpadmm.protocol._federation import OBSERVERS
-from skdpadmm.protocol._release import HiddenPath, HiddenTerm, MessageSum, Release
+from skdpadmm.protocol._release import AgentMessages, HiddenPath, HiddenTerm, MessageSum, Release
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -65,8 +65,8 @@ class Plan:
                     f"Got sensitivities of the release {release.name!r} that are not positive and"
                     " finite, expected a bound for each repetition."
                 )
-        federation, epsilon = self.facts.federation, self.budget.epsilon
-        budgets = (epsilon,) if federation is None else federation.budgets(epsilon)
+        agents, epsilon = self.facts.agents, self.budget.epsilon
+        budgets = (epsilon,) if agents is None else agents.budgets(epsilon)
         promised: dict[float, list[Guarantee]] = {}
         for epsilon, guarantee in zip(budgets, self.guarantees(self.budget.observer), strict=True):
             promised.setdefault(epsilon, []).append(guarantee)
@@ -141,16 +141,17 @@ class Plan:
             f" {facts.neighboring.value}, unit {facts.unit}",
             f"  guarantee ({budget.observer}): {self.guarantee(budget.observer).describe()}",
         ]
-        federation = facts.federation
-        if federation is not None:
-            sizes = federation.agent_sizes
-            lines.insert(
-                1, f"  agents: {federation.n_agents}, with {min(sizes)} to {max(sizes)} records"
-            )
+        agents = facts.agents
+        if agents is not None:
+            sizes = agents.agent_sizes
+            rows = f"with {min(sizes)} to {max(sizes)} records"
+            lines.insert(1, f"  agents: {agents.n_agents}, {rows}")
+            if isinstance(agents, Network):
+                lines.insert(2, f"  topology: {agents.topology.describe()}")
             if budget.is_private:
                 lines += [
                     f"  guarantee ({observer}): {self.guarantee(observer).describe()}"
-                    for observer in OBSERVERS
+                    for observer in agents.observers
                     if observer != budget.observer
                 ]
         lines.append("  settings: " + ", ".join(_described(self.settings)))
@@ -163,7 +164,7 @@ class Plan:
             if isinstance(r, MessageSum):
                 kind = "sums messages for"
             lines.append(f"  {kind} {r.times} x {r.name} {r.shape}: {moved}{noise}")
-            if isinstance(r, MessageSum):
+            if isinstance(r, MessageSum | AgentMessages):
                 least, most = round_down(min(r.shares)), round_down(max(r.shares))
                 each = least if least == most else f"{least} to {most}"
                 lines.append(f"    of which each agent adds {each}, to a message of its own")
@@ -203,6 +204,9 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+_ALWAYS = object()
+
+
 def _plain(value: Any) -> Any:
     """Dataclasses as dicts that carry their type's name, tuples as lists, the rest as it is."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -210,7 +214,7 @@ def _plain(value: Any) -> Any:
             f.name
             for f in dataclasses.fields(value)
             # A field that came later says so, and leaves plans without it what they were.
-            if f.compare and not ("unless" in f.metadata and getattr(value, f.name) is None)
+            if f.compare and getattr(value, f.name) != f.metadata.get("unless", _ALWAYS)
         ]
         fields = {name: _plain(getattr(value, name)) for name in compared}
         return {"type": type(value).__name__, **fields}

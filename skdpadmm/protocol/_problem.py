@@ -59,8 +59,12 @@ class Solution:
         About how much of the variance of a typical record's score is noise; a public figure.
     doubt : float, default=0
         Share of labels, in [0, 1], of which noise leaves the scores ignorant; a public figure.
+    parameters_per_agent : ndarray of shape (n_agents, n_parameters, n_outputs), default=None
+        Where agents end up with models of their own.
+    n_rounds : int, default=0
+        Rounds of messages that were completed.
     n_messages : int, default=0
-        Messages between agents and server, in both directions.
+        Messages between agents, and between agents and a server, in all directions.
     bytes_sent : int, default=0
         Their size.
     """
@@ -70,5 +74,7 @@ class Solution:
     derivative_bound: float = math.inf
     score_variance: float = 0.0
     doubt: float = 0.0
+    parameters_per_agent: NDArray[np.float64] | None = None
+    n_rounds: int = 0
     n_messages: int = 0
     bytes_sent: int = 0

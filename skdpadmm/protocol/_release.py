@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, worst
+from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, Pairs, worst
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,23 +121,60 @@ class HiddenTerm:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What one observer learns from sums of messages, for each kind of agent.
+    """What one observer learns, for each kind of agent.
 
     Attributes
     ----------
     observer : str
     guarantees : tuple of Guarantee
     worst_cases : tuple of Guarantee
-        The same for an agent that takes part as often as it can.
+        The same at its worst realisation, where a guarantee is an average over what is random and
+        does not depend on data.
+    pairs : Pairs or None, default=None
+        Where it matters which agent is observed by which, what holds for each pair.
     """
 
     observer: str
     guarantees: tuple[Guarantee, ...]
     worst_cases: tuple[Guarantee, ...]
+    pairs: Pairs | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MessageSum(Release):
+class Viewed(Release):
+    """A quantity of which observers learn more or less.
+
+    `sensitivities` and `noise_std` are those of the quantity itself; what an observer learns of it
+    is stated by theorems.
+
+    Attributes
+    ----------
+    views : tuple of View
+        One for each name in `seen_by`.
+    """
+
+    views: tuple[View, ...]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds against every observer and for every agent."""
+        return worst(*(guarantee for view in self.views for guarantee in view.guarantees))
+
+    def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
+        """What holds against an observer, for each kind of agent."""
+        return self.view(observer).guarantees
+
+    def worst_cases(self, observer: str) -> tuple[Guarantee, ...]:
+        """The same at its worst realisation."""
+        return self.view(observer).worst_cases
+
+    def view(self, observer: str) -> View:
+        """What one observer learns."""
+        return next(view for view in self.views if view.observer == observer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageSum(Viewed):
     """A sum of agents' messages, to each of which its sender adds noise of its own.
 
     `sensitivities` are those of a message that meets its agent's limit. `noise_std` is what is
@@ -150,25 +187,32 @@ class MessageSum(Release):
         Standard deviation of the noise on a message, for each kind of agent.
     fewest : int
         Messages without which nobody learns a sum.
-    views : tuple of View
     """
 
     shares: tuple[float, ...]
     fewest: int
-    views: tuple[View, ...]
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """What holds against every observer and for every agent."""
-        return worst(*(guarantee for view in self.views for guarantee in view.guarantees))
 
-    def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
-        """What holds against an observer, for each kind of agent."""
-        return self._view(observer).guarantees
+@dataclass(frozen=True, kw_only=True)
+class AgentMessages(Viewed):
+    """What every agent says at once, each to its neighbours and with noise of its own.
 
-    def worst_cases(self, observer: str) -> tuple[Guarantee, ...]:
-        """The same for an agent that takes part as often as it can."""
-        return self._view(observer).worst_cases
+    Its first axis is that of agents. `sensitivities` are those of one agent's part, `noise_std` is
+    the largest of `shares`.
 
-    def _view(self, observer: str) -> View:
-        return next(view for view in self.views if view.observer == observer)
+    Attributes
+    ----------
+    shares : tuple of float
+        Standard deviation of the noise of an agent, for each kind.
+    """
+
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token(Viewed):
+    """What is handed from agent to agent, each of whom changes it and adds noise.
+
+    It is released to its next holder, hop by hop. `sensitivities` are those of a hop whose holder
+    takes part.
+    """

@@ -15,15 +15,19 @@ from skdpadmm.records._coordinates import (
 )
 from skdpadmm.records._norms import feature_norms
 from skdpadmm.records._rows import HUGE, Rows, block_size, rounding_factor
+from skdpadmm.records._segments import Segments, collect_agents, prepare_agents
 
 __all__ = [
     "HUGE",
     "Basis",
     "Coordinates",
     "Rows",
+    "Segments",
     "block_size",
+    "collect_agents",
     "declared_coordinates",
     "feature_norms",
+    "prepare_agents",
     "rounding_factor",
     "standardising_coordinates",
 ]

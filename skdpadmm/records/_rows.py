@@ -286,14 +286,35 @@ class Rows:
             total = np.concatenate([total, raw[-1:]])
         return total if self.basis is None else self.basis.transform.T @ total
 
+    def tame(self, block: int) -> Any:
+        """A block in float64 without unruly rows; a copy only of one that has some.
+
+        Parameters
+        ----------
+        block : int
+
+        Returns
+        -------
+        {ndarray, CSR matrix} of shape (rows, n_features)
+            Rows inside the box, in the units of X.
+        """
+        X, unruly = self._block(block), self._unruly.get(block)
+        if unruly is None:
+            return X
+        tamed = self._tamed(X[unruly])
+        if self._is_sparse:
+            X = X.copy()
+            X.data[np.repeat(unruly, np.diff(X.indptr))] = tamed.data
+        else:
+            X = np.copy(X)  # keeps its order, and so the bits of sums
+            X[unruly] = tamed
+        return X
+
     def augmented(self, block: int) -> NDArray[np.float64]:
         """The augmented rows of a block in public coordinates, dense, (rows, n_parameters)."""
         coordinates = self.coordinates
-        X, unruly = self._block(block), self._unruly.get(block)
+        X = self.tame(block)
         dense = X.toarray() if self._is_sparse else X
-        if unruly is not None:
-            dense = dense.copy()
-            dense[unruly] = self._tamed(dense[unruly])
         scaled = (dense - coordinates.offset) / coordinates.scale
         if coordinates.fit_intercept:
             scaled = np.column_stack([scaled, np.ones(len(scaled))])
@@ -348,11 +369,7 @@ class Rows:
         return column
 
     def _sparse_column(self, block: int) -> Callable[[int], NDArray[np.float64]]:
-        X, unruly = self._block(block), self._unruly.get(block)
-        if unruly is not None:
-            X = X.copy()
-            X.data[np.repeat(unruly, np.diff(X.indptr))] = self._tamed(X[unruly]).data
-        X = X.tocsc()
+        X = self.tame(block).tocsc()
 
         def column(index: int) -> NDArray[np.float64]:
             stored = slice(X.indptr[index], X.indptr[index + 1])

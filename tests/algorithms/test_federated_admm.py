@@ -85,7 +85,7 @@ def facts_of(sizes, *, n_parameters=4, loss=LOSSES["squared"], penalty=None, **c
         "row_norm": math.sqrt(n_parameters),
         "rounding": 1.0,
         "max_iter": 50,
-        "federation": Federation(
+        "agents": Federation(
             agent_sizes=tuple(sizes),
             n_honest=changed.pop("n_honest", len(sizes) // 2 + 1),
             **trust,
@@ -622,11 +622,11 @@ def schedule_of(*, n_agents=20, n_rounds=400, sampling="poisson", cap=None, obse
                 **trust):  # fmt: skip
     facts = facts_of([1] * n_agents, max_iter=n_rounds, **trust)
     rounds = plan_rounds(
-        facts.federation, max_rounds=n_rounds, sampling=sampling, cap=cap, observer=observer
+        facts.agents, max_rounds=n_rounds, sampling=sampling, cap=cap, observer=observer
     )
     algorithm = FederatedADMM(sampling=sampling, max_participations=cap)
     gate = Gate(algorithm.plan(facts, BUDGET), KnownNoise())
-    return draw_schedule(rounds, facts.federation, gate), rounds
+    return draw_schedule(rounds, facts.agents, gate), rounds
 
 
 def test_everyone_takes_part_where_nobody_sits_out_or_drops_out():

@@ -21,7 +21,7 @@ from skdpadmm.algorithms.planning._messages import (
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.penalties import SquaredL2
 from skdpadmm.privacy import GaussianDP, Neighboring, participation_mixture
-from skdpadmm.protocol import MODEL, OBSERVERS, SERVER, SUMS, Budget, Facts, Federation, MessageSum
+from skdpadmm.protocol import MODEL, SERVER, SUMS, Budget, Facts, Federation, MessageSum
 
 
 class Draws:
@@ -53,11 +53,11 @@ def make_facts(fed, unit="record", neighboring="replace_one", max_iter=20):
         rounding=1.0 + 1e-10,
         max_iter=max_iter,
         unit=unit,
-        federation=fed,
+        agents=fed,
     )
 
 
-@pytest.mark.parametrize("observer", OBSERVERS)
+@pytest.mark.parametrize("observer", Federation.observers)
 def test_everyone_sends_where_everyone_takes_part(observer):
     rounds = rounds_of(federation(), observer=observer)
     assert rounds.everyone_sends
@@ -80,7 +80,7 @@ def test_noise_comes_from_everyone_where_sums_are_to_hide_the_sample(sampling):
     ("n_agents", "participation", "chance"),
     [(10, 0.01, 0.1), (3, 0.5, 2 / 3), (10, 0.35, 0.4), (10, 0.25, 0.2), (1, 0.2, 1), (3, 0.9, 1)],
 )
-@pytest.mark.parametrize("observer", OBSERVERS)
+@pytest.mark.parametrize("observer", Federation.observers)
 def test_fixed_size_rounds_are_accounted_with_the_chance_that_is_drawn(
     n_agents, participation, chance, observer
 ):
@@ -127,7 +127,7 @@ def test_a_cap_shortens_a_run_in_which_everyone_takes_part():
     assert rounds_of(federation(), cap=70).n_rounds == 50
 
 
-@pytest.mark.parametrize("observer", OBSERVERS)
+@pytest.mark.parametrize("observer", Federation.observers)
 def test_rounds_are_void_or_have_their_fewest_messages(observer):
     fed = federation(8, dropout=0.4)
     rounds = rounds_of(fed, observer=observer, max_rounds=20_000)
@@ -167,11 +167,11 @@ def test_each_observer_counts_the_noise_that_surely_arrives():
     fed = federation(10, n_honest=7, dropout=0.2)
     rounds = rounds_of(fed, observer=MODEL)
     assert rounds.fewest < 10
-    assert rounds.surely_arrive(SERVER, fed) == 1
-    assert rounds.surely_arrive(SUMS, fed) == rounds.fewest - 3
-    assert rounds.surely_arrive(MODEL, fed) == rounds.fewest
+    assert fed.together(SERVER, rounds.fewest) == 1
+    assert fed.together(SUMS, rounds.fewest) == rounds.fewest - 3
+    assert fed.together(MODEL, rounds.fewest) == rounds.fewest
     alone = federation(10, n_honest=1, dropout=0.2)
-    assert rounds.surely_arrive(SUMS, alone) == 1
+    assert alone.together(SUMS, rounds.fewest) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -193,7 +193,7 @@ def test_surely_noise_is_the_least_over_all_who_may_arrive(seed):
             assert found[k] == pytest.approx(np.sqrt(least), rel=1e-12)
 
 
-@pytest.mark.parametrize("observer", OBSERVERS)
+@pytest.mark.parametrize("observer", Federation.observers)
 @pytest.mark.parametrize("unit", ["record", "agent"])
 def test_a_preparation_costs_each_agent_its_share_of_the_budget(observer, unit):
     fed = Federation(agent_sizes=(1, 5, 20), n_honest=2, dropout=0.3)
@@ -236,7 +236,7 @@ def test_agents_with_budgets_of_their_own_spend_them():
 def test_rounds_of_one_agent_are_those_of_a_curator():
     fed = federation(1)
     plan = FederatedADMM().plan(make_facts(fed), Budget(epsilon=1.0, delta=1e-5, observer=SERVER))
-    assert all(plan.guarantee(o) == plan.guarantee(SERVER) for o in OBSERVERS)
+    assert all(plan.guarantee(o) == plan.guarantee(SERVER) for o in Federation.observers)
     assert isinstance(plan.guarantee(SERVER), GaussianDP)
     assert plan.settings.rounds == Rounds(
         n_rounds=20, participation=1.0, sampling="poisson", cap=None, everyone_sends=True, fewest=1

@@ -171,10 +171,10 @@ REFUSED = {
     "no agents": ({"partition": 0}, "^Got partition=0, expected"),
     "two numbers of agents": ({"partition": 3, "n_agents": 3}, "^Got n_agents=3 with partition=3"),
     "a central algorithm": (
-        {"algorithm": "consensus-admm"}, "^Got algorithm='consensus-admm' .*one for agents"
+        {"algorithm": "consensus-admm"}, "^Got algorithm='consensus-admm' .*one that is federated"
     ),
     "a central algorithm object": (
-        {"algorithm": ConsensusADMM()}, "^Got algorithm=ConsensusADMM.*one for agents"
+        {"algorithm": ConsensusADMM()}, "^Got algorithm=ConsensusADMM.*one that is federated"
     ),
     "an unknown algorithm": ({"algorithm": "admm"}, "^Got algorithm='admm'"),
     "states that tell who took part": (
@@ -201,7 +201,7 @@ def test_a_federated_algorithm_is_no_central_one(regression):
     from skdpadmm import DPAdmmRidge
 
     for algorithm in ("federated-admm", FederatedADMM()):
-        with pytest.raises(ValueError, match=r"^Got algorithm=.* curator who holds all rows"):
+        with pytest.raises(ValueError, match=r"^Got algorithm=.* one that is central"):
             DPAdmmRidge(algorithm=algorithm).fit(*regression)
 
 
@@ -592,7 +592,7 @@ def test_a_plan_for_given_sizes_is_the_plan_inside_fit(given, estimator, classif
         estimator.set_params(agent_column=0).fit(np.insert(X, 0, AGENTS, axis=1), y)
     else:
         estimator.set_params(partition="dirichlet", n_agents=3).fit(X, y)
-    sizes = plans[0].facts.federation.agent_sizes
+    sizes = plans[0].facts.agents.agent_sizes
     assert given == "dirichlet" or sizes == (100, 50, 50)
     for agent_sizes in (sizes, list(sizes), np.array(sizes)):
         assert plans == [plan_of(estimator, 200, 3, agent_sizes=agent_sizes)]
@@ -895,13 +895,13 @@ def test_a_plan_with_a_column_of_agents_asks_for_their_sizes():
     model = DPFedRidge(agent_column=0)
     with pytest.raises(ValueError, match=r"^Got agent_column=0 without agent_sizes"):
         model.plan(200, 2)
-    assert model.plan(200, 2, agent_sizes=[50, 150]).facts.federation.agent_sizes == (50, 150)
+    assert model.plan(200, 2, agent_sizes=[50, 150]).facts.agents.agent_sizes == (50, 150)
 
 
 @pytest.mark.parametrize(("n_agents", "n_honest"), [(1, 1), (2, 1), (3, 2), (10, 6)])
 def test_by_default_no_agent_relies_on_its_own_honesty_alone(n_agents, n_honest):
     plan = DPFedRidge(n_agents=n_agents).plan(100, 2)
-    assert plan.facts.federation.n_honest == n_honest
+    assert plan.facts.agents.n_honest == n_honest
 
 
 def test_the_default_figure_is_that_of_the_adversary():

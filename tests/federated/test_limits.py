@@ -26,7 +26,8 @@ from skdpadmm import (
     DPFedRidge,
     _fitting,
 )
-from skdpadmm.algorithms import ConsensusADMM, FederatedADMM, _record_blocks
+from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
+from skdpadmm.algorithms.blocks import _record_blocks
 
 PAIRS = {
     "ridge": (DPFedRidge, DPAdmmRidge, {"alpha": 2.0}),

@@ -104,7 +104,7 @@ def _replay(
         rounding=rounding_factor(n_samples=X.shape[0], coordinates=coordinates),
         max_iter=max_iter,
         unit=unit,
-        federation=None
+        agents=None
         if ownership is None
         else Federation(
             agent_sizes=tuple(ownership.sizes.tolist()),

@@ -18,7 +18,7 @@ import skdpadmm.algorithms.blocks._agent_blocks as agent_blocks
 import skdpadmm.algorithms.blocks._record_blocks as record_blocks
 from skdpadmm import DPFedElasticNet, DPFedLasso, DPFedLogisticRegression, DPFedRidge
 from skdpadmm.algorithms import FederatedADMM
-from skdpadmm.algorithms.planning._messages import Rounds, draw_schedule
+from skdpadmm.algorithms.planning._messages import draw_schedule
 from skdpadmm.losses import LogisticLoss, MultinomialLoss, SquaredLoss
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.privacy import (
@@ -28,7 +28,7 @@ from skdpadmm.privacy import (
     Neighboring,
     PoissonSubsampledGaussian,
 )
-from skdpadmm.protocol import OBSERVERS, Gate, MessageSum, PlanViolation
+from skdpadmm.protocol import Federation, Gate, MessageSum, PlanViolation
 
 ESTIMATORS = [DPFedRidge, DPFedLasso, DPFedElasticNet, DPFedLogisticRegression]
 LOSSES = [SquaredLoss(), LogisticLoss(), MultinomialLoss(3)]
@@ -44,20 +44,20 @@ def data(estimator, seed=0, n=60):
 
 def shares_of(plan, release=None):
     """Share of the noise of each agent."""
-    return np.asarray((release or plan.releases[-1]).shares)[plan.facts.federation.kind]
+    return np.asarray((release or plan.releases[-1]).shares)[plan.facts.agents.kind]
 
 
 def limits_of(plan):
     """Limit of the messages of each agent, over the largest one."""
-    federation = plan.facts.federation
-    limits = federated_admm.agent_limits(plan.facts)
+    federation = plan.facts.agents
+    limits = federated_admm.unit_limits(plan.facts)
     return (limits / limits.max())[federation.kind]
 
 
 # The plan comes before data.
 
 
-@pytest.mark.parametrize("observer", OBSERVERS)
+@pytest.mark.parametrize("observer", Federation.observers)
 @pytest.mark.parametrize("unit", ["record", "agent"])
 @pytest.mark.parametrize("message", ["state", "increment"])
 def test_neighbouring_and_shuffled_data_get_the_same_plan_and_the_same_trace(
@@ -140,12 +140,12 @@ def test_gate_refuses_more_rounds_than_planned_void_ones_included():
 def test_shapes_alone_give_the_plan_of_the_fit(watch):
     X, y = data(DPFedRidge)
     sizes = [3, 7, 20, 30]
-    for unit, observer in itertools.product(["record", "agent"], OBSERVERS):
+    for unit, observer in itertools.product(["record", "agent"], Federation.observers):
         model = DPFedRidge(adversary=observer, privacy_unit=unit, max_iter=3)
         with watch() as tap:
             model.fit(X, y, agents=np.repeat(np.arange(4), sizes))
         assert model.plan(60, 3, agent_sizes=sizes) == tap.plans[0]
-        for name in OBSERVERS:
+        for name in Federation.observers:
             assert model.privacy_.guarantee(name) == tap.plans[0].guarantee(name)
 
 
@@ -263,10 +263,10 @@ def test_conditioned_messages_and_the_second_moment_move_as_declared(
         found = moves(first, second)
         size = len(changed)
         assert 0.99 * moment.sensitivities[0] < found[0] / size * max(
-            1, first.plan.facts.federation.sizes.max() if unit == "agent" else 1
+            1, first.plan.facts.agents.sizes.max() if unit == "agent" else 1
         )
         assert found[0] <= moment.sensitivities[0] * size / (
-            first.plan.facts.federation.sizes.max() if unit == "agent" else 1
+            first.plan.facts.agents.sizes.max() if unit == "agent" else 1
         )
         assert np.all(found[1:] <= np.array(messages.sensitivities) * limits_of(first.plan)[agent])
 
@@ -317,7 +317,7 @@ def test_no_step_size_makes_data_speak(step_size):
 
 @pytest.mark.parametrize("message", ["state", "increment"])
 @pytest.mark.parametrize("unit", ["record", "agent"])
-@pytest.mark.parametrize("budgeted", OBSERVERS)
+@pytest.mark.parametrize("budgeted", Federation.observers)
 def test_each_observer_learns_exactly_what_is_claimed_on_linear_losses(
     replay, random_path, unit, message, budgeted
 ):
@@ -335,7 +335,7 @@ def test_each_observer_learns_exactly_what_is_claimed_on_linear_losses(
     shift = float(np.linalg.norm(moves(first, second)))
     share = shares_of(first.plan)
     assert np.ptp(share) == 0
-    for observer, n_shares in zip(OBSERVERS, (1, n_honest, 5), strict=True):
+    for observer, n_shares in zip(Federation.observers, (1, n_honest, 5), strict=True):
         exact_mu = shift / (share[0] * math.sqrt(n_shares))
         claimed_mu = first.plan.guarantee(observer).mu
         assert exact_mu <= claimed_mu
@@ -358,13 +358,13 @@ def test_unequal_shares_protect_as_claimed_by_the_least_that_can_surround_an_age
         "epsilon": 4.0,
     }
     first = replay(algorithm, X, y, loss, path, **knobs)
-    federation, share = first.plan.facts.federation, shares_of(first.plan)
+    federation, share = first.plan.facts.agents, shares_of(first.plan)
     for agent in range(4):
         y2 = y.copy()
         y2[np.flatnonzero(agents == agent)[0]] = -1.0
         shift = np.linalg.norm(moves(first, replay(algorithm, X, y2, loss, path, **knobs)))
         others = np.sort(np.delete(share, agent))
-        for observer, n_others in zip(OBSERVERS, (0, n_honest - 1, 3), strict=True):
+        for observer, n_others in zip(Federation.observers, (0, n_honest - 1, 3), strict=True):
             noise = math.sqrt(share[agent] ** 2 + np.sum(others[:n_others] ** 2))
             claimed_mu = first.plan.guarantees(observer)[federation.kind[agent]].mu
             assert shift / noise == pytest.approx(claimed_mu, rel=1e-6)
@@ -400,7 +400,7 @@ def test_noise_of_completed_rounds_is_that_of_the_senders_and_at_least_what_was_
     with watch() as tap:
         model.fit(X, y, agents=agents)
     plan = tap.plans[0]
-    federation, (moment, messages) = plan.facts.federation, plan.releases
+    federation, (moment, messages) = plan.facts.agents, plan.releases
     share = shares_of(plan)
     assert tap.senders[0] is None
     stds = [np.linalg.norm(shares_of(plan, moment))]
@@ -525,7 +525,7 @@ class QuickNoise:
 
 def sampled_mechanism(plan, slope, n_runs, *, everyone=True):
     """Sums of all that is released where agent 0 says `slope` and all others nothing."""
-    federation, release = plan.facts.federation, plan.releases[0]
+    federation, release = plan.facts.agents, plan.releases[0]
     size = slope * max(release.sensitivities) / plan.facts.neighboring.sensitivity_factor
     totals = np.zeros(n_runs)
     for run in range(n_runs):
@@ -638,7 +638,7 @@ class Views:
             def release(self, name, value, senders=None):
                 _, release = self._planned(name)
                 self._noise_std(release, senders)
-                federation = self._plan.facts.federation
+                federation = self._plan.facts.agents
                 shares = np.asarray(release.shares)[federation.kind]
                 if senders is not None:
                     shares = shares * senders
@@ -668,13 +668,13 @@ def attack(monkeypatch, mu_lower_bound, unit="record", n_fits=N_FITS, **knobs):
     algorithm = FederatedADMM(step_size=0.01, clip_norm=0.01)
     model = DPFedRidge(alpha=0.0, privacy_unit=unit, algorithm=algorithm, **{**ATTACKED, **knobs})
     monkeypatch.setattr(fitting, "Gate", Views.gate())
-    seen = {observer: ([], []) for observer in OBSERVERS}
+    seen = {observer: ([], []) for observer in Federation.observers}
     for _ in range(n_fits):
         for neighbour in (False, True):
-            Views.totals = dict.fromkeys(OBSERVERS, 0.0)
+            Views.totals = dict.fromkeys(Federation.observers, 0.0)
             X, y, agents = attacked(neighbour, unit)
             model.fit(X, y, agents=agents)
-            for observer in OBSERVERS:
+            for observer in Federation.observers:
                 seen[observer][neighbour].append(Views.totals[observer])
     return {
         observer: mu_lower_bound(*(np.array(values) for values in pair))
@@ -686,12 +686,12 @@ def claims(unit="record", **knobs):
     algorithm = FederatedADMM(step_size=0.01, clip_norm=0.01)
     model = DPFedRidge(alpha=0.0, privacy_unit=unit, algorithm=algorithm, **{**ATTACKED, **knobs})
     plan = model.plan(6, 1, agent_sizes=[2, 2, 2])
-    return {observer: plan.guarantee(observer).mu for observer in OBSERVERS}
+    return {observer: plan.guarantee(observer).mu for observer in Federation.observers}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["record", "agent"])
-@pytest.mark.parametrize("budgeted", OBSERVERS)
+@pytest.mark.parametrize("budgeted", Federation.observers)
 def test_attack_on_each_observer_comes_close_to_the_claim_and_not_above(
     monkeypatch, mu_lower_bound, unit, budgeted
 ):
@@ -747,10 +747,10 @@ def test_attack_catches_replace_one_counted_as_zero_out(monkeypatch, mu_lower_bo
 def test_attack_catches_noise_of_the_whole_sum_that_is_counted_for_the_server(
     monkeypatch, mu_lower_bound
 ):
-    def everything(self, observer, federation):
-        return self.fewest
+    def everything(self, observer, n_messages):
+        return n_messages
 
-    monkeypatch.setattr(Rounds, "surely_arrive", everything)
+    monkeypatch.setattr(Federation, "together", everything)
     found = attack(monkeypatch, mu_lower_bound, adversary="model")
     claimed = claims(adversary="model")
     assert found["server"] > 1.2 * claimed["server"]
@@ -858,7 +858,7 @@ def test_the_schedule_and_the_noise_have_streams_of_their_own():
     model = DPFedRidge(n_agents=5, participation=0.5, dropout=0.2, max_iter=9)
     plan, gate = gate_of(model, noise=Listening())
     rounds = plan.settings.rounds
-    draw_schedule(rounds, plan.facts.federation, gate)
+    draw_schedule(rounds, plan.facts.agents, gate)
     for release in plan.releases:
         for _ in range(release.times):
             gate.release(release.name, np.zeros(release.shape))
@@ -948,7 +948,7 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("observer", OBSERVERS)
+@pytest.mark.parametrize("observer", Federation.observers)
 @pytest.mark.parametrize("unit", ["record", "agent"])
 @pytest.mark.parametrize("variant", VARIANTS, ids=range(len(VARIANTS)))
 def test_budgets_are_met_and_used_up_and_no_other_observer_learns_more_than_the_server(
@@ -967,11 +967,11 @@ def test_budgets_are_met_and_used_up_and_no_other_observer_learns_more_than_the_
             **variant,
         )
         plan = model.plan(400, 3, agent_sizes=[5, 40, 10, 300, 45])
-        epsilon = {name: plan.guarantee(name).epsilon(1e-5) for name in OBSERVERS}
+        epsilon = {name: plan.guarantee(name).epsilon(1e-5) for name in Federation.observers}
         assert 0.99 <= epsilon[observer] <= 1.0
         assert epsilon["model"] <= epsilon["sums"] * (1 + 1e-9)
         assert epsilon["sums"] <= epsilon["server"] * (1 + 1e-9)
-        for name in OBSERVERS:
+        for name in Federation.observers:
             pairs = zip(plan.guarantees(name), plan.worst_cases(name), strict=True)
             # Loss distributions are on a grid.
             assert all(w.epsilon(1e-5) >= g.epsilon(1e-5) * (1 - 1e-6) for g, w in pairs)
@@ -1040,5 +1040,5 @@ def test_every_sum_of_messages_has_a_view_of_each_observer():
     assert len(plan.releases) == 3
     for release in plan.releases:
         assert isinstance(release, MessageSum)
-        assert [view.observer for view in release.views] == list(OBSERVERS)
+        assert [view.observer for view in release.views] == list(Federation.observers)
         assert release.guarantee.mu == max(g.mu for g in release.guarantees("server"))

@@ -134,9 +134,9 @@ def agent_clip_factor(facts: Facts) -> float:
     float
         In (0, 1].
     """
-    if facts.unit == "record" or facts.federation is None:
+    if facts.unit == "record" or facts.agents is None:
         return 1.0
-    return float((facts.n_samples / facts.federation.n_agents) ** -0.125)
+    return float((facts.n_samples / facts.agents.n_agents) ** -0.125)
 
 
 def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import numpy as np
 
 
@@ -20,6 +22,12 @@ def check_range(name: str, value: object, low: float, high: float, *, auto: bool
             f"Got {name}={value!r}, expected {choice}a float in [{low:g}, {high:g}]."
             + (" 'auto' is chosen from public facts." if auto else "")
         )
+
+
+def check_count(name: str, value: object) -> None:
+    """Refuse a number of times that is none."""
+    if not (isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1):
+        raise ValueError(f"Got {name}={value!r}, expected an int of at least 1.")
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ The budget is spent against one of the three; the other two follow.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -30,7 +30,6 @@ from skdpadmm.privacy import (
 )
 from skdpadmm.protocol import (
     MODEL,
-    OBSERVERS,
     SERVER,
     Budget,
     Facts,
@@ -43,6 +42,8 @@ from skdpadmm.protocol import (
 
 # A round in which so few messages arrive is void; drop-outs make one in a hundred so.
 VOID_ROUNDS = 0.01
+# Agents that are larger than this many average ones weigh no more, once their messages are clipped.
+LARGEST_AGENT = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +91,6 @@ class Rounds:
             and self.sampling == "poisson"
             and self.everyone_sends
         )
-
-    def surely_arrive(self, observer: str, federation: Federation) -> int:
-        """How many shares protect an agent in a sum, its own included, whoever drops out."""
-        if observer == SERVER:
-            return 1
-        dishonest = federation.n_agents - federation.n_honest
-        return self.fewest if observer == MODEL else max(1, self.fewest - dishonest)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -208,9 +202,17 @@ def draw_schedule(rounds: Rounds, federation: Federation, gate: Gate) -> Schedul
 
 def unit_sizes(facts: Facts) -> NDArray[np.float64]:
     """Records in a protected unit, for each kind of agent."""
-    assert facts.federation is not None
-    sizes = facts.federation.sizes.astype(np.float64)
+    assert facts.agents is not None
+    sizes = facts.agents.sizes.astype(np.float64)
     return sizes if facts.unit == "agent" else np.ones(len(sizes))
+
+
+def unit_limits(facts: Facts) -> NDArray[np.float64]:
+    """Most that a protected unit may weigh in a message, in records, for each kind of agent."""
+    limits, agents = unit_sizes(facts), facts.agents
+    if facts.unit == "record" or agents is None:
+        return limits
+    return np.minimum(limits, LARGEST_AGENT * facts.n_samples / agents.n_agents)
 
 
 def plan_release(
@@ -240,8 +242,8 @@ def plan_release(
     Release
         A `MessageSum` where there are agents.
     """
-    federation = facts.federation
-    if federation is None:
+    agents = facts.agents
+    if agents is None:
         noise_std = sensitivity / mu * (1 + 1e-12)
         return Release(name=name, shape=shape, sensitivities=(sensitivity,), noise_std=noise_std)
     # Preparations wait for every agent.
@@ -251,12 +253,12 @@ def plan_release(
         sampling="poisson",
         cap=None,
         everyone_sends=True,
-        fewest=federation.n_agents,
+        fewest=agents.n_agents,
     )
     total = gaussian_mu(budget.epsilon, budget.delta)
     multipliers = tuple(
         sensitivity / mu * total / gaussian_mu(epsilon, budget.delta) * (1 + 1e-12)
-        for epsilon in federation.budgets(budget.epsilon)
+        for epsilon in agents.budgets(budget.epsilon)
     )
     return message_sum(
         facts,
@@ -268,6 +270,28 @@ def plan_release(
         limits=unit_sizes(facts),
         multipliers=multipliers,
     )
+
+
+def spent_before(facts: Facts, budget: Budget) -> list[Guarantee]:
+    """What preparations cost each kind of agent.
+
+    Parameters
+    ----------
+    facts : Facts
+        With agents.
+    budget : Budget
+
+    Returns
+    -------
+    list of Guarantee
+    """
+    assert facts.agents is not None
+    return [
+        compose(*parts)
+        for parts in zip(
+            *(release.guarantees(budget.observer) for release in facts.preparations), strict=True
+        )
+    ] or [GaussianDP(0.0)] * len(facts.agents.sizes)
 
 
 def calibrated_multipliers(
@@ -287,36 +311,50 @@ def calibrated_multipliers(
     -------
     tuple of float
     """
-    federation = facts.federation
-    assert federation is not None
-    spent = [
-        compose(*parts)
-        for parts in zip(
-            *(release.guarantees(budget.observer) for release in facts.preparations), strict=True
-        )
-    ] or [GaussianDP(0.0)] * len(federation.sizes)
+    agents = facts.agents
+    assert agents is not None
+    spent = spent_before(facts, budget)
     sensitivities = tuple(sensitivities)
 
     @cache
     def calibrated(epsilon: float, prior: Guarantee) -> float:
-        def family(noise_std: float) -> Guarantee:
-            return _guarantee(facts, rounds, budget.observer, sensitivities, noise_std)
-
-        one = family(1.0)
-        if isinstance(one, GaussianDP) and isinstance(prior, GaussianDP):
-            total = gaussian_mu(epsilon, budget.delta)
-            # A little more than enough, so that no rounding takes epsilon above the budget.
-            return one.mu / math.sqrt(total**2 - prior.mu**2) * (1 + 1e-12)
-        return calibrate_noise(
-            lambda noise_std: compose(prior, family(noise_std)), epsilon, budget.delta
+        return calibrated_multiplier(
+            lambda noise_std: _guarantee(facts, rounds, budget.observer, sensitivities, noise_std),
+            epsilon,
+            budget.delta,
+            prior,
         )
 
-    if budget.observer != SERVER:
+    if not agents.sees_each_message(budget.observer):
         # A sum has one noise, and the largest agents need the most of it.
         largest = int(np.argmax(unit_sizes(facts)))
         return (calibrated(budget.epsilon, spent[largest]),) * len(spent)
-    budgets = federation.budgets(budget.epsilon)
+    budgets = agents.budgets(budget.epsilon)
     return tuple(calibrated(*pair) for pair in zip(budgets, spent, strict=True))
+
+
+def calibrated_multiplier(
+    family: Callable[[float], Guarantee], epsilon: float, delta: float, prior: Guarantee
+) -> float:
+    """Noise with which a family of guarantees meets a budget, after what was spent before.
+
+    Parameters
+    ----------
+    family : callable
+        Maps a noise multiplier to a guarantee; Gaussian ones are inversely proportional to it.
+    epsilon, delta : float
+    prior : Guarantee
+
+    Returns
+    -------
+    float
+    """
+    one = family(1.0)
+    if isinstance(one, GaussianDP) and isinstance(prior, GaussianDP):
+        total = gaussian_mu(epsilon, delta)
+        # A little more than enough, so that no rounding takes epsilon above the budget.
+        return one.mu / math.sqrt(total**2 - prior.mu**2) * (1 + 1e-12)
+    return calibrate_noise(lambda multiplier: compose(prior, family(multiplier)), epsilon, delta)
 
 
 def message_sum(
@@ -350,17 +388,17 @@ def message_sum(
     -------
     MessageSum
     """
-    federation = facts.federation
-    assert federation is not None
+    agents = facts.agents
+    assert agents is not None
     needed = limits * np.asarray(multipliers)
-    if budget.observer != SERVER:
+    if not agents.sees_each_message(budget.observer):
         # A sum has one noise: that which protects whoever needs the most.
-        together = rounds.surely_arrive(budget.observer, federation)
+        together = agents.together(budget.observer, rounds.fewest)
         needed = np.full(len(limits), float(needed.max()) / math.sqrt(together))
-    per_agent = np.sort(needed[federation.kind])
+    per_agent = np.sort(needed[agents.kind])
     views = []
-    for observer in OBSERVERS:
-        count = rounds.surely_arrive(observer, federation)
+    for observer in agents.observers:
+        count = agents.together(observer, rounds.fewest)
         noise = _surely_noise(needed, per_agent, count)
         pairs = list(zip(limits.tolist(), noise.tolist(), strict=True))
         views.append(
@@ -378,15 +416,16 @@ def message_sum(
                 ),
             )
         )
-    share = 1.0 if rounds.everyone_sends else rounds.participation
-    # A round that waits for everyone loses nobody.
-    arriving = 1.0 if rounds.fewest == federation.n_agents else share * (1 - federation.dropout)
+    arriving = 1.0  # A round that waits for everyone loses nobody.
+    if isinstance(agents, Federation) and rounds.fewest < agents.n_agents:
+        share = 1.0 if rounds.everyone_sends else rounds.participation
+        arriving = share * (1 - agents.dropout)
     return MessageSum(
         name=name,
         shape=shape,
         sensitivities=tuple(float(limits.max()) * s for s in sensitivities),
         noise_std=float(np.sqrt(arriving * np.sum(np.square(per_agent)))),
-        seen_by=OBSERVERS,
+        seen_by=agents.observers,
         shares=tuple(needed.tolist()),
         fewest=rounds.fewest,
         views=tuple(views),

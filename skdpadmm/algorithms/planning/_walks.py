@@ -1,0 +1,300 @@
+"""A token that walks over the agents of a network: how long, who uses it, and what each learns.
+
+`RandomWalkProximalPoint` and `RandomWalkADMM` share the walk and what they refuse. Bounds that
+depend on the path hold for a token that nobody keeps a state of, so they are the first one's alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.algorithms.blocks._clipped_loss import open_clip, typical_norm
+from skdpadmm.algorithms.planning._defaults import default_steps
+from skdpadmm.network import draw_walk, mixing_matrix
+from skdpadmm.noise import GRID_CELL
+from skdpadmm.privacy import Guarantee, TokenWalk, WalkCost, compose
+from skdpadmm.protocol import EAVESDROPPER, MODEL, PEER, Facts, Gate, Network
+
+# Two roundings to the gate's grid differ by a cell, in units of the noise, in every entry; another
+# cell is more than arithmetic can move a token.
+GRID = 2 * GRID_CELL
+# A matrix of transitions is stored for at most this many agents.
+LARGEST_TRANSITION = 256
+
+
+class Hops(NamedTuple):
+    """A walk: who holds the token at each hop, and who uses data there, both of shape (n_hops,)."""
+
+    holder: NDArray[np.intp]
+    contributes: NDArray[np.bool_]
+
+    @property
+    def n_messages(self) -> int:
+        """Hops that take the token to another agent."""
+        return int(np.count_nonzero(np.diff(self.holder)))
+
+
+def network_of(facts: Facts) -> Network:
+    """The agents, who are those of a network."""
+    assert isinstance(facts.agents, Network)
+    return facts.agents
+
+
+def check_walk(facts: Facts, name: str) -> None:
+    """Refuse what a token cannot protect.
+
+    Parameters
+    ----------
+    facts : Facts
+        Of a network.
+    name : str
+        Of the algorithm.
+
+    Raises
+    ------
+    ValueError
+        For privacy of agents, budgets of single agents, or rows without a bound.
+    """
+    if facts.unit != "record":
+        raise ValueError(
+            f"Got privacy_unit={facts.unit!r} for {name}, expected 'record': a proximal step has a"
+            " bound for one record of an agent, and none for all of them. Use MultiStepADMM."
+        )
+    if network_of(facts).epsilons:
+        raise ValueError(
+            f"Got budgets of single agents for {name}, expected one epsilon: the noise of a token"
+            " protects all of them. Use MultiStepADMM, or the smallest of the budgets."
+        )
+    if not math.isfinite(facts.row_norm):
+        raise ValueError(
+            f"Got row_norm={facts.row_norm} for {name}, expected a finite bound: the number of"
+            " inner steps follows from it."
+        )
+
+
+def walk_length(facts: Facts) -> int:
+    """Hops of a token that is with each agent `max_iter` times on average."""
+    return facts.max_iter * network_of(facts).n_agents
+
+
+def contribution_cap(choice: int | Literal["auto"], facts: Facts) -> int:
+    """Visits of an agent at which it uses its data; later ones do not touch them.
+
+    "auto" is the mean number of visits. That leaves out ``0.4 / sqrt(max_iter)`` of all visits on
+    the complete graph, and a larger cap takes more noise than those are worth.
+    """
+    return min(facts.max_iter if choice == "auto" else int(choice), walk_length(facts))
+
+
+def walk_steps(
+    facts: Facts,
+    mu: float,
+    n_steps: int,
+    *,
+    step_size: float | Literal["auto"],
+    clip_norm: float | Literal["auto"],
+) -> tuple[float, float]:
+    """Step size and clip bound, from the rule of a curator whose steps meet as much noise.
+
+    Parameters
+    ----------
+    facts : Facts
+        Of a network.
+    mu : float
+        Of one contribution. A pass over A agents has as much noise as a curator's step of
+        ``mu / sqrt(A)``.
+    n_steps : int
+        Steps that go as far as one of the rule.
+    step_size, clip_norm : float or "auto"
+        What the rule does not choose.
+
+    Returns
+    -------
+    step_size : float
+    clip_norm : float
+        In units of the typical norm of a row.
+
+    Raises
+    ------
+    ValueError
+        Where a clip bound binds in a loss of several scores.
+    """
+    passes = facts.max_iter / network_of(facts).n_agents
+    step, clip = default_steps(replace(facts, max_iter=n_steps), mu * math.sqrt(passes))
+    never_binds = open_clip(facts.loss, facts.row_norm) / typical_norm(facts)
+    if facts.loss.n_outputs > 1:
+        clip = never_binds
+    step = step if step_size == "auto" else float(step_size)
+    clip = clip if clip_norm == "auto" else float(clip_norm)
+    if facts.loss.n_outputs > 1 and clip < never_binds:
+        raise ValueError(
+            f"Got clip_norm={clip:g} for {facts.loss.n_outputs} scores, expected at least"
+            f" {never_binds:.6g}, which never binds: a loss whose vector of derivatives is clipped"
+            " has no proximal step. Use 'auto'."
+        )
+    return step, clip
+
+
+def draw_hops(facts: Facts, cap: int, gate: Gate) -> Hops:
+    """Draw the walk, before the first hop; nothing here sees data.
+
+    Parameters
+    ----------
+    facts : Facts
+    cap : int
+        Visits at which an agent uses its data.
+    gate : Gate
+
+    Returns
+    -------
+    Hops
+    """
+    n_hops = walk_length(facts)
+    holder = draw_walk(network_of(facts).topology, n_hops, gate.uniform((n_hops + 1,)))
+    order = np.argsort(holder, kind="stable")
+    sizes = np.bincount(holder)
+    visit = np.empty(n_hops, dtype=np.intp)
+    visit[order] = np.arange(n_hops) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return Hops(holder, visit < cap)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatelessToken:
+    """What a walk costs, where maps of the token are all but non-expansive.
+
+    Between two runs on the same data a hop takes two tokens further apart by at most `drift`, and
+    by `grid` noise standard deviations. The data of an agent move its own hop by one unit more.
+
+    Attributes
+    ----------
+    n_hops, cap : int
+    drift : float
+        What inner solutions that are not exact may add, over what data can move.
+    grid : float
+        What rounding may add, over the standard deviation of the noise.
+
+    Notes
+    -----
+    Let Delta be what data can move, c the drift and the grid together, s the noise. A gap of m hops
+    absorbs ``Delta / m + c`` in each of them: the shift ``Delta (1 - k / m)`` that is left after k
+    hops vanishes when the token is met. The gaps are disjoint parts of the walk, so with
+    ``S = sum 1 / m_e`` over at most kappa of them
+
+    ``mu_path^2 s^2 = sum m_e (Delta / m_e + c)^2 <= Delta^2 S + 2 kappa Delta c + n_hops c^2``.
+
+    Nobody learns more than all tokens, which cost ``kappa (Delta + c)^2`` without the grid:
+    rounding comes after the noise there.
+    """
+
+    n_hops: int
+    cap: int
+    drift: float
+    grid: float
+
+    def guarantee(self, cost: WalkCost, mu: float) -> Guarantee:
+        """What holds by the law of the walk, where ``mu`` is that of a direct hand-over.
+
+        Parameters
+        ----------
+        cost : WalkCost
+            For exact non-expansive maps.
+        mu : float
+            Delta over s, in (0, inf).
+
+        Returns
+        -------
+        Guarantee
+        """
+        excess = self.drift + self.grid / mu
+        added = 2 * self.cap * excess + self.n_hops * excess**2
+        most = self.cap * (1.0 + self.drift) ** 2
+        raised = tuple(min(value + added, most) for value in cost.costs)
+        return WalkCost(cost.weights, raised).guarantee(mu)
+
+    def direct(self, mu: float) -> Guarantee:
+        """What holds for whoever sees every token."""
+        return self.guarantee(direct_cost(self.cap), mu)
+
+
+@dataclass(frozen=True)
+class TokenPairs:
+    """What each peer learns of each agent from a token, beside what it learns otherwise.
+
+    Attributes
+    ----------
+    walk : TokenWalk
+    token : StatelessToken
+    mu : float
+        Of a direct hand-over.
+    prior : Guarantee
+        Of what was released before.
+    """
+
+    walk: TokenWalk
+    token: StatelessToken
+    mu: float
+    prior: Guarantee
+
+    def guarantee(self, agent: int, peer: int) -> Guarantee:
+        """Return what ``peer`` can learn of ``agent``, by their positions among sorted labels."""
+        return compose(self.prior, self.token.guarantee(self.walk.cost(agent, peer), self.mu))
+
+
+def direct_cost(cap: int) -> WalkCost:
+    """Cost of a walk whose every token is seen."""
+    return WalkCost((1.0,), (float(cap),))
+
+
+def token_walk(network: Network, n_hops: int, cap: int) -> TokenWalk | None:
+    """The law of the walk; None where there is nobody to meet, or too many to store their chances.
+
+    Parameters
+    ----------
+    network : Network
+    n_hops, cap : int
+
+    Returns
+    -------
+    TokenWalk or None
+    """
+    n_agents = network.n_agents
+    if n_agents == 1 or (n_agents > LARGEST_TRANSITION and not network.topology.is_complete):
+        return None
+    transition = None
+    if not network.topology.is_complete:
+        matrix = mixing_matrix(network.topology, "metropolis").to_sparse().toarray()
+        transition = tuple(map(tuple, matrix.tolist()))
+    return TokenWalk(n_agents=n_agents, n_hops=n_hops, cap=cap, transition=transition)
+
+
+def walk_costs(network: Network, walk: TokenWalk | None, cap: int) -> Mapping[str, WalkCost]:
+    """What a walk costs any agent, for each observer; that of direct hand-overs at most."""
+    direct = direct_cost(cap)
+    if walk is None:
+        return dict.fromkeys(network.observers, direct)
+    return {
+        EAVESDROPPER: direct,
+        PEER: walk.worst_cost(network.coalition),
+        MODEL: walk.worst_cost(0),
+    }
+
+
+def walk_assumptions(costs: Mapping[str, WalkCost]) -> tuple[str, ...]:
+    """What figures of a walk rest on, in words."""
+    walk = (
+        "peer, model: the token walks at random by the weights of the graph, whatever the data, and"
+        " all agents but those who look add their noise."
+    )
+    unknown = (
+        "peer: as for the eavesdropper, because how long a token walks before it meets somebody is"
+        " not computed for a coalition, or for more than 64 agents, unless the graph is complete."
+    )
+    if len(costs[PEER].costs) > 1:
+        return (walk,)
+    return (unknown,) if len(costs[MODEL].costs) == 1 else (walk, unknown)

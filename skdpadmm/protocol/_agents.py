@@ -1,0 +1,182 @@
+"""Public facts of agents that hold rows: a federation around a server, or a network without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.network import Topology
+
+MODEL = "model"
+SERVER, SUMS = "server", "sums"
+EAVESDROPPER, PEER = "eavesdropper", "peer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agents:
+    """Agents that hold rows: the part that does not depend on how they talk.
+
+    Attributes
+    ----------
+    agent_sizes : tuple of int
+        Rows of each agent, at least one; public under replace-one.
+    epsilons : tuple of float, default=()
+        Budget of each agent; empty where all have the same.
+    sizes_matter : bool, default=True
+        Whether agents of unequal size are protected unequally: where an agent is the unit.
+
+    Raises
+    ------
+    ValueError
+        Where a value is out of range.
+    """
+
+    setting: ClassVar[str]
+    observers: ClassVar[tuple[str, ...]]
+
+    agent_sizes: tuple[int, ...]
+    epsilons: tuple[float, ...] = ()
+    sizes_matter: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.agent_sizes or min(self.agent_sizes) < 1:
+            raise ValueError(
+                f"Got {len(self.agent_sizes)} agents, the smallest with"
+                f" {min(self.agent_sizes, default=0)} rows, expected agents with rows."
+            )
+        if self.epsilons and len(self.epsilons) != self.n_agents:
+            raise ValueError(
+                f"Got {len(self.epsilons)} values of epsilon for {self.n_agents} agents, expected a"
+                " float or one value for each agent, in the order of their sorted labels."
+            )
+
+    @property
+    def n_agents(self) -> int:
+        """Number of agents."""
+        return len(self.agent_sizes)
+
+    @cached_property
+    def kind(self) -> NDArray[np.intp]:
+        """For each agent its kind: agents of one kind differ in nothing that is public."""
+        traits = np.zeros((2, self.n_agents))
+        if self.sizes_matter:
+            traits[0] = self.agent_sizes
+        if self.epsilons:
+            traits[1] = self.epsilons
+        _, kind = np.unique(traits, axis=1, return_inverse=True)
+        return np.asarray(kind, dtype=np.intp).reshape(-1)
+
+    @cached_property
+    def examples(self) -> NDArray[np.intp]:
+        """For each kind an agent of it."""
+        return np.unique(self.kind, return_index=True)[1]
+
+    @cached_property
+    def sizes(self) -> NDArray[np.intp]:
+        """Rows of an agent, for each kind."""
+        return np.asarray(self.agent_sizes, dtype=np.intp)[self.examples]
+
+    def budgets(self, epsilon: float) -> tuple[float, ...]:
+        """Budget of each kind, where `epsilon` is that of agents without one of their own."""
+        if not self.epsilons:
+            return (epsilon,) * len(self.examples)
+        return tuple(self.epsilons[agent] for agent in self.examples)
+
+    def sees_each_message(self, observer: str) -> bool:
+        """Whether an observer sees messages one by one, so that no agent's noise hides another."""
+        raise NotImplementedError
+
+    def together(self, observer: str, n_messages: int) -> int:
+        """How many shares of noise protect an agent in a sum of at least `n_messages`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federation(Agents):
+    """Agents, and a server that coordinates rounds.
+
+    Attributes
+    ----------
+    n_honest : int
+        Agents that add their noise and tell nobody what it was. The others may tell the server.
+    participation : float, default=1.0
+        Share of the agents that take part in a round, in (0, 1].
+    dropout : float, default=0.0
+        Probability, in [0, 1), that an agent's message does not arrive; independent of data.
+    """
+
+    setting: ClassVar[str] = "federated"
+    observers: ClassVar[tuple[str, ...]] = (SERVER, SUMS, MODEL)
+
+    n_honest: int
+    participation: float = 1.0
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.n_honest <= self.n_agents:
+            raise ValueError(
+                f"Got n_honest={self.n_honest}, expected an int in [1, {self.n_agents}], the number"
+                " of agents. Agents that are not honest may tell the server what noise they added."
+            )
+        if not 0 < self.participation <= 1:
+            raise ValueError(
+                f"Got participation={self.participation}, expected 'auto' or a float in (0, 1]."
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"Got dropout={self.dropout}, expected a float in [0, 1).")
+
+    def sees_each_message(self, observer: str) -> bool:
+        """Only the server does."""
+        return observer == SERVER
+
+    def together(self, observer: str, n_messages: int) -> int:
+        """Those of all agents that are honest, and whose messages surely arrive."""
+        if self.sees_each_message(observer):
+            return 1
+        dishonest = self.n_agents - self.n_honest
+        return n_messages if observer == MODEL else max(1, n_messages - dishonest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network(Agents):
+    """Agents that talk along the edges of a graph; nobody coordinates them.
+
+    Attributes
+    ----------
+    topology : Topology
+        The graph; its nodes are the agents in the order of their labels.
+    coalition : int, default=1
+        Peers that put together what they saw.
+    """
+
+    setting: ClassVar[str] = "decentralized"
+    observers: ClassVar[tuple[str, ...]] = (EAVESDROPPER, PEER, MODEL)
+
+    topology: Topology
+    coalition: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.topology.n_agents != self.n_agents:
+            raise ValueError(
+                f"Got a topology of {self.topology.n_agents} agents for {self.n_agents} agents,"
+                " expected a node for each."
+            )
+        if not 1 <= self.coalition <= max(1, self.n_agents - 1):
+            raise ValueError(
+                f"Got coalition={self.coalition}, expected an int in [1,"
+                f" {max(1, self.n_agents - 1)}]: the peers of an agent."
+            )
+
+    def sees_each_message(self, observer: str) -> bool:
+        """Everybody: what is for all agents is passed on from neighbour to neighbour."""
+        return True
+
+    def together(self, observer: str, n_messages: int) -> int:
+        """An agent's own alone."""
+        return 1

@@ -1,0 +1,160 @@
+"""Rows of many agents at once, each seen through the parameters of the agent that owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from skdpadmm.records._rows import Rows
+
+# Parameters are gathered row by row into an array of this many entries, which stays in cache.
+GATHERED_ENTRIES = 2**18
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Segments:
+    """Linear functions of agents, each on its own rows, and sums over these rows.
+
+    Nothing here loops over agents. A sum of an agent has terms of its own rows alone.
+
+    Attributes
+    ----------
+    rows : Rows
+    owner : ndarray of int32 of shape (n_samples,)
+        Agent of each row, public.
+    """
+
+    rows: Rows
+    owner: NDArray[np.int32]
+
+    def sums(
+        self,
+        prepared: tuple[NDArray[np.float64], NDArray[np.float64]],
+        slopes_of: Callable[[NDArray[np.float64], slice], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        """Sum of ``slope_i a_i`` over the rows of each agent, raw: see `collect_agents`.
+
+        Parameters
+        ----------
+        prepared : tuple of ndarray
+            Parameters of all agents, see `prepare_agents`.
+        slopes_of : callable
+            Maps the scores ``a_i @ parameters[owner_i]`` of some rows, of shape (rows, n_outputs),
+            and where they are, to slopes of the same shape.
+
+        Returns
+        -------
+        ndarray of shape (n_agents, n_outputs, n_features + 1)
+        """
+        coef, constant = prepared
+        n_agents, n_outputs, p = coef.shape
+        sums, masses = np.zeros((n_agents, n_outputs, p)), np.zeros((n_agents, n_outputs))
+        # Made once: fresh memory costs as much as what is done with it.
+        gathered = np.empty((max(GATHERED_ENTRIES // max(n_outputs * p, 1), 16), n_outputs, p))
+        for block, own in enumerate(self.rows.slices):
+            X, owner, weight = self.rows.tame(block), self.owner[own], self.rows.weight[own, None]
+            # Neighbouring rows often have neighbouring owners: what follows spans these alone.
+            first, stop = int(owner.min()), int(owner.max()) + 1
+            span, owner = slice(first, stop), owner - owner.dtype.type(first)
+            if sparse.issparse(X):
+                scores = _sparse_scores(X, owner, coef[span])
+            else:
+                scores = _dense_scores(X, owner, coef[span], gathered)
+            scores += constant[span].take(owner, axis=0)
+            scores *= weight
+            weighted = slopes_of(scores, own) * weight
+            _add_rows(sums[span], masses[span], X, owner, weighted)
+        return np.concatenate([sums, masses[..., None]], axis=2)
+
+
+def prepare_agents(
+    rows: Rows, parameters: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Raw coefficients and constants of linear functions given in the basis of the rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    parameters : ndarray of shape (n_agents, n_parameters, n_outputs)
+
+    Returns
+    -------
+    coef : ndarray of shape (n_agents, n_outputs, n_features)
+    constant : ndarray of shape (n_agents, n_outputs)
+    """
+    n_agents, d, n_outputs = parameters.shape
+    columns = parameters.transpose(1, 0, 2).reshape(d, -1)
+    coef, constant = rows.prepare(columns)
+    shape = (n_agents, n_outputs)
+    return np.ascontiguousarray(coef.T).reshape(*shape, -1), np.reshape(constant, shape)
+
+
+def collect_agents(rows: Rows, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Turn sums of adjoints into the basis of the rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    raw : ndarray of shape (n_agents, n_outputs, n_features + 1)
+
+    Returns
+    -------
+    ndarray of shape (n_agents, n_parameters, n_outputs)
+    """
+    n_agents, n_outputs, _ = raw.shape
+    columns = rows.collect(raw.reshape(n_agents * n_outputs, -1).T)
+    return np.ascontiguousarray(columns.reshape(-1, n_agents, n_outputs).transpose(1, 0, 2))
+
+
+def _dense_scores(
+    X: NDArray[np.float64],
+    owner: NDArray[np.int32],
+    coef: NDArray[np.float64],
+    gathered: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """``coef[owner[i]] @ X[i]``, as many rows at a time as `gathered` has."""
+    scores = np.empty((coef.shape[1], len(X)))
+    for start in range(0, len(X), len(gathered)):
+        some = slice(start, min(start + len(gathered), len(X)))
+        # With mode="raise" numpy would write to a copy first. All owners are in range.
+        own = coef.take(owner[some], axis=0, out=gathered[: some.stop - start], mode="clip")
+        np.vecdot(X[some], own.transpose(1, 0, 2), out=scores[:, some])
+    return scores.T
+
+
+def _sparse_scores(
+    X: Any, owner: NDArray[np.int32], coef: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """``coef[owner[i]] @ X[i]``: a product in which each agent has columns of its own."""
+    n_agents, n_outputs, p = coef.shape
+    columns = np.repeat(owner.astype(np.int64) * p, np.diff(X.indptr)) + X.indices
+    wide = sparse.csr_array((X.data, columns, X.indptr), shape=(X.shape[0], n_agents * p))
+    return np.asarray(wide @ coef.transpose(0, 2, 1).reshape(n_agents * p, n_outputs))
+
+
+def _add_rows(
+    sums: NDArray[np.float64],
+    masses: NDArray[np.float64],
+    X: Any,
+    owner: NDArray[np.int32],
+    weighted: NDArray[np.float64],
+) -> None:
+    """Add ``weighted[i, k]`` times X[i] and 1 to the sums and masses of ``(owner[i], k)``."""
+    n, n_outputs = weighted.shape
+    target = (owner[:, None] * n_outputs + np.arange(n_outputs, dtype=owner.dtype)).ravel()
+    stops = np.arange(0, n * n_outputs + 1, n_outputs, dtype=owner.dtype)
+    entries = (weighted.ravel(), target, stops)
+    # As many entries in a column as a row has scores: rows are read where they lie, once.
+    found: Any = sparse.csc_array(entries, shape=(masses.size, n)) @ X
+    into = sums.reshape(masses.size, -1)
+    if not isinstance(found, np.ndarray):
+        entry = found.tocoo()
+        into[entry.row, entry.col] += entry.data
+    else:
+        into += found
+    masses += np.bincount(target, entries[0], masses.size).reshape(masses.shape)
