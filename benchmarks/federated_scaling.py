@@ -203,15 +203,15 @@ def show_bytes(found: list[Round], *, has_bar: bool) -> None:
         )
 
 
-def measure_dask(
-    data: tuple[Array, dict[str, Array]], agents: list[int], rounds: tuple[int, int], repeats: int
-) -> list[Round]:
+@contextmanager
+def local_cluster() -> Iterator[int]:
+    """Worker processes that dask uses, and how many they are: none where it is not installed."""
     try:
         from distributed import Client, LocalCluster
     except ImportError as error:
         print(f"\ndask is not measured: {error}")
-        return []
-    cases = [Case("logistic", n_agents, engine="dask") for n_agents in agents]
+        yield 0
+        return
     with (
         LocalCluster(
             n_workers=N_WORKERS,
@@ -222,15 +222,25 @@ def measure_dask(
         ) as cluster,
         Client(cluster),
     ):
+        yield N_WORKERS
+
+
+def measure_dask(
+    data: tuple[Array, dict[str, Array]], agents: list[int], rounds: tuple[int, int], repeats: int
+) -> list[Round]:
+    cases = [Case("logistic", n_agents, engine="dask") for n_agents in agents]
+    with local_cluster() as n_workers:
+        if not n_workers:
+            return []
         return show_rounds(
-            f"One round with dask, {N_WORKERS} worker processes on loopback, in passes with as many"
+            f"One round with dask, {n_workers} worker processes on loopback, in passes with as many"
             " threads",
             cases,
             data,
             bar=None,
             rounds=rounds,
             repeats=repeats,
-            threads=N_WORKERS,
+            threads=n_workers,
         )
 
 

@@ -233,7 +233,7 @@ def plan_fit(
     if budget.is_private:
         choices = {"scale": estimator.scale, "conditioning": estimator.conditioning}
         facts = prepared(facts, budget, algorithm, coordinates, **choices)
-    else:
+    elif not getattr(algorithm, "exact", False):
         algorithm = ProximalNewton()
     plan = algorithm.plan(facts, budget)
     if budget.is_private:

@@ -56,7 +56,7 @@ class MultiStepADMMSettings:
     proximal_weight : float or "growing" or None
         The same for all agents [eta], or ``growth * sqrt(2 s)`` in step s.
     growth : float
-        [G / D].
+        [G / D], in units of `Rows.clip_unit`.
     radius : float
         Of the ball that agents' models are projected onto [D / 2].
     clip_norm : float
@@ -244,7 +244,8 @@ class MultiStepADMM(BaseEstimator):
         -------
         Solution
         """
-        facts, settings, rows = plan.facts, plan.settings, problem.rows
+        facts, rows = plan.facts, problem.rows
+        settings = replace(plan.settings, growth=plan.settings.growth * rows.clip_unit)
         network = facts.agents
         assert isinstance(network, Network)
         topology, rho = network.topology, settings.penalty_weight
@@ -258,13 +259,17 @@ class MultiStepADMM(BaseEstimator):
         points = broadcast = duals = models
         tail = np.zeros(models.shape)
         n_steps = settings.n_rounds * settings.inner_steps
+        curvature = settings.curvature(topology.degrees, n_steps)
+        step_size = float(1 / np.mean(curvature))
         for k in range(settings.n_rounds):
             around = topology.neighbor_sum(broadcast) + degrees * broadcast
             pull, total = 2 * duals + rho * around, np.zeros(models.shape)
             for step in range(k * settings.inner_steps, (k + 1) * settings.inner_steps):
                 if step >= n_steps - settings.n_averaged:
-                    # An average of sparse models is not sparse; that of points can be made so.
-                    tail += points if sparse else models
+                    # An average of sparse models is not sparse. One more step from an average of
+                    # points is, where all of them are brought to its length.
+                    longer = (curvature * step_size)[:, None, None]
+                    tail += models + longer * (points - models) if sparse else models
                 curvature = settings.curvature(topology.degrees, step + 1)
                 eta = curvature[:, None, None] - 2 * rho * degrees
                 points = (pull + eta * models - gradient(models)) / curvature[:, None, None]
@@ -273,7 +278,6 @@ class MultiStepADMM(BaseEstimator):
             broadcast = total / settings.inner_steps
             duals = duals - rho / 2 * (degrees * broadcast - topology.neighbor_sum(broadcast))
             problem.progress(k + 1)
-        step_size = float(1 / np.mean(curvature))
         (noise,) = (r for r in plan.releases if isinstance(r, AgentMessages))
         return network_solution(
             plan,

@@ -264,7 +264,7 @@ class RandomWalkProximalPoint(BaseEstimator):
                 tolerance=tolerance,
             ),
             releases=(*facts.preparations, release),
-            assumptions=walk_assumptions(costs),
+            assumptions=walk_assumptions(network),
         )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:

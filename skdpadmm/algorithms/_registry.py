@@ -11,10 +11,14 @@ from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
 from skdpadmm.algorithms._contract import Algorithm
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
+from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
+from skdpadmm.algorithms._dual_perturbation_admm import DualPerturbationADMM
+from skdpadmm.algorithms._exact_consensus_admm import ExactConsensusADMM
 from skdpadmm.algorithms._federated_admm import FederatedADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
+from skdpadmm.algorithms._primal_perturbation_admm import PrimalPerturbationADMM
 from skdpadmm.algorithms._random_walk_admm import RandomWalkADMM
 from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPoint
 
@@ -23,10 +27,14 @@ ALGORITHMS: Mapping[str, Callable[[], Algorithm]] = MappingProxyType(
         "averaged-admm": AveragedADMM,
         "consensus-admm": ConsensusADMM,
         "coordinate-descent": CoordinateDescent,
+        "decentralized-gradient-descent": DecentralizedGradientDescent,
+        "dual-perturbation-admm": DualPerturbationADMM,
+        "exact-consensus-admm": ExactConsensusADMM,
         "federated-admm": FederatedADMM,
         "gradient-descent": GradientDescent,
         "multi-step-admm": MultiStepADMM,
         "objective-perturbation": ObjectivePerturbation,
+        "primal-perturbation-admm": PrimalPerturbationADMM,
         "random-walk-admm": RandomWalkADMM,
         "random-walk-proximal-point": RandomWalkProximalPoint,
     }

@@ -50,6 +50,12 @@ class DecentralizedModel(ModelOfAgents):
             return L1(alpha)
         return ElasticNet(alpha * float(self.l1_ratio), alpha * (1 - float(self.l1_ratio)))
 
+    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
+        ownership, trust = super()._owners(X, y, agents)
+        assert isinstance(trust.agents, Network)
+        self.topology_ = trust.agents.topology
+        return ownership, trust
+
     def _trust(
         self,
         sizes: NDArray[np.intp],

@@ -136,6 +136,8 @@ class DPDecentralizedRegressor(DecentralizedModel, RegressorOfAgents):
         Their size.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
+    topology_ : Topology
+        The graph that they talked over, its nodes in the order of `agent_labels_`.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets; ``privacy_.epsilon_per_agent()`` and
         ``privacy_.pairwise(agent, peer)`` have the figures of agents and of pairs.
@@ -154,7 +156,7 @@ class DPDecentralizedRegressor(DecentralizedModel, RegressorOfAgents):
     **Guarantee.** Adversary: `adversary`, and the others at their own figures. Unit:
     `privacy_unit`. Neighbouring: `neighboring`; neighbouring data sets agree on which agent holds
     which row. `fit` is (epsilon, delta)-differentially private against the adversary for the rows
-    of every agent, by composition over all messages; `privacy_` lists them and states the guarantees,
+    of every agent, by composition over all messages; `privacy_` lists them, states the guarantees,
     and the algorithm states its theorem. It does not cover transformers fitted earlier in a
     pipeline, scores on private data, or other fits on the same records.
 

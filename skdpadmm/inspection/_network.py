@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm.network import Topology, positions_of_labels, resolve_topology
+from skdpadmm.network import Topology, positions_of_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,10 +177,7 @@ def _graph(network: Any) -> tuple[Topology, NDArray[Any]]:
             " resolve_topology('ring', labels)."
         )
     check_is_fitted(network)
-    labels, seed = network.agent_labels_, network.random_state
-    # The seed that a fit draws its graph with.
-    seed = max(int(seed), 0) if isinstance(seed, Integral) else 0
-    return resolve_topology(network.topology, labels, seed=seed), labels
+    return network.topology_, network.agent_labels_
 
 
 def _position(peer: Any, labels: NDArray[Any]) -> int:
@@ -228,8 +224,8 @@ def _named_colors(network: Any, color: str, marked: int | None, peer: Any) -> _C
     if color == "leak" and marked is None:
         raise ValueError("Got color='leak' without peer, expected the label of an agent.")
     values = _BY_REPORT[color](report, marked, len(network.agent_labels_))
-    against = f"agent {peer}" if color == "leak" else f"the {report.adversary}"
-    return _Colors(values=values, title=f"epsilon against {against}, at delta={report.delta:g}")
+    against = peer if color == "leak" else f"the {report.adversary}"
+    return _Colors(values=values, title=f"epsilon against {against} (delta={report.delta:g})")
 
 
 def _leak(report: Any, marked: int, n_agents: int) -> NDArray[np.float64]:
@@ -273,7 +269,7 @@ def _places(topology: Topology, positions: ArrayLike | None) -> NDArray[np.float
         return _circle(topology.n_agents)
     if topology.name == "star":
         return np.vstack([np.zeros((1, 2)), _circle(topology.n_agents - 1)])
-    import networkx as nx  # type: ignore[import-untyped]
+    import networkx as nx
 
     graph = nx.Graph(topology.edges.tolist())
     is_lattice = topology.name in _LATTICES

@@ -89,9 +89,11 @@ class HiddenTerm:
     noise_std : float
         Standard deviation of each entry.
     guarantee : Guarantee
-        Of the solution of the perturbed problem.
+        Of the solutions of the perturbed problems, of all repetitions together.
     seen_by : tuple of str
         The observers that see the solution.
+    times : int, default=1
+        How often it is drawn, each time anew.
     """
 
     name: str
@@ -99,11 +101,7 @@ class HiddenTerm:
     noise_std: float
     guarantee: Guarantee
     seen_by: tuple[str, ...] = ("model",)
-
-    @property
-    def times(self) -> int:
-        """Once."""
-        return 1
+    times: int = field(default=1, metadata={"unless": 1})
 
     @property
     def sensitivities(self) -> tuple[float, ...]:

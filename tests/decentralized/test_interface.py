@@ -341,10 +341,12 @@ def test_a_graph_of_other_towns_is_refused(estimator, classification):
 
 def test_a_graph_whose_nodes_are_no_labels_is_refused_before_any_data_too(estimator):
     estimator.set_params(topology=nx.grid_2d_graph(2, 2), n_agents=4)
-    with pytest.raises(ValueError, match="^Got nodes of the topology .*expected"):
+    with pytest.raises(ValueError, match=r"^Got nodes of the topology .*expected"):
         plan_of(estimator, 200, 3)
     estimator.set_params(topology=nx.Graph([(0, "a"), ("a", 1), (1, 2.5)]))
-    with pytest.raises(TypeError, match="^Got nodes of the topology .*expected labels of one type"):
+    with pytest.raises(
+        TypeError, match=r"^Got nodes of the topology .*expected labels of one type"
+    ):
         plan_of(estimator, 200, 3)
 
 
@@ -1014,10 +1016,10 @@ def test_every_peer_learns_the_same_of_an_agent(estimator, classification):
     for pair in ((0, 4), (4, 0), (-1, 0), (0, -1)):
         with pytest.raises(ValueError, match=r"^Got agent -?\d, expected an int in \[0, 4\)"):
             report.pairwise(*pair)
-    with pytest.raises(ValueError, match="^Got agent 2 as its own peer, expected two"):
+    with pytest.raises(ValueError, match=r"^Got agent 2 as its own peer, expected two"):
         report.pairwise(2, 2)
     federated = DPFedRidge(random_state=0, max_iter=2).fit(X, y).privacy_
-    with pytest.raises(ValueError, match="^Got observer='peer'"):
+    with pytest.raises(ValueError, match=r"^Got observer='peer'"):
         federated.pairwise(0, 1)
 
 

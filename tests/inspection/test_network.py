@@ -95,14 +95,14 @@ def test_epsilon_is_that_of_each_agent_against_the_adversary(model):
     ax = plot_network(model, color="epsilon")
     assert_allclose(points(ax), [1, 2, 3, 4, 5], rtol=1e-3)
     assert_array_equal(points(ax), model.privacy_.epsilon_per_agent())
-    assert bar(ax) == "epsilon against the eavesdropper, at delta=1e-05"
+    assert bar(ax) == "epsilon against the eavesdropper (delta=1e-05)"
 
 
 def test_leak_is_the_pairwise_epsilon_of_everyone_but_the_peer(model):
     ax = plot_network(model, color="leak", peer="cas")
     expected = [model.privacy_.pairwise(agent, 2) for agent in (0, 1, 3, 4)]
     assert_array_equal(points(ax), expected)
-    assert bar(ax) == "epsilon against agent cas, at delta=1e-05"
+    assert bar(ax) == "epsilon against cas (delta=1e-05)"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["agent cas"]
 
 

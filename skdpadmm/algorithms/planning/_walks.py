@@ -24,6 +24,8 @@ from skdpadmm.protocol import EAVESDROPPER, MODEL, PEER, Facts, Gate, Network
 # Two roundings to the gate's grid differ by a cell, in units of the noise, in every entry; another
 # cell is more than arithmetic can move a token.
 GRID = 2 * GRID_CELL
+# Off the complete graph, the law of all pairs is not computed for more agents; see `TokenWalk`.
+LARGEST_LAW = 64
 # A matrix of transitions is stored for at most this many agents.
 LARGEST_TRANSITION = 256
 
@@ -285,16 +287,23 @@ def walk_costs(network: Network, walk: TokenWalk | None, cap: int) -> Mapping[st
     }
 
 
-def walk_assumptions(costs: Mapping[str, WalkCost]) -> tuple[str, ...]:
-    """What figures of a walk rest on, in words."""
-    walk = (
-        "peer, model: the token walks at random by the weights of the graph, whatever the data, and"
-        " all agents but those who look add their noise."
-    )
-    unknown = (
-        "peer: as for the eavesdropper, because how long a token walks before it meets somebody is"
-        " not computed for a coalition, or for more than 64 agents, unless the graph is complete."
-    )
-    if len(costs[PEER].costs) > 1:
-        return (walk,)
-    return (unknown,) if len(costs[MODEL].costs) == 1 else (walk, unknown)
+def walk_assumptions(network: Network) -> tuple[str, ...]:
+    """What figures of a walk rest on, in words; and where they are no better than without one."""
+    unknown = []
+    if not network.topology.is_complete:
+        too_large = network.n_agents > LARGEST_LAW
+        unknown = [PEER] * (network.coalition > 1 or too_large) + [MODEL] * too_large
+    known = [observer for observer in (PEER, MODEL) if observer not in unknown]
+    lines = []
+    if known:
+        lines.append(
+            f"{', '.join(known)}: the token walks at random by the weights of the graph, whatever"
+            " the data, and all agents but those who look add their noise."
+        )
+    if unknown:
+        lines.append(
+            f"{', '.join(unknown)}: as for the eavesdropper, because how long a token walks before"
+            f" it meets somebody is not computed for a coalition, or for more than {LARGEST_LAW}"
+            " agents, unless the graph is complete."
+        )
+    return tuple(lines)
