@@ -61,6 +61,7 @@ from skdpadmm.protocol import (
     Problem,
     Release,
     Solution,
+    Token,
     Viewed,
 )
 from skdpadmm.records import (
@@ -332,7 +333,7 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
                 shape=r.shape,
                 sensitivity=max(r.sensitivities, default=None),
                 noise_std=r.noise_std,
-                agent_noise_std=r.shares if isinstance(r, MessageSum | AgentMessages) else (),
+                agent_noise_std=_shares(r),
             )
             for r in plan.releases
         ),
@@ -347,6 +348,13 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
         simulation=simulation,
         adversary=plan.budget.observer,
     )
+
+
+def _shares(release: Release | HiddenTerm) -> tuple[float, ...]:
+    """Noise that an agent adds to what it says, for each kind of agent."""
+    if isinstance(release, MessageSum | AgentMessages):
+        return release.shares
+    return (release.noise_std,) if isinstance(release, Token) else ()
 
 
 def _observers(plan: Plan) -> Iterator[Observer]:

@@ -147,8 +147,8 @@ class MultiStepADMM(BaseEstimator):
     whole. Given what was released before, a record moves its agent's gradient by at most 2C under
     replace-one and C under zero-out, so with noise of standard deviation s the T = t l steps are
     GDP with :math:`\mu = \sqrt T \, 2 C / s`, by exact composition; in units of the models the
-    noise of a step is :math:`s / (2 \rho |N_a| + \eta)`. Models, averages, duals and projections are
-    post-processing, whatever the steps and weights. It needs neither convexity nor honest
+    noise of a step is :math:`s / (2 \rho |N_a| + \eta)`. Models, averages, duals and projections
+    are post-processing, whatever the steps and weights. It needs neither convexity nor honest
     neighbours: all other agents may work together. Agents hold different rows, so each has a
     guarantee, and if it likes a budget, of its own. With batches a step is a Poisson-sampled
     Gaussian mechanism. (Batches drawn with replacement have no such guarantee.)

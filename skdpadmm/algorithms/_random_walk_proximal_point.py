@@ -135,7 +135,7 @@ class RandomWalkProximalPoint(BaseEstimator):
     hides it: met again after m hops, it costs ``mu^2 / m``, see `TokenWalk`, which averages over
     the walk. This needs the walk to be as random as planned, and all agents but the observers to
     add their noise. Where `TokenWalk` has no law of the walk, the figure is that of the
-    eavesdropper. The figure for "always taking part" is that of the worst walk.
+    eavesdropper. The figure "at worst" is that of the worst walk.
 
     **Inner accuracy.** Let tol be the distance of a computed x from the exact one, certified for
     every point in the public ball that tokens are projected onto. A hop takes two tokens apart by

@@ -12,6 +12,7 @@ from skdpadmm._fitting import Fitted, Trust
 from skdpadmm._model_of_agents import ModelOfAgents
 from skdpadmm._sklearn import Interval, StrOptions
 from skdpadmm.network import (
+    Ownership,
     Topology,
     ownership_of_labels,
     positions_of_labels,

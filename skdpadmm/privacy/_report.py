@@ -38,8 +38,8 @@ class Observer:
     guarantee : Guarantee
         What it can learn at most, of any agent.
     always : Guarantee or None, default=None
-        What it can learn of an agent that happens to take part in every round: the worst
-        realisation, where ``guarantee`` is an average over participation.
+        What it can learn at worst, where ``guarantee`` is an average over what is random and does
+        not depend on data: of an agent that takes part in every round, or by the worst path.
     per_agent : tuple of Guarantee, default=()
         Where agents differ, what it can learn of each; ``guarantee`` is the worst of them.
     pairs : Pairs or None, default=None
@@ -168,7 +168,7 @@ class PrivacyReport:
         return self.guarantee(observer).epsilon(self.delta if delta is None else delta)
 
     def worst_case(self, observer: str | None = None) -> Guarantee:
-        """Return the guarantee for an agent that happens to take part in every round.
+        """Return the guarantee at its worst realisation: taking part in every round, the worst path.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class PrivacyReport:
         Returns
         -------
         Guarantee
-            That of :meth:`guarantee` where nothing is averaged over participation.
+            That of :meth:`guarantee` where nothing is averaged.
         """
         seen = self._observer(observer or self.adversary)
         return seen.guarantee if seen.always is None else seen.always
@@ -335,7 +335,7 @@ class PrivacyReport:
             rows.append(self._row(observer, observer.name, observer.guarantee))
             if observer.always is not None:
                 rows.append(
-                    self._row(observer, f"{observer.name}, always taking part", observer.always)
+                    self._row(observer, f"{observer.name}, at worst", observer.always)
                 )
         return rows
 
@@ -390,8 +390,10 @@ class PrivacyReport:
 
     def _of_agents(self, release: ReleaseLine) -> tuple[str, ...]:
         """What an agent adds to its message, where there are agents."""
-        if not release.agent_noise_std:
+        if not any(other.agent_noise_std for other in self.releases):
             return ()
+        if not release.agent_noise_std:
+            return ("",)
         least, most = (round_down(f(release.agent_noise_std)) for f in (min, max))
         return (least if least == most else f"{least} to {most}",)
 

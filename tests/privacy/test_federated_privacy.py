@@ -990,7 +990,7 @@ def test_the_report_states_the_worst_agent_and_what_holds_for_those_that_always_
         assert report.epsilon(observer.name) == report.epsilon_per_agent(observer.name).max()
         assert observer.always.epsilon(1e-5) > observer.guarantee.epsilon(1e-5)
         assert observer.unit == unit
-    assert "always taking part" in repr(report)
+    assert "at worst" in repr(report)
 
     plain = DPFedRidge(privacy_unit=unit, n_agents=4, max_iter=3).fit(X, y).privacy_
     assert all(observer.always is None for observer in plain.observers)

@@ -165,9 +165,9 @@ def test_the_worst_realisation_stands_below_the_average():
     first, second = repr(report).splitlines()[3:5]
     assert first.startswith("server ")
     assert f"({round_up(average.epsilon(1e-6))}, 1e-06)" in first
-    assert second.startswith("server, always taking part  sums  agent  zero out")
+    assert second.startswith("server, at worst  sums  agent  zero out")
     assert f"({round_up(GaussianDP(1.0).epsilon(1e-6))}, 1e-06)" in second
-    assert "<td>server, always taking part</td>" in report._repr_html_()
+    assert "<td>server, at worst</td>" in report._repr_html_()
     assert report.epsilon("server") == average.epsilon(1e-6)
     assert report.to_dict()["observers"][0]["always"] == {
         "epsilon": GaussianDP(1.0).epsilon(1e-6),
