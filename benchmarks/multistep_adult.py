@@ -18,8 +18,8 @@ so it gets them. "short steps" are the defaults with steps of one over the bound
 the average model of the agents. Baselines have their defaults, on the rows that these expect.
 
 Risks by round are those of one fit, not of shorter ones, whose noise would differ: a wrapper of
-what carries messages keeps the mean of all broadcasts of a round, which whoever listens can compute.
-Of the paper's baselines RADMM, which recycles rounds, is not implemented.
+what carries messages keeps the mean of all broadcasts of a round, which whoever listens can
+compute. Of the paper's baselines RADMM, which recycles rounds, is not implemented.
 """
 
 from __future__ import annotations

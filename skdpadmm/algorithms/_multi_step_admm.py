@@ -25,7 +25,6 @@ from skdpadmm.algorithms.blocks._network_steps import (
     summed_noise,
 )
 from skdpadmm.algorithms.planning._agent_messages import agent_messages
-from skdpadmm.algorithms.planning._defaults import agent_clip_factor, default_steps
 from skdpadmm.algorithms.planning._knobs import (
     check_count,
     check_range,
@@ -34,6 +33,7 @@ from skdpadmm.algorithms.planning._knobs import (
     is_number,
 )
 from skdpadmm.algorithms.planning._messages import unit_limits
+from skdpadmm.algorithms.planning._network_defaults import default_network_steps
 from skdpadmm.protocol import AgentMessages, Budget, Facts, Gate, Network, Plan, Problem, Solution
 
 GRADIENTS = "gradients of agents"
@@ -335,16 +335,8 @@ class MultiStepADMM(BaseEstimator):
     def _settings(self, facts: Facts, messages: AgentMessages) -> MultiStepADMMSettings:
         network = facts.agents
         assert isinstance(network, Network)
-        n_steps = messages.times
         sampling = float(self.batch_fraction)
-        moved = facts.neighboring.sensitivity_factor * facts.working_rounding
-        # What a curator would spend for as much noise in the sum.
-        noise = float(np.linalg.norm(np.asarray(messages.shares)[network.kind])) / sampling
-        step_size, clip_norm = default_steps(
-            replace(facts, max_iter=n_steps), math.sqrt(n_steps) * moved / noise
-        )
-        factor = agent_clip_factor(facts)
-        step_size, clip_norm = step_size / factor, clip_norm * factor
+        step_size, clip_norm = default_network_steps(facts, messages, sampling=sampling)
         if self.step_size != "auto":
             step_size = float(self.step_size)
         if self.clip_norm != "auto":
@@ -371,7 +363,7 @@ class MultiStepADMM(BaseEstimator):
             radius=float(self.diameter) / 2,
             clip_norm=clip_norm,
             sampling=sampling,
-            n_averaged=max(1, math.ceil(self.tail_fraction * n_steps)),
+            n_averaged=max(1, math.ceil(self.tail_fraction * messages.times)),
         )
 
     def _growth(self, facts: Facts, messages: AgentMessages, clip_norm: float) -> float:

@@ -146,7 +146,8 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
         Rounds of messages, or hops of a token.
     n_messages_ : int
         Messages along edges, each direction counted; 0 at ``epsilon=inf``, where the optimum is
-        computed with all rows in one place.
+        computed with all rows in one place, unless by
+        :class:`~skdpadmm.algorithms.ExactConsensusADMM`.
     bytes_sent_ : int
         Their size.
     agent_labels_ : ndarray of shape (n_agents,)

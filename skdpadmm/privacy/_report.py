@@ -168,7 +168,7 @@ class PrivacyReport:
         return self.guarantee(observer).epsilon(self.delta if delta is None else delta)
 
     def worst_case(self, observer: str | None = None) -> Guarantee:
-        """Return the guarantee at its worst realisation: taking part in every round, the worst path.
+        """Return the guarantee at worst: for taking part in every round, or for the worst path.
 
         Parameters
         ----------
