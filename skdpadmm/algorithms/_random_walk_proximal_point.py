@@ -46,11 +46,14 @@ from skdpadmm.algorithms.planning._walks import (
     walk_length,
     walk_steps,
 )
+from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import compose
 from skdpadmm.protocol import PEER, Budget, Facts, Gate, Plan, Problem, Solution, Token, View
 from skdpadmm.records import Rows
 
 TOKEN = "token"
+# Roundings of a token in one hop, each by at most its length times 2**-53; a generous count.
+ROUNDINGS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +254,7 @@ class RandomWalkProximalPoint(BaseEstimator):
                 for observer in network.observers
             ),
         )
-        return Plan(
+        plan = Plan(
             algorithm="RandomWalkProximalPoint",
             facts=facts,
             budget=budget,
@@ -266,6 +269,8 @@ class RandomWalkProximalPoint(BaseEstimator):
             releases=(*facts.preparations, release),
             assumptions=walk_assumptions(network),
         )
+        _require_resolution(plan)
+        return plan
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Walk as planned; every number in the solution has passed the gate.
@@ -349,6 +354,16 @@ def _farthest(plan: Plan) -> float:
     data = settings.max_contributions * plan.facts.n_samples
     noise = release.noise_std * math.sqrt(settings.n_hops * math.prod(release.shape))
     return 4.0 * (data + noise)
+
+
+def _require_resolution(plan: Plan) -> None:
+    """Refuse tokens so long beside their noise that arithmetic moves them by more than a cell."""
+    rounded = ROUNDINGS * 2.0**-53 * _farthest(plan) / plan.releases[-1].noise_std
+    if rounded > GRID_CELL:
+        raise ValueError(
+            f"Got n_samples={plan.facts.n_samples} for RandomWalkProximalPoint, expected fewer: the"
+            " rounding of a token would not be small beside its noise. Use MultiStepADMM."
+        )
 
 
 def _last_variance(

@@ -216,7 +216,8 @@ class PrivacyReport:
     def pairwise(self, agent: int, peer: int, delta: float | None = None) -> float:
         """Return epsilon of one agent against one peer.
 
-        It depends on where the two are in the graph only where a theorem says so.
+        It depends on where the two are in the graph only where a theorem says so. The peer is
+        alone here, also where the figure of "peer" is that of a coalition.
 
         Parameters
         ----------
