@@ -49,6 +49,8 @@ benchmarks: $(VENV)/.installed ## Run every benchmark, the long ones at a small 
 	@$(BIN)/python benchmarks/accuracy.py --quick
 	@$(BIN)/python benchmarks/federated_scaling.py --quick
 	@$(BIN)/python benchmarks/federated_tradeoff.py --quick
+	@$(BIN)/python benchmarks/decentralized_scaling.py --quick
+	@$(BIN)/python benchmarks/multistep_adult.py --quick
 
 clean: ## Remove what the other targets made
 	@rm -rf $(VENV) $(OLDEST) build dist *.egg-info docs/_build docs/generated

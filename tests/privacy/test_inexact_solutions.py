@@ -110,7 +110,7 @@ def test_a_gradient_that_is_nearly_constant_costs_what_is_proven(exponent):
 
 def test_a_token_that_floats_cannot_resolve_is_refused():
     model = DPDecentralizedRegressor(
-        algorithm=RandomWalkProximalPoint(), epsilon=10.0, max_iter=100, n_agents=10
+        algorithm=RandomWalkProximalPoint(), epsilon=10.0, delta=1e-12, n_agents=10
     )
     model.plan(n_samples=10**6, n_features=3)
     with pytest.raises(ValueError, match=r"^Got n_samples=1000000000 .* rounding of a token"):
