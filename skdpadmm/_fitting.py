@@ -308,11 +308,17 @@ def run_fit(
         intercept_per_agent=intercept_per_agent,
         n_iter=solution.n_iter,
         solution=solution,
-        report=report_of(estimator, planned.plan, simulated=noise.simulation),
+        report=report_of(estimator, planned.plan, simulated=noise.simulation, ownership=ownership),
     )
 
 
-def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> PrivacyReport:
+def report_of(
+    estimator: PrivateEstimator,
+    plan: Plan,
+    *,
+    simulated: bool,
+    ownership: Ownership | None = None,
+) -> PrivacyReport:
     """The report of a plan that was run: the guarantee, its assumptions, and what it leaves out."""
     seed = estimator.random_state
     simulation = (
@@ -347,6 +353,7 @@ def report_of(estimator: PrivateEstimator, plan: Plan, *, simulated: bool) -> Pr
         ),
         simulation=simulation,
         adversary=plan.budget.observer,
+        agent_labels=() if ownership is None else tuple(ownership.labels.tolist()),
     )
 
 

@@ -167,7 +167,7 @@ class ModelOfAgents(PrivateLinearModel):
 
     def _epsilons(self) -> tuple[float, ...]:
         """Budgets of the agents; empty where there is one for all."""
-        if np.ndim(self.epsilon) == 0:
+        if isinstance(self.epsilon, Real):
             return ()
         try:
             epsilons = np.asarray(self.epsilon, dtype=np.float64)

@@ -303,6 +303,7 @@ class RandomWalkADMM(BaseEstimator):
             n_iter=facts.max_iter,
             n_averaged=max(1, settings.n_averaged // n_agents),
         )
+        n_messages = hops.n_messages(network_of(facts).n_agents)
         n_flooded, n_numbers = flooded(facts)
         return Solution(
             parameters=drop_noise(parameters, rows, variance)
@@ -314,8 +315,8 @@ class RandomWalkADMM(BaseEstimator):
             score_variance=score_variance(rows, variance),
             doubt=doubt(rows, parameters, variance),
             n_rounds=settings.n_hops,
-            n_messages=hops.n_messages + n_flooded,
-            bytes_sent=8 * (hops.n_messages * token.size + n_numbers),
+            n_messages=n_messages + n_flooded,
+            bytes_sent=8 * (n_messages * token.size + n_numbers),
         )
 
     def check(self, facts: Facts) -> None:

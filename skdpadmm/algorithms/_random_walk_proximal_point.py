@@ -317,6 +317,7 @@ class RandomWalkProximalPoint(BaseEstimator):
         parameters = prox(y)
         noise_std = length * plan.releases[-1].noise_std
         variance = _last_variance(rows, facts.loss.smoothness, step, noise_std, settings.n_hops)
+        n_messages = hops.n_messages(network_of(facts).n_agents)
         n_flooded, n_numbers = flooded(facts)
         return Solution(
             parameters=drop_noise(parameters, rows, variance)
@@ -327,8 +328,8 @@ class RandomWalkProximalPoint(BaseEstimator):
             score_variance=score_variance(rows, variance),
             doubt=doubt(rows, parameters, variance),
             n_rounds=settings.n_hops,
-            n_messages=hops.n_messages + n_flooded,
-            bytes_sent=8 * (hops.n_messages * y.size + n_numbers),
+            n_messages=n_messages + n_flooded,
+            bytes_sent=8 * (n_messages * y.size + n_numbers),
         )
 
     def check(self, facts: Facts) -> None:

@@ -68,10 +68,10 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
     topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
         Who talks to whom: "complete", "ring", "star", "path", "grid", "torus", "hypercube",
         "regular", "erdos-renyi", "watts-strogatz", "barabasi-albert" or "random-geometric", drawn
-        with the seed in `random_state` where it is random;
-        :func:`~skdpadmm.network.named_graph` has their parameters. Or a connected, undirected graph
-        whose nodes are the labels of the agents, or their positions among the sorted labels. It is
-        public.
+        with the seed in `random_state` (0 where that is no int) where it is random;
+        :func:`~skdpadmm.network.named_graph` has their parameters, and takes agents in the order of
+        their sorted labels. Or a connected, undirected graph whose nodes are the labels, or an
+        adjacency matrix in their order, or a DataFrame of one. Public.
     partition : int, str or callable, default="iid"
         Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents
         or "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has

@@ -230,8 +230,9 @@ def _named_colors(network: Any, color: str, marked: int | None, peer: Any) -> _C
 
 def _leak(report: Any, marked: int, n_agents: int) -> NDArray[np.float64]:
     """Epsilon of each agent against one of them; not a number for that one."""
+    labels = report.agent_labels
     return np.array(
-        [math.nan if a == marked else report.pairwise(a, marked) for a in range(n_agents)]
+        [math.nan if a == labels[marked] else report.pairwise(a, labels[marked]) for a in labels]
     )
 
 

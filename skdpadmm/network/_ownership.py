@@ -169,8 +169,8 @@ def positions_of_labels(
     unknown = [label for label in asked.labels.tolist() if label not in position]
     if unknown:
         raise ValueError(
-            f"Got {name} {unknown[:5]!r}, expected agents of the fit, such as {known[:5].tolist()}."
-            " Leave them out to use the average model."
+            f"Got {name} {unknown[:5]!r}, expected labels of agents that hold rows in the fit, such"
+            f" as {known[:5].tolist()}."
         )
     places = np.array([position[label] for label in asked.labels.tolist()], dtype=np.intp)
     return places[asked.index]

@@ -22,6 +22,10 @@ from skdpadmm.network._named_graphs import (
 )
 
 _MOST_SHOWN = 5
+_EACH = (
+    "a node for each agent that holds rows. Agents are those of `agents` (of `agent_sizes` in a"
+    " plan) or of `agent_column`; else `partition` makes up `n_agents` of them, 10 by default"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,10 +175,11 @@ def resolve_topology(topology: Any, labels: NDArray[Any], *, seed: int = 0) -> T
     ----------
     topology : str, networkx.Graph, or array or sparse matrix of shape (n_agents, n_agents)
         - A name as in `named_graph`, with its default parameters.
-        - A graph whose nodes are the labels of the agents, or else 0, 1, ... for the agents in the
-          order of their labels. Weights of edges have no meaning.
-        - A matrix in the order of the labels: agents are linked where its entries are not zero, in
-          both directions.
+        - A graph whose nodes are the labels of the agents, or where these are no numbers 0, 1, ...
+          for the agents in the order of their labels. Weights of edges have no meaning.
+        - A matrix in the order of the labels, or a pandas DataFrame that has them: agents are
+          linked where entries are not zero. Their size has no meaning: weights are for
+          `mixing_matrix`.
     labels : ndarray of shape (n_agents,)
         Names of the agents, sorted and unique.
     seed : int, default=0
@@ -287,14 +292,20 @@ def _pairs_of_graph(graph: Any, names: list[Any]) -> NDArray[np.intp]:
             raise ValueError(f"Got {kind} as topology, expected a networkx.Graph. {remedy}.")
     position = {name: i for i, name in enumerate(names)}
     nodes = set(graph.nodes)
+    if len(nodes) != len(names):
+        raise ValueError(
+            f"Got a topology of {len(nodes)} nodes for {len(names)} agents, {_shown(names)},"
+            f" expected {_EACH}."
+        )
     if nodes != position.keys():
-        if nodes != set(range(len(names))):
+        # Labels that are numbers would be taken for positions, and the other way round.
+        if nodes != set(range(len(names))) or any(isinstance(n, int | np.integer) for n in names):
             missing = [name for name in names if name not in nodes]
             extra = [node for node in graph.nodes if node not in position]
             raise ValueError(
-                f"Got a topology of {len(nodes)} nodes for {len(names)} agents: missing"
-                f" {_shown(missing)}, unknown {_shown(extra)}. Expected the labels of the agents"
-                f" as nodes, or 0, ..., {len(names) - 1} for agents in the order of their labels."
+                f"Got a topology without agents {_shown(missing)} and with unknown nodes"
+                f" {_shown(extra)}, expected the labels of the agents as nodes (or, where labels"
+                f" are no numbers, 0, ..., {len(names) - 1} for agents in the order of labels)."
             )
         position = {i: i for i in range(len(names))}
     pairs = np.array([(position[a], position[b]) for a, b in graph.edges], dtype=np.intp)
@@ -305,7 +316,12 @@ def _pairs_of_graph(graph: Any, names: list[Any]) -> NDArray[np.intp]:
 
 def _pairs_of_matrix(matrix: Any, names: list[Any]) -> NDArray[np.intp]:
     n = len(names)
-    links = square_csr(matrix, n, name="topology")
+    links = square_csr(_in_order(matrix, names), n, name="topology")
+    if links.nnz and links.data.min() < 0:
+        raise ValueError(
+            "Got a topology with negative entries, expected an adjacency matrix: agents are linked"
+            " where it is not zero, and the size of entries has no meaning."
+        )
     links.eliminate_zeros()
     links.data[:] = 1.0
     one_way = links - links.T
@@ -320,6 +336,21 @@ def _pairs_of_matrix(matrix: Any, names: list[Any]) -> NDArray[np.intp]:
     pairs = np.column_stack([rows, columns]).astype(np.intp, copy=False)
     _require_no_loops(pairs, names)
     return pairs
+
+
+def _in_order(matrix: Any, names: list[Any]) -> Any:
+    """A matrix with labels, such as a pandas DataFrame, in the order of the agents."""
+    if not (hasattr(matrix, "index") and hasattr(matrix, "columns")):
+        return matrix
+    rows, columns = list(matrix.index), list(matrix.columns)
+    if set(rows) == set(columns) == set(names) and len(rows) == len(columns) == len(names):
+        return matrix.loc[names, names].to_numpy()
+    if rows == columns == list(range(len(names))):
+        return matrix.to_numpy()
+    raise ValueError(
+        f"Got a topology with rows {_shown(rows)} and columns {_shown(columns)}, expected the"
+        f" labels of the agents, {_shown(names)}, in any order, or no labels."
+    )
 
 
 def square_csr(matrix: Any, n_agents: int, *, name: str) -> sparse.csr_array[np.float64]:
@@ -339,7 +370,7 @@ def square_csr(matrix: Any, n_agents: int, *, name: str) -> sparse.csr_array[np.
     if matrix.shape != (n_agents, n_agents):
         raise ValueError(
             f"Got {name} of shape {matrix.shape}, expected shape ({n_agents}, {n_agents}): a row"
-            " and a column for each agent."
+            f" and a column for each agent; {_EACH}."
         )
     square = sparse.csr_array(matrix, dtype=np.float64, copy=True)
     square.sum_duplicates()

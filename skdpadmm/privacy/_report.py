@@ -122,6 +122,8 @@ class PrivacyReport:
         Empty, or one sentence why this fit is a simulation.
     adversary : str, default=""
         Name of the observer that the budget was spent against; empty: the first one.
+    agent_labels : tuple, default=()
+        What the agents are called, where there are any.
 
     Examples
     --------
@@ -142,6 +144,7 @@ class PrivacyReport:
     not_covered: tuple[str, ...]
     simulation: str
     adversary: str = ""
+    agent_labels: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse two observers of one name and a delta that is no probability."""
@@ -213,7 +216,7 @@ class PrivacyReport:
             )
         return _epsilons(agents, self.delta if delta is None else delta)
 
-    def pairwise(self, agent: int, peer: int, delta: float | None = None) -> float:
+    def pairwise(self, agent: Any, peer: Any, delta: float | None = None) -> float:
         """Return epsilon of one agent against one peer.
 
         It depends on where the two are in the graph only where a theorem says so. The peer is
@@ -221,8 +224,8 @@ class PrivacyReport:
 
         Parameters
         ----------
-        agent, peer : int
-            Positions among the sorted labels of the agents; they differ.
+        agent, peer : int or str
+            Labels of two different agents.
         delta : float or None, default=None
             In [0, 1]. None is the report's own.
 
@@ -237,14 +240,19 @@ class PrivacyReport:
             If there are no peers, or no such agents, or if the two are the same.
         """
         seen = self._observer("peer")
-        n_agents = len(seen.per_agent)
-        for position in (agent, peer):
-            if not 0 <= position < n_agents:
-                raise ValueError(f"Got agent {position!r}, expected an int in [0, {n_agents}).")
+        labels = list(self.agent_labels) or list(range(len(seen.per_agent)))
+        for label in (agent, peer):
+            if label not in labels:
+                raise ValueError(f"Got agent {label!r}, expected one of {labels[:20]}.")
         if agent == peer:
-            raise ValueError(f"Got agent {agent} as its own peer, expected two: it knows its rows.")
-        whole = seen.per_agent[agent]
-        known = whole if seen.pairs is None else seen.pairs.guarantee(agent, peer)
+            raise ValueError(
+                f"Got agent {agent!r} as its own peer, expected two: it knows its rows."
+            )
+        i, j = labels.index(agent), labels.index(peer)
+        if not seen.per_agent:
+            return math.inf
+        whole = seen.per_agent[i]
+        known = whole if seen.pairs is None else seen.pairs.guarantee(i, j)
         delta = self.delta if delta is None else delta
         return min(known.epsilon(delta), whole.epsilon(delta))
 
@@ -254,6 +262,7 @@ class PrivacyReport:
             "subject": self.subject,
             "delta": float(self.delta),
             "adversary": self.adversary,
+            "agent_labels": [str(label) for label in self.agent_labels],
             "observers": [
                 {
                     "name": o.name,
@@ -335,9 +344,7 @@ class PrivacyReport:
         for observer in self.observers:
             rows.append(self._row(observer, observer.name, observer.guarantee))
             if observer.always is not None:
-                rows.append(
-                    self._row(observer, f"{observer.name}, at worst", observer.always)
-                )
+                rows.append(self._row(observer, f"{observer.name}, at worst", observer.always))
         return rows
 
     def _row(self, observer: Observer, name: str, guarantee: Guarantee) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpadmm.privacy import Guarantee, compose, round_down, round_up, worst
+from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, compose, round_down, round_up, worst
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import AgentMessages, HiddenPath, HiddenTerm, MessageSum, Release
@@ -132,6 +132,13 @@ class Plan:
         text = json.dumps(_rounded(self.to_dict()), sort_keys=True)
         return hashlib.sha256(text.encode()).digest()
 
+    def _promise(self, observer: str) -> str:
+        """A guarantee in words; with its epsilon, where the words do not tell."""
+        guarantee = self.guarantee(observer)
+        if isinstance(guarantee, GaussianDP | NonPrivate):
+            return guarantee.describe()
+        return f"{guarantee.describe()}, epsilon={round_up(guarantee.epsilon(self.budget.delta))}"
+
     def __repr__(self) -> str:
         facts, budget = self.facts, self.budget
         lines = [
@@ -139,7 +146,7 @@ class Plan:
             f" {facts.n_parameters} x {facts.loss.n_outputs} parameters",
             f"  budget: epsilon={budget.epsilon:g}, delta={budget.delta:g},"
             f" {facts.neighboring.value}, unit {facts.unit}",
-            f"  guarantee ({budget.observer}): {self.guarantee(budget.observer).describe()}",
+            f"  guarantee ({budget.observer}): {self._promise(budget.observer)}",
         ]
         agents = facts.agents
         if agents is not None:
@@ -150,7 +157,7 @@ class Plan:
                 lines.insert(2, f"  topology: {agents.topology.describe()}")
             if budget.is_private:
                 lines += [
-                    f"  guarantee ({observer}): {self.guarantee(observer).describe()}"
+                    f"  guarantee ({observer}): {self._promise(observer)}"
                     for observer in agents.observers
                     if observer != budget.observer
                 ]

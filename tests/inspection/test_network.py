@@ -100,7 +100,9 @@ def test_epsilon_is_that_of_each_agent_against_the_adversary(model):
 
 def test_leak_is_the_pairwise_epsilon_of_everyone_but_the_peer(model):
     ax = plot_network(model, color="leak", peer="cas")
-    expected = [model.privacy_.pairwise(agent, 2) for agent in (0, 1, 3, 4)]
+    expected = [
+        model.privacy_.pairwise(agent, "cas") for agent in model.agent_labels_ if agent != "cas"
+    ]
     assert_array_equal(points(ax), expected)
     assert bar(ax) == "epsilon against cas (delta=1e-05)"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["agent cas"]

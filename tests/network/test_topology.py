@@ -207,14 +207,14 @@ def test_nodes_of_a_graph_are_labels_or_positions():
 
 
 def test_a_matrix_counts_by_its_non_zero_entries():
-    matrix = np.array([[0, 0.2, 0], [-7, 0, 1], [0, 3, 0]])
+    matrix = np.array([[0, 0.2, 0], [7, 0, 1], [0, 3, 0]])
     path = named("path", 3)
     assert resolve_topology(matrix, np.arange(3)) == path
     stored_zero = sparse.coo_array(([1, 1, 2, 2, 0], ([0, 1, 1, 2, 0], [1, 0, 2, 1, 2])))
     assert resolve_topology(stored_zero, np.arange(3)) == path
     assert resolve_topology((matrix != 0).tolist(), np.arange(3)) == path
     assert resolve_topology([[0]], np.array(["only"])).n_agents == 1
-    assert np.array_equal(matrix, [[0, 0.2, 0], [-7, 0, 1], [0, 3, 0]])
+    assert np.array_equal(matrix, [[0, 0.2, 0], [7, 0, 1], [0, 3, 0]])
 
 
 LABELS = np.array(["a", "b", "c"])
@@ -241,8 +241,8 @@ LABELS = np.array(["a", "b", "c"])
         (np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]), "without a neighbour: ['c']"),
         (nx.DiGraph([("a", "b"), ("b", "c")]), "Got a directed graph"),
         (nx.MultiGraph([("a", "b"), ("b", "c")]), "Got a multigraph"),
-        (nx.Graph([("a", "b"), ("b", "x")]), "missing ['c'], unknown ['x']"),
-        (nx.Graph([("a", "b")]), "Got a topology of 2 nodes for 3 agents: missing ['c']"),
+        (nx.Graph([("a", "b"), ("b", "x")]), "without agents ['c'] and with unknown nodes ['x']"),
+        (nx.Graph([("a", "b")]), "Got a topology of 2 nodes for 3 agents, ['a', 'b', 'c']"),
         (nx.Graph([("a", "b"), ("b", "c"), ("c", "c")]), "self loops at ['c']"),
     ],
 )
@@ -500,3 +500,29 @@ def test_walks_of_no_hop_and_at_the_ends_of_the_unit_interval():
 def test_numbers_that_are_no_uniforms_of_the_walk_are_refused(uniforms, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         draw_walk(named("ring", 5), 3, uniforms)
+
+
+def test_a_data_frame_is_brought_into_the_order_of_the_agents():
+    pandas = pytest.importorskip("pandas")
+    labels = np.array(["a", "b", "c", "d"])
+    star = pandas.DataFrame(0, index=list("dbca"), columns=list("cabd"))
+    star.loc["d"], star["d"] = 1, 1
+    star.loc["d", "d"] = 0
+    assert resolve_topology(star, labels).degrees.tolist() == [1, 1, 1, 3]
+    plain = pandas.DataFrame(star.loc[list("abcd"), list("abcd")].to_numpy())
+    assert resolve_topology(plain, labels).degrees.tolist() == [1, 1, 1, 3]
+    with pytest.raises(ValueError, match=r"^Got a topology with rows .* labels of the agents"):
+        resolve_topology(star.rename(index={"a": "x"}), labels)
+
+
+def test_numbers_that_are_no_labels_are_not_taken_for_positions():
+    graph = nx.star_graph(3)  # 0, ..., 3, its hub is 0
+    assert resolve_topology(graph, np.array(list("abcd"))).degrees.tolist() == [3, 1, 1, 1]
+    assert resolve_topology(graph, np.arange(4)).degrees.tolist() == [3, 1, 1, 1]
+    with pytest.raises(ValueError, match=r"^Got a topology without agents \[4\]"):
+        resolve_topology(graph, np.array([1, 2, 3, 4]))
+
+
+def test_negative_entries_are_refused():
+    with pytest.raises(ValueError, match=r"^Got a topology with negative entries"):
+        resolve_topology(np.array([[0.0, -1.0], [-1.0, 0.0]]), np.arange(2))

@@ -36,10 +36,9 @@ class Hops(NamedTuple):
     holder: NDArray[np.intp]
     contributes: NDArray[np.bool_]
 
-    @property
-    def n_messages(self) -> int:
-        """Hops that take the token to another agent."""
-        return int(np.count_nonzero(np.diff(self.holder)))
+    def n_messages(self, n_agents: int) -> int:
+        """Hops that take the token to another agent, and what it takes to tell all at the end."""
+        return int(np.count_nonzero(np.diff(self.holder))) + n_agents - 1
 
 
 def network_of(facts: Facts) -> Network:
