@@ -126,12 +126,15 @@ def walk_steps(
     ValueError
         Where a clip bound binds in a loss of several scores.
     """
-    passes = facts.max_iter / network_of(facts).n_agents
-    step, clip = default_steps(replace(facts, max_iter=n_steps), mu * math.sqrt(passes))
+    total = mu * math.sqrt(facts.max_iter / network_of(facts).n_agents)
+    step, clip = default_steps(replace(facts, max_iter=n_steps), total)
     if is_regression(facts):
         # The rule is for a path that is averaged over many passes; a token settles less. Half the
         # step was better where noise counts, and no worse elsewhere.
         step /= 2
+    else:
+        plenty = _plenty(facts, total)
+        step, clip = step * plenty, clip * plenty
     never_binds = open_clip(facts.loss, facts.row_norm) / typical_norm(facts)
     if facts.loss.n_outputs > 1:
         clip = never_binds
@@ -144,6 +147,18 @@ def walk_steps(
             " has no proximal step. Use 'auto'."
         )
     return step, clip
+
+
+def _plenty(facts: Facts, mu: float) -> float:
+    """How much further, and less clipped, classifiers go where signal is plenty per parameter.
+
+    The rule of a curator ends the travel where many parameters would pick up noise. Few parameters
+    and much signal afford the way to the optimum, and most derivatives as they are. Four times as
+    far is close to it; further is only a cost, as inner steps grow like the root of the step.
+    """
+    signal = facts.n_samples * mu / facts.neighboring.sensitivity_factor
+    per_parameter = signal / (facts.n_parameters * facts.loss.n_outputs)
+    return min(max(0.18 * math.sqrt(per_parameter), 1.0), 4.0)
 
 
 def draw_hops(facts: Facts, cap: int, gate: Gate) -> Hops:
