@@ -33,10 +33,12 @@ from skdpadmm.network import Ownership
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import (
+    Composed,
     Neighboring,
     NonPrivate,
     Observer,
     Pairs,
+    PoissonSubsampledGaussian,
     PrivacyReport,
     ReleaseLine,
     worst,
@@ -234,7 +236,7 @@ def plan_fit(
     if budget.is_private:
         choices = {"scale": estimator.scale, "conditioning": estimator.conditioning}
         facts = prepared(facts, budget, algorithm, coordinates, **choices)
-    elif not getattr(algorithm, "exact", False):
+    elif not algorithm.exact:
         algorithm = ProximalNewton()
     plan = algorithm.plan(facts, budget)
     if budget.is_private:
@@ -462,6 +464,11 @@ def _assumptions(
         yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
         if plan.facts.unit == "agent" and plan.facts.neighboring is Neighboring.ZERO_OUT:
             yield "An agent that is zeroed out sends noise alone."
+    if isinstance(agents, Network) and any(
+        isinstance(guarantee, PoissonSubsampledGaussian | Composed)
+        for guarantee in plan.guarantees(plan.budget.observer)
+    ):
+        yield "Which records are in a batch is drawn at random, and only their agent knows."
     if isinstance(agents, Federation):
         yield from _federal_assumptions(plan, agents)
     if isinstance(agents, Network):

@@ -123,7 +123,7 @@ class ModelOfAgents(PrivateLinearModel):
                 is_classification=is_classifier(self),
             )
         self.agent_labels_ = ownership.labels
-        made_up = agents is None and isinstance(self.partition, str | int)
+        made_up = agents is None and not callable(self.partition)
         assumptions = (self._made_up() if made_up else "", ownership.condition)
         return ownership, self._trust(
             ownership.sizes, tuple(filter(None, assumptions)), ownership.labels
@@ -137,7 +137,7 @@ class ModelOfAgents(PrivateLinearModel):
 
     def _planned_trust(self, n_samples: int, sizes: ArrayLike | None) -> Trust:
         """The same for a plan without data."""
-        made_up = sizes is None and isinstance(self.partition, str | int)
+        made_up = sizes is None and not callable(self.partition)
         return self._trust(
             self._planned_sizes(n_samples, sizes), (self._made_up(),) if made_up else ()
         )

@@ -128,6 +128,7 @@ class ConsensusADMM(BaseEstimator):
 
     conditionable = True
     setting = "central"
+    exact = False
 
     def __init__(
         self,

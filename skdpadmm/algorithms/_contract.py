@@ -25,10 +25,14 @@ class Algorithm(Protocol):
         Whether it works in any basis, so that private conditioning can serve it.
     setting : {"central", "federated", "decentralized"}
         Who holds the records.
+    exact : bool
+        Whether it is for ``epsilon=inf`` alone, where it finds the optimum by itself. For the
+        others that limit is `ProximalNewton`.
     """
 
     conditionable: bool
     setting: str
+    exact: bool
 
     def check(self, facts: Facts) -> None:
         """Refuse knobs outside of their range, whatever the budget.

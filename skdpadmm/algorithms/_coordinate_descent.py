@@ -131,6 +131,7 @@ class CoordinateDescent(BaseEstimator):
 
     conditionable = False
     setting = "central"
+    exact = False
 
     def __init__(
         self,

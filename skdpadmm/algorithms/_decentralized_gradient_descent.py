@@ -129,6 +129,7 @@ class DecentralizedGradientDescent(BaseEstimator):
 
     conditionable = True
     setting = "decentralized"
+    exact = False
 
     def __init__(
         self,

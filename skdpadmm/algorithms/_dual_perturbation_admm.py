@@ -150,6 +150,7 @@ class DualPerturbationADMM(BaseEstimator):
 
     conditionable = False
     setting = "decentralized"
+    exact = False
 
     def __init__(
         self,

@@ -155,6 +155,7 @@ class FederatedADMM(BaseEstimator):
 
     conditionable = True
     setting = "federated"
+    exact = False
 
     def __init__(
         self,

@@ -162,6 +162,7 @@ class GradientDescent(BaseEstimator):
     """
 
     setting = "central"
+    exact = False
 
     def __init__(
         self,

@@ -171,6 +171,7 @@ class MultiStepADMM(BaseEstimator):
 
     conditionable = True
     setting = "decentralized"
+    exact = False
 
     def __init__(
         self,

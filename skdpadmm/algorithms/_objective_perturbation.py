@@ -143,6 +143,7 @@ class ObjectivePerturbation(BaseEstimator):
 
     conditionable = True
     setting = "central"
+    exact = False
 
     def __init__(
         self,

@@ -128,6 +128,7 @@ class PrimalPerturbationADMM(BaseEstimator):
 
     conditionable = False
     setting = "decentralized"
+    exact = False
 
     def __init__(
         self,

@@ -62,6 +62,7 @@ class ProximalNewton(BaseEstimator):
 
     conditionable = False
     setting = "central"
+    exact = True
 
     def __init__(self, *, tolerance: float = 1e-10) -> None:
         self.tolerance = tolerance

@@ -153,6 +153,7 @@ class RandomWalkADMM(BaseEstimator):
 
     conditionable = False
     setting = "decentralized"
+    exact = False
 
     def __init__(
         self,

@@ -170,6 +170,7 @@ class RandomWalkProximalPoint(BaseEstimator):
 
     conditionable = False
     setting = "decentralized"
+    exact = False
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from sklearn.base import clone
@@ -22,7 +22,7 @@ from skdpadmm.algorithms._primal_perturbation_admm import PrimalPerturbationADMM
 from skdpadmm.algorithms._random_walk_admm import RandomWalkADMM
 from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPoint
 
-ALGORITHMS: Mapping[str, Callable[[], Algorithm]] = MappingProxyType(
+ALGORITHMS: Mapping[str, type[Algorithm]] = MappingProxyType(
     {
         "averaged-admm": AveragedADMM,
         "consensus-admm": ConsensusADMM,
@@ -52,7 +52,7 @@ def names_of_algorithms(setting: str) -> list[str]:
     -------
     list of str
     """
-    return sorted(name for name, made in ALGORITHMS.items() if made().setting == setting)
+    return sorted(name for name, made in ALGORITHMS.items() if made.setting == setting)
 
 
 def resolve_algorithm(algorithm: str | Algorithm) -> Algorithm:

@@ -107,8 +107,10 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
         works in coordinates in which it is near the identity. "auto" does so where the algorithm
         can use it and there are at most 1,000 parameters. None spends nothing.
     max_iter : int, default=100
-        Number of rounds, or of hops of a token for each agent; fixed in advance. More rounds need
-        more noise in each, and the defaults shorten their steps in turn.
+        Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
+        rounds need more noise in each, and the defaults shorten their steps in turn.
+        :class:`~skdpadmm.algorithms.DualPerturbationADMM` takes fewer, and
+        :class:`~skdpadmm.algorithms.ExactConsensusADMM` stops by itself: see there.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
         ``skdpadmm[secure]`` and takes no seed.

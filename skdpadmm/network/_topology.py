@@ -173,7 +173,7 @@ def resolve_topology(topology: Any, labels: NDArray[Any], *, seed: int = 0) -> T
 
     Parameters
     ----------
-    topology : str, networkx.Graph, or array or sparse matrix of shape (n_agents, n_agents)
+    topology : str, Topology, networkx.Graph, or matrix of shape (n_agents, n_agents)
         - A name as in `named_graph`, with its default parameters.
         - A graph whose nodes are the labels of the agents, or where these are no numbers 0, 1, ...
           for the agents in the order of their labels. Weights of edges have no meaning.
@@ -209,6 +209,13 @@ def resolve_topology(topology: Any, labels: NDArray[Any], *, seed: int = 0) -> T
     True
     """
     n, names = len(labels), list(labels)
+    if isinstance(topology, Topology):
+        if topology.n_agents != n:
+            raise ValueError(
+                f"Got a topology of {topology.n_agents} nodes for {n} agents, {_shown(names)},"
+                f" expected {_EACH}."
+            )
+        return topology
     if isinstance(topology, str):
         require_name(topology)
         pairs = None if topology == "complete" else named_pairs(topology, n, seed=seed)

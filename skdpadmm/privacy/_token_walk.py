@@ -430,12 +430,6 @@ def _grouped(
     return np.bincount(label, weights, minlength=size).astype(np.float64, copy=False)
 
 
-def _drop_empty(values: NDArray[np.float64], weights: NDArray[np.float64]) -> _Law:
-    kept = weights > 0.0
-    kept[-1] = True
-    return _Law(values[kept], weights[kept])
-
-
 def _swap(law: _Law, other: _Law, probability: float) -> _Law:
     """Take the smallest mass from a law and give it the largest mass of another one.
 

@@ -423,7 +423,9 @@ def test_models_of_unknown_agents_cannot_be_asked_for(estimator, classification)
     X, y = classification
     estimator.fit(X, y, agents=TOWNS)
     for unknown in (np.where(TOWNS == "east", "south", TOWNS), AGENTS, ["South"] * 200):
-        with pytest.raises(ValueError, match=r"^Got agents .*expected labels of agents that hold rows"):
+        with pytest.raises(
+            ValueError, match=r"^Got agents .*expected labels of agents that hold rows"
+        ):
             estimator.predict(X, agents=unknown)
     assert estimator.predict(X[:2], agents=["west", "east"]).shape == (2,)
     with pytest.raises(ValueError, match="features, but"):
@@ -1056,3 +1058,28 @@ def test_the_plan_prints_the_graph_and_what_each_agent_adds():
     assert "topology: star, 2 edges, degrees 1 to 2" in text
     assert "gradients of agents (3, 3, 1)" in text
     assert re.search(r"of which each agent adds [\d.]+ to [\d.]+, to a message of its own", text)
+
+
+def test_made_up_agents_are_told_of_whatever_type_their_number_has():
+    for partition in (4, np.int64(4), "iid"):
+        plan = small(partition=partition).plan(100, 2)
+        assert any("made up" in line for line in plan.assumptions)
+    plan = small(partition=lambda X, y: np.arange(len(X)) % 4).plan(100, 2, agent_sizes=[25] * 4)
+    assert not any("made up" in line for line in plan.assumptions)
+
+
+def test_a_batch_is_assumed_to_be_secret_where_there_is_one():
+    plans = [
+        small(algorithm=MultiStepADMM(batch_fraction=fraction)).plan(100, 2)
+        for fraction in (1.0, 0.5)
+    ]
+    told = [any("batch" in line for line in plan.assumptions) for plan in plans]
+    assert told == [False, True]
+
+
+def test_the_graph_of_a_fit_can_be_used_again(estimator, classification):
+    X, y = classification
+    graph = estimator.set_params(topology="erdos-renyi", partition=6).fit(X, y).topology_
+    assert estimator.set_params(topology=graph).fit(X, y).topology_ == graph
+    with pytest.raises(ValueError, match=r"^Got a topology of 6 nodes for 5 agents"):
+        estimator.set_params(partition=5).fit(X, y)
