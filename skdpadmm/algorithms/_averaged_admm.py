@@ -175,6 +175,7 @@ class AveragedADMM(BaseEstimator):
     """
 
     setting = "central"
+    exact = False
 
     def __init__(
         self,
