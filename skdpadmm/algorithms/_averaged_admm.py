@@ -38,6 +38,7 @@ from skdpadmm.algorithms.planning._knobs import (
     check_steps,
     check_tail_fraction,
     is_number,
+    tail_length,
 )
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (
@@ -304,7 +305,7 @@ class AveragedADMM(BaseEstimator):
             row_bound=float(self.row_bound),
             ridge=usable_ridge(facts, 0.5 / step_size),
             tolerance=float(self.tolerance),
-            n_averaged=max(1, math.ceil(share * facts.max_iter)),
+            n_averaged=tail_length(share, facts.max_iter),
             guarantee=self.guarantee,
             contraction=1.0,
         )

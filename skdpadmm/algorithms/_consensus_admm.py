@@ -24,6 +24,7 @@ from skdpadmm.algorithms.planning._knobs import (
     check_relaxation,
     check_steps,
     check_tail_fraction,
+    tail_length,
 )
 from skdpadmm.algorithms.planning._noise_left import (
     doubt,
@@ -176,7 +177,7 @@ class ConsensusADMM(BaseEstimator):
             relaxation=float(self.relaxation),
             clip_norm=clip_norm if self.clip_norm == "auto" else float(self.clip_norm),
             record_step=self._record_step(facts),
-            n_averaged=max(1, math.ceil(self.tail_fraction * facts.max_iter)),
+            n_averaged=tail_length(self.tail_fraction, facts.max_iter),
         )
         sensitivities = path_sensitivities(facts, settings.relaxation, settings.n_iter)
         release = Release(

@@ -65,6 +65,15 @@ class Algorithm(Protocol):
         ...
 
 
+def check_zero_at_zero(penalty: Penalty) -> None:
+    """Refuse a penalty whose proximal steps could leave zero by what is not known before data."""
+    if penalty.value(np.zeros(1)) != 0:
+        raise ValueError(
+            f"Got {penalty!r}, expected a penalty that is 0 at 0: the size of a solution has to"
+            " have a bound."
+        )
+
+
 def penalty_operator(penalty: Penalty, step: float, rows: Rows) -> Operator:
     """Proximal operator, in the basis of the rows, of a penalty on the user's coefficients.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms.planning._defaults import default_coordinate_steps
-from skdpadmm.algorithms.planning._knobs import check_choice, check_tail_fraction
+from skdpadmm.algorithms.planning._knobs import check_choice, check_tail_fraction, tail_length
 from skdpadmm.losses import clip_derivative
 from skdpadmm.penalties import (
     L1,
@@ -173,7 +173,7 @@ class CoordinateDescent(BaseEstimator):
             n_iter=facts.max_iter,
             step_size=_resolved("step_size", self.step_size, step_size, facts.n_parameters),
             clip_norm=_resolved("clip_norm", self.clip_norm, clip_norm, facts.n_parameters),
-            n_averaged=max(1, math.ceil(self.tail_fraction * facts.max_iter)),
+            n_averaged=tail_length(self.tail_fraction, facts.max_iter),
             schedule=self.schedule,
             order_seed=int(self.order_seed),
         )

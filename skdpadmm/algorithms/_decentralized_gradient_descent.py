@@ -6,7 +6,6 @@ Transactions on Automatic Control 54, 2009, with noise on clipped gradients and 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,15 +21,25 @@ from skdpadmm.algorithms.blocks._network_steps import (
 )
 from skdpadmm.algorithms.planning._agent_messages import agent_messages
 from skdpadmm.algorithms.planning._knobs import (
+    check_batches,
     check_choice,
-    check_range,
     check_steps,
     check_tail_fraction,
+    tail_length,
 )
 from skdpadmm.algorithms.planning._messages import unit_limits
 from skdpadmm.algorithms.planning._network_defaults import default_network_steps
 from skdpadmm.network import mixing_matrix
-from skdpadmm.protocol import AgentMessages, Budget, Facts, Gate, Network, Plan, Problem, Solution
+from skdpadmm.protocol import (
+    AgentMessages,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Solution,
+    network_of,
+)
 
 GRADIENTS = "gradients of agents"
 
@@ -156,13 +165,8 @@ class DecentralizedGradientDescent(BaseEstimator):
         """
         check_steps(self.step_size, self.clip_norm)
         check_choice("mixing", self.mixing, ("metropolis", "max_degree", "laplacian"))
-        check_range("batch_fraction", self.batch_fraction, 1e-6, 1.0, auto=False)
+        check_batches(self.batch_fraction, facts)
         check_tail_fraction(self.tail_fraction)
-        if self.batch_fraction < 1 and facts.unit == "agent":
-            raise ValueError(
-                f"Got batch_fraction={self.batch_fraction} with privacy_unit='agent', expected 1.0:"
-                " batches of records protect records. Use privacy_unit='record'."
-            )
 
     def plan(self, facts: Facts, budget: Budget) -> Plan:
         """Decide steps and each agent's noise from public facts.
@@ -200,7 +204,7 @@ class DecentralizedGradientDescent(BaseEstimator):
             clip_norm=clip_norm if self.clip_norm == "auto" else float(self.clip_norm),
             mixing=self.mixing,
             sampling=sampling,
-            n_averaged=max(1, math.ceil(self.tail_fraction * facts.max_iter)),
+            n_averaged=tail_length(self.tail_fraction, facts.max_iter),
         )
         return Plan(
             algorithm="DecentralizedGradientDescent",
@@ -226,8 +230,7 @@ class DecentralizedGradientDescent(BaseEstimator):
         """
         facts, rows = plan.facts, problem.rows
         settings: DecentralizedGradientDescentSettings = plan.settings
-        network, step_size = facts.agents, settings.step_size
-        assert isinstance(network, Network)
+        network, step_size = network_of(facts), settings.step_size
         clip_norm = settings.clip_norm * rows.clip_unit
         gradient = noisy_gradients(
             plan, problem, gate, name=GRADIENTS, clip_norm=clip_norm, sampling=settings.sampling

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._objective_perturbation import HALF_CELL, LONGEST_DRAW, NEVER
 from skdpadmm.algorithms.blocks._agent_minimisers import (
     AgentMinimisersSettings,
     agent_minimisers,
@@ -25,7 +24,7 @@ from skdpadmm.algorithms.blocks._agent_minimisers import (
     record_curvature,
 )
 from skdpadmm.algorithms.blocks._clipped_loss import derivative_kind, typical_norm
-from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus
+from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus, averaged_rounds
 from skdpadmm.algorithms.blocks._network_steps import network_solution
 from skdpadmm.algorithms.planning._defaults import default_steps, is_regression
 from skdpadmm.algorithms.planning._knobs import (
@@ -33,7 +32,9 @@ from skdpadmm.algorithms.planning._knobs import (
     check_range,
     check_steps,
     check_tail_fraction,
+    tail_length,
 )
+from skdpadmm.algorithms.planning._linear_terms import HALF_CELL, LONGEST_DRAW, NEVER
 from skdpadmm.algorithms.planning._messages import spent_before
 from skdpadmm.privacy import (
     GaussianDP,
@@ -51,11 +52,11 @@ from skdpadmm.protocol import (
     Facts,
     Gate,
     HiddenTerm,
-    Network,
     Plan,
     Problem,
     Solution,
     View,
+    network_of,
 )
 
 LINEAR_TERMS = "linear terms of agents"
@@ -199,8 +200,7 @@ class DualPerturbationADMM(BaseEstimator):
         """
         self.check(facts)
         _check_facts(facts)
-        network = facts.agents
-        assert isinstance(network, Network)
+        network = network_of(facts)
         n_rounds = min(facts.max_iter, int(self.max_rounds))
         epsilon = min(network.budgets(budget.epsilon))
         clip_norm, penalty_weight = self._weights(facts, replace(budget, epsilon=epsilon), n_rounds)
@@ -217,7 +217,7 @@ class DualPerturbationADMM(BaseEstimator):
             penalty_weight=penalty_weight,
             clip_norm=clip_norm,
             tolerance=tolerance + rounded,
-            n_averaged=max(1, math.ceil(self.tail_fraction * n_rounds)),
+            n_averaged=tail_length(self.tail_fraction, n_rounds),
             minimisers=minimiser_settings(
                 facts,
                 consensus,
@@ -225,6 +225,7 @@ class DualPerturbationADMM(BaseEstimator):
                 clip_norm=clip_norm,
                 tolerance=tolerance,
                 noise=noise_std * (math.sqrt(facts.n_parameters) + LONGEST_DRAW),
+                advice=f"Got penalty_weight={penalty_weight:g}, expected a larger weight",
             ),
         )
         shape = (network.n_agents, facts.n_parameters, 1)
@@ -260,8 +261,7 @@ class DualPerturbationADMM(BaseEstimator):
         """
         facts, rows = plan.facts, problem.rows
         settings: DualPerturbationADMMSettings = plan.settings
-        network = facts.agents
-        assert isinstance(network, Network)
+        network = network_of(facts)
         consensus = NeighborConsensus(
             topology=network.topology, penalty_weight=settings.penalty_weight
         )
@@ -274,18 +274,19 @@ class DualPerturbationADMM(BaseEstimator):
             _, minimisers = solve(pull, gate.hidden_term(LINEAR_TERMS))
             return units * gate.release(MINIMISERS, minimisers)
 
-        start = np.zeros((network.n_agents, facts.n_parameters, facts.loss.n_outputs))
-        tail = np.zeros(start.shape)
-        rounds = zip(range(settings.n_rounds), consensus.rounds(broadcast, start), strict=False)
-        for k, (models, _) in rounds:
-            if k >= settings.n_rounds - settings.n_averaged:
-                tail += models
-            problem.progress(k + 1)
+        answers = averaged_rounds(
+            consensus,
+            broadcast,
+            np.zeros((network.n_agents, facts.n_parameters, facts.loss.n_outputs)),
+            n_rounds=settings.n_rounds,
+            n_averaged=settings.n_averaged,
+            progress=problem.progress,
+        )
         (term,) = (r for r in plan.releases if isinstance(r, HiddenTerm))
         return network_solution(
             plan,
             rows,
-            tail / settings.n_averaged,
+            answers,
             last_step=None,
             noise_std=clip_norm * term.noise_std * math.sqrt(network.n_agents) / facts.n_samples,
             step_size=float(np.mean(1 / consensus.curvature)),
@@ -297,8 +298,7 @@ class DualPerturbationADMM(BaseEstimator):
 
     def _weights(self, facts: Facts, budget: Budget, n_rounds: int) -> tuple[float, float]:
         """Clip bound and penalty weight."""
-        network = facts.agents
-        assert isinstance(network, Network)
+        network = network_of(facts)
         clip_norm = 0.4 if is_regression(facts) else 0.7
         if self.clip_norm != "auto":
             clip_norm = float(self.clip_norm)
@@ -346,8 +346,6 @@ def _calibrated(
     output: GaussianDP,
 ) -> float:
     """Noise of the linear terms, in units of the gradient bound, that meets every budget."""
-    network = facts.agents
-    assert network is not None
 
     @cache
     def calibrated(epsilon: float, prior: Guarantee) -> float:
@@ -364,7 +362,7 @@ def _calibrated(
             )
         return calibrate_noise(at, epsilon, budget.delta * (1 - NEVER)) * (1 + 1e-12)
 
-    budgets = network.budgets(budget.epsilon)
+    budgets = network_of(facts).budgets(budget.epsilon)
     return max(calibrated(*pair) for pair in zip(budgets, spent_before(facts, budget), strict=True))
 
 
@@ -375,20 +373,19 @@ def _release(
     output: GaussianDP,
 ) -> AgentMessages:
     """Noise on the solutions that covers what inner steps and rounding leave."""
-    agents = facts.agents
-    assert agents is not None
-    sensitivity, n_kinds = 2 * settings.tolerance, len(agents.sizes)
+    network = network_of(facts)
+    sensitivity, n_kinds = 2 * settings.tolerance, len(network.sizes)
     noise_std = sensitivity * math.sqrt(settings.n_rounds) / output.mu * (1 + 1e-12)
     return AgentMessages(
         name=MINIMISERS,
         shape=shape,
         sensitivities=(sensitivity,) * settings.n_rounds,
         noise_std=noise_std,
-        seen_by=agents.observers,
+        seen_by=network.observers,
         shares=(noise_std,) * n_kinds,
         views=tuple(
             View(observer=observer, guarantees=(output,) * n_kinds, worst_cases=(output,) * n_kinds)
-            for observer in agents.observers
+            for observer in network.observers
         ),
     )
 
@@ -396,8 +393,8 @@ def _release(
 def _check_facts(facts: Facts) -> None:
     if facts.unit != "record":
         raise ValueError(
-            f"Got unit={facts.unit!r} for DualPerturbationADMM, expected 'record': the theorem is"
-            " about the gradient of one record. Use PrimalPerturbationADMM."
+            f"Got privacy_unit={facts.unit!r} for DualPerturbationADMM, expected 'record': the"
+            " theorem is about the gradient of one record. Use PrimalPerturbationADMM."
         )
     if facts.loss.n_outputs > 1:
         raise ValueError(

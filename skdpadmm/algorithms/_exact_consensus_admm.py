@@ -22,7 +22,7 @@ from skdpadmm.algorithms.blocks._agent_gradients import agent_gradients
 from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus
 from skdpadmm.algorithms.blocks._network_steps import proximal_steps
 from skdpadmm.algorithms.planning._knobs import check_count, check_range
-from skdpadmm.protocol import Budget, Facts, Gate, Network, Plan, Problem, Release, Solution
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
 MODELS = "models of agents"
 # Above this many entries second moments of all agents cost more than the passes that they save.
@@ -168,8 +168,7 @@ class ExactConsensusADMM(BaseEstimator):
         """
         facts = plan.facts
         settings: ExactConsensusADMMSettings = plan.settings
-        network = facts.agents
-        assert isinstance(network, Network)
+        network = network_of(facts)
         topology = network.topology
         bends = _curvature_bounds(facts, problem)
         rho = settings.penalty_weight

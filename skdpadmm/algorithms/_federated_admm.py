@@ -29,6 +29,7 @@ from skdpadmm.algorithms.planning._knobs import (
     check_relaxation,
     check_steps,
     check_tail_fraction,
+    tail_length,
 )
 from skdpadmm.algorithms.planning._messages import (
     Rounds,
@@ -231,7 +232,7 @@ class FederatedADMM(BaseEstimator):
             clip_norm=clip_norm if self.clip_norm == "auto" else float(self.clip_norm),
             local_step=self._local_step(facts),
             message=self.message,
-            n_averaged=max(1, math.ceil(self.tail_fraction * rounds.n_rounds)),
+            n_averaged=tail_length(self.tail_fraction, rounds.n_rounds),
             rounds=rounds,
         )
         return Plan(

@@ -25,6 +25,7 @@ from skdpadmm.algorithms.planning._knobs import (
     check_steps,
     check_tail_fraction,
     is_number,
+    tail_length,
 )
 from skdpadmm.losses import clip_derivative
 from skdpadmm.noise import GRID_CELL
@@ -314,7 +315,7 @@ class GradientDescent(BaseEstimator):
             step_size=step_size if self.step_size == "auto" else float(self.step_size),
             clip_norm=clip_norm if self.clip_norm == "auto" else float(self.clip_norm),
             momentum=momentum,
-            n_averaged=1 if hidden else max(1, math.ceil(share * n_iter)),
+            n_averaged=1 if hidden else tail_length(share, n_iter),
             schedule=self.schedule,
             guarantee="last" if hidden else "path",
             contraction=1.0,

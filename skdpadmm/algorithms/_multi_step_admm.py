@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus
 from skdpadmm.algorithms.blocks._network_steps import (
     into_ball,
     network_solution,
@@ -26,15 +27,26 @@ from skdpadmm.algorithms.blocks._network_steps import (
 )
 from skdpadmm.algorithms.planning._agent_messages import agent_messages
 from skdpadmm.algorithms.planning._knobs import (
+    check_batches,
     check_count,
     check_range,
     check_steps,
     check_tail_fraction,
     is_number,
+    tail_length,
 )
 from skdpadmm.algorithms.planning._messages import unit_limits
 from skdpadmm.algorithms.planning._network_defaults import default_network_steps
-from skdpadmm.protocol import AgentMessages, Budget, Facts, Gate, Network, Plan, Problem, Solution
+from skdpadmm.protocol import (
+    AgentMessages,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Solution,
+    network_of,
+)
 
 GRADIENTS = "gradients of agents"
 
@@ -247,24 +259,25 @@ class MultiStepADMM(BaseEstimator):
         """
         facts, rows = plan.facts, problem.rows
         settings = replace(plan.settings, growth=plan.settings.growth * rows.clip_unit)
-        network = facts.agents
-        assert isinstance(network, Network)
-        topology, rho = network.topology, settings.penalty_weight
-        degrees = topology.degrees[:, None, None]
+        network = network_of(facts)
+        topology = network.topology
+        # An agent alone has nobody to wait for.
+        consensus = NeighborConsensus(
+            topology=topology, penalty_weight=settings.penalty_weight if topology.n_edges else 0.0
+        )
         clip_norm = settings.clip_norm * rows.clip_unit
         gradient = noisy_gradients(
             plan, problem, gate, name=GRADIENTS, clip_norm=clip_norm, sampling=settings.sampling
         )
         proximal, sparse = proximal_steps(facts, rows), facts.penalty.is_sparse
         models = np.zeros((network.n_agents, facts.n_parameters, facts.loss.n_outputs))
-        points = broadcast = duals = models
+        points = pull = duals = models
         tail = np.zeros(models.shape)
         n_steps = settings.n_rounds * settings.inner_steps
         curvature = settings.curvature(topology.degrees, n_steps)
         step_size = float(1 / np.mean(curvature))
         for k in range(settings.n_rounds):
-            around = topology.neighbor_sum(broadcast) + degrees * broadcast
-            pull, total = 2 * duals + rho * around, np.zeros(models.shape)
+            total = np.zeros(models.shape)
             for step in range(k * settings.inner_steps, (k + 1) * settings.inner_steps):
                 if step >= n_steps - settings.n_averaged:
                     # An average of sparse models is not sparse. One more step from an average of
@@ -272,12 +285,11 @@ class MultiStepADMM(BaseEstimator):
                     longer = (curvature * step_size)[:, None, None]
                     tail += models + longer * (points - models) if sparse else models
                 curvature = settings.curvature(topology.degrees, step + 1)
-                eta = curvature[:, None, None] - 2 * rho * degrees
+                eta = (curvature - consensus.curvature)[:, None, None]
                 points = (pull + eta * models - gradient(models)) / curvature[:, None, None]
                 models = into_ball(proximal(points, curvature), settings.radius)
                 total += models
-            broadcast = total / settings.inner_steps
-            duals = duals - rho / 2 * (degrees * broadcast - topology.neighbor_sum(broadcast))
+            pull, duals = consensus.exchange(total / settings.inner_steps, duals)
             problem.progress(k + 1)
         (noise,) = (r for r in plan.releases if isinstance(r, AgentMessages))
         return network_solution(
@@ -304,14 +316,9 @@ class MultiStepADMM(BaseEstimator):
         check_steps(self.step_size, self.clip_norm)
         check_count("inner_steps", self.inner_steps)
         check_range("penalty_weight", self.penalty_weight, 1e-100, 1e100)
-        check_range("batch_fraction", self.batch_fraction, 1e-6, 1.0, auto=False)
+        check_batches(self.batch_fraction, facts)
         check_range("diameter", self.diameter, 1e-100, math.inf, auto=False)
         check_tail_fraction(self.tail_fraction)
-        if self.batch_fraction < 1 and facts.unit == "agent":
-            raise ValueError(
-                f"Got batch_fraction={self.batch_fraction} with privacy_unit='agent', expected 1.0:"
-                " batches of records protect records. Use privacy_unit='record'."
-            )
         if self.proximal_weight is None:
             return
         if self.proximal_weight != "growing" and not (
@@ -334,21 +341,23 @@ class MultiStepADMM(BaseEstimator):
             )
 
     def _settings(self, facts: Facts, messages: AgentMessages) -> MultiStepADMMSettings:
-        network = facts.agents
-        assert isinstance(network, Network)
+        network = network_of(facts)
         sampling = float(self.batch_fraction)
         step_size, clip_norm = default_network_steps(facts, messages, sampling=sampling)
         if self.step_size != "auto":
             step_size = float(self.step_size)
         if self.clip_norm != "auto":
             clip_norm = float(self.clip_norm)
+        proximal_weight = self.proximal_weight
+        if proximal_weight is not None and proximal_weight != "growing":
+            proximal_weight = float(proximal_weight)
         most = max(int(network.topology.degrees.max()), 1)
         largest = 1.0 / (2.0 * step_size * most)
         if self.penalty_weight == "auto":
             penalty_weight = largest / self.inner_steps
         else:
             penalty_weight = float(self.penalty_weight)
-        if self.proximal_weight is None and penalty_weight > largest * (1 + 1e-12):
+        if proximal_weight is None and penalty_weight > largest * (1 + 1e-12):
             raise ValueError(
                 f"Got penalty_weight={penalty_weight:g} with step_size={step_size:.4g} on a graph"
                 f" whose agents have up to {most} neighbours, expected at most {largest:.4g}."
@@ -358,21 +367,20 @@ class MultiStepADMM(BaseEstimator):
             n_rounds=facts.max_iter,
             inner_steps=int(self.inner_steps),
             penalty_weight=penalty_weight,
-            step_size=step_size if self.proximal_weight is None else None,
-            proximal_weight=self.proximal_weight,
+            step_size=step_size if proximal_weight is None else None,
+            proximal_weight=proximal_weight,
             growth=self._growth(facts, messages, clip_norm),
             radius=float(self.diameter) / 2,
             clip_norm=clip_norm,
             sampling=sampling,
-            n_averaged=max(1, math.ceil(self.tail_fraction * messages.times)),
+            n_averaged=tail_length(self.tail_fraction, messages.times),
         )
 
     def _growth(self, facts: Facts, messages: AgentMessages, clip_norm: float) -> float:
         """G / D of the utility theorem, for the agents with the most noise."""
         if self.proximal_weight != "growing":
             return 0.0
-        network = facts.agents
-        assert network is not None
+        network = network_of(facts)
         weight = network.n_agents / facts.n_samples * clip_norm
         exact = weight * max(network.agent_sizes)
         n_entries = facts.n_parameters * facts.loss.n_outputs

@@ -33,7 +33,7 @@ from skdpadmm.algorithms.blocks._clipped_loss import (
     sum_rounding,
 )
 from skdpadmm.algorithms.planning._knobs import check_range
-from skdpadmm.noise import GRID_CELL
+from skdpadmm.algorithms.planning._linear_terms import HALF_CELL, LONGEST_DRAW, NEVER
 from skdpadmm.privacy import (
     GaussianDP,
     LossDerivative,
@@ -50,12 +50,6 @@ MINIMISER = "minimiser"
 # Share of the squared budget that covers the inexact solution, and how much noise that may add
 # beside the effect of the linear term where the objective is as curved as it can be.
 OUTPUT_SHARE, OUTPUT_NOISE = 0.02, 0.1
-# A linear term longer than its typical length by this many standard deviations is never drawn: the
-# chance is below 1e-42. It would void the bound of rounding errors, and is charged to delta.
-LONGEST_DRAW = 14.0
-NEVER = 1e-9
-# A gate rounds noise to a grid of less than 2**-20 standard deviations: half a cell each way.
-HALF_CELL = GRID_CELL / 2
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,13 +22,27 @@ from skdpadmm.algorithms.blocks._agent_minimisers import (
     least_open_clip,
     minimiser_settings,
 )
-from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus
+from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus, averaged_rounds
 from skdpadmm.algorithms.blocks._network_steps import network_solution, summed_noise
 from skdpadmm.algorithms.planning._agent_messages import agent_messages
-from skdpadmm.algorithms.planning._knobs import check_range, check_steps, check_tail_fraction
+from skdpadmm.algorithms.planning._knobs import (
+    check_range,
+    check_steps,
+    check_tail_fraction,
+    tail_length,
+)
 from skdpadmm.algorithms.planning._messages import unit_limits
 from skdpadmm.algorithms.planning._network_defaults import default_network_steps
-from skdpadmm.protocol import AgentMessages, Budget, Facts, Gate, Network, Plan, Problem, Solution
+from skdpadmm.protocol import (
+    AgentMessages,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Solution,
+    network_of,
+)
 
 DISPLACEMENTS = "displacements of agents"
 
@@ -206,8 +220,7 @@ class PrimalPerturbationADMM(BaseEstimator):
         """
         facts, rows = plan.facts, problem.rows
         settings: PrimalPerturbationADMMSettings = plan.settings
-        network = facts.agents
-        assert isinstance(network, Network)
+        network = network_of(facts)
         consensus = NeighborConsensus(
             topology=network.topology, penalty_weight=settings.penalty_weight
         )
@@ -222,7 +235,6 @@ class PrimalPerturbationADMM(BaseEstimator):
             of_records=of_records,
         )
         limits = unit_limits(facts)[network.kind]
-        start = np.zeros((network.n_agents, facts.n_parameters, facts.loss.n_outputs))
 
         def broadcast(pull: NDArray[np.float64]) -> NDArray[np.float64]:
             without, minimisers = solve(pull, np.zeros(pull.shape))
@@ -231,17 +243,19 @@ class PrimalPerturbationADMM(BaseEstimator):
                 moved = clip_vectors(moved, limits)
             return units * (without + gate.release(DISPLACEMENTS, moved))
 
-        tail = np.zeros(start.shape)
-        rounds = zip(range(settings.n_rounds), consensus.rounds(broadcast, start), strict=False)
-        for k, (models, _) in rounds:
-            if k >= settings.n_rounds - settings.n_averaged:
-                tail += models
-            problem.progress(k + 1)
+        answers = averaged_rounds(
+            consensus,
+            broadcast,
+            np.zeros((network.n_agents, facts.n_parameters, facts.loss.n_outputs)),
+            n_rounds=settings.n_rounds,
+            n_averaged=settings.n_averaged,
+            progress=problem.progress,
+        )
         (noise,) = (r for r in plan.releases if isinstance(r, AgentMessages))
         return network_solution(
             plan,
             rows,
-            tail / settings.n_averaged,
+            answers,
             last_step=None,
             noise_std=clip_norm * summed_noise(plan, noise) / facts.n_samples,
             step_size=float(np.mean(1 / consensus.curvature)),
@@ -252,8 +266,7 @@ class PrimalPerturbationADMM(BaseEstimator):
         )
 
     def _settings(self, facts: Facts, messages: AgentMessages) -> PrimalPerturbationADMMSettings:
-        network = facts.agents
-        assert isinstance(network, Network)
+        network = network_of(facts)
         step_size, clip_norm = default_network_steps(facts, messages)
         several = facts.loss.n_outputs > 1 and facts.unit == "record"
         if several:
@@ -277,7 +290,7 @@ class PrimalPerturbationADMM(BaseEstimator):
             penalty_weight=penalty_weight,
             clip_norm=clip_norm,
             tolerance=float(self.tolerance),
-            n_averaged=max(1, math.ceil(self.tail_fraction * facts.max_iter)),
+            n_averaged=tail_length(self.tail_fraction, facts.max_iter),
             minimisers=minimiser_settings(
                 facts,
                 consensus,
@@ -285,5 +298,7 @@ class PrimalPerturbationADMM(BaseEstimator):
                 clip_norm=clip_norm,
                 tolerance=float(self.tolerance) * factor,
                 noise=4.0 * messages.noise_std * math.sqrt(n_entries),
+                advice=f"Got penalty_weight={penalty_weight:g} and tolerance={self.tolerance:g},"
+                " expected a larger weight or tolerance",
             ),
         )

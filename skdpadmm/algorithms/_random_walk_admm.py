@@ -16,34 +16,33 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
-from skdpadmm.algorithms.blocks._agent_proximal_steps import agent_proximal_steps
+from skdpadmm.algorithms.blocks._agent_proximal_steps import (
+    ProximalStepsSettings,
+    agent_proximal_steps,
+    longest_step,
+    proximal_settings,
+)
 from skdpadmm.algorithms.blocks._clipped_loss import bounds_in_basis
-from skdpadmm.algorithms.blocks._network_steps import into_ball
-from skdpadmm.algorithms.planning._agent_messages import flooded
+from skdpadmm.algorithms.blocks._network_steps import into_ball, noisy_solution
 from skdpadmm.algorithms.planning._knobs import (
     check_count,
     check_range,
     check_steps,
     check_tail_fraction,
     is_number,
+    tail_length,
 )
 from skdpadmm.algorithms.planning._messages import calibrated_multiplier, spent_before
-from skdpadmm.algorithms.planning._noise_left import (
-    doubt,
-    drop_noise,
-    parameter_variance,
-    score_variance,
-)
+from skdpadmm.algorithms.planning._noise_left import parameter_variance
 from skdpadmm.algorithms.planning._walks import (
     check_walk,
     contribution_cap,
     draw_hops,
-    network_of,
     walk_length,
     walk_steps,
 )
 from skdpadmm.privacy import GaussianDP
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, Token, View
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, Token, View, network_of
 
 UPDATE = "update of the token"
 
@@ -69,6 +68,10 @@ class RandomWalkADMMSettings:
         taking one record away can move that.
     n_averaged : int
         Hops at the end of the walk whose tokens are averaged.
+    radius : float
+        Of the ball that tokens and states are projected onto, in units of the distance that one
+        record can move a state.
+    inner : ProximalStepsSettings
     """
 
     n_hops: int
@@ -78,6 +81,8 @@ class RandomWalkADMMSettings:
     clip_norm: float
     tolerance: float
     n_averaged: int
+    radius: float
+    inner: ProximalStepsSettings
 
 
 class RandomWalkADMM(BaseEstimator):
@@ -95,14 +100,15 @@ class RandomWalkADMM(BaseEstimator):
 
     and hands the token to a neighbour, by Metropolis weights, or keeps it. After its first
     `max_contributions` visits it hands it on as it is. The answer is :math:`\mathrm{prox}_{\gamma
-    r}` of the average of the last tokens; an agent's own is the last z that it held in that time.
-    ``K = max_iter A``: the token is with each agent `max_iter` times on average. x is found by a
-    public number of accelerated gradient steps.
+    r}` of the average of the last tokens; an agent's own is the last z that it held, and 0 if the
+    token never came. ``K = max_iter A``: the token is with each agent `max_iter` times on average.
+    x is found by a public number of accelerated gradient steps.
 
     Parameters
     ----------
     step_size : float or "auto", default="auto"
-        Step of the proximal operators (gamma), in [1e-100, 1e100].
+        Step of the proximal operators (gamma), in [1e-100, 1e100]. One that takes more than 2,000
+        inner steps at a hop is refused.
     clip_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a record's gradient (L), in units of the typical norm of a
         row; in [1e-100, 1e100]. It clips the derivative of the loss as a number, which Huberises
@@ -189,7 +195,8 @@ class RandomWalkADMM(BaseEstimator):
         Raises
         ------
         ValueError
-            Where a knob is outside its range, or a token cannot protect what is asked for.
+            Where a knob is outside its range, inner problems cannot be solved to the tolerance, or
+            a token cannot protect what is asked for.
         """
         self.check(facts)
         check_walk(facts, "RandomWalkADMM")
@@ -213,9 +220,24 @@ class RandomWalkADMM(BaseEstimator):
             step_size=self.step_size,
             clip_norm=self.clip_norm,
         )
+        bounds = bounds_in_basis(facts, None, clip_norm=clip_norm, row_bound=1.0)
+        if self.step_size == "auto":
+            step_size = min(step_size, longest_step(facts, bounds))
+        shape = (facts.n_parameters, facts.loss.n_outputs)
+        radius = _farthest(facts, cap, noise_std * math.sqrt(math.prod(shape)))
+        inner = proximal_settings(
+            facts,
+            bounds,
+            step_size=step_size,
+            tolerance=float(self.tolerance),
+            # Of 2 z - u, in units of a step.
+            farthest=3 * 2 * self.relaxation * radius,
+            advice=f"Got step_size={step_size:g} and tolerance={self.tolerance:g}, expected a"
+            " shorter step or a larger tolerance",
+        )
         release = Token(
             name=UPDATE,
-            shape=(facts.n_parameters, facts.loss.n_outputs),
+            shape=shape,
             sensitivities=(sensitivity,) * n_hops,
             noise_std=noise_std,
             seen_by=network.observers,
@@ -235,7 +257,9 @@ class RandomWalkADMM(BaseEstimator):
                 relaxation=float(self.relaxation),
                 clip_norm=clip_norm,
                 tolerance=float(self.tolerance),
-                n_averaged=max(1, math.ceil(self.tail_fraction * n_hops)),
+                n_averaged=tail_length(self.tail_fraction, n_hops),
+                radius=radius,
+                inner=inner,
             ),
             releases=(*facts.preparations, release),
         )
@@ -257,29 +281,20 @@ class RandomWalkADMM(BaseEstimator):
         facts, rows = plan.facts, problem.rows
         settings: RandomWalkADMMSettings = plan.settings
         n_agents, gamma = network_of(facts).n_agents, settings.step_size
-        bounds = bounds_in_basis(facts, rows, clip_norm=settings.clip_norm, row_bound=1.0)
+        bounds = bounds_in_basis(facts, None, clip_norm=settings.clip_norm, row_bound=1.0)
         length = 2 * settings.relaxation * gamma * bounds.gradient_norm * n_agents / facts.n_samples
         prox = penalty_operator(facts.penalty, gamma, rows)
         token = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
-        states = np.zeros((n_agents, *token.shape))
+        states, own = np.zeros((2, n_agents, *token.shape))
         # Projections onto a public ball, which only a draw of the noise that never comes would
         # leave: so the rounding of scores has a bound.
-        radius = length * _farthest(plan)
+        radius = length * settings.radius
         proximal_step = agent_proximal_steps(
-            facts,
-            problem,
-            bounds,
-            step_size=gamma,
-            tolerance=settings.tolerance,
-            farthest=3 * radius + 2 * float(np.linalg.norm(prox(token))),
+            facts, problem, bounds, settings.inner, step_size=gamma
         )
         hops = draw_hops(facts, settings.max_contributions, gate)
-        own = {}
         for hop, (agent, contributes) in enumerate(zip(*hops, strict=True), start=1):
-            z = prox(token)
-            in_tail = hop > settings.n_hops - settings.n_averaged
-            if in_tail:
-                own[int(agent)] = z
+            own[agent] = z = prox(token)
             if contributes:
                 moved = proximal_step(int(agent), 2 * z - states[agent]) - z
                 update = gate.release(UPDATE, 2 * settings.relaxation * moved / length)
@@ -288,7 +303,7 @@ class RandomWalkADMM(BaseEstimator):
                 token = into_ball((token + length * update / n_agents)[None], radius)[0]
             else:
                 gate.skip(UPDATE)
-            if in_tail:
+            if hop > settings.n_hops - settings.n_averaged:
                 tail = tail + token / settings.n_averaged
             if hop % n_agents == 0:
                 problem.progress(hop // n_agents)
@@ -304,20 +319,17 @@ class RandomWalkADMM(BaseEstimator):
             n_iter=facts.max_iter,
             n_averaged=max(1, settings.n_averaged // n_agents),
         )
-        n_messages = hops.n_messages(network_of(facts).n_agents)
-        n_flooded, n_numbers = flooded(facts)
-        return Solution(
-            parameters=drop_noise(parameters, rows, variance)
-            if facts.penalty.is_sparse
-            else parameters,
-            parameters_per_agent=np.stack([own.get(a, parameters) for a in range(n_agents)]),
+        return noisy_solution(
+            facts,
+            rows,
+            parameters,
+            variance,
+            has_zeros=facts.penalty.is_sparse,
+            parameters_per_agent=own,
             n_iter=settings.n_hops,
-            derivative_bound=settings.clip_norm,
-            score_variance=score_variance(rows, variance),
-            doubt=doubt(rows, parameters, variance),
             n_rounds=settings.n_hops,
-            n_messages=n_messages + n_flooded,
-            bytes_sent=8 * (n_messages * token.size + n_numbers),
+            n_messages=hops.n_messages(n_agents),
+            derivative_bound=settings.clip_norm,
         )
 
     def check(self, facts: Facts) -> None:
@@ -337,9 +349,6 @@ class RandomWalkADMM(BaseEstimator):
             raise ValueError(f"Got relaxation={self.relaxation!r}, expected a float in (0, 1].")
 
 
-def _farthest(plan: Plan) -> float:
+def _farthest(facts: Facts, cap: int, noise: float) -> float:
     """Bound of the norm of a state, in units of what one record moves: signal and noise."""
-    settings: RandomWalkADMMSettings = plan.settings
-    release, sizes = plan.releases[-1], network_of(plan.facts).agent_sizes
-    noise = release.noise_std * math.sqrt(settings.max_contributions * math.prod(release.shape))
-    return 4.0 * (settings.max_contributions * max(sizes) + noise)
+    return 4.0 * (cap * max(network_of(facts).agent_sizes) + noise * math.sqrt(cap))

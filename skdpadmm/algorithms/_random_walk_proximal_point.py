@@ -20,10 +20,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._contract import penalty_operator
-from skdpadmm.algorithms.blocks._agent_proximal_steps import agent_proximal_steps
+from skdpadmm.algorithms.blocks._agent_proximal_steps import (
+    ProximalStepsSettings,
+    agent_proximal_steps,
+    longest_step,
+    proximal_settings,
+)
 from skdpadmm.algorithms.blocks._clipped_loss import bounds_in_basis
-from skdpadmm.algorithms.blocks._network_steps import into_ball
-from skdpadmm.algorithms.planning._agent_messages import flooded
+from skdpadmm.algorithms.blocks._network_steps import into_ball, noisy_solution
 from skdpadmm.algorithms.planning._knobs import (
     check_count,
     check_range,
@@ -31,7 +35,6 @@ from skdpadmm.algorithms.planning._knobs import (
     is_number,
 )
 from skdpadmm.algorithms.planning._messages import calibrated_multiplier, spent_before
-from skdpadmm.algorithms.planning._noise_left import doubt, drop_noise, score_variance
 from skdpadmm.algorithms.planning._walks import (
     GRID,
     StatelessToken,
@@ -39,7 +42,6 @@ from skdpadmm.algorithms.planning._walks import (
     check_walk,
     contribution_cap,
     draw_hops,
-    network_of,
     token_walk,
     walk_assumptions,
     walk_costs,
@@ -48,7 +50,18 @@ from skdpadmm.algorithms.planning._walks import (
 )
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import compose
-from skdpadmm.protocol import PEER, Budget, Facts, Gate, Plan, Problem, Solution, Token, View
+from skdpadmm.protocol import (
+    PEER,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Solution,
+    Token,
+    View,
+    network_of,
+)
 from skdpadmm.records import Rows
 
 TOKEN = "token"
@@ -75,6 +88,10 @@ class RandomWalkProximalPointSettings:
     tolerance : float
         Certified distance of an inner solution from the exact one, in units of the distance that
         taking one record away can move that.
+    radius : float
+        Of the ball that tokens are projected onto, in units of the distance that one record can
+        move a token.
+    inner : ProximalStepsSettings
     """
 
     n_hops: int
@@ -83,6 +100,8 @@ class RandomWalkProximalPointSettings:
     relaxation: float
     clip_norm: float
     tolerance: float
+    radius: float
+    inner: ProximalStepsSettings
 
 
 class RandomWalkProximalPoint(BaseEstimator):
@@ -106,7 +125,8 @@ class RandomWalkProximalPoint(BaseEstimator):
     Parameters
     ----------
     step_size : float or "auto", default="auto"
-        Step of agents' proximal operators (gamma), in [1e-100, 1e100].
+        Step of agents' proximal operators (gamma), in [1e-100, 1e100]. One that takes more than
+        2,000 inner steps at a hop is refused.
     clip_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a record's gradient (C), in units of the typical norm of a
         row; in [1e-100, 1e100]. It clips the derivative of the loss as a number, which Huberises
@@ -204,7 +224,8 @@ class RandomWalkProximalPoint(BaseEstimator):
         Raises
         ------
         ValueError
-            Where a knob is outside its range, or a token cannot protect what is asked for.
+            Where a knob is outside its range, inner problems cannot be solved to the tolerance, or
+            a token cannot protect what is asked for.
         """
         self.check(facts)
         check_walk(facts, "RandomWalkProximalPoint")
@@ -233,8 +254,21 @@ class RandomWalkProximalPoint(BaseEstimator):
         step_size, clip_norm = walk_steps(
             facts, mu, n_hops, step_size=self.step_size, clip_norm=self.clip_norm
         )
+        bounds = bounds_in_basis(facts, None, clip_norm=clip_norm, row_bound=1.0)
         if self.step_size == "auto":
-            step_size /= self.relaxation
+            step_size = min(step_size / self.relaxation, longest_step(facts, bounds))
+        noise_std = multiplier * delta
+        radius = _farthest(facts, n_hops, cap, noise_std * math.sqrt(math.prod(shape)))
+        _require_resolution(facts, radius / noise_std)
+        inner = proximal_settings(
+            facts,
+            bounds,
+            step_size=step_size,
+            tolerance=tolerance,
+            farthest=self.relaxation * radius,
+            advice=f"Got step_size={step_size:g} and tolerance={self.tolerance:g}, expected a"
+            " shorter step or a larger tolerance",
+        )
         pairs = None
         if walk is not None:
             before = [release.guarantees(PEER)[0] for release in facts.preparations]
@@ -243,7 +277,7 @@ class RandomWalkProximalPoint(BaseEstimator):
             name=TOKEN,
             shape=shape,
             sensitivities=(delta * (1 + token.drift),) * n_hops,
-            noise_std=multiplier * delta,
+            noise_std=noise_std,
             seen_by=network.observers,
             views=tuple(
                 View(
@@ -255,7 +289,7 @@ class RandomWalkProximalPoint(BaseEstimator):
                 for observer in network.observers
             ),
         )
-        plan = Plan(
+        return Plan(
             algorithm="RandomWalkProximalPoint",
             facts=facts,
             budget=budget,
@@ -266,12 +300,12 @@ class RandomWalkProximalPoint(BaseEstimator):
                 relaxation=float(self.relaxation),
                 clip_norm=clip_norm,
                 tolerance=tolerance,
+                radius=radius,
+                inner=inner,
             ),
             releases=(*facts.preparations, release),
             assumptions=walk_assumptions(network),
         )
-        _require_resolution(plan)
-        return plan
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Walk as planned; every number in the solution has passed the gate.
@@ -290,21 +324,16 @@ class RandomWalkProximalPoint(BaseEstimator):
         facts, rows = plan.facts, problem.rows
         settings: RandomWalkProximalPointSettings = plan.settings
         n_agents, theta = network_of(facts).n_agents, settings.relaxation
-        bounds = bounds_in_basis(facts, rows, clip_norm=settings.clip_norm, row_bound=1.0)
+        bounds = bounds_in_basis(facts, None, clip_norm=settings.clip_norm, row_bound=1.0)
         step = theta * settings.step_size
         length = step * bounds.gradient_norm * n_agents / facts.n_samples
         prox = penalty_operator(facts.penalty, step, rows)
         y = np.zeros((facts.n_parameters, facts.loss.n_outputs))
         # A projection onto a public ball, which only a draw of the noise that never comes would
         # leave: so the rounding of scores has a bound.
-        radius = length * _farthest(plan)
+        radius = length * settings.radius
         proximal_step = agent_proximal_steps(
-            facts,
-            problem,
-            bounds,
-            step_size=settings.step_size,
-            tolerance=settings.tolerance,
-            farthest=radius + float(np.linalg.norm(prox(y))),
+            facts, problem, bounds, settings.inner, step_size=settings.step_size
         )
         hops = draw_hops(facts, settings.max_contributions, gate)
         for hop, (agent, contributes) in enumerate(zip(*hops, strict=True), start=1):
@@ -318,19 +347,17 @@ class RandomWalkProximalPoint(BaseEstimator):
         parameters = prox(y)
         noise_std = length * plan.releases[-1].noise_std
         variance = _last_variance(rows, facts.loss.smoothness, step, noise_std, settings.n_hops)
-        n_messages = hops.n_messages(network_of(facts).n_agents)
-        n_flooded, n_numbers = flooded(facts)
-        return Solution(
-            parameters=drop_noise(parameters, rows, variance)
-            if facts.penalty.is_sparse
-            else parameters,
+        return noisy_solution(
+            facts,
+            rows,
+            parameters,
+            variance,
+            has_zeros=facts.penalty.is_sparse,
+            parameters_per_agent=None,
             n_iter=settings.n_hops,
-            derivative_bound=settings.clip_norm,
-            score_variance=score_variance(rows, variance),
-            doubt=doubt(rows, parameters, variance),
             n_rounds=settings.n_hops,
-            n_messages=n_messages + n_flooded,
-            bytes_sent=8 * (n_messages * y.size + n_numbers),
+            n_messages=hops.n_messages(n_agents),
+            derivative_bound=settings.clip_norm,
         )
 
     def check(self, facts: Facts) -> None:
@@ -349,21 +376,16 @@ class RandomWalkProximalPoint(BaseEstimator):
             raise ValueError(f"Got relaxation={self.relaxation!r}, expected a float in (0, 1].")
 
 
-def _farthest(plan: Plan) -> float:
+def _farthest(facts: Facts, n_hops: int, cap: int, noise: float) -> float:
     """Bound of the norm of a token, in units of what one record moves: signal and noise."""
-    settings: RandomWalkProximalPointSettings = plan.settings
-    release = plan.releases[-1]
-    data = settings.max_contributions * plan.facts.n_samples
-    noise = release.noise_std * math.sqrt(settings.n_hops * math.prod(release.shape))
-    return 4.0 * (data + noise)
+    return 4.0 * (cap * facts.n_samples + noise * math.sqrt(n_hops))
 
 
-def _require_resolution(plan: Plan) -> None:
+def _require_resolution(facts: Facts, length: float) -> None:
     """Refuse tokens so long beside their noise that arithmetic moves them by more than a cell."""
-    rounded = ROUNDINGS * 2.0**-53 * _farthest(plan) / plan.releases[-1].noise_std
-    if rounded > GRID_CELL:
+    if ROUNDINGS * 2.0**-53 * length > GRID_CELL:
         raise ValueError(
-            f"Got n_samples={plan.facts.n_samples} for RandomWalkProximalPoint, expected fewer: the"
+            f"Got n_samples={facts.n_samples} for RandomWalkProximalPoint, expected fewer: the"
             " rounding of a token would not be small beside its noise. Use MultiStepADMM."
         )
 

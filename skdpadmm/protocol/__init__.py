@@ -16,7 +16,7 @@ from skdpadmm.protocol._agents import (
     Federation,
     Network,
 )
-from skdpadmm.protocol._facts import Budget, Facts
+from skdpadmm.protocol._facts import Budget, Facts, network_of
 from skdpadmm.protocol._gate import Gate, PlanViolation
 from skdpadmm.protocol._plan import Plan
 from skdpadmm.protocol._preparation import SMALLEST_SPREAD, Conditioning, Scaling
@@ -59,4 +59,5 @@ __all__ = [
     "Token",
     "View",
     "Viewed",
+    "network_of",
 ]

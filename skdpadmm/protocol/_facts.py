@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, gaussian_mu
-from skdpadmm.protocol._agents import MODEL, Agents
+from skdpadmm.protocol._agents import MODEL, Agents, Network
 from skdpadmm.protocol._preparation import Conditioning, Scaling
 from skdpadmm.protocol._release import Release
 
@@ -158,3 +158,9 @@ class Facts:
                 f"Got preparations that cost {share:.3g} of the budget, expected less than 1."
             )
         return total * math.sqrt(1.0 - share)
+
+
+def network_of(facts: Facts) -> Network:
+    """The agents of facts of a network."""
+    assert isinstance(facts.agents, Network)
+    return facts.agents

@@ -84,12 +84,9 @@ def trace(monkeypatch):
         return step
 
     neighbor_sum = Topology.neighbor_sum
-    calls = []
 
     def summed(self, values):
-        calls.append(values)
-        if len(calls) % 2 == 0:
-            seen.broadcasts.append(values.copy())
+        seen.broadcasts.append(values.copy())
         return neighbor_sum(self, values)
 
     monkeypatch.setattr(multi_step, "proximal_steps", spied)
@@ -749,6 +746,14 @@ def test_by_default_agents_start_with_a_share_of_the_strongest_ties_that_their_s
             assert np.all(weights >= -1e-12 / settings.step_size)
     alone = MultiStepADMM().plan(facts_of([50]), BUDGET).settings
     assert math.isfinite(alone.penalty_weight)
+
+
+def test_weights_that_mean_the_same_number_make_the_same_plan():
+    plans = [
+        MultiStepADMM(proximal_weight=weight, penalty_weight=0.1).plan(facts_of([5, 9]), BUDGET)
+        for weight in (2, 2.0, np.float64(2.0), np.int64(2))
+    ]
+    assert len({plan.digest() for plan in plans}) == 1
 
 
 def test_a_plan_spends_its_budget_and_no_more():

@@ -18,7 +18,8 @@ from skdpadmm.algorithms import (
     PrimalPerturbationADMM,
     resolve_algorithm,
 )
-from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus
+from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus, averaged_rounds
+from skdpadmm.algorithms.planning._knobs import tail_length
 from skdpadmm.engine import Engine
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.network import mixing_matrix, ownership_of_labels, resolve_topology
@@ -246,7 +247,29 @@ def test_an_agent_alone_counts_as_its_own_neighbour():
         topology=resolve_topology("complete", np.arange(1)), penalty_weight=0.5
     )
     assert alone.curvature.tolist() == [1.0]
-    assert alone.pull(np.array([[3.0]]), np.zeros((1, 1))).tolist() == [[3.0]]
+    pull, duals = alone.exchange(np.array([[3.0]]), np.zeros((1, 1)))
+    assert (pull.tolist(), duals.tolist()) == ([[3.0]], [[0.0]])
+
+
+@pytest.mark.parametrize("n_averaged", [1, 2, 5])
+def test_averages_are_those_of_the_last_rounds_and_each_is_told(n_averaged):
+    pair = NeighborConsensus(topology=resolve_topology("path", np.arange(2)), penalty_weight=0.5)
+    start, told = np.zeros((2, 1)), []
+
+    def solve(pull):
+        return (np.array([[1.0], [3.0]]) + pull) / (1 + pair.curvature[:, None])
+
+    found = averaged_rounds(
+        pair, solve, start, n_rounds=5, n_averaged=n_averaged, progress=told.append
+    )
+    path = [models for models, _ in itertools.islice(pair.rounds(solve, start), 5)]
+    np.testing.assert_allclose(found, np.mean(path[-n_averaged:], axis=0), rtol=1e-14)
+    assert told == [1, 2, 3, 4, 5]
+
+
+def test_a_tail_has_at_least_one_step_and_at_most_all():
+    found = [tail_length(share, n) for share, n in ((1e-9, 7), (0.5, 7), (1.0, 7), (0.5, 1))]
+    assert found == [1, 4, 7, 1]
 
 
 # Without noise.
@@ -402,7 +425,7 @@ def test_what_no_theorem_covers_is_refused():
     dual, several = DualPerturbationADMM(), {"classes": [0, 1, 2], "max_iter": 3}
     with pytest.raises(ValueError, match="Got 3 scores for DualPerturbationADMM, expected one"):
         DPDecentralizedClassifier(algorithm=dual, **several).plan(100, 3)
-    with pytest.raises(ValueError, match="Got unit='agent' for DualPerturbationADMM"):
+    with pytest.raises(ValueError, match="Got privacy_unit='agent' for DualPerturbationADMM"):
         DPDecentralizedRegressor(algorithm=dual, privacy_unit="agent").plan(100, 3)
     with pytest.raises(ValueError, match="the curvature of one record is"):
         DPDecentralizedRegressor(algorithm=DualPerturbationADMM(penalty_weight=1e-4)).plan(100, 3)

@@ -11,19 +11,22 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
+from sklearn.metrics import log_loss
 
 import skdpadmm.algorithms._random_walk_admm as walk_admm
 import skdpadmm.algorithms._random_walk_proximal_point as walk_point
+import skdpadmm.algorithms.blocks._accelerated_gradient as accelerated
 import skdpadmm.algorithms.blocks._agent_proximal_steps as steps
+import skdpadmm.algorithms.blocks._network_steps as network_steps
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor
 from skdpadmm.algorithms import RandomWalkADMM, RandomWalkProximalPoint
-from skdpadmm.algorithms.blocks._agent_proximal_steps import agent_proximal_steps
+from skdpadmm.algorithms.blocks._agent_proximal_steps import agent_proximal_steps, proximal_settings
 from skdpadmm.algorithms.blocks._clipped_loss import bounds_in_basis
 from skdpadmm.algorithms.planning._walks import contribution_cap, draw_hops
 from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss, MultinomialLoss, SquaredLoss
 from skdpadmm.network import ownership_of_labels, resolve_topology
-from skdpadmm.penalties import L1, NoPenalty, SquaredL2
+from skdpadmm.penalties import L1, Box, NoPenalty, SquaredL2
 from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Budget, Facts, Gate, Network, PlanViolation, Problem
 from skdpadmm.records import Rows, declared_coordinates
@@ -53,14 +56,13 @@ class KnownNoise:
 @pytest.fixture(autouse=True)
 def keep_noise(monkeypatch):
     """What is planned as noise is not what these tests add, so nothing is taken for it."""
-    for module in (walk_admm, walk_point):
-        monkeypatch.setattr(module, "drop_noise", lambda parameters, rows, variance: parameters)
+    monkeypatch.setattr(network_steps, "drop_noise", lambda parameters, rows, variance: parameters)
 
 
 @pytest.fixture
 def exact(monkeypatch):
     """Inner solutions as good as floats allow."""
-    monkeypatch.setattr(steps, "steps_to_reach", lambda *arguments, **constants: 60)
+    monkeypatch.setattr(accelerated, "steps_to_reach", lambda *arguments, **constants: 60)
 
 
 def problem_data(loss, *, n=60, p=3, seed=0):
@@ -173,21 +175,19 @@ def test_admm_equals_its_docstring_hop_by_hop(topology, cap, exact):
         algorithm, X, y, OWNER, penalty=L1(l1), max_iter=max_iter, noise=source, topology=topology
     )
     agents, length = Quadratic(X, y, OWNER), 2 * lam * gamma * 30.0 * 2.0 * 4 / 60
-    u, token, tail, values, own = np.zeros((4, 4)), np.zeros(4), np.zeros(4), [], {}
+    u, token, tail, values, own = np.zeros((4, 4)), np.zeros(4), np.zeros(4), [], np.zeros((4, 4))
     for hop, (a, contributes) in enumerate(zip(*hops, strict=True)):
-        z = soft(token, gamma * l1)
+        own[a] = z = soft(token, gamma * l1)
         if contributes:
             values.append(2 * lam * (agents.prox(a, gamma, 2 * z - u[a]) - z))
             D = values[-1] + length * noise[hop, :, 0]
             u[a] += D
             token = token + D / 4
         if hop >= 12:
-            own[a] = z
             tail += token / 12
     np.testing.assert_allclose(np.array(source.values)[..., 0] * length, values, atol=1e-9)
     np.testing.assert_allclose(solution.parameters[:, 0], soft(tail, gamma * l1), atol=1e-9)
-    expected = [own.get(a, soft(tail, gamma * l1)) for a in range(4)]
-    np.testing.assert_allclose(solution.parameters_per_agent[..., 0], expected, atol=1e-9)
+    np.testing.assert_allclose(solution.parameters_per_agent[..., 0], own, atol=1e-9)
     np.testing.assert_allclose(token, u.mean(axis=0), atol=1e-9)
 
 
@@ -217,6 +217,17 @@ def test_proximal_point_equals_its_docstring_hop_by_hop(topology, cap, exact):
         solution.parameters[:, 0], soft(token, theta * gamma * l1), atol=1e-9
     )
     assert solution.parameters_per_agent is None
+
+
+def test_agents_answer_with_what_they_last_held_and_with_zeros_if_the_token_never_came():
+    X, y = problem_data(SquaredLoss())
+    algorithm = RandomWalkADMM(step_size=0.5, clip_norm=30.0, tail_fraction=1e-9)
+    solution, _, hops = run(algorithm, X, y, np.arange(60) // 6, max_iter=1, topology="path")
+    assert 2 < len(set(hops.holder.tolist())) < 10
+    for agent in range(10):
+        # The token of the first hop is zero.
+        answers = np.any(solution.parameters_per_agent[agent] != 0)
+        assert answers == (agent in hops.holder[1:])
 
 
 @pytest.mark.parametrize("make", ALGORITHMS)
@@ -344,7 +355,18 @@ def test_computed_steps_are_as_close_and_as_contracting_as_certified(loss):
         problem = Problem(rows=rows, target=y, engine=engine, ownership=ownership)
         rough, fine = (
             agent_proximal_steps(
-                facts, problem, bounds, step_size=gamma, tolerance=tolerance, farthest=100.0
+                facts,
+                problem,
+                bounds,
+                proximal_settings(
+                    facts,
+                    bounds,
+                    step_size=gamma,
+                    tolerance=tolerance,
+                    farthest=100.0 / unit,
+                    advice="",
+                ),
+                step_size=gamma,
             )
             for tolerance in (1e-2, 1e-6)
         )
@@ -414,6 +436,57 @@ def test_degenerate_sizes_are_planned_and_run(make):
         assert plan.settings.n_hops == len(set(np.asarray(owner).tolist()))
         for observer in ("eavesdropper", "peer", "model"):
             assert plan.guarantee(observer).epsilon(1e-5) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("make", ALGORITHMS)
+@pytest.mark.parametrize("step_size", ["auto", 1e-100, 1.0, 1e3, 1e5, 1e14, 1e100])
+@pytest.mark.parametrize("tolerance", [1e-6, 1.0])
+@pytest.mark.parametrize("clip_norm", ["auto", 1e-100, 1e100])
+def test_knobs_are_refused_before_anything_is_released_or_else_they_fit(
+    make, step_size, tolerance, clip_norm, monkeypatch
+):
+    released, release = [], Gate.release
+    monkeypatch.setattr(
+        Gate, "release", lambda gate, *value: released.append(value[0]) or release(gate, *value)
+    )
+    X, y = problem_data(SquaredLoss())
+    algorithm = make(step_size=step_size, tolerance=tolerance, clip_norm=clip_norm)
+    for model, target in (
+        (DPDecentralizedRegressor(), y),
+        (DPDecentralizedClassifier(classes=[False, True]), y > 0),
+    ):
+        model.set_params(
+            algorithm=algorithm, scale="private", n_agents=4, max_iter=2, random_state=0
+        )
+        released.clear()
+        try:
+            model.plan(n_samples=60, n_features=3)
+        except ValueError:
+            assert step_size not in ("auto", 1e-100, 1.0)
+            with pytest.raises(ValueError, match=r"^Got step_size=.*, expected a shorter step or"):
+                model.fit(X, target)
+            assert not released
+        else:
+            assert np.isfinite(model.fit(X, target).predict(X)).all()
+            assert len(released) > 1
+
+
+@pytest.mark.parametrize("make", ALGORITHMS)
+def test_steps_beyond_what_inner_steps_afford_are_refused_and_never_the_default(make):
+    facts = facts_of([10, 10, 10])
+    make(step_size=1e2).plan(facts, BUDGET)
+    with pytest.raises(ValueError, match=r"^Got step_size=100000 .* inner steps at each hop"):
+        make(step_size=1e5).plan(facts, BUDGET)
+    uneven = facts_of([5000] + [1] * 1000, loss=LogisticLoss())
+    for knobs in ({}, {"tolerance": 1e-3}, {"relaxation": 1e-6}):
+        settings = make(**knobs).plan(uneven, BUDGET).settings
+        assert settings.inner.n_steps[0] <= settings.inner.n_steps[-1] <= steps.MOST_STEPS
+
+
+@pytest.mark.parametrize("make", ALGORITHMS)
+def test_a_penalty_that_does_not_leave_zero_alone_is_refused(make):
+    with pytest.raises(ValueError, match="expected a penalty that is 0 at 0"):
+        make().plan(facts_of([5, 6], penalty=Box(1.0, 2.0)), BUDGET)
 
 
 @pytest.mark.parametrize("make", ALGORITHMS)
@@ -503,6 +576,20 @@ def test_estimators_learn_by_their_defaults(name):
     )
     labels = (y > 0).astype(int)
     assert classifier.set_params(epsilon=3.0).fit(X, labels).score(X, labels) > 0.85
+
+
+@pytest.mark.parametrize("name", ["random-walk-admm", "random-walk-proximal-point"])
+def test_classifiers_with_much_signal_get_close_to_the_optimum(name):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 3))
+    y = (rng.random(4000) < expit(X @ [8.0, -5.0, 0.0] + 1.0)).astype(int)
+    best = LogisticRegression(C=1e4).fit(X, y)
+    model = DPDecentralizedClassifier(
+        algorithm=name, epsilon=1000.0, feature_bounds=(-1, 1), classes=[0, 1], max_iter=30,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    excess = log_loss(y, model.predict_proba(X)) - log_loss(y, best.predict_proba(X))
+    assert excess < 0.03
 
 
 def test_an_l1_penalty_leaves_zeros_beside_the_noise(monkeypatch):

@@ -923,7 +923,8 @@ def test_without_privacy_agents_agree_and_nothing_is_sent(estimator, classificat
 
 LEARNED = {
     "coef_", "intercept_", "coef_per_agent_", "intercept_per_agent_", "consensus_error_", "n_iter_",
-    "n_rounds_", "n_messages_", "bytes_sent_", "agent_labels_", "topology_", "privacy_", "n_features_in_",
+    "n_rounds_", "n_messages_", "bytes_sent_", "agent_labels_", "topology_", "privacy_",
+    "n_features_in_",
 }  # fmt: skip
 
 

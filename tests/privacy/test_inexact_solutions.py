@@ -115,3 +115,25 @@ def test_a_token_that_floats_cannot_resolve_is_refused():
     model.plan(n_samples=10**6, n_features=3)
     with pytest.raises(ValueError, match=r"^Got n_samples=1000000000 .* rounding of a token"):
         model.plan(n_samples=10**9, n_features=3)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (
+            PrimalPerturbationADMM(penalty_weight=1e-16),
+            r"^Got penalty_weight=1e-16 and tolerance=0.01, expected a larger weight or tolerance:",
+        ),
+        (
+            RandomWalkADMM(step_size=1e14),
+            r"^Got step_size=1e\+14 and tolerance=0.01, expected a shorter step or a larger tol",
+        ),
+        (
+            RandomWalkProximalPoint(step_size=1e14),
+            r"^Got step_size=1e\+14 and tolerance=0.01, expected a shorter step or a larger tol",
+        ),
+    ],
+)
+def test_what_floats_cannot_solve_is_refused_in_terms_of_what_a_user_may_change(algorithm, message):
+    with pytest.raises(ValueError, match=message):
+        planned(algorithm, "replace_one")

@@ -249,6 +249,34 @@ def steps_to_reach(
     return high
 
 
+def planned_steps(advice: str, tolerance: float, **constants: float) -> int:
+    """Return `steps_to_reach`, where what cannot be reached is refused in a user's words.
+
+    Parameters
+    ----------
+    advice : str
+        "Got ..., expected ...", of the knobs that the constants follow from.
+    tolerance : float
+    **constants : float
+        As in `steps_to_reach`.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If no number of steps reaches the tolerance.
+    """
+    try:
+        return steps_to_reach(tolerance, **constants)
+    except ValueError as error:
+        raise ValueError(
+            f"{advice}: floats cannot solve an agent's problem to that accuracy."
+        ) from error
+
+
 def step_rounding(smoothness: float) -> float:
     """Return what rounding of a step costs, as an error of the gradient for each unit of norm.
 

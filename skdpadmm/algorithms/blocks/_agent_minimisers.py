@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms._contract import check_zero_at_zero
 from skdpadmm.algorithms.blocks._accelerated_gradient import (
     accelerated_gradient,
+    planned_steps,
     step_rounding,
-    steps_to_reach,
 )
 from skdpadmm.algorithms.blocks._agent_gradients import agent_gradients
 from skdpadmm.algorithms.blocks._clipped_loss import (
@@ -30,7 +31,7 @@ from skdpadmm.algorithms.blocks._clipped_loss import (
 )
 from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus
 from skdpadmm.algorithms.blocks._network_steps import into_ball, proximal_steps
-from skdpadmm.protocol import Facts, Network, Problem
+from skdpadmm.protocol import Facts, Problem, network_of
 
 Array = NDArray[np.float64]
 Solve = Callable[[Array, Array], tuple[Array, Array]]
@@ -92,6 +93,7 @@ def minimiser_settings(
     clip_norm: float,
     tolerance: float,
     noise: float,
+    advice: str,
 ) -> AgentMinimisersSettings:
     """Decide the number of steps that brings every agent within a tolerance of its minimiser.
 
@@ -107,6 +109,8 @@ def minimiser_settings(
         In units of v.
     noise : float
         Bound of the norm of the noise in one agent's v, up to draws that never come.
+    advice : str
+        "Got ..., expected ...", of the knobs that decide how many steps it takes.
 
     Returns
     -------
@@ -127,7 +131,8 @@ def minimiser_settings(
         row_norm=1.0, gradient_norm=1.0, curvature=(smoothness - 1.0) / facts.n_samples
     )
     relative = 2 * step_rounding(smoothness) + score_rounding(facts, unit_bounds)
-    n_steps = steps_to_reach(
+    n_steps = planned_steps(
+        advice,
         CERTIFIED * tolerance,
         strong_convexity=1.0,
         smoothness=smoothness,
@@ -170,8 +175,7 @@ def agent_minimisers(
         Maps public linear terms p, and noise that is added to the gradient in units of v, to the
         minimisers v without data, and to those with it.
     """
-    network = facts.agents
-    assert isinstance(network, Network)
+    network = network_of(facts)
     gradient = agent_gradients(
         problem, loss=facts.loss, clip_norm=clip_norm if of_records else math.inf
     )
@@ -202,8 +206,4 @@ def _check_facts(facts: Facts) -> None:
             f"Got row_norm={facts.row_norm}, expected a finite bound: the number of inner steps"
             " follows from it."
         )
-    if facts.penalty.value(np.zeros(1)) != 0:
-        raise ValueError(
-            f"Got {facts.penalty!r}, expected a penalty that is 0 at 0: the size of a solution has"
-            " to have a bound."
-        )
+    check_zero_at_zero(facts.penalty)

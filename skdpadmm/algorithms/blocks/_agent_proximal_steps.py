@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms._contract import check_zero_at_zero
 from skdpadmm.algorithms.blocks._accelerated_gradient import (
     accelerated_gradient,
+    planned_steps,
     step_rounding,
-    steps_to_reach,
 )
 from skdpadmm.algorithms.blocks._clipped_loss import (
     LossBounds,
@@ -20,22 +21,115 @@ from skdpadmm.algorithms.blocks._clipped_loss import (
     sum_rounding,
 )
 from skdpadmm.network import Ownership
-from skdpadmm.protocol import Facts, Problem
+from skdpadmm.protocol import Facts, Problem, network_of
 from skdpadmm.records import Rows
 
 Array = NDArray[np.float64]
 # A record's clipped gradient is this close to its bound.
 CLIPPING = 1e-11
+# Inner steps that an agent may take at one hop.
+MOST_STEPS = 2000
+# Takes fewer than those, whatever the tolerance and the rows.
+LARGEST_CONDITION = 500.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProximalStepsSettings:
+    """Constants of inner solutions.
+
+    Attributes
+    ----------
+    n_steps : tuple of int
+        Accelerated gradient steps of an agent, for each number of rows that agents have, ascending.
+    """
+
+    n_steps: tuple[int, ...]
+
+
+def longest_step(facts: Facts, bounds: LossBounds) -> float:
+    """Proximal step at which inner problems are as badly conditioned as a default may make them.
+
+    Parameters
+    ----------
+    facts : Facts
+        With agents.
+    bounds : LossBounds
+        Of a record's loss.
+    """
+    return (LARGEST_CONDITION - 1.0) / (_weight(facts) * bounds.curvature * _sizes(facts)[-1])
+
+
+def proximal_settings(
+    facts: Facts,
+    bounds: LossBounds,
+    *,
+    step_size: float,
+    tolerance: float,
+    farthest: float,
+    advice: str,
+) -> ProximalStepsSettings:
+    """Decide the number of inner steps that brings every agent within a tolerance of its step.
+
+    Lengths are in units of the distance that taking one record away can move a step.
+
+    Parameters
+    ----------
+    facts : Facts
+        With agents.
+    bounds : LossBounds
+        Of a record's loss.
+    step_size : float
+    tolerance : float
+        Certified distance from the exact step.
+    farthest : float
+        Bound of the norm of a point.
+    advice : str
+        "Got ..., expected ...", of the knobs that decide how many steps it takes.
+
+    Returns
+    -------
+    ProximalStepsSettings
+
+    Raises
+    ------
+    ValueError
+        Where rounding leaves more than the tolerance, it takes more than `MOST_STEPS`, or the
+        penalty is not 0 at 0.
+    """
+    check_zero_at_zero(facts.penalty)
+    curvature = step_size * _weight(facts) * bounds.curvature
+    unit_bounds = LossBounds(row_norm=1.0, gradient_norm=1.0, curvature=curvature)
+
+    def steps_of(n_rows: int) -> int:
+        share, smoothness = n_rows / facts.n_samples, 1.0 + curvature * n_rows
+        of_step, of_score = step_rounding(smoothness), share * score_rounding(facts, unit_bounds)
+        of_sum = share * sum_rounding(facts, unit_bounds) + CLIPPING
+        return planned_steps(
+            advice,
+            tolerance,
+            strong_convexity=1.0,
+            smoothness=smoothness,
+            initial_distance=float(n_rows),
+            gradient_error=of_sum + of_step * n_rows + of_score * (farthest + n_rows),
+            relative_error=of_step + of_score,
+        )
+
+    n_steps = tuple(steps_of(n_rows) for n_rows in _sizes(facts))
+    if max(n_steps) > MOST_STEPS:
+        raise ValueError(
+            f"{advice}: an agent would take {max(n_steps)} inner steps at each hop, more than"
+            f" {MOST_STEPS}."
+        )
+    return ProximalStepsSettings(n_steps=n_steps)
 
 
 def agent_proximal_steps(
     facts: Facts,
     problem: Problem,
     bounds: LossBounds,
+    settings: ProximalStepsSettings,
     *,
     step_size: float,
-    tolerance: float,
-    farthest: float,
 ) -> Callable[[int, Array], Array]:
     """Proximal steps of ``F_a = (A / n) sum_{i in a} f_i``, each f_i clipped.
 
@@ -46,12 +140,9 @@ def agent_proximal_steps(
     problem : Problem
         With an ownership.
     bounds : LossBounds
+        Of a record's loss.
+    settings : ProximalStepsSettings
     step_size : float
-    tolerance : float
-        Certified distance from the exact step, in units of the distance that taking one record away
-        can move that.
-    farthest : float
-        Bound of the norm of a point.
 
     Returns
     -------
@@ -60,30 +151,11 @@ def agent_proximal_steps(
     """
     ownership = problem.ownership
     assert ownership is not None
-    weight = ownership.n_agents / facts.n_samples
-    convexity = 1.0 / step_size
+    weight, convexity = _weight(facts), 1.0 / step_size
     problems = [_problem_of(problem, ownership, agent) for agent in range(ownership.n_agents)]
     gradients = [clipped_gradient(facts.loss, own, bounds) for own in problems]
     smoothness = convexity + weight * bounds.curvature * ownership.sizes
-
-    def n_steps(n_rows: int, smooth: float) -> int:
-        share = n_rows / facts.n_samples
-        # How far data can take the step.
-        longest = step_size * weight * n_rows * bounds.gradient_norm
-        of_step = step_rounding(smooth)
-        of_score = weight * share * score_rounding(facts, bounds)
-        error = weight * (share * sum_rounding(facts, bounds) + CLIPPING * bounds.gradient_norm)
-        return steps_to_reach(
-            tolerance * step_size * weight * bounds.gradient_norm,
-            strong_convexity=convexity,
-            smoothness=smooth,
-            initial_distance=longest,
-            gradient_error=error + of_step * longest + of_score * (farthest + longest),
-            relative_error=(of_step + of_score) / convexity,
-        )
-
-    sizes, kind = np.unique(ownership.sizes, return_inverse=True)
-    counts = [n_steps(m, convexity + weight * bounds.curvature * m) for m in sizes.tolist()]
+    n_steps = np.asarray(settings.n_steps)[np.searchsorted(_sizes(facts), ownership.sizes)]
 
     def step(agent: int, point: Array) -> Array:
         gradient = gradients[agent]
@@ -91,12 +163,22 @@ def agent_proximal_steps(
         return point + accelerated_gradient(
             lambda d: weight * gradient(point + d) + convexity * d,
             np.zeros_like(point),
-            counts[kind[agent]],
+            int(n_steps[agent]),
             strong_convexity=convexity,
             smoothness=float(smoothness[agent]),
         )
 
     return step
+
+
+def _weight(facts: Facts) -> float:
+    """Of a record in the loss of its agent."""
+    return network_of(facts).n_agents / facts.n_samples
+
+
+def _sizes(facts: Facts) -> list[int]:
+    """Numbers of rows that agents have, ascending."""
+    return sorted(set(network_of(facts).agent_sizes))
 
 
 def _problem_of(problem: Problem, ownership: Ownership, agent: int) -> Problem:

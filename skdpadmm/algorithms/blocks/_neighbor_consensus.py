@@ -37,14 +37,23 @@ class NeighborConsensus:
         """``2 rho deg`` of each agent; one that is alone counts as its own neighbour."""
         return 2.0 * self.penalty_weight * np.maximum(self.topology.degrees, 1)
 
-    def disagreement(self, models: Array) -> Array:
-        """Sum of the differences from each neighbour's model."""
-        return _column(self.topology.degrees, models) * models - self.topology.neighbor_sum(models)
+    def exchange(self, models: Array, duals: Array) -> tuple[Array, Array]:
+        """What follows from a broadcast of models.
 
-    def pull(self, models: Array, duals: Array) -> Array:
-        """Linear term p of agents' problems ``L_a(w) + curvature / 2 |w|^2 - <p, w>``."""
-        kept = _column(self.curvature, models) * models
-        return 2 * duals + kept - self.penalty_weight * self.disagreement(models)
+        Parameters
+        ----------
+        models, duals : ndarray of shape (n_agents, ...)
+
+        Returns
+        -------
+        pull : ndarray of shape (n_agents, ...)
+            Linear term p of agents' next problems ``L_a(w) + curvature / 2 |w|^2 - <p, w>``.
+        duals : ndarray of shape (n_agents, ...)
+        """
+        heard = self.topology.neighbor_sum(models)
+        apart = self.penalty_weight * (_column(self.topology.degrees, models) * models - heard)
+        duals = duals - apart / 2
+        return 2 * duals + _column(self.curvature, models) * models - apart, duals
 
     def rounds(
         self, solve: Callable[[Array], Array], start: Array
@@ -56,13 +65,48 @@ class NeighborConsensus:
         solve : callable
             Maps linear terms to the models that agents broadcast.
         start : ndarray of shape (n_agents, ...)
-            Models before the first round, known to all.
+            Models before the first round, the same for all agents.
         """
-        models, duals = start, np.zeros(start.shape)
+        pull, duals = self.exchange(start, np.zeros(start.shape))
         while True:
-            models = solve(self.pull(models, duals))
-            duals = duals - self.penalty_weight / 2 * self.disagreement(models)
+            models = solve(pull)
+            pull, duals = self.exchange(models, duals)
             yield models, duals
+
+
+def averaged_rounds(
+    consensus: NeighborConsensus,
+    solve: Callable[[Array], Array],
+    start: Array,
+    *,
+    n_rounds: int,
+    n_averaged: int,
+    progress: Callable[[int], None],
+) -> Array:
+    """Average of the models of the last rounds.
+
+    Parameters
+    ----------
+    consensus : NeighborConsensus
+    solve : callable
+        Maps linear terms to the models that agents broadcast.
+    start : ndarray of shape (n_agents, ...)
+        Models before the first round, the same for all agents.
+    n_rounds, n_averaged : int
+    progress : callable
+        Told the number of rounds after each of them.
+
+    Returns
+    -------
+    ndarray of shape (n_agents, ...)
+    """
+    tail = np.zeros(start.shape)
+    rounds = zip(range(n_rounds), consensus.rounds(solve, start), strict=False)
+    for k, (models, _) in rounds:
+        if k >= n_rounds - n_averaged:
+            tail += models
+        progress(k + 1)
+    return tail / n_averaged
 
 
 def _column(values: NDArray[np.generic], models: Array) -> Array:

@@ -25,7 +25,7 @@ from skdpadmm.algorithms.planning._noise_left import (
     score_variance,
 )
 from skdpadmm.penalties import NoPenalty
-from skdpadmm.protocol import AgentMessages, Facts, Gate, Network, Plan, Problem, Solution
+from skdpadmm.protocol import AgentMessages, Facts, Gate, Plan, Problem, Solution, network_of
 from skdpadmm.records import Rows
 
 Array = NDArray[np.float64]
@@ -55,15 +55,14 @@ def noisy_gradients(
         Maps models to noisy gradients of ``F_a = (A / n) sum_{i in a} f_i``.
     """
     facts, ownership = plan.facts, problem.ownership
-    agents = facts.agents
-    assert agents is not None
+    network = network_of(facts)
     assert ownership is not None
     of_records = facts.unit == "record"
     exact = agent_gradients(
         problem, loss=facts.loss, clip_norm=clip_norm if of_records else math.inf
     )
-    limits = unit_limits(facts)[agents.kind]
-    weight = agents.n_agents / facts.n_samples * clip_norm / sampling
+    limits = unit_limits(facts)[network.kind]
+    weight = network.n_agents / facts.n_samples * clip_norm / sampling
 
     def gradient(models: Array) -> Array:
         batch = None
@@ -79,9 +78,8 @@ def noisy_gradients(
 
 def summed_noise(plan: Plan, release: AgentMessages) -> float:
     """Noise in the sum of what all agents say, in the units of the release."""
-    agents = plan.facts.agents
-    assert agents is not None
-    return float(np.sqrt(np.sum(np.square(np.asarray(release.shares)[agents.kind]))))
+    kind = network_of(plan.facts).kind
+    return float(np.sqrt(np.sum(np.square(np.asarray(release.shares)[kind]))))
 
 
 def proximal_steps(facts: Facts, rows: Rows) -> Callable[[Array, Array], Array]:
@@ -163,8 +161,7 @@ def network_solution(
     -------
     Solution
     """
-    facts, agents = plan.facts, plan.facts.agents
-    assert isinstance(agents, Network)
+    facts, network = plan.facts, network_of(plan.facts)
     finish = rows.to_coordinates if last_step is None else last_step
     parameters = finish(answers.mean(axis=0))
     columns = answers.transpose(1, 0, 2)
@@ -177,16 +174,68 @@ def network_solution(
         n_iter=n_iter,
         n_averaged=n_averaged,
     )
-    n_flooded, n_numbers = flooded(facts)
-    n_messages = n_rounds * 2 * agents.topology.n_edges
-    return Solution(
-        parameters=drop_noise(parameters, rows, variance) if last_step else parameters,
+    return noisy_solution(
+        facts,
+        rows,
+        parameters,
+        variance,
+        has_zeros=last_step is not None,
         parameters_per_agent=own,
+        n_iter=n_iter,
+        n_rounds=n_rounds,
+        n_messages=n_rounds * 2 * network.topology.n_edges,
+        derivative_bound=derivative_bound,
+    )
+
+
+def noisy_solution(
+    facts: Facts,
+    rows: Rows,
+    parameters: Array,
+    variance: Array,
+    *,
+    has_zeros: bool,
+    parameters_per_agent: Array | None,
+    n_iter: int,
+    n_rounds: int,
+    n_messages: int,
+    derivative_bound: float,
+) -> Solution:
+    """A common model with what its noise leaves to doubt, and what it took to send.
+
+    Parameters
+    ----------
+    facts : Facts
+        Of a network.
+    rows : Rows
+        Only what is public about them is used.
+    parameters : ndarray of shape (n_parameters, n_outputs)
+        In public coordinates.
+    variance : ndarray of shape (n_parameters,)
+        Of the parameters, in the basis of the rows.
+    has_zeros : bool
+        Whether the penalty makes zeros, which noise has moved.
+    parameters_per_agent : ndarray of shape (n_agents, n_parameters, n_outputs) or None
+        In public coordinates.
+    n_iter, n_rounds : int
+    n_messages : int
+        Of the size of the parameters, beside those of preparations.
+    derivative_bound : float
+        Of the loss of a typical record.
+
+    Returns
+    -------
+    Solution
+    """
+    n_flooded, n_numbers = flooded(facts)
+    return Solution(
+        parameters=drop_noise(parameters, rows, variance) if has_zeros else parameters,
+        parameters_per_agent=parameters_per_agent,
         n_iter=n_iter,
         derivative_bound=derivative_bound,
         score_variance=score_variance(rows, variance),
         doubt=doubt(rows, parameters, variance),
         n_rounds=n_rounds,
         n_messages=n_messages + n_flooded,
-        bytes_sent=8 * (n_messages * answers[0].size + n_numbers),
+        bytes_sent=8 * (n_messages * parameters.size + n_numbers),
     )

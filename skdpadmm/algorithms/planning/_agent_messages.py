@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms.planning._messages import calibrated_multiplier, spent_before
 from skdpadmm.privacy import GaussianDP, Guarantee, PoissonSubsampledGaussian
-from skdpadmm.protocol import AgentMessages, Budget, Facts, Network, View
+from skdpadmm.protocol import AgentMessages, Budget, Facts, View, network_of
 
 
 def agent_messages(
@@ -94,9 +94,8 @@ def flooded(facts: Facts) -> tuple[int, int]:
     -------
     tuple of two ints
     """
-    agents = facts.agents
-    assert isinstance(agents, Network)
-    passed = agents.n_agents * 2 * agents.topology.n_edges
+    network = network_of(facts)
+    passed = network.n_agents * 2 * network.topology.n_edges
     return (
         passed * len(facts.preparations),
         passed * sum(math.prod(release.shape) for release in facts.preparations),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral
 
 import numpy as np
+
+from skdpadmm.protocol import Facts
 
 
 def is_number(value: object) -> bool:
@@ -59,3 +62,18 @@ def check_tail_fraction(share: object, *, auto: bool = False) -> None:
     if not (is_number(share) and 0 < float(share) <= 1):  # type: ignore[arg-type]
         choice = "'auto' or " if auto else ""
         raise ValueError(f"Got tail_fraction={share!r}, expected {choice}a float in (0, 1].")
+
+
+def tail_length(share: float, n: int) -> int:
+    """How many of n steps make up a share of them, at their end: at least one."""
+    return max(1, math.ceil(share * n))
+
+
+def check_batches(share: object, facts: Facts) -> None:
+    """Refuse a share of the records that is none, and batches where they protect nobody."""
+    check_range("batch_fraction", share, 1e-6, 1.0, auto=False)
+    if share != 1 and facts.unit == "agent":
+        raise ValueError(
+            f"Got batch_fraction={share} with privacy_unit='agent', expected 1.0: batches of"
+            " records protect records. Use privacy_unit='record'."
+        )

@@ -19,7 +19,7 @@ from skdpadmm.algorithms.planning._defaults import default_steps, is_regression
 from skdpadmm.network import draw_walk, mixing_matrix
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import Guarantee, TokenWalk, WalkCost, compose
-from skdpadmm.protocol import EAVESDROPPER, MODEL, PEER, Facts, Gate, Network
+from skdpadmm.protocol import EAVESDROPPER, MODEL, PEER, Facts, Gate, Network, network_of
 
 # Two roundings to the gate's grid differ by a cell, in units of the noise, in every entry; another
 # cell is more than arithmetic can move a token.
@@ -39,12 +39,6 @@ class Hops(NamedTuple):
     def n_messages(self, n_agents: int) -> int:
         """Hops that take the token to another agent, and what it takes to tell all at the end."""
         return int(np.count_nonzero(np.diff(self.holder))) + n_agents - 1
-
-
-def network_of(facts: Facts) -> Network:
-    """The agents, who are those of a network."""
-    assert isinstance(facts.agents, Network)
-    return facts.agents
 
 
 def check_walk(facts: Facts, name: str) -> None:
@@ -103,6 +97,8 @@ def walk_steps(
 ) -> tuple[float, float]:
     """Step size and clip bound, from the rule of a curator whose steps meet as much noise.
 
+    Classifiers go further, and are clipped less, where signal is plenty for each parameter.
+
     Parameters
     ----------
     facts : Facts
@@ -134,7 +130,7 @@ def walk_steps(
         step /= 2
     else:
         plenty = _plenty(facts, total)
-        step, clip = step * plenty, clip * plenty
+        step, clip = step * math.sqrt(plenty), clip * plenty
     never_binds = open_clip(facts.loss, facts.row_norm) / typical_norm(facts)
     if facts.loss.n_outputs > 1:
         clip = never_binds
@@ -150,14 +146,15 @@ def walk_steps(
 
 
 def _plenty(facts: Facts, mu: float) -> float:
-    """How much further, and less clipped, classifiers go where signal is plenty per parameter.
+    """How much wider the clip of a classifier is, where signal is plenty for each parameter.
 
-    The rule of a curator ends the travel where many parameters would pick up noise. Few parameters
-    and much signal afford the way to the optimum, and most derivatives as they are. Four times as
-    far is close to it; further is only a cost, as inner steps grow like the root of the step.
+    The rule of a curator ends the travel, and clips, for the sake of noise. Much signal per
+    parameter affords derivatives nearly as they are; the step grows by the root only, because inner
+    steps cost more with it, and a proximal point's bias is in proportion. Several scores are not
+    clipped and meet more noise, so they start later.
     """
     signal = facts.n_samples * mu / facts.neighboring.sensitivity_factor
-    per_parameter = signal / (facts.n_parameters * facts.loss.n_outputs)
+    per_parameter = signal / (facts.n_parameters * facts.loss.n_outputs**2)
     return min(max(0.18 * math.sqrt(per_parameter), 1.0), 4.0)
 
 
