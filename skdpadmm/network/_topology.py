@@ -250,7 +250,9 @@ def symmetric_csr(
     n, (i, j) = topology.n_agents, topology.edges.T
     own = np.arange(n if diagonal is not None else 0)
     entries = np.concatenate([weights, weights, diagonal if diagonal is not None else []])
-    rows, columns = np.concatenate([i, j, own]), np.concatenate([j, i, own])
+    # Graph algorithms of scipy < 1.15 read 32-bit indices alone.
+    rows = np.concatenate([i, j, own]).astype(np.int32)
+    columns = np.concatenate([j, i, own]).astype(np.int32)
     matrix = sparse.csr_array((entries, (rows, columns)), shape=(n, n))
     matrix.sort_indices()
     return matrix
