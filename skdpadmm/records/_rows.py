@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -82,6 +82,8 @@ class Rows:
             self._blocks = [_csr_view(X, rows) for rows in self.slices]
         else:
             self._blocks = [X[rows] for rows in self.slices]
+        # All rows in one array, where there is one that needs no copy.
+        self._dense = X if not self._is_sparse and X.dtype == np.float64 else None
         # Rows that must be replaced before use, by block: those outside the box or beyond HUGE.
         self._unruly: dict[int, NDArray[np.bool_]] = {}
         squared = np.empty(self.n_samples)
@@ -90,6 +92,16 @@ class Rows:
         with np.errstate(all="ignore"):
             self.weight = np.minimum(1.0, coordinates.row_norm / np.sqrt(squared))
             self.squared_norm = squared * self.weight**2
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Views would be sent beside what they are views of.
+        state = dict(self.__dict__)
+        return state if self._dense is None else {**state, "_blocks": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._dense is not None:
+            self._blocks = [self._dense[rows] for rows in self.slices]
 
     @property
     def n_blocks(self) -> int:
@@ -154,6 +166,7 @@ class Rows:
             slice(self.slices[b].start - first, self.slices[b].stop - first) for b in blocks
         ]
         part._blocks = [self._blocks[b] for b in blocks]
+        part._dense = None if self._dense is None else self._dense[rows]
         part._unruly = {b - blocks[0]: self._unruly[b] for b in blocks if b in self._unruly}
         part.weight, part.squared_norm = self.weight[rows], self.squared_norm[rows]
         return part
@@ -168,7 +181,7 @@ class Rows:
         """
         taken = copy(self)
         starts = np.array([rows.start for rows in self.slices])
-        taken._blocks, taken._unruly, taken.slices = [], {}, []
+        taken._blocks, taken._unruly, taken.slices, taken._dense = [], {}, [], None
         stop = 0
         for number, group in enumerate(groups):
             pieces, unruly = self._pieces(group, starts)
@@ -309,6 +322,25 @@ class Rows:
             X = np.copy(X)  # keeps its order, and so the bits of sums
             X[unruly] = tamed
         return X
+
+    def stretches(self) -> Iterator[tuple[slice, Any]]:
+        """All rows as `tame` gives them, in arrays as long as they are without a copy.
+
+        Yields
+        ------
+        rows : slice
+        X : {ndarray, CSR matrix} of shape (rows, n_features)
+        """
+        alone = [self._dense is None or block in self._unruly for block in range(self.n_blocks)]
+        block = 0
+        while block < self.n_blocks:
+            last = block
+            while not alone[block] and last + 1 < self.n_blocks and not alone[last + 1]:
+                last += 1
+            rows = slice(self.slices[block].start, self.slices[last].stop)
+            together = None if alone[block] or self._dense is None else self._dense[rows]
+            yield rows, self.tame(block) if together is None else together
+            block = last + 1
 
     def augmented(self, block: int) -> NDArray[np.float64]:
         """The augmented rows of a block in public coordinates, dense, (rows, n_parameters)."""

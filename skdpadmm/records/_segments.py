@@ -12,8 +12,9 @@ from scipy import sparse
 
 from skdpadmm.records._rows import Rows
 
-# Parameters are gathered row by row into an array of this many entries, which stays in cache.
-GATHERED_ENTRIES = 2**18
+# Parameters are gathered row by row into an array of this many entries, which stays in a core's
+# cache beside the rows that they meet.
+GATHERED_ENTRIES = 2**16
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,18 +57,25 @@ class Segments:
         sums, masses = np.zeros((n_agents, n_outputs, p)), np.zeros((n_agents, n_outputs))
         # Made once: fresh memory costs as much as what is done with it.
         gathered = np.empty((max(GATHERED_ENTRIES // max(n_outputs * p, 1), 16), n_outputs, p))
-        for block, own in enumerate(self.rows.slices):
-            X, owner, weight = self.rows.tame(block), self.owner[own], self.rows.weight[own, None]
+        # A sum over a long stretch is begun and ended once, whatever the number of agents.
+        for stretch, X in self.rows.stretches():
+            owner = self.owner[stretch]
             # Neighbouring rows often have neighbouring owners: what follows spans these alone.
             first, stop = int(owner.min()), int(owner.max()) + 1
             span, owner = slice(first, stop), owner - owner.dtype.type(first)
-            if sparse.issparse(X):
-                scores = _sparse_scores(X, owner, coef[span])
-            else:
-                scores = _dense_scores(X, owner, coef[span], gathered)
-            scores += constant[span].take(owner, axis=0)
-            scores *= weight
-            weighted = slopes_of(scores, own) * weight
+            weighted = np.empty((len(owner), n_outputs))
+            size = len(owner) if sparse.issparse(X) else len(gathered)
+            for start in range(0, len(owner), size):
+                some = slice(start, min(start + size, len(owner)))
+                own = slice(stretch.start + some.start, stretch.start + some.stop)
+                weight = self.rows.weight[own, None]
+                if sparse.issparse(X):
+                    scores = _sparse_scores(X, owner, coef[span])
+                else:
+                    scores = _dense_scores(X[some], owner[some], coef[span], gathered)
+                scores += constant[span].take(owner[some], axis=0)
+                scores *= weight
+                np.multiply(slopes_of(scores, own), weight, out=weighted[some])
             _add_rows(sums[span], masses[span], X, owner, weighted)
         return np.concatenate([sums, masses[..., None]], axis=2)
 
@@ -117,13 +125,11 @@ def _dense_scores(
     coef: NDArray[np.float64],
     gathered: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """``coef[owner[i]] @ X[i]``, as many rows at a time as `gathered` has."""
+    """``coef[owner[i]] @ X[i]`` of no more rows than `gathered` has."""
     scores = np.empty((coef.shape[1], len(X)))
-    for start in range(0, len(X), len(gathered)):
-        some = slice(start, min(start + len(gathered), len(X)))
-        # With mode="raise" numpy would write to a copy first. All owners are in range.
-        own = coef.take(owner[some], axis=0, out=gathered[: some.stop - start], mode="clip")
-        np.vecdot(X[some], own.transpose(1, 0, 2), out=scores[:, some])
+    # With mode="raise" numpy would write to a copy first. All owners are in range.
+    own = coef.take(owner, axis=0, out=gathered[: len(X)], mode="clip")
+    np.vecdot(X, own.transpose(1, 0, 2), out=scores)
     return scores.T
 
 

@@ -122,7 +122,7 @@ def agent_gradients(problem: Problem, *, loss: Loss, clip_norm: float) -> AgentG
     with np.errstate(divide="ignore"):
         bound = clip_norm / np.sqrt(rows.squared_norm)
     # Sums of all agents are added up once for each part: a little beside a pass over its rows.
-    n_parts = min(max(rows.n_samples // (10 * ownership.n_agents), 2), N_TASKS, rows.n_blocks)
+    n_parts = min(max(rows.n_samples // (100 * ownership.n_agents), 2), N_TASKS, rows.n_blocks)
     parts = []
     for part in range(n_parts):
         blocks = range(rows.n_blocks * part // n_parts, rows.n_blocks * (part + 1) // n_parts)
