@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from skdpadmm.central import (
     DPAdmmElasticNet,
+    DPAdmmGeneralizedLasso,
     DPAdmmHuberRegressor,
     DPAdmmLasso,
     DPAdmmLinearSVC,
@@ -22,6 +23,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "DPAdmmElasticNet",
+    "DPAdmmGeneralizedLasso",
     "DPAdmmHuberRegressor",
     "DPAdmmLasso",
     "DPAdmmLinearSVC",

@@ -20,12 +20,14 @@ from tqdm import tqdm
 
 from skdpadmm.algorithms import (
     Algorithm,
+    GradientADMM,
     ProximalNewton,
     condition,
     names_of_algorithms,
     prepared,
     rescale,
     resolve_algorithm,
+    unseen_guarantees,
 )
 from skdpadmm.engine import Engine, require_backend
 from skdpadmm.losses import Loss
@@ -34,6 +36,7 @@ from skdpadmm.noise import noise_source
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import (
     Composed,
+    Guarantee,
     Neighboring,
     NonPrivate,
     Observer,
@@ -59,6 +62,7 @@ from skdpadmm.protocol import (
     HiddenTerm,
     MessageSum,
     Network,
+    NoisyPath,
     Plan,
     Problem,
     Release,
@@ -170,6 +174,7 @@ def plan_fit(
     feature_names: Sequence[str] | None = None,
     assumptions: tuple[str, ...] = (),
     trust: Trust = CURATOR,
+    is_stream: bool = False,
 ) -> PlannedFit:
     """Plan a fit from public facts; no data comes near.
 
@@ -189,6 +194,8 @@ def plan_fit(
         What else the estimator takes to be public.
     trust : Trust, default=CURATOR
         Who holds the rows, and who is trusted with what.
+    is_stream : bool, default=False
+        Whether records arrive one after the other; the plan is then that of one.
 
     Raises
     ------
@@ -209,6 +216,7 @@ def plan_fit(
         feature_names=feature_names,
         has_target_scale=has_target_scale,
     )
+    n_samples = 1 if is_stream else n_samples
     facts = Facts(
         n_samples=n_samples,
         n_parameters=coordinates.n_parameters,
@@ -223,6 +231,8 @@ def plan_fit(
         penalty_curvature=_penalty_curvature(penalty, coordinates),
         unit=trust.unit,
         agents=trust.agents,
+        is_stream=is_stream,
+        coordinates=coordinates,
     )
     algorithm = resolve_algorithm(estimator.algorithm)
     if algorithm.setting != facts.setting:
@@ -314,6 +324,104 @@ def run_fit(
     )
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Arrived:
+    """Where the records of a stream have led to so far: functions of what was released.
+
+    Attributes
+    ----------
+    state : object
+        The algorithm's.
+    n_samples : int
+        How many records there were.
+    plan : Plan
+        What all of them follow.
+    """
+
+    state: Any
+    n_samples: int
+    plan: Plan
+
+
+def unseen_figures(arrived: Arrived) -> tuple[tuple[str, Guarantee], ...]:
+    """What holds for records of a stream that has ended, if nobody saw a state before the last.
+
+    Only now is it known how many records there were, and whether delta is small beside that.
+    """
+    if arrived.plan.budget.delta >= 1 / arrived.n_samples:
+        message = _weak_delta(arrived.plan.budget, arrived.n_samples)
+        warnings.warn(message, UserWarning, stacklevel=3)
+    return unseen_guarantees(arrived.plan, arrived.n_samples)
+
+
+def run_stream(
+    estimator: PrivateEstimator,
+    planned: PlannedFit,
+    X: Any,
+    y: NDArray[Any],
+    arrived: Arrived | None,
+) -> tuple[Arrived, Fitted]:
+    """Run the plan of a stream on the records that are new.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+    planned : PlannedFit
+    X : {ndarray, CSR matrix} of shape (n_new, n_features)
+        Validated.
+    y : ndarray of shape (n_new,)
+        Targets, encoded as the loss expects them.
+    arrived : Arrived or None
+        What came of the records before; None: these are the first.
+
+    Returns
+    -------
+    arrived : Arrived
+    fitted : Fitted
+        What whoever looks now may see.
+
+    Raises
+    ------
+    ValueError
+        Where the records before followed another plan.
+    """
+    plan, coordinates = planned.plan, planned.coordinates
+    algorithm = planned.algorithm
+    assert isinstance(algorithm, GradientADMM)
+    if arrived is not None and arrived.plan != plan:
+        raise ValueError(
+            "Got parameters that changed since the first records of the stream, expected the same"
+            " ones: the guarantee is that of one plan. Set them back, or begin anew with fit."
+        )
+    before = 0 if arrived is None else arrived.n_samples
+    noise = noise_source(estimator.random_state, plan.digest(), estimator.sampler)
+    # A warning of floating point would depend on data.
+    with np.errstate(all="ignore"):
+        gate = Gate(plan, noise, n_arrived=before)
+        rows = Rows(X, coordinates)
+        target = coordinates.target(y) * rows.weight if coordinates.has_target_scale else y
+        with (
+            _progress(estimator, plan) as progress,
+            Engine(estimator.n_jobs, backend=planned.backend).running() as engine,
+        ):
+            problem = Problem(rows=rows, target=target, engine=engine, progress=progress)
+            state = algorithm.start(plan, problem) if arrived is None else arrived.state
+            state = algorithm.arrive(plan, problem, gate, state)
+            solution = algorithm.solution(plan, problem, state)
+    gate.close()
+    coef, intercept = coordinates.to_user(solution.parameters)
+    fitted = Fitted(
+        coef=coef,
+        intercept=intercept,
+        coef_per_agent=np.empty((0, 0, 0)),
+        intercept_per_agent=np.empty((0, 0)),
+        n_iter=solution.n_iter,
+        solution=solution,
+        report=report_of(estimator, plan, simulated=noise.simulation),
+    )
+    return Arrived(state=state, n_samples=before + X.shape[0], plan=plan), fitted
+
+
 def report_of(
     estimator: PrivateEstimator,
     plan: Plan,
@@ -359,7 +467,7 @@ def report_of(
     )
 
 
-def _shares(release: Release | HiddenTerm) -> tuple[float, ...]:
+def _shares(release: Release | HiddenTerm | NoisyPath) -> tuple[float, ...]:
     """Noise that an agent adds to what it says, for each kind of agent."""
     if isinstance(release, MessageSum | AgentMessages):
         return release.shares
@@ -377,10 +485,11 @@ def _observers(plan: Plan) -> Iterator[Observer]:
             neighboring=facts.neighboring,
             guarantee=plan.guarantee(name) if plan.budget.is_private else NonPrivate(),
         )
-        if agents is not None and plan.budget.is_private:
+        if plan.budget.is_private:
             kinds, always = plan.guarantees(name), plan.worst_cases(name)
             if always != kinds:
                 line = replace(line, always=worst(*always))
+        if agents is not None and plan.budget.is_private:
             per_agent = tuple(kinds[k] for k in agents.kind)
             line = replace(line, per_agent=per_agent, pairs=_pairs(plan, name))
         yield line
@@ -397,7 +506,7 @@ def _visible(plan: Plan, observer: str) -> str:
         told = federation.n_agents - federation.n_honest
         return f"sums of messages, and what {told} of {federation.n_agents} agents know"
     seen = [release for release in plan.releases if observer in release.seen_by]
-    if not any(isinstance(release, HiddenPath) for release in seen):
+    if not any(_is_hidden(release) for release in seen):
         return "everything that was released, and the final model"
     if len(seen) == 1:
         return "the final model alone"
@@ -446,18 +555,26 @@ def _penalty_curvature(penalty: Penalty, coordinates: Coordinates) -> float:
     return penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0 * (1 - 1e-12)
 
 
-def _hidden(release: Release | HiddenTerm) -> str:
+def _is_hidden(release: Release | HiddenTerm | NoisyPath) -> bool:
+    """Whether the end of a path is seen, and no more."""
+    return isinstance(release, HiddenPath) or (isinstance(release, NoisyPath) and release.is_hidden)
+
+
+def _hidden(release: Release | HiddenTerm | NoisyPath) -> str:
     """What a reader has to know of a line of the plan that nobody sees in full."""
-    if isinstance(release, HiddenPath):
+    if _is_hidden(release):
         return " (only the last is seen)"
-    return "" if isinstance(release, Release) else " (never seen)"
+    return " (never seen)" if isinstance(release, HiddenTerm) else ""
 
 
 def _assumptions(
     estimator: PrivateEstimator, plan: Plan, coordinates: Coordinates
 ) -> Iterator[str]:
     n_samples, agents = plan.facts.n_samples, plan.facts.agents
-    yield f"n_samples={n_samples}, column names and all parameters of the estimator are public."
+    if plan.facts.is_stream:
+        yield "How many records arrive, and when, is public and does not depend on them."
+    size = "Column" if plan.facts.is_stream else f"n_samples={n_samples}, column"
+    yield f"{size} names and all parameters of the estimator are public."
     if plan.facts.unit == "record":
         yield "One record is one row: a person with several rows is protected less."
     if agents is not None:
@@ -535,5 +652,7 @@ def _progress(estimator: PrivateEstimator, plan: Plan) -> Iterator[Callable[[int
         return
     # Without privacy the iteration stops on a tolerance, so its length is not known.
     total = plan.facts.max_iter if plan.budget.is_private else None
+    if isinstance(plan.releases[-1], NoisyPath):
+        total = plan.releases[-1].times
     with tqdm(total=total, desc=type(estimator).__name__, unit="iteration") as bar:
         yield lambda done: bar.update(done - bar.n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -35,6 +36,26 @@ from skdpadmm.losses import (
 from skdpadmm.network import Ownership
 from skdpadmm.penalties import ElasticNet, Penalty
 from skdpadmm.protocol import Plan
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Targets:
+    """Targets as a loss expects them.
+
+    Attributes
+    ----------
+    encoded : ndarray of shape (n_samples,)
+    classes : ndarray of shape (n_classes,) or None, default=None
+        What their values mean.
+    """
+
+    encoded: NDArray[Any]
+    classes: NDArray[Any] | None = None
+
+    @property
+    def n_classes(self) -> int | None:
+        """How many classes there are, where there are any."""
+        return None if self.classes is None else len(self.classes)
 
 
 class PrivateLinearModel(BaseEstimator):
@@ -111,9 +132,44 @@ class PrivateLinearModel(BaseEstimator):
             self._fit(X, y)
         return self
 
-    @abstractmethod
     def _fit(self, X: Any, y: ArrayLike, agents: Any = None) -> Fitted:
         """Validate, plan, run, store."""
+        X, seen, targets = self._check_targets(X, y)
+        ownership, trust = self._owners(X, seen, agents)
+        planned = self._plan_fit(
+            n_samples=X.shape[0],
+            n_features=X.shape[1],
+            feature_names=self._feature_names(),
+            trust=trust,
+            n_classes=targets.n_classes,
+        )
+        fitted = run_fit(self, planned, X, targets.encoded, ownership)
+        self._keep(fitted, targets)
+        return fitted
+
+    @abstractmethod
+    def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
+        """Validated rows, targets as they came, and targets as the loss expects them."""
+
+    @abstractmethod
+    def _plan_fit(
+        self,
+        *,
+        n_samples: int,
+        n_features: int,
+        feature_names: Any,
+        n_classes: int | None = None,
+        trust: Trust = CURATOR,
+    ) -> PlannedFit:
+        """Plan from public facts."""
+
+    def _is_stream(self) -> bool:
+        """Whether records are used as they arrive."""
+        return False
+
+    @abstractmethod
+    def _keep(self, fitted: Fitted, targets: Targets) -> None:
+        """Store what a fit leaves."""
 
     def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """Validate what a fit gets, and note the columns."""
@@ -151,7 +207,7 @@ class PrivateLinearModel(BaseEstimator):
         }
 
     @abstractmethod
-    def _penalty(self, n_samples: int) -> Penalty:
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         """Penalty of the mean loss, in the user's coefficients."""
 
     def __sklearn_tags__(self) -> Any:
@@ -195,6 +251,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         n_samples: int,
         n_features: int,
         feature_names: Any,
+        n_classes: int | None = None,
         trust: Trust = CURATOR,
     ) -> PlannedFit:
         assumptions: tuple[str, ...] = ()
@@ -207,33 +264,28 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             n_features=n_features,
             feature_names=feature_names,
             loss=self._loss(),
-            penalty=self._penalty(n_samples),
+            penalty=self._penalty(n_samples, n_features),
             target_bounds=self.target_bounds,
             has_target_scale=True,
             assumptions=assumptions,
             trust=trust,
+            is_stream=self._is_stream(),
         )
 
     def _loss(self) -> Loss:
         """Loss of a record, in the user's units."""
         return SquaredLoss()
 
-    def _fit(self, X: Any, y: ArrayLike, agents: Any = None) -> Fitted:
-        X, y = self._check_fit(X, y, y_numeric=True)
+    def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
+        X, y = self._check_fit(X, y, y_numeric=True, **checks)
         y = y.astype(np.float64)
-        ownership, trust = self._owners(X, y, agents)
-        planned = self._plan_fit(
-            n_samples=X.shape[0],
-            n_features=X.shape[1],
-            feature_names=self._feature_names(),
-            trust=trust,
-        )
-        fitted = run_fit(self, planned, X, y, ownership)
+        return X, y, Targets(encoded=y)
+
+    def _keep(self, fitted: Fitted, targets: Targets) -> None:
         self.coef_ = fitted.coef[0]
         self.intercept_ = float(fitted.intercept[0])
         self.n_iter_ = fitted.n_iter
         self.privacy_ = fitted.report
-        return fitted
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predict the target.
@@ -303,12 +355,13 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         *,
         n_samples: int,
         n_features: int,
-        n_classes: int,
         feature_names: Any,
+        n_classes: int | None = None,
         trust: Trust = CURATOR,
     ) -> PlannedFit:
+        assert n_classes is not None
         assumptions: tuple[str, ...] = ()
-        if self.classes is None:
+        if self._known_classes() is None:
             undeclared = (
                 "classes not declared: the set of labels seen in y is assumed to be public."
             )
@@ -319,38 +372,37 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             n_features=n_features,
             feature_names=feature_names,
             loss=self._loss(n_classes),
-            penalty=self._penalty(n_samples),
+            penalty=self._penalty(n_samples, n_features),
             target_bounds=None,
             has_target_scale=False,
             assumptions=assumptions,
             trust=trust,
+            is_stream=self._is_stream(),
         )
 
     @abstractmethod
     def _loss(self, n_classes: int) -> Loss:
         """Loss of a record with that many classes."""
 
-    def _fit(self, X: Any, y: ArrayLike, agents: Any = None) -> Fitted:
-        X, y = self._check_fit(X, y)
+    def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
+        X, y = self._check_fit(X, y, **checks)
         check_classification_targets(y)
-        classes, index = _encode(y, self.classes)
-        ownership, trust = self._owners(X, y, agents)
-        planned = self._plan_fit(
-            n_samples=X.shape[0],
-            n_features=X.shape[1],
-            n_classes=len(classes),
-            feature_names=self._feature_names(),
-            trust=trust,
-        )
-        target = 2.0 * index - 1.0 if len(classes) == 2 else index
-        fitted = run_fit(self, planned, X, target, ownership)
-        self.classes_ = classes
+        classes, index = _encode(y, self._known_classes())
+        encoded = 2.0 * index - 1.0 if len(classes) == 2 else index
+        return X, y, Targets(encoded=encoded, classes=classes)
+
+    def _known_classes(self) -> Any:
+        """Classes that are known before data."""
+        return self.classes
+
+    def _keep(self, fitted: Fitted, targets: Targets) -> None:
+        assert targets.classes is not None
+        self.classes_ = targets.classes
         self.coef_ = fitted.coef
         self.intercept_ = fitted.intercept
         self.n_iter_ = fitted.n_iter
         self.privacy_ = fitted.report
         self._store(fitted)
-        return fitted
 
     def _store(self, fitted: Fitted) -> None:
         """Keep what a classifier needs beside its parameters."""
@@ -449,7 +501,7 @@ class PrivateLogisticRegression(CalibratedProbabilities, PrivateLinearClassifier
     def _loss(self, n_classes: int) -> Loss:
         return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)
 
-    def _penalty(self, n_samples: int) -> Penalty:
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         strength = 1.0 / (self.C * n_samples)
         return ElasticNet(float(strength * self.l1_ratio), float(strength * (1 - self.l1_ratio)))
 

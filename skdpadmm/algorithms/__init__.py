@@ -13,6 +13,7 @@ from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGra
 from skdpadmm.algorithms._dual_perturbation_admm import DualPerturbationADMM
 from skdpadmm.algorithms._exact_consensus_admm import ExactConsensusADMM
 from skdpadmm.algorithms._federated_admm import FederatedADMM
+from skdpadmm.algorithms._gradient_admm import GradientADMM, unseen_guarantees
 from skdpadmm.algorithms._gradient_descent import GradientDescent
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
@@ -35,6 +36,7 @@ __all__ = [
     "DualPerturbationADMM",
     "ExactConsensusADMM",
     "FederatedADMM",
+    "GradientADMM",
     "GradientDescent",
     "MultiStepADMM",
     "ObjectivePerturbation",
@@ -48,5 +50,6 @@ __all__ = [
     "prepared",
     "rescale",
     "resolve_algorithm",
+    "unseen_guarantees",
     "useful_steps",
 ]

@@ -27,6 +27,13 @@ from skdpadmm.algorithms.planning._knobs import (
     is_number,
     tail_length,
 )
+from skdpadmm.algorithms.planning._last_iterate import (
+    SLACK,
+    check_smooth_steps,
+    curvature_bound,
+    longest_step,
+    open_clip,
+)
 from skdpadmm.losses import clip_derivative
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (
@@ -42,8 +49,6 @@ ITERATE = "iterate"
 # The gate rounds an iterate to a grid, by less than 2**-20 noise standard deviations between two
 # data sets; another cell is more than arithmetic can move it.
 GRID = 2 * GRID_CELL
-# Bounds of curvature and of rows hold up to rounding.
-SLACK = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,9 +309,9 @@ class GradientDescent(BaseEstimator):
         step_size, clip_norm, momentum = default_descent(facts, mu, n_iter, momentum=fixed)
         if hidden:
             # Longer steps need not contract; shorter ones always do.
-            step_size = min(step_size, _longest_step(facts))
+            step_size = min(step_size, longest_step(facts))
             if facts.loss.n_outputs > 1:
-                clip_norm = _open_clip(facts)
+                clip_norm = open_clip(facts)
         share = self.tail_fraction
         if share == "auto":
             share = 0.5
@@ -468,43 +473,11 @@ def _enough(room: float, of: float) -> float:
     return room
 
 
-def _curvature(facts: Facts) -> float:
-    """Smoothness of the mean loss in public coordinates, for every data set."""
-    return facts.loss.smoothness * facts.row_norm**2 * (1 + SLACK)
-
-
-def _longest_step(facts: Facts) -> float:
-    return 2.0 / _curvature(facts) / (1 + SLACK)
-
-
-def _open_clip(facts: Facts) -> float:
-    """A clip bound, in units of the typical norm, that no gradient reaches."""
-    typical = min(facts.row_norm, math.sqrt(facts.n_parameters))
-    return facts.loss.lipschitz * facts.row_norm / typical * (1 + SLACK)
-
-
 def _certified_contraction(facts: Facts, settings: GradientDescentSettings) -> float:
     """A Lipschitz constant of a step, for every data set."""
-    if not math.isfinite(_curvature(facts)):
-        raise ValueError(
-            f"Got row_norm={facts.row_norm} for a guarantee of the last iterate, expected a finite"
-            " bound. Use guarantee='path'."
-        )
-    if facts.loss.n_outputs > 1 and not settings.clip_norm >= _open_clip(facts):
-        raise ValueError(
-            f"Got clip_norm={settings.clip_norm:g} for {facts.loss.n_outputs} scores and a"
-            f" guarantee of the last iterate, expected at least {_open_clip(facts):.6g}, which"
-            " never binds: clipping the norm of a vector is no contraction. Use 'auto', or"
-            " guarantee='path'."
-        )
-    if settings.step_size > 2.0 / _curvature(facts):
-        raise ValueError(
-            f"Got step_size={settings.step_size:g} for a guarantee of the last iterate, expected at"
-            f" most {_longest_step(facts):.6g}, 2 over the bound of the curvature: longer steps can"
-            " move two iterates apart. Use 'auto', or guarantee='path'."
-        )
+    check_smooth_steps(facts, settings.step_size, settings.clip_norm, otherwise="guarantee='path'")
     # Units that are found privately are not known yet.
     curvature = facts.penalty_curvature if facts.scaling is None else 0.0
     return proximal_gradient_contraction(
-        settings.step_size, 0.0, _curvature(facts), curvature * (1 - SLACK)
+        settings.step_size, 0.0, curvature_bound(facts), curvature * (1 - SLACK)
     )

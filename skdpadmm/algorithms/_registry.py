@@ -15,6 +15,7 @@ from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGra
 from skdpadmm.algorithms._dual_perturbation_admm import DualPerturbationADMM
 from skdpadmm.algorithms._exact_consensus_admm import ExactConsensusADMM
 from skdpadmm.algorithms._federated_admm import FederatedADMM
+from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
@@ -31,6 +32,7 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = MappingProxyType(
         "dual-perturbation-admm": DualPerturbationADMM,
         "exact-consensus-admm": ExactConsensusADMM,
         "federated-admm": FederatedADMM,
+        "gradient-admm": GradientADMM,
         "gradient-descent": GradientDescent,
         "multi-step-admm": MultiStepADMM,
         "objective-perturbation": ObjectivePerturbation,

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from skdpadmm._linear_model import PrivateLinearRegressor
 from skdpadmm._sklearn import Interval
+from skdpadmm.central._streaming import StreamingModel
 from skdpadmm.penalties import ElasticNet, Penalty
 
 
-class DPAdmmElasticNet(PrivateLinearRegressor):
+class DPAdmmElasticNet(StreamingModel, PrivateLinearRegressor):
     r"""Differentially private linear regression with an l1 and a squared l2 penalty.
 
     Minimises, as :class:`sklearn.linear_model.ElasticNet` does,
@@ -161,7 +162,7 @@ class DPAdmmElasticNet(PrivateLinearRegressor):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _penalty(self, n_samples: int) -> Penalty:
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return ElasticNet(
             float(self.alpha * self.l1_ratio), float(self.alpha * (1 - self.l1_ratio))
         )

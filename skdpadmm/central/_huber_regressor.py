@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 from skdpadmm._linear_model import PrivateLinearRegressor
 from skdpadmm._sklearn import Interval
+from skdpadmm.central._streaming import StreamingModel
 from skdpadmm.losses import HuberLoss, Loss
 from skdpadmm.penalties import Penalty, SquaredL2
 
 
-class DPAdmmHuberRegressor(PrivateLinearRegressor):
+class DPAdmmHuberRegressor(StreamingModel, PrivateLinearRegressor):
     r"""Differentially private linear regression that large residuals cannot dominate.
 
     Minimises
@@ -169,5 +170,5 @@ class DPAdmmHuberRegressor(PrivateLinearRegressor):
     def _loss(self) -> Loss:
         return HuberLoss(float(self.huber_threshold))
 
-    def _penalty(self, n_samples: int) -> Penalty:
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return SquaredL2(float(self.alpha) / n_samples)

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from skdpadmm._linear_model import PrivateLinearRegressor
 from skdpadmm._sklearn import Interval
+from skdpadmm.central._streaming import StreamingModel
 from skdpadmm.penalties import L1, Penalty
 
 
-class DPAdmmLasso(PrivateLinearRegressor):
+class DPAdmmLasso(StreamingModel, PrivateLinearRegressor):
     r"""Differentially private linear regression with an l1 penalty.
 
     Minimises, as :class:`sklearn.linear_model.Lasso` does,
@@ -155,5 +156,5 @@ class DPAdmmLasso(PrivateLinearRegressor):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _penalty(self, n_samples: int) -> Penalty:
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return L1(float(self.alpha))

@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike
 
 from skdpadmm._linear_model import PrivateLinearClassifier
 from skdpadmm._sklearn import Interval
+from skdpadmm.central._streaming import StreamingModel
 from skdpadmm.losses import Loss, OneVsRestHinge, SmoothedHinge
 from skdpadmm.penalties import Penalty, SquaredL2
 
 
-class DPAdmmLinearSVC(PrivateLinearClassifier):
+class DPAdmmLinearSVC(StreamingModel, PrivateLinearClassifier):
     r"""Differentially private linear support vector classification.
 
     Minimises
@@ -180,5 +181,5 @@ class DPAdmmLinearSVC(PrivateLinearClassifier):
         width = float(self.smoothing)
         return SmoothedHinge(width) if n_classes == 2 else OneVsRestHinge(n_classes, width)
 
-    def _penalty(self, n_samples: int) -> Penalty:
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return SquaredL2(float(1.0 / (self.C * n_samples)))

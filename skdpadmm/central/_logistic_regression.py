@@ -7,9 +7,10 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from skdpadmm._linear_model import PrivateLogisticRegression
+from skdpadmm.central._streaming import StreamingModel
 
 
-class DPAdmmLogisticRegression(PrivateLogisticRegression):
+class DPAdmmLogisticRegression(StreamingModel, PrivateLogisticRegression):
     r"""Differentially private logistic regression, binary and multinomial.
 
     Minimises, as :class:`sklearn.linear_model.LogisticRegression` does,

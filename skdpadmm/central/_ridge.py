@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from skdpadmm._linear_model import PrivateLinearRegressor
 from skdpadmm._sklearn import Interval
+from skdpadmm.central._streaming import StreamingModel
 from skdpadmm.penalties import Penalty, SquaredL2
 
 
-class DPAdmmRidge(PrivateLinearRegressor):
+class DPAdmmRidge(StreamingModel, PrivateLinearRegressor):
     r"""Differentially private linear regression with a squared l2 penalty.
 
     Minimises, as :class:`sklearn.linear_model.Ridge` does,
@@ -154,5 +155,5 @@ class DPAdmmRidge(PrivateLinearRegressor):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _penalty(self, n_samples: int) -> Penalty:
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return SquaredL2(float(self.alpha) / n_samples)

@@ -41,7 +41,7 @@ class DecentralizedModel(ModelOfAgents):
     coalition: int
     topology: Any
 
-    def _penalty(self, n_samples: int) -> Penalty:
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         alpha = float(self.alpha)
         if self.penalty is None:
             return NoPenalty()

@@ -226,7 +226,7 @@ class DPFedElasticNet(FederatedRegressor):
         self.engine = engine
         self.verbose = verbose
 
-    def _penalty(self, n_samples: int) -> Penalty:
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return ElasticNet(
             float(self.alpha * self.l1_ratio), float(self.alpha * (1 - self.l1_ratio))
         )

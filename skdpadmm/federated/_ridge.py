@@ -220,5 +220,5 @@ class DPFedRidge(FederatedRegressor):
         self.engine = engine
         self.verbose = verbose
 
-    def _penalty(self, n_samples: int) -> Penalty:
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return SquaredL2(float(self.alpha) / n_samples)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.noise._grid import require_scale, round_to_grid
+from skdpadmm.noise._laplace import standard_laplace
 from skdpadmm.noise._normal import standard_normal
 from skdpadmm.noise._uniform import standard_uniform
 
@@ -18,7 +20,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class CryptographicNoise:
-    """Gaussian noise from ``os.urandom``, the default of a private fit.
+    """Noise from ``os.urandom``, the default of a private fit.
 
     Examples
     --------
@@ -43,16 +45,36 @@ class CryptographicNoise:
         ValueError
             If ``scale`` is not finite and positive.
         """
-        scale = require_scale(scale)
-        value = np.asarray(value, dtype=np.float64)
-        noise = np.empty(value.size)
-        for start in range(0, value.size, _CHUNK):  # bounds the memory beside the release
-            part = noise[start : start + _CHUNK]
-            bits = np.frombuffer(os.urandom(8 * part.size), dtype=np.uint64)
-            part[:] = standard_normal(bits)
-        return round_to_grid(value + scale * noise.reshape(value.shape), scale)
+        return _add(value, scale, standard_normal)
+
+    def add_laplace(
+        self, value: NDArray[np.float64], scale: float, stream: tuple[int, ...]
+    ) -> NDArray[np.float64]:
+        """Return ``value`` + Laplace(scale) on the grid; every call is fresh, ``stream`` or not.
+
+        Raises
+        ------
+        ValueError
+            If ``scale`` is not finite and positive.
+        """
+        return _add(value, scale, standard_laplace)
 
     def uniform(self, shape: tuple[int, ...], stream: tuple[int, ...]) -> NDArray[np.float64]:
         """Return uniform numbers in [0, 1); every call is fresh, ``stream`` or not."""
         bits = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
         return standard_uniform(bits).reshape(shape)
+
+
+def _add(
+    value: NDArray[np.float64],
+    scale: float,
+    standard: Callable[[NDArray[np.uint64]], NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    scale = require_scale(scale)
+    value = np.asarray(value, dtype=np.float64)
+    noise = np.empty(value.size)
+    for start in range(0, value.size, _CHUNK):  # bounds the memory beside the release
+        part = noise[start : start + _CHUNK]
+        bits = np.frombuffer(os.urandom(8 * part.size), dtype=np.uint64)
+        part[:] = standard(bits)
+    return round_to_grid(value + scale * noise.reshape(value.shape), scale)

@@ -19,6 +19,11 @@ def require_scale(scale: float) -> float:
     return float(scale)
 
 
+def grid_cell(scale: float) -> float:
+    """Width of the grid for noise of that scale: ``2**floor(log2(scale)) * 2**-20``."""
+    return math.ldexp(GRID_CELL, math.frexp(scale)[1] - 1)
+
+
 def round_to_grid(value: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
     """Round to multiples of 2**floor(log2(scale)) * 2**-20, a function of public facts only."""
     exponent = math.frexp(scale)[1] - 1 + int(math.log2(GRID_CELL))

@@ -17,7 +17,7 @@ from skdpadmm.noise._uniform import standard_uniform
 
 @dataclass(frozen=True)
 class OpenDPNoise:
-    """Gaussian noise by OpenDP's exact sampler, the extra ``[secure]``.
+    """Noise by OpenDP's exact samplers, the extra ``[secure]``.
 
     ``make_gaussian`` treats floats as the rational numbers they are and adds a discrete Gaussian
     on the grid 2**-1074 (its ``k``, here the default), the spacing of the smallest floats. Every
@@ -26,6 +26,9 @@ class OpenDPNoise:
     above 1e-300 the grid's relative width is below 2**-60, where a discrete and a continuous
     Gaussian have the same privacy curve to within floating-point precision. Rounding to a float
     and to the public grid are post-processing.
+
+    ``make_laplace`` does the same with a discrete Laplace law, whose own map gives exactly
+    epsilon = Delta_1 / scale, and a delta of zero.
 
     It costs about 50 microseconds for each number: 5 ms for a release of 100.
 
@@ -54,10 +57,21 @@ class OpenDPNoise:
         ValueError
             If ``scale`` is not finite and positive.
         """
-        scale = require_scale(scale)
-        value = np.asarray(value, dtype=np.float64)
-        noisy = _measurement(scale)(value.ravel().tolist())
-        return round_to_grid(np.array(noisy, dtype=np.float64).reshape(value.shape), scale)
+        return _add(value, require_scale(scale), "gaussian")
+
+    def add_laplace(
+        self, value: NDArray[np.float64], scale: float, stream: tuple[int, ...]
+    ) -> NDArray[np.float64]:
+        """Return ``value`` + Laplace(scale) on the grid; every call is fresh, ``stream`` or not.
+
+        Raises
+        ------
+        ImportError
+            If OpenDP is not installed.
+        ValueError
+            If ``scale`` is not finite and positive.
+        """
+        return _add(value, require_scale(scale), "laplace")
 
     def uniform(self, shape: tuple[int, ...], stream: tuple[int, ...]) -> NDArray[np.float64]:
         """Return uniform numbers in [0, 1); every call is fresh, ``stream`` or not."""
@@ -65,8 +79,14 @@ class OpenDPNoise:
         return standard_uniform(bits).reshape(shape)
 
 
+def _add(value: NDArray[np.float64], scale: float, law: str) -> NDArray[np.float64]:
+    value = np.asarray(value, dtype=np.float64)
+    noisy = _measurement(scale, law)(value.ravel().tolist())
+    return round_to_grid(np.array(noisy, dtype=np.float64).reshape(value.shape), scale)
+
+
 @lru_cache(maxsize=64)
-def _measurement(scale: float) -> Any:
+def _measurement(scale: float, law: str = "gaussian") -> Any:
     try:
         import opendp.prelude as dp
     except ImportError as error:
@@ -75,4 +95,6 @@ def _measurement(scale: float) -> Any:
         ) from error
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
+    if law == "laplace":
+        return dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale)
     return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)

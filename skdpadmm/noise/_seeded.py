@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.noise._grid import require_scale, round_to_grid
+from skdpadmm.noise._laplace import standard_laplace
 from skdpadmm.noise._normal import standard_normal
 from skdpadmm.noise._uniform import standard_uniform
 
 
 @dataclass(frozen=True)
 class SeededNoise:
-    """Gaussian noise that is a function of a seed, a digest of the plan and the stream.
+    """Noise that is a function of a seed, a digest of the plan and the stream.
 
     It makes a fit a SIMULATION: equal streams on different data cancel. No generator is kept, so
     neither the order of calls nor a pickle matters. The words come from Philox, whose output numpy
-    keeps stable across versions, and pass through the sampler of CryptographicNoise.
+    keeps stable across versions, and pass through the samplers of CryptographicNoise.
 
     Parameters
     ----------
@@ -60,11 +62,21 @@ class SeededNoise:
         ValueError
             If ``scale`` is not finite and positive, or ``stream`` is not made of 32-bit words.
         """
-        scale = require_scale(scale)
-        value = np.asarray(value, dtype=np.float64)
-        bits = self._bits(value.size, stream)
-        noise = standard_normal(bits).reshape(value.shape)
-        return round_to_grid(value + scale * noise, scale)
+        return self._add(value, scale, stream, standard_normal)
+
+    def add_laplace(
+        self, value: NDArray[np.float64], scale: float, stream: tuple[int, ...]
+    ) -> NDArray[np.float64]:
+        """Return ``value`` + Laplace(scale) on the grid, the same at every call.
+
+        Gaussian noise in the same stream comes from the same words.
+
+        Raises
+        ------
+        ValueError
+            If ``scale`` is not finite and positive, or ``stream`` is not made of 32-bit words.
+        """
+        return self._add(value, scale, stream, standard_laplace)
 
     def uniform(self, shape: tuple[int, ...], stream: tuple[int, ...]) -> NDArray[np.float64]:
         """Return uniform numbers in [0, 1), the same at every call.
@@ -75,6 +87,18 @@ class SeededNoise:
             If ``stream`` is not made of 32-bit words.
         """
         return standard_uniform(self._bits(math.prod(shape), stream)).reshape(shape)
+
+    def _add(
+        self,
+        value: NDArray[np.float64],
+        scale: float,
+        stream: tuple[int, ...],
+        standard: Callable[[NDArray[np.uint64]], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        scale = require_scale(scale)
+        value = np.asarray(value, dtype=np.float64)
+        noise = standard(self._bits(value.size, stream)).reshape(value.shape)
+        return round_to_grid(value + scale * noise, scale)
 
     def _bits(self, size: int, stream: tuple[int, ...]) -> NDArray[np.uint64]:
         """Words of the stream."""

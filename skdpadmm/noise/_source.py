@@ -17,7 +17,7 @@ _N_WORDS = 4
 
 
 class NoiseSource(Protocol):
-    """Something that adds Gaussian noise to a release.
+    """Something that adds Gaussian or Laplace noise to a release.
 
     Attributes
     ----------
@@ -43,6 +43,33 @@ class NoiseSource(Protocol):
             Standard deviation, in (0, inf).
         stream : tuple of int
             Names the release and its repetition; another stream gets independent noise.
+
+        Returns
+        -------
+        ndarray of float64
+            Of the shape of ``value``, on multiples of 2**floor(log2(scale)) * 2**-20.
+
+        Raises
+        ------
+        ValueError
+            If ``scale`` is not finite and positive.
+        """
+        ...
+
+    def add_laplace(
+        self, value: NDArray[np.float64], scale: float, stream: tuple[int, ...]
+    ) -> NDArray[np.float64]:
+        """Return ``value`` + independent Laplace(0, scale) numbers, rounded to the public grid.
+
+        Parameters
+        ----------
+        value : ndarray of float64
+            Of any shape.
+        scale : float
+            b of the density exp(-abs(x) / b) / (2 b), in (0, inf). The standard deviation is
+            ``sqrt(2)`` times it; the grid goes by the scale.
+        stream : tuple of int
+            Names the release and its repetition. A stream serves one release, of one law.
 
         Returns
         -------

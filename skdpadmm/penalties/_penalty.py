@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 FloatArray = npt.NDArray[np.float64]
 """What every method takes and returns."""
@@ -117,6 +118,18 @@ class Penalty(ABC):
         Penalty
             A penalty of the same kind.
         """
+
+    def splitting(self) -> tuple[sparse.csr_array[np.float64] | None, Penalty]:
+        """The penalty as a simple one of a linear image: ``simple.value(matrix @ w)``.
+
+        Returns
+        -------
+        matrix : csr_array of shape (m, p) or None
+            Of full row rank; None is the identity.
+        simple : Penalty
+            One whose proximal operator is cheap.
+        """
+        return None, self
 
 
 def check_strength(name: str, strength: float) -> None:

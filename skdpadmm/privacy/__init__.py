@@ -8,6 +8,15 @@ for.
 from __future__ import annotations
 
 from skdpadmm.privacy import literature
+from skdpadmm.privacy._amplification import (
+    AmplifiedIteration,
+    StronglyConvexADMM,
+    amplification_constant,
+    contribution_mu,
+    mixture_of_slots,
+    strongly_convex_certificate,
+    strongly_convex_step_range,
+)
 from skdpadmm.privacy._calibration import calibrate_noise
 from skdpadmm.privacy._composition import Composed, compose
 from skdpadmm.privacy._contraction import (
@@ -20,6 +29,7 @@ from skdpadmm.privacy._contraction import (
 from skdpadmm.privacy._formatting import round_down, round_up
 from skdpadmm.privacy._gaussian import GaussianDP, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
+from skdpadmm.privacy._laplace import LaplaceDP, kov_epsilon
 from skdpadmm.privacy._mixture import Mixture
 from skdpadmm.privacy._neighboring import Neighboring
 from skdpadmm.privacy._objective_perturbation import LossDerivative, PerturbedObjectiveDP
@@ -29,13 +39,16 @@ from skdpadmm.privacy._perturbed_rounds import perturbed_objective_rdp
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._report import Observer, PrivacyReport, ReleaseLine
 from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
+from skdpadmm.privacy._splits import gaussian_steps, laplace_steps, split_budget
 from skdpadmm.privacy._token_walk import TokenWalk, WalkCost
 from skdpadmm.privacy._worst import Worst, worst
 
 __all__ = [
+    "AmplifiedIteration",
     "Composed",
     "GaussianDP",
     "Guarantee",
+    "LaplaceDP",
     "LossDerivative",
     "Mixture",
     "Neighboring",
@@ -47,15 +60,22 @@ __all__ = [
     "PrivacyReport",
     "ReleaseLine",
     "RenyiDP",
+    "StronglyConvexADMM",
     "TokenWalk",
     "WalkCost",
     "Worst",
+    "amplification_constant",
     "averaged_admm_contraction",
     "calibrate_noise",
     "compose",
+    "contribution_mu",
     "gaussian_mu",
+    "gaussian_steps",
+    "kov_epsilon",
+    "laplace_steps",
     "last_iterate_mu",
     "literature",
+    "mixture_of_slots",
     "participation_mixture",
     "perturbed_objective_rdp",
     "proximal_gradient_contraction",
@@ -63,6 +83,9 @@ __all__ = [
     "round_down",
     "round_up",
     "single_use_mu",
+    "split_budget",
+    "strongly_convex_certificate",
+    "strongly_convex_step_range",
     "worst",
     "worst_participation",
 ]

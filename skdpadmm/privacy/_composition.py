@@ -9,10 +9,11 @@ from typing import Any
 
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
+from skdpadmm.privacy._laplace import LaplaceDP, tail_delta, tail_epsilon
 from skdpadmm.privacy._mixture import Mixture
 from skdpadmm.privacy._neighboring import Neighboring
 from skdpadmm.privacy._objective_perturbation import PerturbedObjectiveDP
-from skdpadmm.privacy._pld import SampledRounds, pld_delta, pld_epsilon
+from skdpadmm.privacy._pld import LaplaceRounds, SampledRounds, pld_delta, pld_epsilon
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
 from skdpadmm.privacy._validation import require_delta, require_epsilon
@@ -20,18 +21,21 @@ from skdpadmm.privacy._worst import Worst, worst
 
 _MOST_COMBINATIONS = 100_000
 _KNOWN = (
-    "GaussianDP, PoissonSubsampledGaussian, Composed, Mixture, Worst, RenyiDP (with RenyiDP or "
-    "GaussianDP), one PerturbedObjectiveDP (with GaussianDP) and NonPrivate"
+    "GaussianDP, PoissonSubsampledGaussian, LaplaceDP, Composed, Mixture, Worst, RenyiDP (with "
+    "RenyiDP or GaussianDP), one PerturbedObjectiveDP (with GaussianDP) and NonPrivate"
 )
 
 
 @dataclass(frozen=True)
 class Composed(Guarantee):
-    """Gaussian and Poisson subsampled Gaussian releases, composed by privacy loss distributions.
+    """Gaussian, Poisson subsampled and Laplace releases, composed by privacy loss distributions.
+
+    Where nothing is subsampled a bound in closed form is there as well. It counts if it is smaller,
+    and where dp-accounting is not installed.
 
     Parameters
     ----------
-    parts : tuple of GaussianDP and PoissonSubsampledGaussian
+    parts : tuple of GaussianDP, PoissonSubsampledGaussian and LaplaceDP
         All subsampled parts share one neighbouring relation.
 
     Examples
@@ -42,7 +46,7 @@ class Composed(Guarantee):
     '0.45'
     """
 
-    parts: tuple[GaussianDP | PoissonSubsampledGaussian, ...]
+    parts: tuple[GaussianDP | PoissonSubsampledGaussian | LaplaceDP, ...]
 
     def __post_init__(self) -> None:
         """Refuse parts that have no loss distribution here, or two neighbouring relations."""
@@ -50,9 +54,10 @@ class Composed(Guarantee):
         if not self.parts:
             raise ValueError("Got no parts, expected at least one; use GaussianDP(0.0) for none.")
         for part in self.parts:
-            if not isinstance(part, GaussianDP | PoissonSubsampledGaussian):
+            if not isinstance(part, GaussianDP | PoissonSubsampledGaussian | LaplaceDP):
                 raise TypeError(
-                    f"Got a part {part!r}, expected GaussianDP or PoissonSubsampledGaussian."
+                    f"Got a part {part!r}, expected GaussianDP or PoissonSubsampledGaussian or "
+                    "LaplaceDP."
                 )
         relations = {p.neighboring for p in self.parts if isinstance(p, PoissonSubsampledGaussian)}
         if len(relations) > 1:
@@ -65,13 +70,29 @@ class Composed(Guarantee):
         """Return an upper bound of delta at ``epsilon`` in [0, inf]."""
         require_epsilon(epsilon)
         rounds = self._rounds()
-        return pld_delta(rounds, epsilon) if rounds else 0.0
+        if not rounds:
+            return 0.0
+        if self._sampled():
+            return pld_delta(rounds, epsilon)
+        closed = self._closed_delta(epsilon)
+        try:
+            return min(closed, pld_delta(rounds, epsilon))
+        except ImportError:
+            return closed
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at ``delta`` in [0, 1]."""
         require_delta(delta)
         rounds = self._rounds()
-        return pld_epsilon(rounds, delta) if rounds else 0.0
+        if not rounds:
+            return 0.0
+        if self._sampled():
+            return pld_epsilon(rounds, delta)
+        closed = self._closed_epsilon(delta)
+        try:
+            return min(closed, pld_epsilon(rounds, delta))
+        except ImportError:
+            return closed
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether its delta is plainly at least another's: part by part."""
@@ -89,14 +110,54 @@ class Composed(Guarantee):
         """Return the parts joined by "+"."""
         return " + ".join(part.describe() for part in self.parts)
 
-    def _rounds(self) -> tuple[SampledRounds, ...]:
-        return tuple(
-            SampledRounds(1.0, 1.0 / part.mu, 1, Neighboring.ZERO_OUT)
-            if isinstance(part, GaussianDP)
-            else part._rounds()
-            for part in self.parts
-            if not (isinstance(part, GaussianDP) and part.mu == 0)
+    def _sampled(self) -> bool:
+        return any(isinstance(part, PoissonSubsampledGaussian) for part in self.parts)
+
+    def _smooth_and_pure(self) -> tuple[GaussianDP, LaplaceDP]:
+        """Return what the Gaussian parts are together, and what the Laplace parts are."""
+        mus = [part.mu for part in self.parts if isinstance(part, GaussianDP)]
+        return GaussianDP(math.hypot(*mus)), _merge(
+            [part for part in self.parts if isinstance(part, LaplaceDP)]
         )
+
+    def _closed_delta(self, epsilon: float) -> float:
+        """Return the smaller of two bounds.
+
+        A pure guarantee shifts every level by its epsilon at most, which leaves the Gaussian's
+        exact curve there; and the tail of the loss bounds delta.
+        """
+        if math.isinf(epsilon):
+            return 0.0
+        gaussian, laplace = self._smooth_and_pure()
+        pure = laplace.pure_epsilon
+        shifted = gaussian.delta(epsilon - pure) if epsilon >= pure else 1.0
+        mean, variance = laplace.moments()
+        return min(
+            shifted, tail_delta(mean + 0.5 * gaussian.mu**2, variance + gaussian.mu**2, epsilon)
+        )
+
+    def _closed_epsilon(self, delta: float) -> float:
+        gaussian, laplace = self._smooth_and_pure()
+        shifted = laplace.pure_epsilon + gaussian.epsilon(delta)
+        if delta == 0.0:
+            return shifted
+        if delta == 1.0:
+            return 0.0
+        mean, variance = laplace.moments()
+        return min(
+            shifted, tail_epsilon(mean + 0.5 * gaussian.mu**2, variance + gaussian.mu**2, delta)
+        )
+
+    def _rounds(self) -> tuple[SampledRounds | LaplaceRounds, ...]:
+        rounds: list[SampledRounds | LaplaceRounds] = []
+        for part in self.parts:
+            if isinstance(part, LaplaceDP):
+                rounds.extend(part._rounds())
+            elif isinstance(part, PoissonSubsampledGaussian):
+                rounds.append(part._rounds())
+            elif part.mu > 0:
+                rounds.append(SampledRounds(1.0, 1.0 / part.mu, 1, Neighboring.ZERO_OUT))
+        return tuple(rounds)
 
 
 def compose(*guarantees: Guarantee) -> Guarantee:
@@ -104,9 +165,10 @@ def compose(*guarantees: Guarantee) -> Guarantee:
 
     Gaussian parts compose in closed form, mu = sqrt(sum mu_t^2) (Dong, Roth and Su, JRSS-B 2022,
     Corollary 2). A mixture composes label by label, labels revealed; the worst of several, one by
-    one. Subsampled parts go through privacy loss distributions. Renyi divergences add on the orders
-    that all have in common, to which a Gaussian part adds order mu^2 / 2. One perturbed objective
-    takes Gaussian parts into its own bound. Together with NonPrivate nothing is left.
+    one. Subsampled and Laplace parts go through privacy loss distributions. Renyi divergences add
+    on the orders that all have in common, to which a Gaussian part adds order mu^2 / 2. One
+    perturbed objective takes Gaussian parts into its own bound. Together with NonPrivate nothing is
+    left.
 
     Parameters
     ----------
@@ -135,6 +197,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     known = (
         GaussianDP
         | PoissonSubsampledGaussian
+        | LaplaceDP
         | Composed
         | Mixture
         | Worst
@@ -159,14 +222,15 @@ def compose(*guarantees: Guarantee) -> Guarantee:
         return _compose_objective(parts, gaussian)
     renyi = [part for part in parts if isinstance(part, RenyiDP)]
     sampled = [part for part in parts if isinstance(part, PoissonSubsampledGaussian)]
-    if renyi and sampled:
+    laplace = [part for part in parts if isinstance(part, LaplaceDP)]
+    if renyi and (sampled or laplace):
         raise TypeError(
-            "Got RenyiDP together with PoissonSubsampledGaussian, expected one of the two; "
-            f"what composes is {_KNOWN}."
+            f"Got RenyiDP together with {type((sampled or laplace)[0]).__name__}, expected one of "
+            f"the two; what composes is {_KNOWN}."
         )
     if renyi:
         return _add_divergences(renyi, gaussian)
-    return _compose_losses(sampled, gaussian)
+    return _compose_losses(sampled, _merge(laplace), gaussian)
 
 
 def _compose_cases(parts: list[Guarantee]) -> Guarantee:
@@ -242,15 +306,26 @@ def _add_divergences(renyi: list[RenyiDP], gaussian: GaussianDP) -> RenyiDP:
     )
 
 
-def _compose_losses(sampled: list[PoissonSubsampledGaussian], gaussian: GaussianDP) -> Guarantee:
-    """Merge equal rounds into one part, in order of appearance."""
-    if not sampled:
-        return gaussian
+def _merge(laplace: list[LaplaceDP]) -> LaplaceDP:
+    """Return all releases as one guarantee, none of them as one that reveals nothing."""
+    return LaplaceDP(
+        tuple(epsilon for part in laplace for epsilon in part.epsilons),
+        tuple(count for part in laplace for count in part.counts),
+    )
+
+
+def _compose_losses(
+    sampled: list[PoissonSubsampledGaussian], laplace: LaplaceDP, gaussian: GaussianDP
+) -> Guarantee:
+    """Merge equal rounds into one part, in order of appearance, and all Laplace releases."""
     counts: Counter[tuple[float, float, Neighboring]] = Counter()
     for part in sampled:
         key = (part.sampling_probability, part.noise_multiplier, part.neighboring)
         counts[key] += int(part.n_rounds)
     merged = tuple(PoissonSubsampledGaussian(q, s, n, rel) for (q, s, rel), n in counts.items())
-    if gaussian.mu == 0 and len(merged) == 1:
-        return merged[0]
-    return Composed(merged if gaussian.mu == 0 else (*merged, gaussian))
+    parts: list[GaussianDP | PoissonSubsampledGaussian | LaplaceDP] = [*merged]
+    if laplace.epsilons:
+        parts.append(laplace)
+    if gaussian.mu > 0 or not parts:
+        parts.append(gaussian)
+    return parts[0] if len(parts) == 1 else Composed(tuple(parts))

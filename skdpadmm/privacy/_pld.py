@@ -29,7 +29,14 @@ class SampledRounds(NamedTuple):
     neighboring: Neighboring
 
 
-def pld_delta(rounds: tuple[SampledRounds, ...], epsilon: float) -> float:
+class LaplaceRounds(NamedTuple):
+    """Releases of one number each, a shift of ``epsilon`` under Laplace noise of scale 1."""
+
+    epsilon: float
+    n_rounds: int
+
+
+def pld_delta(rounds: tuple[SampledRounds | LaplaceRounds, ...], epsilon: float) -> float:
     """Return a delta which the composed rounds do not exceed at ``epsilon``."""
     if math.isinf(epsilon):
         return 0.0
@@ -39,7 +46,7 @@ def pld_delta(rounds: tuple[SampledRounds, ...], epsilon: float) -> float:
     return float(min(1.0, max(0.0, delta) * _inflation(rounds) + _CONVOLUTION_ERROR))
 
 
-def pld_epsilon(rounds: tuple[SampledRounds, ...], delta: float) -> float:
+def pld_epsilon(rounds: tuple[SampledRounds | LaplaceRounds, ...], delta: float) -> float:
     """Return an epsilon which the composed rounds do not exceed at ``delta``."""
     if delta >= 1.0:
         return 0.0
@@ -49,44 +56,42 @@ def pld_epsilon(rounds: tuple[SampledRounds, ...], delta: float) -> float:
     return float(_composed(rounds).get_epsilon_for_delta(target))
 
 
-def _inflation(rounds: tuple[SampledRounds, ...]) -> float:
+def _inflation(rounds: tuple[SampledRounds | LaplaceRounds, ...]) -> float:
     return 1.0 + _LOST_PER_ROUND * sum(part.n_rounds for part in rounds)
 
 
-def _is_hopeless(rounds: tuple[SampledRounds, ...]) -> bool:
+def _is_hopeless(rounds: tuple[SampledRounds | LaplaceRounds, ...]) -> bool:
     """Whether one round's loss leaves the range of exp; claiming nothing is then safe."""
     return any(_single_range(part) > _LARGEST_LOSS for part in rounds)
 
 
-def _single_range(part: SampledRounds) -> float:
+def _single_range(part: SampledRounds | LaplaceRounds) -> float:
+    if isinstance(part, LaplaceRounds):
+        return part.epsilon
     shift = part.neighboring.sensitivity_factor / part.noise_multiplier
     return 0.5 * shift * shift + 10.0 * shift
 
 
-def _interval(rounds: tuple[SampledRounds, ...]) -> float:
+def _single_spread(part: SampledRounds | LaplaceRounds) -> float:
+    if isinstance(part, LaplaceRounds):
+        return part.epsilon
+    shift = part.sampling_probability * part.neighboring.sensitivity_factor
+    return shift / part.noise_multiplier
+
+
+def _interval(rounds: tuple[SampledRounds | LaplaceRounds, ...]) -> float:
     """Return a discretisation as fine as the composed loss asks for, at a bounded cost.
 
     In exact arithmetic the estimate is pessimistic for every interval. Public parameters alone
     decide it.
     """
-    spread = math.sqrt(
-        sum(
-            part.n_rounds
-            * (
-                part.sampling_probability
-                * part.neighboring.sensitivity_factor
-                / part.noise_multiplier
-            )
-            ** 2
-            for part in rounds
-        )
-    )
+    spread = math.sqrt(sum(part.n_rounds * _single_spread(part) ** 2 for part in rounds))
     widest = max(_single_range(part) for part in rounds)
     return max(spread / 2**11, widest / 2**16, _FINEST_INTERVAL)
 
 
 @lru_cache(maxsize=16)
-def _composed(rounds: tuple[SampledRounds, ...]) -> Any:
+def _composed(rounds: tuple[SampledRounds | LaplaceRounds, ...]) -> Any:
     interval = _interval(rounds)
     first, *others = (_self_composed(part, interval) for part in rounds)
     composed = first
@@ -95,7 +100,7 @@ def _composed(rounds: tuple[SampledRounds, ...]) -> Any:
     return composed
 
 
-def _self_composed(part: SampledRounds, interval: float) -> Any:
+def _self_composed(part: SampledRounds | LaplaceRounds, interval: float) -> Any:
     try:
         from dp_accounting import privacy_accountant
         from dp_accounting.pld import privacy_loss_distribution
@@ -103,6 +108,11 @@ def _self_composed(part: SampledRounds, interval: float) -> Any:
         raise ImportError(
             "A privacy loss distribution needs dp-accounting: pip install 'skdpadmm[accounting]'"
         ) from error
+    if isinstance(part, LaplaceRounds):
+        one = privacy_loss_distribution.from_laplace_mechanism(
+            parameter=1.0, sensitivity=part.epsilon, value_discretization_interval=interval
+        )
+        return one.self_compose(part.n_rounds)
     relations = privacy_accountant.NeighboringRelation
     # REPLACE_ONE selects the antipodal pair (1-q) N(0) + q N(+-1): the library doubles the
     # sensitivity by itself, so the multiplier is the zero-out one in both relations.

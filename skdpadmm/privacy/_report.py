@@ -74,8 +74,8 @@ class ReleaseLine:
     ----------
     name : str
         What is released.
-    times : int
-        How often.
+    times : int or None
+        How often; None: once for each record that arrives.
     shape : tuple of int
         Shape of the released array.
     sensitivity : float or None
@@ -93,7 +93,7 @@ class ReleaseLine:
     """
 
     name: str
-    times: int
+    times: int | None
     shape: tuple[int, ...]
     sensitivity: float | None
     noise_std: float
@@ -124,6 +124,8 @@ class PrivacyReport:
         Name of the observer that the budget was spent against; empty: the first one.
     agent_labels : tuple, default=()
         What the agents are called, where there are any.
+    if_unseen : tuple of (str, Guarantee), default=()
+        What holds for single records of a stream if no intermediate state was seen.
 
     Examples
     --------
@@ -145,6 +147,7 @@ class PrivacyReport:
     simulation: str
     adversary: str = ""
     agent_labels: tuple[Any, ...] = ()
+    if_unseen: tuple[tuple[str, Guarantee], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse two observers of one name and a delta that is no probability."""
@@ -287,7 +290,7 @@ class PrivacyReport:
             "releases": [
                 {
                     "name": r.name,
-                    "times": int(r.times),
+                    "times": None if r.times is None else int(r.times),
                     "shape": [int(size) for size in r.shape],
                     "sensitivity": None
                     if r.sensitivity is None
@@ -295,6 +298,14 @@ class PrivacyReport:
                     "noise_std": _finite_or_text(float(r.noise_std)),
                 }
                 for r in self.releases
+            ],
+            "if_unseen": [
+                {
+                    "record": record,
+                    "epsilon": _finite_or_text(guarantee.epsilon(self.delta)),
+                    "guarantee": guarantee.to_dict(),
+                }
+                for record, guarantee in self.if_unseen
             ],
             "assumptions": list(self.assumptions),
             "not_covered": list(self.not_covered),
@@ -379,7 +390,7 @@ class PrivacyReport:
         return [
             (
                 release.name,
-                str(release.times),
+                "each record" if release.times is None else str(release.times),
                 str(tuple(release.shape)),
                 "hidden" if release.sensitivity is None else round_up(release.sensitivity),
                 round_down(release.noise_std),
@@ -406,7 +417,15 @@ class PrivacyReport:
         return (least if least == most else f"{least} to {most}",)
 
     def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
-        remarks = [("Assumes", self.assumptions), ("Does not cover", self.not_covered)]
+        unseen = tuple(
+            f"{record}: {self._figure(guarantee)}, {guarantee.describe()}"
+            for record, guarantee in self.if_unseen
+        )
+        remarks = [
+            ("If no intermediate state was seen", unseen),
+            ("Assumes", self.assumptions),
+            ("Does not cover", self.not_covered),
+        ]
         return [(title, lines) for title, lines in remarks if lines]
 
 

@@ -14,6 +14,7 @@ from skdpadmm.protocol._agents import (
     SUMS,
     Agents,
     Federation,
+    Neighborhood,
     Network,
 )
 from skdpadmm.protocol._facts import Budget, Facts, network_of
@@ -26,6 +27,7 @@ from skdpadmm.protocol._release import (
     HiddenPath,
     HiddenTerm,
     MessageSum,
+    NoisyPath,
     Release,
     Token,
     View,
@@ -49,7 +51,9 @@ __all__ = [
     "HiddenPath",
     "HiddenTerm",
     "MessageSum",
+    "Neighborhood",
     "Network",
+    "NoisyPath",
     "Plan",
     "PlanViolation",
     "Problem",

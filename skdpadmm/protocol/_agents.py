@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.network import Topology
+from skdpadmm.network import Similarity, Topology
 
 MODEL = "model"
 SERVER, SUMS = "server", "sums"
@@ -37,13 +37,15 @@ class Agents:
 
     setting: ClassVar[str]
     observers: ClassVar[tuple[str, ...]]
+    # Rows that an agent has at least.
+    fewest_rows: ClassVar[int] = 1
 
     agent_sizes: tuple[int, ...]
     epsilons: tuple[float, ...] = ()
     sizes_matter: bool = True
 
     def __post_init__(self) -> None:
-        if not self.agent_sizes or min(self.agent_sizes) < 1:
+        if not self.agent_sizes or min(self.agent_sizes) < self.fewest_rows:
             raise ValueError(
                 f"Got {len(self.agent_sizes)} agents, the smallest with"
                 f" {min(self.agent_sizes, default=0)} rows, expected agents with rows."
@@ -175,6 +177,53 @@ class Network(Agents):
 
     def sees_each_message(self, observer: str) -> bool:
         """Everybody: what is for all agents is passed on from neighbour to neighbour."""
+        return True
+
+    def together(self, observer: str, n_messages: int) -> int:
+        """An agent's own alone."""
+        return 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighborhood(Agents):
+    """Agents with models of their own, each pulled towards those of similar agents.
+
+    Attributes
+    ----------
+    similarity : Similarity
+        Public weights of pairs of agents; agents are in the order of their labels.
+    confidence : tuple of float
+        How much each agent trusts its own rows, in (0, 1]; public.
+    trade_off : float
+        The paper's mu, in (0, inf): how much own losses weigh beside agreement.
+    """
+
+    setting: ClassVar[str] = "personalized"
+    observers: ClassVar[tuple[str, ...]] = (EAVESDROPPER, MODEL)
+    # One that has none yet learns from its neighbours.
+    fewest_rows: ClassVar[int] = 0
+
+    similarity: Similarity
+    confidence: tuple[float, ...]
+    trade_off: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.similarity.n_agents != self.n_agents:
+            raise ValueError(
+                f"Got similarities of {self.similarity.n_agents} agents for {self.n_agents} agents,"
+                " expected a row and a column for each."
+            )
+        if len(self.confidence) != self.n_agents or not all(0 < c <= 1 for c in self.confidence):
+            raise ValueError(
+                f"Got confidence={self.confidence[:5]} for {self.n_agents} agents, expected a float"
+                " in (0, 1] for each."
+            )
+        if not 0 < self.trade_off < float("inf"):
+            raise ValueError(f"Got trade_off={self.trade_off}, expected a float in (0, inf).")
+
+    def sees_each_message(self, observer: str) -> bool:
+        """Everybody: models are what is said, and what is left in the end."""
         return True
 
     def together(self, observer: str, n_messages: int) -> int:

@@ -11,6 +11,7 @@ from skdpadmm.privacy import Neighboring, gaussian_mu
 from skdpadmm.protocol._agents import MODEL, Agents, Network
 from skdpadmm.protocol._preparation import Conditioning, Scaling
 from skdpadmm.protocol._release import Release
+from skdpadmm.records import Coordinates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,12 @@ class Facts:
         preparation: 0 with an intercept. It follows from the penalty and the schema.
     agents : Agents or None, default=None
         Who holds the records; None: a curator.
+    is_stream : bool, default=False
+        Whether records arrive one after the other, nobody knows how many: the plan is that of one
+        record, and `n_samples` is 1.
+    coordinates : Coordinates or None, default=None
+        The public coordinates before any preparation. They follow from `schema`, and are no part
+        of equality.
 
     Raises
     ------
@@ -105,6 +112,8 @@ class Facts:
     conditioning: Conditioning | None = None
     penalty_curvature: float = 0.0
     agents: Agents | None = field(default=None, metadata={"unless": None})
+    is_stream: bool = field(default=False, metadata={"unless": False})
+    coordinates: Coordinates | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.n_samples < 1:

@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 from skdpadmm.noise import NoiseSource
 from skdpadmm.protocol._agents import Agents
 from skdpadmm.protocol._plan import Plan
-from skdpadmm.protocol._release import AgentMessages, HiddenTerm, MessageSum, Release
+from skdpadmm.protocol._release import AgentMessages, HiddenTerm, MessageSum, NoisyPath, Release
+
+# Noise of a path is drawn for as many steps at once as this many numbers serve.
+PATH_ENTRIES = 2**14
 
 
 class PlanViolation(RuntimeError):
@@ -23,6 +26,8 @@ class Gate:
     plan : Plan
     noise : NoiseSource
         Asked for one independent stream for each repetition of each release.
+    n_arrived : int, default=0
+        Steps of an unending path that were taken already: their noise is used up.
 
     Attributes
     ----------
@@ -30,11 +35,11 @@ class Gate:
         Name and shape of each release that passed, in order. It holds no values.
     """
 
-    def __init__(self, plan: Plan, noise: NoiseSource) -> None:
+    def __init__(self, plan: Plan, noise: NoiseSource, n_arrived: int = 0) -> None:
         self._plan = plan
         self._noise = noise
         self._index = {release.name: i for i, release in enumerate(plan.releases)}
-        self._passed = [0] * len(plan.releases)
+        self._passed = [n_arrived if release.times is None else 0 for release in plan.releases]
         self._draws = 0
         self.trace: list[tuple[str, tuple[int, ...]]] = []
 
@@ -67,6 +72,8 @@ class Gate:
             not finite, or where fewer messages are summed than the plan demands.
         """
         index, release = self._planned(name)
+        if isinstance(release, NoisyPath):
+            raise PlanViolation(f"Got {name!r} to release, expected `path_noise`: it has steps.")
         if not isinstance(release, Release):
             raise PlanViolation(f"Got {name!r} to release, expected `hidden_term`: it is hidden.")
         if value.shape != release.shape:
@@ -139,6 +146,50 @@ class Gate:
         repetition = self._pass(name)
         return self._noise.add_gaussian(np.zeros(term.shape), term.noise_std, (index, repetition))
 
+    def path_noise(self, name: str, n_steps: int) -> NDArray[np.float64]:
+        """Draw the noise of the next steps of a planned path, to be added one by one.
+
+        A step has the noise that it has however the steps before it were asked for, and gets it
+        once.
+
+        Parameters
+        ----------
+        name : str
+            Name of a noisy path in the plan.
+        n_steps : int
+
+        Returns
+        -------
+        ndarray of shape (n_steps, ...)
+            On the public grid. Zeros where the plan is not private.
+
+        Raises
+        ------
+        PlanViolation
+            Where the plan knows no such path, or not so many steps.
+        """
+        index, path = self._planned(name)
+        if not isinstance(path, NoisyPath):
+            raise PlanViolation(f"Got {name!r} as a noisy path, expected `release`.")
+        first = self._passed[index]
+        stop = first + n_steps
+        if path.times is not None and stop > path.times:
+            raise PlanViolation(
+                f"Got step {stop} of {name!r}, expected no more than {path.times} steps."
+            )
+        self._passed[index] = stop
+        self.trace.append((name, (n_steps, *path.shape)))
+        noise = np.zeros((n_steps, *path.shape))
+        if path.noise_std == 0 or n_steps == 0:
+            return noise
+        size = max(PATH_ENTRIES // max(int(np.prod(path.shape)), 1), 1)
+        zeros = np.zeros((size, *path.shape))
+        for block in range(first // size, (stop - 1) // size + 1):
+            drawn = self._noise.add_gaussian(zeros, path.noise_std, (index, block))
+            low, high = max(first, block * size), min(stop, (block + 1) * size)
+            noise[low - first : high - first] = drawn[low - block * size : high - block * size]
+        return noise
+
     def close(self) -> None:
         """Check that everything planned was released.
 
@@ -148,7 +199,7 @@ class Gate:
             Where a planned release is missing.
         """
         for release, passed in zip(self._plan.releases, self._passed, strict=True):
-            if passed != release.times:
+            if release.times is not None and passed != release.times:
                 raise PlanViolation(
                     f"Got the release {release.name!r} {passed} times, expected {release.times}."
                 )
@@ -181,7 +232,7 @@ class Gate:
             raise PlanViolation(f"Got messages {release.name!r}, expected agents that send them.")
         return agents
 
-    def _planned(self, name: str) -> tuple[int, Release | HiddenTerm]:
+    def _planned(self, name: str) -> tuple[int, Release | HiddenTerm | NoisyPath]:
         if name not in self._index:
             raise PlanViolation(
                 f"Got a release {name!r}, expected one of {sorted(self._index)}: what a plan does"
@@ -194,6 +245,8 @@ class Gate:
         """Count one more passage; returns how many there were before."""
         index, release = self._planned(name)
         repetition = self._passed[index]
+        if isinstance(release, NoisyPath):
+            raise PlanViolation(f"Got {name!r} at once, expected `path_noise`: it has steps.")
         if repetition == release.times:
             raise PlanViolation(
                 f"Got release {name!r} for time {repetition + 1}, expected it"

@@ -15,7 +15,14 @@ import numpy as np
 from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, compose, round_down, round_up, worst
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
-from skdpadmm.protocol._release import AgentMessages, HiddenPath, HiddenTerm, MessageSum, Release
+from skdpadmm.protocol._release import (
+    AgentMessages,
+    HiddenPath,
+    HiddenTerm,
+    MessageSum,
+    NoisyPath,
+    Release,
+)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -32,7 +39,7 @@ class Plan:
     budget : Budget
     settings : frozen dataclass
         The algorithm's own constants, resolved: step sizes, clip bounds, lengths.
-    releases : tuple of Release and HiddenTerm
+    releases : tuple of Release, HiddenTerm and NoisyPath
         Those that prepare the coordinates come first.
     assumptions : tuple of str
         What the guarantee rests on, in words; no part of equality and of the digest.
@@ -47,7 +54,7 @@ class Plan:
     facts: Facts
     budget: Budget
     settings: Any
-    releases: tuple[Release | HiddenTerm, ...]
+    releases: tuple[Release | HiddenTerm | NoisyPath, ...]
     assumptions: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -107,7 +114,7 @@ class Plan:
         """The same for agents that take part as often as they can: averages over nothing."""
         return _by_kind([release.worst_cases(observer) for release in self._seen(observer)])
 
-    def _seen(self, observer: str) -> list[Release | HiddenTerm]:
+    def _seen(self, observer: str) -> list[Release | HiddenTerm | NoisyPath]:
         seen = [release for release in self.releases if observer in release.seen_by]
         if not seen:
             known = sorted({name for release in self.releases for name in release.seen_by})
@@ -141,8 +148,9 @@ class Plan:
 
     def __repr__(self) -> str:
         facts, budget = self.facts, self.budget
+        records = "a stream of" if facts.is_stream else facts.n_samples
         lines = [
-            f"Plan of {self.algorithm} for {facts.n_samples} records,"
+            f"Plan of {self.algorithm} for {records} records,"
             f" {facts.n_parameters} x {facts.loss.n_outputs} parameters",
             f"  budget: epsilon={budget.epsilon:g}, delta={budget.delta:g},"
             f" {facts.neighboring.value}, unit {facts.unit}",
@@ -163,14 +171,17 @@ class Plan:
                 ]
         lines.append("  settings: " + ", ".join(_described(self.settings)))
         for r in self.releases:
+            times = "one for each record:" if r.times is None else r.times
             noise = f"noise std {round_down(r.noise_std)}" if r.noise_std else "no noise"
             moved = f"sensitivity {round_up(max(r.sensitivities))}, " if r.sensitivities else ""
             kind = "releases" if isinstance(r, Release) else "hides"
             if isinstance(r, HiddenPath):
                 kind = "releases the last of"
+            if isinstance(r, NoisyPath):
+                kind = "releases the last of" if r.is_hidden else "releases"
             if isinstance(r, MessageSum):
                 kind = "sums messages for"
-            lines.append(f"  {kind} {r.times} x {r.name} {r.shape}: {moved}{noise}")
+            lines.append(f"  {kind} {times} x {r.name} {r.shape}: {moved}{noise}")
             if isinstance(r, MessageSum | AgentMessages):
                 least, most = round_down(min(r.shares)), round_down(max(r.shares))
                 each = least if least == most else f"{least} to {most}"

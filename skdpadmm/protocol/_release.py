@@ -118,6 +118,61 @@ class HiddenTerm:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NoisyPath:
+    """An iterate to which every step of a long loop adds noise, of which the end leaves, or all.
+
+    The loop asks the gate for the noise of some steps at once. What an iterate is worth to whoever
+    sees it is the theorem's business, so that there is one for the path and others for its end.
+
+    Attributes
+    ----------
+    name : str
+        What the noise enters.
+    shape : tuple of int
+        Shape of an iterate.
+    sensitivity : float
+        How far one step can move in Euclidean norm between neighbouring data sets, given the
+        iterate before it.
+    noise_std : float
+        Standard deviation of the noise on each entry; 0 only where the plan is not private.
+    guarantee : Guarantee
+        Of what is seen.
+    worst_case : Guarantee
+        The same for the least protected record, where `guarantee` is an average over positions
+        that are drawn at random and stay secret.
+    times : int or None
+        How many steps there are; None: as many as records arrive.
+    seen_by : tuple of str
+        The observers that see it.
+    is_hidden : bool
+        Whether the end alone is seen.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    sensitivity: float
+    noise_std: float
+    guarantee: Guarantee
+    worst_case: Guarantee
+    times: int | None
+    seen_by: tuple[str, ...] = ("model",)
+    is_hidden: bool = True
+
+    @property
+    def sensitivities(self) -> tuple[float, ...]:
+        """Of each kind of step: there is one."""
+        return (self.sensitivity,)
+
+    def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
+        """What holds against an observer, for the one kind of agent there is."""
+        return (self.guarantee,)
+
+    def worst_cases(self, observer: str) -> tuple[Guarantee, ...]:
+        """The same at the worst position."""
+        return (self.worst_case,)
+
+
+@dataclass(frozen=True, kw_only=True)
 class View:
     """What one observer learns, for each kind of agent.
 

@@ -1,4 +1,4 @@
-"""Samplers draw the Gaussian law, on the grid, independently where they should."""
+"""Samplers draw the Gaussian and the Laplace law, on the grid, independently where they should."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import pytest
 from scipy.stats import kstest
 
 from skdpadmm.noise import CryptographicNoise, NoiseSource, OpenDPNoise, SeededNoise, noise_source
+from skdpadmm.noise._laplace import standard_laplace
 from skdpadmm.noise._normal import standard_normal
 
 SEEDED = SeededNoise((7,), b"plan")
 PINNED = [-0.5598888397216797, -1.1477174758911133, -0.7250118255615234]
+PINNED_LAPLACE = [-0.5524196624755859, -1.381962776184082, -0.7583379745483398]
+LAWS = ["add_gaussian", "add_laplace"]
 SAMPLERS = [
     pytest.param(CryptographicNoise(), 200_000, id="cryptographic"),
     pytest.param(SEEDED, 200_000, id="seeded"),
@@ -44,60 +47,79 @@ def test_the_law_is_gaussian(source, size):
 
 
 @pytest.mark.parametrize(("source", "size"), SAMPLERS)
-def test_columns_share_no_noise(source, size):
-    noise = source.add_gaussian(np.zeros((size // 4, 4)), 1.0, (0, 0))
+def test_the_law_is_laplace(source, size):
+    """Absolute values have the moments 1, 2, 6 and 24 of an exponential law."""
+    noise = (source.add_laplace(np.full(size, 3.0), 2.5, (0, 0)) - 3.0) / 2.5
+    assert kstest(noise, "laplace").pvalue > 1e-9
+    assert abs(noise.mean()) < 6.5 * math.sqrt(2 / size)
+    assert abs(np.abs(noise).mean() - 1) < 6.5 / math.sqrt(size)
+    assert abs((noise**2).mean() - 2) < 6.5 * math.sqrt(20 / size)
+    assert abs(np.sign(noise).mean()) < 6.5 / math.sqrt(size)
+    assert np.corrcoef(np.abs(noise), noise > 0)[0, 1] ** 2 < 6.5**2 / size
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("source", "size"), SAMPLERS)
+def test_columns_share_no_noise(source, size, law):
+    noise = getattr(source, law)(np.zeros((size // 4, 4)), 1.0, (0, 0))
     correlation = np.corrcoef(noise, rowvar=False) - np.eye(4)
     assert np.abs(correlation).max() < 6.5 / math.sqrt(size // 4)
     serial = np.corrcoef(noise.ravel()[:-1], noise.ravel()[1:])[0, 1]
     assert abs(serial) < 6.5 / math.sqrt(size)
 
 
+@pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("source", "size"), SAMPLERS)
-def test_streams_share_no_noise(source, size):
+def test_streams_share_no_noise(source, size, law):
     streams = [(0,), (0, 0), (0, 1), (1, 0), (1,), (0, 0, 0)]
-    noise = np.stack([source.add_gaussian(np.zeros(size // 4), 1.0, s) for s in streams])
+    noise = np.stack([getattr(source, law)(np.zeros(size // 4), 1.0, s) for s in streams])
     correlation = np.corrcoef(noise) - np.eye(len(streams))
     assert np.abs(correlation).max() < 6.5 / math.sqrt(size // 4)
 
 
+@pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("source", "size"), SAMPLERS)
 @pytest.mark.parametrize("scale", [1e-300, 3e-5, 1.0, 1.5, 2.0, 1e10, 1e300])
-def test_releases_lie_on_the_public_grid_at_every_scale(source, size, scale):
+def test_releases_lie_on_the_public_grid_at_every_scale(source, size, scale, law):
     value = np.linspace(-3, 3, 50) * scale
-    released = source.add_gaussian(value, scale, (0, 0))
+    released = getattr(source, law)(value, scale, (0, 0))
     steps = released / grid_step(scale)
     np.testing.assert_array_equal(steps, np.rint(steps))
     assert np.isfinite(released).all()
     spread = np.std((released - value) / scale)
-    assert 0.3 < spread < 2.5
+    assert 0.3 < spread < 4.0
 
 
+@pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("source", "size"), SAMPLERS)
-def test_values_far_beyond_the_grid_survive(source, size):
+def test_values_far_beyond_the_grid_survive(source, size, law):
     value = np.array([1e300, -1e300, 2.0**80])
-    np.testing.assert_array_equal(source.add_gaussian(value, 1e-10, (0, 0)), value)
+    np.testing.assert_array_equal(getattr(source, law)(value, 1e-10, (0, 0)), value)
 
 
+@pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("source", "size"), SAMPLERS)
-def test_the_smallest_scale_works(source, size):
-    assert np.isfinite(source.add_gaussian(np.ones(5), 5e-324, (0, 0))).all()
+def test_the_smallest_scale_works(source, size, law):
+    assert np.isfinite(getattr(source, law)(np.ones(5), 5e-324, (0, 0))).all()
 
 
+@pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("source", "size"), SAMPLERS)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3)])
-def test_shape_and_input_are_kept(source, size, shape):
+def test_shape_and_input_are_kept(source, size, shape, law):
     value = np.ones(shape)
-    released = source.add_gaussian(value, 1.0, (0, 0))
+    released = getattr(source, law)(value, 1.0, (0, 0))
     assert released.shape == shape
     assert released.dtype == np.float64
     np.testing.assert_array_equal(value, np.ones(shape))
 
 
+@pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("source", "size"), SAMPLERS)
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])
-def test_a_scale_that_protects_nothing_is_refused(source, size, scale):
+def test_a_scale_that_protects_nothing_is_refused(source, size, scale, law):
     with pytest.raises(ValueError, match=r"Got scale=.*expected a float in \(0, inf\)"):
-        source.add_gaussian(np.zeros(2), scale, (0, 0))
+        getattr(source, law)(np.zeros(2), scale, (0, 0))
 
 
 def test_every_pattern_of_bits_gives_a_finite_number():
@@ -107,33 +129,41 @@ def test_every_pattern_of_bits_gives_a_finite_number():
     assert np.isfinite(normal).all()
     assert 8.2 < normal[0] == -normal[1] < 8.4
     assert normal[2] == normal[3] == 0.0
+    laplace = standard_laplace(bits)
+    assert np.isfinite(laplace).all()
+    assert 37.4 < laplace[0] == -laplace[1] < 37.5
+    assert laplace[2] == laplace[3] == 0.0
 
 
-def test_big_releases_are_drawn_in_chunks_without_repetition():
-    noise = CryptographicNoise().add_gaussian(np.zeros((1 << 20) + 1000), 1.0, (0, 0))
+@pytest.mark.parametrize("law", LAWS)
+def test_big_releases_are_drawn_in_chunks_without_repetition(law):
+    noise = getattr(CryptographicNoise(), law)(np.zeros((1 << 20) + 1000), 1.0, (0, 0))
     assert np.all(noise[:1000] == noise[1 << 20 :]) == np.False_
     assert abs(np.corrcoef(noise[:1000], noise[1 << 20 :])[0, 1]) < 6.5 / math.sqrt(1000)
 
 
-def test_cryptographic_noise_is_fresh_on_every_call():
+@pytest.mark.parametrize("law", LAWS)
+def test_cryptographic_noise_is_fresh_on_every_call(law):
     value = np.zeros(20)
-    first, second = (CryptographicNoise().add_gaussian(value, 1.0, (0, 0)) for _ in range(2))
+    first, second = (getattr(CryptographicNoise(), law)(value, 1.0, (0, 0)) for _ in range(2))
     assert not np.any(first == second)
 
 
-def test_opendp_noise_is_fresh_on_every_call():
+@pytest.mark.parametrize("law", LAWS)
+def test_opendp_noise_is_fresh_on_every_call(law):
     value = np.zeros(20)
-    first, second = (OpenDPNoise().add_gaussian(value, 1.0, (0, 0)) for _ in range(2))
+    first, second = (getattr(OpenDPNoise(), law)(value, 1.0, (0, 0)) for _ in range(2))
     assert not np.any(first == second)
 
 
 def test_opendp_accounts_without_a_rounding_term():
-    """Its own map gives rho = (Delta/scale)^2 / 2: nothing is rounded before the noise."""
+    """Its own maps give rho = (Delta/scale)^2 / 2 and epsilon = Delta/scale: no rounding before."""
     from skdpadmm.noise._opendp import _measurement
 
     for scale in (1e-3, 1.0, 1e3):
         assert _measurement(scale).map(0.5 * scale) == pytest.approx(0.125, rel=1e-14)
         assert _measurement(scale).map(0.0) == 0.0
+        assert _measurement(scale, "laplace").map(0.5 * scale) == pytest.approx(0.5, rel=1e-14)
 
 
 def test_a_missing_opendp_is_named(monkeypatch):
@@ -142,25 +172,28 @@ def test_a_missing_opendp_is_named(monkeypatch):
     _opendp._measurement.cache_clear()
     for name in ("opendp", "opendp.prelude"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=r"needs OpenDP: pip install 'skdpadmm\[secure\]'"):
-        OpenDPNoise().add_gaussian(np.zeros(2), 1.0, (0, 0))
+    for law in LAWS:
+        with pytest.raises(ImportError, match=r"needs OpenDP: pip install 'skdpadmm\[secure\]'"):
+            getattr(OpenDPNoise(), law)(np.zeros(2), 1.0, (0, 0))
 
 
-def test_seeded_noise_is_a_function_of_seed_digest_and_stream():
+@pytest.mark.parametrize("law", LAWS)
+def test_seeded_noise_is_a_function_of_seed_digest_and_stream(law):
     value = np.zeros(50)
-    expected = SEEDED.add_gaussian(value, 1.0, (2, 5))
-    SEEDED.add_gaussian(value, 1.0, (2, 4))
+    expected = getattr(SEEDED, law)(value, 1.0, (2, 5))
+    getattr(SEEDED, law)(value, 1.0, (2, 4))
     copy = pickle.loads(pickle.dumps(SEEDED))
-    np.testing.assert_array_equal(copy.add_gaussian(value, 1.0, (2, 5)), expected)
-    np.testing.assert_array_equal(
-        SeededNoise((7,), b"plan").add_gaussian(value, 1.0, (2, 5)), expected
-    )
+    np.testing.assert_array_equal(getattr(copy, law)(value, 1.0, (2, 5)), expected)
+    again = getattr(SeededNoise((7,), b"plan"), law)(value, 1.0, (2, 5))
+    np.testing.assert_array_equal(again, expected)
     assert vars(copy) == {"entropy": (7,), "digest": b"plan"}
 
 
 def test_seeded_noise_keeps_its_bits_across_versions():
     draw = SeededNoise((0,), b"plan").add_gaussian(np.zeros(3), 1.0, (0, 0))
     np.testing.assert_allclose(draw, PINNED, rtol=0, atol=2e-6)
+    draw = SeededNoise((0,), b"plan").add_laplace(np.zeros(3), 1.0, (0, 0))
+    np.testing.assert_allclose(draw, PINNED_LAPLACE, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -206,9 +239,10 @@ def test_words_beyond_32_bits_are_refused(words):
         SEEDED.add_gaussian(np.zeros(2), 1.0, words)
 
 
-def test_the_scale_only_scales_a_seeded_draw():
+@pytest.mark.parametrize("law", LAWS)
+def test_the_scale_only_scales_a_seeded_draw(law):
     value = np.zeros(100)
-    small, large = (SEEDED.add_gaussian(value, scale, (0, 0)) for scale in (1.0, 1024.0))
+    small, large = (getattr(SEEDED, law)(value, scale, (0, 0)) for scale in (1.0, 1024.0))
     np.testing.assert_array_equal(large, 1024 * small)
 
 

@@ -8,12 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from skdpadmm.penalties import L1, Box, ElasticNet, GroupLasso, NonNegative, NoPenalty, SquaredL2
+from skdpadmm.penalties import (
+    L1,
+    Box,
+    ElasticNet,
+    GeneralizedL1,
+    GroupLasso,
+    NonNegative,
+    NoPenalty,
+    SquaredL2,
+    named_penalty_matrix,
+)
 from skdpadmm.penalties._piecewise import PiecewiseLinear, descend
 
 ELASTIC = [NoPenalty(), L1(0.7), SquaredL2(0.6), ElasticNet(l1=0.5, l2=0.3)]
 CONSTRAINTS = [Box(-0.4, 0.9), Box(-np.inf, 0.2), Box(0.1, 0.1), NonNegative()]
-KINDS = [*map(repr, [*ELASTIC, *CONSTRAINTS]), "GroupLasso"]
+KINDS = [*map(repr, [*ELASTIC, *CONSTRAINTS]), "GroupLasso", "fused", "trend", "dense"]
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -27,14 +37,26 @@ def groups_of(p):
     return tuple(groups)
 
 
+def generalized(p):
+    """Penalties of linear images: differences, of which one feature has none, and another."""
+    dense = np.random.default_rng(p).normal(size=((p + 1) // 2, p))
+    matrices = [named_penalty_matrix("fused", p), named_penalty_matrix("trend", p), dense]
+    return [GeneralizedL1(matrix, 0.4) for matrix in matrices]
+
+
 def penalties(p):
     """One penalty of each kind for p features."""
-    return [*ELASTIC, *CONSTRAINTS, GroupLasso(0.45, groups_of(p))]
+    return [*ELASTIC, *CONSTRAINTS, GroupLasso(0.45, groups_of(p)), *generalized(p)]
+
+
+def is_zero(penalty):
+    """Whether the penalty is zero everywhere, as differences of too few features are."""
+    return penalty == NoPenalty() or penalty.splitting()[1] == NoPenalty()
 
 
 @pytest.fixture(params=range(len(KINDS)), ids=KINDS)
 def make(request):
-    """The penalty for a number of features: only a group lasso depends on it."""
+    """The penalty for a number of features: those with groups or a matrix depend on it."""
     return lambda p: penalties(p)[request.param]
 
 
@@ -75,6 +97,13 @@ def kkt_residual(penalty, v, step, metric, w):
             else:
                 residuals.append(max(np.linalg.norm(gradient[group]) - level, 0))
         return max(residuals)
+    if isinstance(penalty, GeneralizedL1):
+        rows, level = penalty.matrix.toarray(), penalty.strength
+        image = rows @ w
+        free = np.abs(image) <= 1e-12 * (np.abs(rows) @ (np.abs(w) + np.abs(v)))
+        gradient = gradient + level * np.sign(image[~free]) @ rows[~free]
+        forces = np.linalg.lstsq(rows[free].T, -gradient, rcond=None)[0]
+        return np.abs(gradient + np.clip(forces, -level, level) @ rows[free]).max()
     on_support = np.abs(gradient + l1_of(penalty) * np.sign(w))
     off_support = np.maximum(np.abs(gradient) - l1_of(penalty), 0)
     return np.where(w != 0, on_support, off_support).max()
@@ -107,6 +136,20 @@ def numerical_minimum(penalty, v, step, metric):
             return value, slope
 
         return minimize(rounded, v, **options).fun
+    if isinstance(penalty, GeneralizedL1):
+        if is_zero(penalty):
+            return 0.0
+        # The dual is smooth, and as large.
+        rows = penalty.matrix.toarray()
+        inner, force = step * rows @ np.linalg.solve(metric, rows.T), rows @ v
+        bounds = [(-penalty.strength, penalty.strength)] * len(rows)
+        found = minimize(
+            lambda u: (0.5 * u @ inner @ u - force @ u, inner @ u - force),
+            np.zeros(len(rows)),
+            bounds=bounds,
+            **options | {"options": {"ftol": 1e-15, "gtol": 1e-12}},
+        )
+        return -found.fun
 
     # The split into positive and negative parts makes the problem smooth.
     def split(x):
@@ -165,7 +208,7 @@ def test_equal_strengths_make_equal_penalties(make):
 
 
 def test_strong_convexity_is_the_squared_part():
-    assert [p.strong_convexity for p in penalties(4)] == [0, 0, 0.6, 0.3, 0, 0, 0, 0, 0]
+    assert [p.strong_convexity for p in penalties(4)] == [0, 0, 0.6, 0.3, *[0] * 8]
 
 
 @pytest.mark.parametrize("strength", [-1.0, np.inf, np.nan])
@@ -180,6 +223,8 @@ def test_strengths_outside_their_range_are_refused(strength):
         ElasticNet(l1=0.0, l2=strength)
     with pytest.raises(ValueError, match="Got strength="):
         GroupLasso(strength, ((0,),))
+    with pytest.raises(ValueError, match="Got strength="):
+        GeneralizedL1(np.eye(2), strength)
     for penalty in penalties(2):
         with pytest.raises(ValueError, match=r"Got (factor|strength)="):
             penalty.scaled(strength)
@@ -254,7 +299,7 @@ def test_an_operator_refuses_points_that_do_not_suit_its_metric(make, shape):
 )
 def test_a_matrix_that_is_no_metric_is_refused(make, metric, message):
     penalty = make(2)
-    if penalty == NoPenalty():
+    if is_zero(penalty):
         # Its operator is the identity in every metric, and spares the look at the matrix.
         np.testing.assert_array_equal(penalty.prox(np.ones(2), 1.0, metric), np.ones(2))
     else:
@@ -476,6 +521,8 @@ def test_columns_are_coupled_by_a_full_metric(make):
         # A group of features is a group of the raveled array for each column.
         groups = tuple(tuple(2 * i + k for i in g) for g in penalty.groups for k in range(2))
         penalty = GroupLasso(penalty.strength, groups)
+    if isinstance(penalty, GeneralizedL1):
+        penalty = GeneralizedL1(np.kron(penalty.matrix.toarray(), np.eye(2)), penalty.strength)
     raveled = penalty.prox(v.ravel(), 0.8, metric)
     np.testing.assert_allclose(w.ravel(), raveled, atol=1e-15)
     assert kkt_residual(penalty, v.ravel(), 0.8, metric, w.ravel()) < 1e-12
@@ -497,8 +544,8 @@ def test_strength_zero_is_the_identity(metric):
     rng = np.random.default_rng(0)
     v = rng.normal(size=6)
     metric = {None: None, "diagonal": rng.uniform(1, 2, 6), "full": spd(rng, 6, 1e8)}[metric]
-    zero = GroupLasso(0.0, groups_of(6))
-    for penalty in (NoPenalty(), L1(0.0), SquaredL2(0.0), ElasticNet(l1=0.0, l2=0.0), zero):
+    zeros = GroupLasso(0.0, groups_of(6)), *(penalty.scaled(0.0) for penalty in generalized(6))
+    for penalty in (NoPenalty(), L1(0.0), SquaredL2(0.0), ElasticNet(l1=0.0, l2=0.0), *zeros):
         np.testing.assert_array_equal(penalty.prox(v, 3.0, metric), v)
 
 

@@ -196,6 +196,33 @@ def default_descent(
     return step_size, clip_norm, momentum
 
 
+def default_stochastic_descent(facts: Facts, mu: float, n_steps: int) -> tuple[float, float]:
+    """Step size and clip bound where each step sees one record alone.
+
+    Noise adds up over steps, each with the noise that hides a whole record, to what it would be
+    for a full pass over ``sqrt(n_steps)`` records: with that many, the rule of `default_steps`. The
+    last iterate has no average to calm it: where signal is little, steps are shorter.
+
+    Parameters
+    ----------
+    facts : Facts
+    mu : float
+        What the budget leaves for the iteration, as a Gaussian-DP parameter.
+    n_steps : int
+
+    Returns
+    -------
+    step_size : float
+        In public coordinates.
+    clip_norm : float
+        In units of the typical norm of a row.
+    """
+    alike = replace(facts, n_samples=max(math.isqrt(n_steps), 1), max_iter=n_steps, agents=None)
+    step_size, clip_norm = default_steps(alike, mu)
+    signal = alike.n_samples * mu / facts.neighboring.sensitivity_factor
+    return step_size * min(signal / 20, 1.0), clip_norm
+
+
 def default_coordinate_steps(facts: Facts, mu: float) -> tuple[float, float]:
     """Step size and clip bound of coordinate descent, the same for all coordinates.
 

@@ -1,0 +1,415 @@
+"""Gradient ADMM on random problems: steps contract, exact divergences stay below what is claimed.
+
+With quadratic losses and penalties the state after some steps is Gaussian, its covariance does not
+depend on data, and the divergence of two neighbours is known to rounding. Problems come in batches
+of one shape, so that thousands of them are quick.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skdpadmm.privacy import (
+    AmplifiedIteration,
+    amplification_constant,
+    contribution_mu,
+    strongly_convex_certificate,
+    strongly_convex_step_range,
+)
+
+SHAPES = [(1, 1, 1), (2, 1, 1), (2, 2, 2), (3, 2, 1), (3, 3, 2), (4, 2, 3)]  # of x, lambda, y
+N_STEPS = [1, 2, 3, 4, 5, 8, 13]
+BATCH = 300
+ROUNDING = 1e-7  # of the linear algebra, relative
+
+
+def transposed(a):
+    return np.swapaxes(a, -1, -2)
+
+
+def times(a, x):
+    return (a @ x[..., None])[..., 0]
+
+
+def random_matrices(rng, batch, rows, columns):
+    """Full rank, with singular values over two decades."""
+    u, _, v = np.linalg.svd(rng.standard_normal((batch, rows, columns)), full_matrices=False)
+    s = np.exp(rng.uniform(np.log(0.1), np.log(10), (batch, 1, min(rows, columns))))
+    return (u * s) @ v
+
+
+def random_curvatures(rng, batch, size, low, high):
+    """Symmetric, with eigenvalues in [low, high]; a third of them at an end."""
+    q = np.linalg.qr(rng.standard_normal((batch, size, size)))[0]
+    share = np.clip(rng.uniform(-0.25, 1.25, (batch, 1, size)), 0, 1)
+    return (q * (low[:, None, None] + share * (high - low)[:, None, None])) @ transposed(q)
+
+
+class Problems:
+    """A batch of problems of one shape; strongly convex on demand."""
+
+    def __init__(self, rng, shape, batch=BATCH, strongly_convex=False):
+        n, m, k = shape
+        self.rng, self.shape, self.batch = rng, shape, batch
+        self.A = random_matrices(rng, batch, m, n)
+        self.B = random_matrices(rng, batch, m, k)
+        self.smoothness = np.exp(rng.uniform(-2, 2, batch))
+        self.beta = np.exp(rng.uniform(-3, 3, batch))
+        singular = np.linalg.svd(self.A, compute_uv=False)
+        self.s_min, self.s_max = singular[:, -1], singular[:, 0]
+        if strongly_convex:
+            self.convexity = self.smoothness * rng.uniform(0.05, 1, batch)
+            self.penalty_convexity = np.exp(rng.uniform(-2, 3, batch))
+            self.coupling = np.linalg.norm(transposed(self.A) @ self.B, 2, axis=(1, 2))
+            low, high = np.transpose(
+                [
+                    strongly_convex_step_range(
+                        self.beta[i],
+                        strong_convexity=self.convexity[i],
+                        smoothness=self.smoothness[i],
+                        penalty_strong_convexity=self.penalty_convexity[i],
+                        coupling_norm=self.coupling[i],
+                    )
+                    for i in range(batch)
+                ]
+            )
+            self.eta = low + (high - low) * rng.uniform(0.02, 0.98, batch)
+        else:
+            self.convexity = np.zeros(batch)
+            # Penalties that are not strongly convex, and none at all.
+            self.penalty_convexity = np.zeros(batch)
+            self.eta = 2 / self.smoothness * rng.choice([1e-3, 0.5, 0.9, 1.0], batch)
+        self.kappa = self.eta * self.beta * self.s_min**2
+        self.inverse = np.linalg.inv(
+            np.eye(n) + (self.eta * self.beta)[:, None, None] * transposed(self.A) @ self.A
+        )
+
+    def certificates(self):
+        n, m, _ = self.shape
+        return [
+            strongly_convex_certificate(
+                self.eta[i],
+                self.beta[i],
+                strong_convexity=self.convexity[i],
+                smoothness=self.smoothness[i],
+                penalty_strong_convexity=self.penalty_convexity[i],
+                smallest_singular_value=self.s_min[i],
+                largest_singular_value=self.s_max[i],
+                coupling_norm=self.coupling[i],
+                square=n == m,
+            )
+            for i in range(self.batch)
+        ]
+
+    def quadratic_steps(self, n_steps):
+        """Matrices (n_steps, batch, n + m, n + m) of the steps on (x, lambda)."""
+        n, m, k = self.shape
+        eta, beta = self.eta[:, None, None], self.beta[:, None, None]
+        high = np.maximum(self.penalty_convexity, self.rng.choice([0, 1, 100], self.batch))
+        G = random_curvatures(self.rng, self.batch, k, self.penalty_convexity, high)
+        # y solves (G + beta B'B) y = B' w for w = lambda - beta A x; By is unique.
+        from_w = self.B @ np.linalg.pinv(G + beta * transposed(self.B) @ self.B, rcond=1e-13)
+        from_w = beta * from_w @ transposed(self.B)
+        w = np.concatenate([-beta * self.A, np.broadcast_to(np.eye(m), (self.batch, m, m))], axis=2)
+        multipliers = (np.eye(m) - from_w) @ w
+        pull = transposed(self.A) @ (from_w @ w - multipliers)
+        steps = []
+        for _ in range(n_steps):
+            H = random_curvatures(self.rng, self.batch, n, self.convexity, self.smoothness)
+            x = -eta * pull
+            x[:, :, :n] += np.eye(n) - eta * H
+            steps.append(np.concatenate([self.inverse @ x, multipliers], axis=1))
+        return np.array(steps).reshape(n_steps, self.batch, n + m, n + m)
+
+    def worst_mu(self, steps, contributes, radii):
+        """Exact mu of the last state, for the worst differences found.
+
+        ``contributes`` is a list of (step, whether it enters through the gradient), each a free
+        difference of norm ``radii`` (in units of the noise): before the noise of that step.
+        """
+        n, m, _ = self.shape
+        direct = np.broadcast_to(np.eye(n + m)[:, :n], (self.batch, n + m, n))
+        root = direct
+        moved = []
+        for t in range(len(steps)):
+            if t:
+                root = next_root(steps[t], root, n)
+                moved = [steps[t] @ effect for effect in moved]
+            for (when, by_gradient), radius in zip(contributes, radii, strict=True):
+                if when == t:
+                    gradient = direct @ self.inverse if by_gradient else direct
+                    moved.append(radius[:, None, None] * gradient)
+        return largest_mu(np.stack(moved, axis=1), root)
+
+
+def next_root(step, root, n):
+    """A root of the covariance of the state after a step, given one before it."""
+    fresh = np.broadcast_to(np.eye(step.shape[-1])[:, :n], (len(step), step.shape[-1], n))
+    both = np.concatenate([step @ root, fresh], axis=2)
+    return transposed(np.linalg.qr(transposed(both), mode="r"))
+
+
+def largest_mu(effects, root):
+    """Mahalanobis norm of the sum of ``effects[:, e] @ u_e``, ``|u_e| <= 1``, by ascent.
+
+    The covariance is ``root @ root'``: squaring it first would lose half of the digits. Infinite
+    where a difference leaves its range.
+    """
+    batch, n_effects, size, n = effects.shape
+    flat = np.moveaxis(effects, 1, 2).reshape(batch, size, n_effects * n)
+    vectors, values, _ = np.linalg.svd(root, full_matrices=True)
+    values = np.pad(values, ((0, 0), (0, size - values.shape[1])))
+    kept = values > 1e-12 * values[:, :1]
+    along = transposed(vectors) @ flat
+    whitened = np.where(kept, 1 / np.where(kept, values, 1), 0)[:, :, None] * along
+    outside = np.where(kept[:, :, None], 0, along)
+    Q = transposed(whitened) @ whitened
+    u = np.linalg.eigh(Q)[1][:, :, -1]
+    for _ in range(1 if n_effects == 1 else 40):
+        blocks = u.reshape(batch, n_effects, n)
+        blocks = blocks / np.maximum(np.linalg.norm(blocks, axis=2, keepdims=True), 1e-300)
+        u = blocks.reshape(batch, -1)
+        mu = np.sqrt(np.einsum("bi,bij,bj->b", u, Q, u))
+        lost = np.linalg.norm(times(outside, u), axis=1)
+        u = times(Q, u)
+    scale = np.linalg.norm(flat, axis=(1, 2))
+    return np.where(lost > 1e-6 * scale, np.inf, mu)
+
+
+def test_the_exact_divergence_of_one_contribution_is_below_every_bound():
+    rng = np.random.default_rng(0)
+    n_problems, nearest = 0, 0.0
+    for shape in SHAPES:
+        for n_steps in N_STEPS:
+            problems = Problems(rng, shape)
+            steps = problems.quadratic_steps(n_steps)
+            ratio = np.exp(rng.uniform(-3, 1, problems.batch))
+            exact = problems.worst_mu(steps, [(0, True)], [ratio])
+            for i in range(problems.batch):
+                constant = amplification_constant(problems.kappa[i])
+                bound = AmplifiedIteration(ratio[i], constant).first(n_steps).mu
+                assert exact[i] <= bound * (1 + ROUNDING)
+                if shape[0] == shape[1]:
+                    alone = contribution_mu(
+                        1.0, ratio[i], 1.0, kappa=problems.kappa[i], square=True
+                    )
+                    bound = AmplifiedIteration(alone, constant).first(n_steps).mu
+                    assert exact[i] <= bound * (1 + ROUNDING)
+                nearest = max(nearest, exact[i] / bound) if n_steps > 3 else nearest
+                n_problems += 1
+    assert n_problems >= 10_000
+    assert nearest > 0.3  # the bounds are of the right size
+
+
+def test_the_exact_divergence_of_several_contributions_is_below_the_bound_of_their_slot():
+    rng = np.random.default_rng(1)
+    n_problems = 0
+    for shape in SHAPES:
+        for n_steps in (3, 6, 11):
+            for _ in range(3):
+                problems = Problems(rng, shape, batch=200)
+                steps = problems.quadratic_steps(n_steps)
+                sequence = rng.integers(-1, 2, n_steps)
+                sequence[rng.integers(n_steps)] = 0
+                own = [(int(t), True) for t in np.flatnonzero(sequence == 0)]
+                ratio = np.exp(rng.uniform(-3, 1, problems.batch))
+                exact = problems.worst_mu(steps, own, [ratio] * len(own))
+                for i in range(problems.batch):
+                    made = AmplifiedIteration(ratio[i], amplification_constant(problems.kappa[i]))
+                    assert exact[i] <= made.slots(sequence, 2)[0] * (1 + ROUNDING)
+                    assert exact[i] <= made.path(len(own)).mu * (1 + ROUNDING)
+                    n_problems += 1
+    assert n_problems >= 10_000
+
+
+def test_the_exact_divergence_of_strongly_convex_problems_is_below_every_bound():
+    rng = np.random.default_rng(2)
+    n_problems = n_better = 0
+    for shape in SHAPES:
+        for n_steps in (2, 5, 12, 40, 120):
+            problems = Problems(rng, shape, batch=350, strongly_convex=True)
+            steps = problems.quadratic_steps(n_steps)
+            exact = problems.worst_mu(steps, [(0, True)], [np.ones(problems.batch)])
+            for i, certificate in enumerate(problems.certificates()):
+                alone = contribution_mu(
+                    1.0, 1.0, 1.0, kappa=problems.kappa[i], square=shape[0] == shape[1]
+                )
+                constant = amplification_constant(problems.kappa[i])
+                bound = AmplifiedIteration(alone, constant, strong=certificate).first(n_steps).mu
+                by_itself = alone * certificate.squared(n_steps // 2) ** 0.5
+                assert exact[i] <= min(bound, by_itself) * (1 + ROUNDING)
+                n_better += bound < AmplifiedIteration(alone, constant).first(n_steps).mu
+                n_problems += 1
+    assert n_problems >= 10_000
+    assert n_better > 100
+
+
+@pytest.mark.parametrize("contributions", [(0,), (0, 3)])
+def test_differences_that_rounding_makes_in_every_step_are_below_the_bound(contributions):
+    rng = np.random.default_rng(3)
+    n_amplified = 0
+    for shape in SHAPES:
+        for n_steps in (1, 2, 4, 7, 12):
+            problems = Problems(rng, shape, batch=60)
+            steps = problems.quadratic_steps(n_steps)
+            ratio = np.exp(rng.uniform(-2, 1, problems.batch))
+            shift = ratio * np.exp(rng.uniform(-6, 0, problems.batch))
+            own = [t for t in contributions if t < n_steps]
+            contributes = [(t, True) for t in own] + [(t, False) for t in range(n_steps)]
+            radii = [ratio] * len(own) + [shift] * n_steps
+            exact = problems.worst_mu(steps, contributes, radii)
+            at_once = problems.worst_mu(steps, [(0, True), (0, False)], [ratio, shift])
+            sequence = np.ones(n_steps, dtype=int)
+            sequence[own] = 0
+            for i in range(problems.batch):
+                constant = amplification_constant(problems.kappa[i])
+                made = AmplifiedIteration(ratio[i], constant, shift[i])
+                # Here rounding goes on in every step, where that of equal states would be equal:
+                # the sum over all steps, without the gain of having stopped earlier.
+                base = AmplifiedIteration(ratio[i], constant).slots(sequence, 2)[0]
+                bound = base + np.sqrt(n_steps) * shift[i]
+                assert exact[i] <= bound * (1 + ROUNDING)
+                assert at_once[i] <= made.local().mu * (1 + ROUNDING)
+                stops = ratio[i] * np.sqrt(constant) < shift[i] * n_steps / np.sqrt(2)
+                amplified = made.first(n_steps).mu < made.local().mu
+                if len(own) == 1 and n_steps % 2 == 0 and amplified and not stops:
+                    assert exact[i] <= made.first(n_steps).mu * (1 + ROUNDING)
+                    n_amplified += 1
+    assert n_amplified > 20 or len(contributions) > 1
+
+
+def test_a_displaced_start_is_no_secret_after_one_step():
+    # The multipliers carry no noise of their own: two steps are what hides a state.
+    rng = np.random.default_rng(4)
+    for shape in SHAPES:
+        problems = Problems(rng, shape, batch=50)
+        steps = problems.quadratic_steps(3)
+        n, m, _ = shape
+        root = np.broadcast_to(np.eye(n + m)[:, :n], (problems.batch, n + m, n))
+        displaced = steps[0] @ np.eye(n + m)[:, :n]
+        seen = np.linalg.norm(displaced[:, n:], axis=(1, 2)) > 1e-3
+        assert seen.any()
+        assert np.all(largest_mu(displaced[:, None], root)[seen] == np.inf)
+        root = next_root(steps[1], root, n)
+        assert np.all(np.isfinite(largest_mu((steps[1] @ displaced)[:, None], root)))
+
+
+@pytest.mark.parametrize(("shape", "square"), [((2, 1, 1), False), ((1, 1, 1), True)])
+def test_what_a_contribution_costs_alone_is_attained(shape, square):
+    problems = Problems(np.random.default_rng(5), shape)
+    exact = problems.worst_mu(
+        problems.quadratic_steps(1), [(0, True)], [np.full(problems.batch, 0.7)]
+    )
+    claimed = [contribution_mu(1.0, 0.7, 1.0, kappa=k, square=square) for k in problems.kappa]
+    np.testing.assert_allclose(exact, claimed, rtol=1e-9)
+
+
+# Steps on problems that are not quadratic -----------------------------------------------------
+
+
+def huber_gradient(x, rows, targets, width):
+    """Of a sum of two Huber losses, each with a derivative in [-width, width]."""
+    residual = times(rows, x) - targets
+    return times(transposed(rows), np.clip(residual, -width[:, None], width[:, None]))
+
+
+PROX = {
+    "l1": lambda v, t, c: np.sign(v) * np.maximum(np.abs(v) - t * c, 0),
+    "box": lambda v, t, c: np.clip(v, -0.3, 0.5),
+    "quadratic": lambda v, t, c: v / (1 + t * c),
+    "elastic_net": lambda v, t, c: np.sign(v) * np.maximum(np.abs(v) - t * 0.3, 0) / (1 + t * c),
+}
+
+
+def step(problems, x, multipliers, gradient, prox, signs, offset, curvature):
+    """One step with diagonal B, for which y has a closed form."""
+    eta, beta = problems.eta[:, None], problems.beta[:, None]
+    w = multipliers - beta * times(problems.A, x)
+    precision = beta * signs**2
+    y = prox(signs * (w + beta * offset) / precision, 1 / precision, curvature[:, None])
+    after = w - beta * (signs * y - offset)
+    pull = times(transposed(problems.A), beta * (signs * y - offset) - after)
+    return times(problems.inverse, x - eta * gradient(x) - eta * pull), after
+
+
+@pytest.mark.parametrize("penalty", ["l1", "box", "quadratic", "elastic_net"])
+@pytest.mark.parametrize("loss", ["quadratic", "huber", "none"])
+def test_a_step_does_not_expand_the_norm_of_the_proof(penalty, loss):
+    rng = np.random.default_rng(6)
+    nearest = 0.0
+    for n, m in [(1, 1), (2, 1), (3, 3), (4, 2)]:
+        problems = Problems(rng, (n, m, m), batch=2000)
+        gradient = random_gradient(rng, problems, loss)
+        signs = rng.choice([-1, 1], (2000, m)) * np.exp(rng.uniform(-1, 1, (2000, m)))
+        offset, curvature = rng.standard_normal((2000, m)), np.exp(rng.uniform(-2, 2, 2000))
+        states = [
+            (
+                rng.standard_normal((2000, n)),
+                problems.beta[:, None] * rng.standard_normal((2000, m)),
+            )
+            for _ in range(2)
+        ]
+        before = norm(problems, states, 1.0, problems.eta / problems.beta)
+        states = [
+            step(problems, *s, gradient, PROX[penalty], signs, offset, curvature) for s in states
+        ]
+        after = norm(problems, states, 1.0, problems.eta / problems.beta)
+        assert np.all(after <= before * (1 + 1e-10))
+        nearest = max(nearest, float(np.max(after / before)))
+    assert nearest > 0.8
+
+
+@pytest.mark.parametrize("penalty", ["quadratic", "elastic_net"])
+@pytest.mark.parametrize("loss", ["quadratic", "huber", "none"])
+def test_a_step_on_a_strongly_convex_problem_contracts_as_certified(penalty, loss):
+    rng = np.random.default_rng(7)
+    nearest = 0.0
+    for n, m in [(1, 1), (2, 1), (3, 3), (4, 2)]:
+        problems = Problems(rng, (n, m, m), batch=1500, strongly_convex=True)
+        certificates = problems.certificates()
+        # Its B is a random matrix; a diagonal one with no larger coupling to A.
+        signs = rng.choice([-1, 1], (1500, m)) * np.exp(rng.uniform(-1, 1, (1500, m)))
+        coupled = np.linalg.norm(transposed(problems.A) * signs[:, None, :], 2, axis=(1, 2))
+        signs *= np.minimum(1, problems.coupling / coupled)[:, None]
+        gradient = random_gradient(rng, problems, loss)
+        offset = rng.standard_normal((1500, m))
+        states = [
+            (
+                rng.standard_normal((1500, n)),
+                problems.beta[:, None] * rng.standard_normal((1500, m)),
+            )
+            for _ in range(2)
+        ]
+        R, S, rate = np.transpose([(c.R, c.S, c.rate) for c in certificates])
+        before = norm(problems, states, R, S)
+        curvature = problems.penalty_convexity
+        states = [
+            step(problems, *s, gradient, PROX[penalty], signs, offset, curvature) for s in states
+        ]
+        after = norm(problems, states, R, S)
+        assert np.all(after <= rate * before * (1 + 1e-10))
+        nearest = max(nearest, float(np.max(after / before / rate)))
+    assert nearest > 0.5
+
+
+def random_gradient(rng, problems, loss):
+    """Of losses with the strong convexity and smoothness of the problems."""
+    n, batch = problems.shape[0], problems.batch
+    low, high = problems.convexity[:, None], problems.smoothness[:, None]
+    if loss == "none":
+        return lambda x: low * x
+    if loss == "quadratic":
+        H = random_curvatures(rng, batch, n, problems.convexity, problems.smoothness)
+        return lambda x: times(H, x)
+    rows = rng.standard_normal((batch, 2, n))
+    rows *= (np.sqrt(high - low) / np.linalg.norm(rows, 2, axis=(1, 2))[:, None])[:, :, None]
+    targets, width = rng.standard_normal((batch, 2)), np.exp(rng.uniform(-3, 2, batch))
+    return lambda x: low * x + huber_gradient(x, rows, targets, width)
+
+
+def norm(problems, states, weight, weight_of_w):
+    """Squared norm of the difference of two states."""
+    x = states[0][0] - states[1][0]
+    w = states[0][1] - states[1][1] - problems.beta[:, None] * times(problems.A, x)
+    return weight * np.sum(x**2, axis=1) + weight_of_w * np.sum(w**2, axis=1)
