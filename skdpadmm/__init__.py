@@ -18,6 +18,7 @@ from skdpadmm.federated import (
     DPFedLogisticRegression,
     DPFedRidge,
 )
+from skdpadmm.personalized import DPPersonalizedClassifier, DPPersonalizedRegressor
 
 __version__ = "0.1.0.dev0"
 
@@ -35,5 +36,7 @@ __all__ = [
     "DPFedLasso",
     "DPFedLogisticRegression",
     "DPFedRidge",
+    "DPPersonalizedClassifier",
+    "DPPersonalizedRegressor",
     "__version__",
 ]

@@ -2,7 +2,8 @@
 
 ``plan_fit`` turns an estimator's public parameters and the shape of its data into a plan.
 ``run_fit`` takes the plan and the data through the gate, and returns what may be stored:
-parameters that passed the gate, and the report.
+parameters that passed the gate, and the report. ``run_stream`` does so piece by piece, for records
+that arrive; ``end_of_stream`` says what holds once there are no more.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from tqdm import tqdm
 
 from skdpadmm.algorithms import (
     Algorithm,
-    GradientADMM,
-    ProximalNewton,
+    StreamingAlgorithm,
     condition,
+    exact_algorithm,
+    is_streaming,
     names_of_algorithms,
     prepared,
     rescale,
     resolve_algorithm,
-    unseen_guarantees,
 )
 from skdpadmm.engine import Engine, require_backend
 from skdpadmm.losses import Loss
@@ -36,7 +37,6 @@ from skdpadmm.noise import noise_source
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import (
     Composed,
-    Guarantee,
     Neighboring,
     NonPrivate,
     Observer,
@@ -61,6 +61,7 @@ from skdpadmm.protocol import (
     HiddenPath,
     HiddenTerm,
     MessageSum,
+    Neighborhood,
     Network,
     NoisyPath,
     Plan,
@@ -147,6 +148,9 @@ class Fitted:
     intercept_per_agent: NDArray[np.float64]
     n_iter: int
     report: PrivacyReport
+    plan: Plan
+    # Those that the solution is in.
+    coordinates: Coordinates
     solution: Solution
 
 
@@ -247,14 +251,14 @@ def plan_fit(
         choices = {"scale": estimator.scale, "conditioning": estimator.conditioning}
         facts = prepared(facts, budget, algorithm, coordinates, **choices)
     elif not algorithm.exact:
-        algorithm = ProximalNewton()
+        algorithm = exact_algorithm(facts.setting)
     plan = algorithm.plan(facts, budget)
     if budget.is_private:
         general = _assumptions(estimator, plan, coordinates)
         own = plan.assumptions
         plan = replace(plan, assumptions=(*general, *own, *assumptions, *trust.assumptions))
-        if budget.delta >= 1 / n_samples:
-            warnings.warn(_weak_delta(budget, n_samples), UserWarning, stacklevel=2)
+        for line in _weak_delta(budget, n_samples):
+            warnings.warn(line, UserWarning, stacklevel=2)
     return PlannedFit(
         plan=plan, algorithm=algorithm, coordinates=coordinates, backend=trust.backend
     )
@@ -291,37 +295,22 @@ def run_fit(
         if not plan.budget.is_private:
             _refuse_huge_values(X, "X")
             _refuse_huge_values(y, "y")
-            coordinates = standardising_coordinates(X, y, declared=coordinates)
+            agents = plan.facts.agents
+            if isinstance(agents, Neighborhood) and agents.n_agents > 1:
+                # How far models are from each other is measured in public units.
+                coordinates = coordinates.without_bounds()
+            else:
+                coordinates = standardising_coordinates(X, y, declared=coordinates)
             plan = _rescaled(plan, planned.coordinates, coordinates)
         gate = Gate(plan, noise)
         if plan.facts.scaling is not None:
             norms = feature_norms(X, coordinates.undeclared)
             coordinates = rescale(coordinates, norms, plan.facts.scaling, gate)
-        rows = Rows(X, coordinates)
-        # A row that is scaled down takes its target along: a weighted record, not a distorted one.
-        target = coordinates.target(y) * rows.weight if coordinates.has_target_scale else y
-        with (
-            _progress(estimator, plan) as progress,
-            Engine(estimator.n_jobs, backend=planned.backend).running() as engine,
-        ):
-            if plan.facts.conditioning is not None:
-                rows = condition(rows, plan.facts.conditioning, engine, gate)
-            problem = Problem(
-                rows=rows, target=target, engine=engine, ownership=ownership, progress=progress
-            )
+        with _problem(estimator, planned, plan, coordinates, X, y, gate, ownership) as problem:
             solution = planned.algorithm.run(plan, problem, gate)
     gate.close()
-    coef, intercept = coordinates.to_user(solution.parameters)
-    coef_per_agent, intercept_per_agent = _per_agent(solution, coordinates)
-    return Fitted(
-        coef=coef,
-        intercept=intercept,
-        coef_per_agent=coef_per_agent,
-        intercept_per_agent=intercept_per_agent,
-        n_iter=solution.n_iter,
-        solution=solution,
-        report=report_of(estimator, planned.plan, simulated=noise.simulation, ownership=ownership),
-    )
+    report = report_of(estimator, planned.plan, simulated=noise.simulation, ownership=ownership)
+    return _fitted(plan, coordinates, solution, report)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -336,22 +325,46 @@ class Arrived:
         How many records there were.
     plan : Plan
         What all of them follow.
+    algorithm : StreamingAlgorithm
+        What made the plan.
+    sampler : str
+        Where the noise of all of them came from.
+    is_simulation : bool
+        Whether that noise can be reproduced, in which case it protects none of them.
+    classes : ndarray of shape (n_classes,) or None
+        What their labels stand for.
     """
 
     state: Any
     n_samples: int
     plan: Plan
+    algorithm: StreamingAlgorithm
+    sampler: str
+    is_simulation: bool
+    classes: NDArray[Any] | None
 
 
-def unseen_figures(arrived: Arrived) -> tuple[tuple[str, Guarantee], ...]:
-    """What holds for records of a stream that has ended, if nobody saw a state before the last.
+def end_of_stream(report: PrivacyReport, arrived: Arrived) -> PrivacyReport:
+    """The report of a stream that has ended: only now is the number of its records known.
 
-    Only now is it known how many records there were, and whether delta is small beside that.
+    Parameters
+    ----------
+    report : PrivacyReport
+        As of its last records.
+    arrived : Arrived
+
+    Returns
+    -------
+    PrivacyReport
+        With what holds if nobody saw a state before the last, and with a line where delta is not
+        small beside the number of records.
     """
-    if arrived.plan.budget.delta >= 1 / arrived.n_samples:
-        message = _weak_delta(arrived.plan.budget, arrived.n_samples)
-        warnings.warn(message, UserWarning, stacklevel=3)
-    return unseen_guarantees(arrived.plan, arrived.n_samples)
+    plan, n_samples = arrived.plan, arrived.n_samples
+    return replace(
+        report,
+        if_unseen=arrived.algorithm.unseen_guarantees(plan, n_samples),
+        assumptions=(*plan.assumptions, *_weak_delta(plan.budget, n_samples)),
+    )
 
 
 def run_stream(
@@ -359,6 +372,7 @@ def run_stream(
     planned: PlannedFit,
     X: Any,
     y: NDArray[Any],
+    classes: NDArray[Any] | None,
     arrived: Arrived | None,
 ) -> tuple[Arrived, Fitted]:
     """Run the plan of a stream on the records that are new.
@@ -371,6 +385,8 @@ def run_stream(
         Validated.
     y : ndarray of shape (n_new,)
         Targets, encoded as the loss expects them.
+    classes : ndarray of shape (n_classes,) or None
+        What they stand for.
     arrived : Arrived or None
         What came of the records before; None: these are the first.
 
@@ -383,43 +399,88 @@ def run_stream(
     Raises
     ------
     ValueError
-        Where the records before followed another plan.
+        Where the records before followed another plan, or had noise of another kind.
     """
     plan, coordinates = planned.plan, planned.coordinates
-    algorithm = planned.algorithm
-    assert isinstance(algorithm, GradientADMM)
-    if arrived is not None and arrived.plan != plan:
-        raise ValueError(
-            "Got parameters that changed since the first records of the stream, expected the same"
-            " ones: the guarantee is that of one plan. Set them back, or begin anew with fit."
-        )
-    before = 0 if arrived is None else arrived.n_samples
-    noise = noise_source(estimator.random_state, plan.digest(), estimator.sampler)
+    algorithm, sampler = planned.algorithm, estimator.sampler
+    assert is_streaming(algorithm)
+    is_simulation = estimator.random_state is not None
+    if arrived is not None:
+        before = (arrived.plan, arrived.sampler, arrived.is_simulation)
+        if before != (plan, sampler, is_simulation):
+            raise ValueError(
+                "Got parameters that changed since the first records of the stream, expected the"
+                " same ones: the guarantee is that of one plan and one kind of noise. Set them"
+                " back, or begin anew with fit."
+            )
+        # What the first records took to be public stays in the report.
+        plan = arrived.plan
+    n_before = 0 if arrived is None else arrived.n_samples
+    noise = noise_source(estimator.random_state, plan.digest(), sampler)
     # A warning of floating point would depend on data.
     with np.errstate(all="ignore"):
-        gate = Gate(plan, noise, n_arrived=before)
-        rows = Rows(X, coordinates)
-        target = coordinates.target(y) * rows.weight if coordinates.has_target_scale else y
-        with (
-            _progress(estimator, plan) as progress,
-            Engine(estimator.n_jobs, backend=planned.backend).running() as engine,
-        ):
-            problem = Problem(rows=rows, target=target, engine=engine, progress=progress)
+        gate = Gate(plan, noise, n_arrived=n_before)
+        with _problem(estimator, planned, plan, coordinates, X, y, gate) as problem:
             state = algorithm.start(plan, problem) if arrived is None else arrived.state
             state = algorithm.arrive(plan, problem, gate, state)
             solution = algorithm.solution(plan, problem, state)
     gate.close()
+    now = Arrived(
+        state=state,
+        n_samples=n_before + X.shape[0],
+        plan=plan,
+        algorithm=algorithm,
+        sampler=sampler,
+        is_simulation=is_simulation,
+        classes=classes,
+    )
+    report = report_of(estimator, plan, simulated=noise.simulation)
+    return now, _fitted(plan, coordinates, solution, report)
+
+
+@contextmanager
+def _problem(
+    estimator: PrivateEstimator,
+    planned: PlannedFit,
+    plan: Plan,
+    coordinates: Coordinates,
+    X: Any,
+    y: NDArray[Any],
+    gate: Gate,
+    ownership: Ownership | None = None,
+) -> Iterator[Problem]:
+    """What data are under a plan, as long as its engine runs."""
+    rows = Rows(X, coordinates)
+    # A row that is scaled down takes its target along: a weighted record, not a distorted one.
+    target = coordinates.target(y) * rows.weight if coordinates.has_target_scale else y
+    with (
+        _progress(estimator, plan) as progress,
+        Engine(estimator.n_jobs, backend=planned.backend).running() as engine,
+    ):
+        if plan.facts.conditioning is not None:
+            rows = condition(rows, plan.facts.conditioning, engine, gate)
+        yield Problem(
+            rows=rows, target=target, engine=engine, ownership=ownership, progress=progress
+        )
+
+
+def _fitted(
+    plan: Plan, coordinates: Coordinates, solution: Solution, report: PrivacyReport
+) -> Fitted:
+    """A solution in the user's units."""
     coef, intercept = coordinates.to_user(solution.parameters)
-    fitted = Fitted(
+    coef_per_agent, intercept_per_agent = _per_agent(solution, coordinates)
+    return Fitted(
         coef=coef,
         intercept=intercept,
-        coef_per_agent=np.empty((0, 0, 0)),
-        intercept_per_agent=np.empty((0, 0)),
+        coef_per_agent=coef_per_agent,
+        intercept_per_agent=intercept_per_agent,
         n_iter=solution.n_iter,
+        plan=plan,
+        coordinates=coordinates,
         solution=solution,
-        report=report_of(estimator, plan, simulated=noise.simulation),
+        report=report,
     )
-    return Arrived(state=state, n_samples=before + X.shape[0], plan=plan), fitted
 
 
 def report_of(
@@ -498,6 +559,10 @@ def _observers(plan: Plan) -> Iterator[Observer]:
 def _visible(plan: Plan, observer: str) -> str:
     """What an observer sees of a fit, in words."""
     federation = plan.facts.agents
+    if isinstance(federation, Neighborhood):
+        alone = federation.n_agents == 1
+        models = "the final model" if alone else "the final models of all agents"
+        return models if observer == MODEL else f"every message of every agent, and {models}"
     if isinstance(federation, Network):
         return _visible_in_network(federation, observer)
     if isinstance(federation, Federation) and observer == SERVER:
@@ -590,6 +655,15 @@ def _assumptions(
         yield from _federal_assumptions(plan, agents)
     if isinstance(agents, Network):
         yield f"The graph is public: {agents.topology.describe()}."
+    if isinstance(agents, Neighborhood):
+        yield (
+            "Who is like whom is public and was not learnt from these rows:"
+            f" {agents.similarity.describe()}."
+        )
+        yield (
+            "The confidence of agents is public, and so is the order in which they wake up: neither"
+            " depends on the values in rows. Wake-ups that only average cost nothing."
+        )
     if not np.isfinite(coordinates.lower).all():
         yield (
             "feature_bounds not declared, or not for every column: rows (with their intercept) are"
@@ -600,9 +674,10 @@ def _assumptions(
             f"feature_bounds far from 0 beside their width: {plan.facts.rounding:.3g} times the"
             " noise, to cover rounding errors. Subtract a public constant from such columns."
         )
-    if plan.budget.delta >= 1 / n_samples:
-        yield _weak_delta(plan.budget, n_samples)
-    if estimator.sampler == "floating-point":
+    yield from _weak_delta(plan.budget, n_samples)
+    # Noise that is added to what is not on its grid is not certified by a sampler alone.
+    hidden = any(isinstance(r, NoisyPath) and r.is_hidden for r in plan.releases)
+    if estimator.sampler == "floating-point" or hidden:
         yield "Noise is sampled in floating point: not certified against attacks on its last bits."
 
 
@@ -620,12 +695,13 @@ def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
         yield "model: whoever sees the model is not told who took part in which round."
 
 
-def _weak_delta(budget: Budget, n_samples: int) -> str:
-    return (
-        f"Got delta={budget.delta:g} for n_samples={n_samples}, expected delta < 1 / n_samples: a"
-        " mechanism that publishes one record in full can satisfy such a guarantee. Choose delta"
-        " well below 1 / n_samples."
-    )
+def _weak_delta(budget: Budget, n_samples: int) -> Iterator[str]:
+    if budget.delta >= 1 / n_samples:
+        yield (
+            f"Got delta={budget.delta:g} for n_samples={n_samples}, expected delta < 1 / n_samples:"
+            " a mechanism that publishes one record in full can satisfy such a guarantee. Choose"
+            " delta well below 1 / n_samples."
+        )
 
 
 def _refuse_huge_values(values: Any, name: str) -> None:

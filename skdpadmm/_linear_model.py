@@ -387,7 +387,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
         X, y = self._check_fit(X, y, **checks)
         check_classification_targets(y)
-        classes, index = _encode(y, self._known_classes())
+        classes, index = encode(y, self._known_classes())
         encoded = 2.0 * index - 1.0 if len(classes) == 2 else index
         return X, y, Targets(encoded=encoded, classes=classes)
 
@@ -473,7 +473,10 @@ class CalibratedProbabilities:
         log_proba : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        scores = self.decision_function(X)
+        return self._log_probabilities(self.decision_function(X))
+
+    def _log_probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Corrected logarithms of probabilities from scores."""
         log_probability = (
             log_softmax(scores, axis=1)
             if scores.ndim == 2
@@ -516,7 +519,7 @@ def _declared_classes(classes: Any) -> NDArray[Any]:
     return declared
 
 
-def _encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """The classes, sorted, and for each label the index of its class."""
     if classes is None:
         seen, index = np.unique(y, return_inverse=True)

@@ -81,7 +81,7 @@ class ModelOfAgents(PrivateLinearModel):
                         f"Got agents and agent_column={self.agent_column!r}, expected one of the"
                         " two. Leave agents out."
                     )
-                agents = _column(X, self._column_number(X))
+                agents = column_of(X, self._column_number(X))
             elif isinstance(agents, str):
                 raise ValueError(
                     f"Got agents={agents!r}, expected a label for each row. The name of a column"
@@ -113,7 +113,7 @@ class ModelOfAgents(PrivateLinearModel):
         else:
             seed = self.random_state
             ownership = partition_rows(
-                self.partition,
+                self._partition_rule(),
                 n_samples=len(y),
                 n_agents=self.n_agents,
                 # What is no seed is refused where noise is drawn.
@@ -122,14 +122,24 @@ class ModelOfAgents(PrivateLinearModel):
                 y=y,
                 is_classification=is_classifier(self),
             )
-        self.agent_labels_ = ownership.labels
         made_up = agents is None and not callable(self.partition)
+        ownership = ownership if made_up else self._with_everybody(ownership)
+        self.agent_labels_ = ownership.labels
         assumptions = (self._made_up() if made_up else "", ownership.condition)
         return ownership, self._trust(
             ownership.sizes, tuple(filter(None, assumptions)), ownership.labels
         )
 
+    def _partition_rule(self) -> Any:
+        """How rows are divided where nobody says whose they are."""
+        return self.partition
+
+    def _with_everybody(self, ownership: Ownership) -> Ownership:
+        """The same with agents who are known and hold no rows."""
+        return ownership
+
     def _made_up(self) -> str:
+        """What a guarantee says of agents that nobody named."""
         return (
             f"The agents are made up by partition={self.partition!r}: they stand for no real owner"
             " of rows."
@@ -138,9 +148,8 @@ class ModelOfAgents(PrivateLinearModel):
     def _planned_trust(self, n_samples: int, sizes: ArrayLike | None) -> Trust:
         """The same for a plan without data."""
         made_up = sizes is None and not callable(self.partition)
-        return self._trust(
-            self._planned_sizes(n_samples, sizes), (self._made_up(),) if made_up else ()
-        )
+        assumptions = (self._made_up(),) if made_up else ()
+        return self._trust(self._planned_sizes(n_samples, sizes), tuple(filter(None, assumptions)))
 
     def _planned_sizes(self, n_samples: int, sizes: ArrayLike | None) -> NDArray[np.intp]:
         """Sizes of agents for a plan without data."""
@@ -157,7 +166,7 @@ class ModelOfAgents(PrivateLinearModel):
                 f"Got agent_column={self.agent_column!r} without agent_sizes, expected them: they"
                 " are not known before the data. Pass agent_sizes to plan."
             )
-        planned = agent_sizes(self.partition, n_samples=n_samples, n_agents=self.n_agents)
+        planned = agent_sizes(self._partition_rule(), n_samples=n_samples, n_agents=self.n_agents)
         if planned is None:
             raise ValueError(
                 f"Got partition={self.partition!r} without agent_sizes, expected them: sizes follow"
@@ -324,7 +333,27 @@ class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
         ).plan
 
 
-def _column(X: Any, number: int) -> NDArray[Any]:
+def own_scores(
+    X: Any, coef: NDArray[np.float64], intercept: NDArray[np.float64], who: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Scores of rows, each by the model of one agent, of shape (n_samples, n_outputs).
+
+    Parameters
+    ----------
+    X : {ndarray, sparse matrix} of shape (n_samples, n_features)
+    coef : ndarray of shape (n_agents, n_outputs, n_features)
+    intercept : ndarray of shape (n_agents, n_outputs)
+    who : ndarray of intp of shape (n_samples,)
+    """
+    scores = intercept[who]
+    order = np.argsort(who, kind="stable")
+    agents, starts = np.unique(who[order], return_index=True)
+    for agent, rows in zip(agents.tolist(), np.split(order, starts[1:]), strict=True):
+        scores[rows] += np.asarray(X[rows] @ coef[agent].T)
+    return scores
+
+
+def column_of(X: Any, number: int) -> NDArray[Any]:
     """One column of X, as it is."""
     if hasattr(X, "iloc"):
         return np.asarray(X.iloc[:, number])

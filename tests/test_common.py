@@ -8,10 +8,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdpadmm
+import skdpadmm.central
 import skdpadmm.preprocessing
+from skdpadmm.algorithms import GradientADMM
 
 # Estimator -> {check: reason why it must fail}. Strict: one that passes is an error.
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
+# The same for every estimator that takes a stream.
 
 
 def all_estimators() -> list[BaseEstimator]:
@@ -26,6 +29,12 @@ def all_estimators() -> list[BaseEstimator]:
     return [_example(found[name]) for name in sorted(found)]
 
 
+def all_streams() -> list[BaseEstimator]:
+    """Every estimator that has `partial_fit`, with the algorithm for it."""
+    stream = GradientADMM(schedule="stream")
+    return [getattr(skdpadmm, name)(algorithm=stream) for name in skdpadmm.central.__all__]
+
+
 def _example(cls: type[BaseEstimator]) -> BaseEstimator:
     return cls()
 
@@ -34,6 +43,8 @@ def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     return EXPECTED_FAILURES.get(type(estimator).__name__, {})
 
 
-@parametrize_with_checks(all_estimators(), expected_failed_checks=expected_failures)
+@parametrize_with_checks(
+    [*all_estimators(), *all_streams()], expected_failed_checks=expected_failures
+)
 def test_estimator_check_of_scikit_learn(estimator: BaseEstimator, check: object) -> None:
     check(estimator)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.penalties import Penalty
+from skdpadmm.privacy import Guarantee
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
 from skdpadmm.records import Rows
 
@@ -26,8 +27,8 @@ class Algorithm(Protocol):
     setting : {"central", "federated", "decentralized"}
         Who holds the records.
     exact : bool
-        Whether it is for ``epsilon=inf`` alone, where it finds the optimum by itself. For the
-        others that limit is `ProximalNewton`.
+        Whether it serves ``epsilon=inf`` by itself. For the others that limit is
+        `ProximalNewton`.
     """
 
     conditionable: bool
@@ -63,6 +64,50 @@ class Algorithm(Protocol):
         The rows of the problem are already in the basis that was prepared.
         """
         ...
+
+
+class StreamingAlgorithm(Algorithm, Protocol):
+    """One that can also take records as they arrive, each of them once.
+
+    What it hands on from piece to piece is a function of what was released.
+    """
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether records are used as they arrive."""
+        ...
+
+    @property
+    def n_expected(self) -> int:
+        """How many records of a stream are expected."""
+        ...
+
+    def start(self, plan: Plan, problem: Problem) -> Any:
+        """The public state before any record."""
+        ...
+
+    def arrive(self, plan: Plan, problem: Problem, gate: Gate, state: Any) -> Any:
+        """The state after the records of a problem, which are new."""
+        ...
+
+    def solution(self, plan: Plan, problem: Problem, state: Any) -> Solution:
+        """What a state says; only what is public about the rows is used."""
+        ...
+
+    def unseen_guarantees(self, plan: Plan, n_samples: int) -> tuple[tuple[str, Guarantee], ...]:
+        """What holds after so many records if nobody saw a state before the last."""
+        ...
+
+
+def is_streaming(algorithm: object) -> TypeGuard[StreamingAlgorithm]:
+    """Whether an algorithm takes records as they arrive, with the knobs that it has.
+
+    Parameters
+    ----------
+    algorithm : object
+        A name is that of an algorithm with its default knobs, none of which is a stream.
+    """
+    return isinstance(algorithm, Algorithm) and getattr(algorithm, "is_stream", False) is True
 
 
 def check_zero_at_zero(penalty: Penalty) -> None:

@@ -8,8 +8,9 @@ guide in place of theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms.blocks._compiled_steps import (
     CompiledSteps,
-    can_compile,
+    loss_code,
     require_numba,
 )
 from skdpadmm.algorithms.blocks._gradient_admm_steps import (
@@ -31,6 +32,7 @@ from skdpadmm.algorithms.planning._defaults import default_stochastic_descent
 from skdpadmm.algorithms.planning._knobs import (
     check_choice,
     check_count,
+    check_flag,
     check_range,
     check_steps,
 )
@@ -50,6 +52,7 @@ from skdpadmm.privacy import (
     GaussianDP,
     Guarantee,
     amplification_constant,
+    contribution_mu,
     mixture_of_slots,
 )
 from skdpadmm.protocol import Budget, Facts, Gate, NoisyPath, Plan, Problem, Release, Solution
@@ -63,6 +66,9 @@ SCHEDULES = ("cyclic", "sampling", "stopping", "stream")
 LONGEST_RUN = 50_000
 # Rows are copied in the order of the schedule, so many entries at a time.
 CHUNK_ENTRIES = 2**18
+# Offsets of a constraint, in standard deviations of the noise: floats have 52 bits, and 20 of them
+# resolve the noise.
+LARGEST_OFFSET = 2.0**26
 # The limit without privacy.
 MOST_EXACT_STEPS, TOLERANCE = 200_000, 1e-13
 
@@ -135,7 +141,8 @@ class GradientADMM(BaseEstimator):
     clip_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a record's gradient, in units of the typical norm of a row.
         The derivative of the loss is clipped as a number, so that the clipped loss is convex and
-        smooth; with several scores the clip must not bind. In [1e-100, 1e100].
+        smooth; of several scores it must not bind where the last iterate alone is seen. In
+        [1e-100, 1e100].
     passes : int or "auto", default="auto"
         Steps over the number of records, with ``schedule="cyclic"`` or "sampling". "auto" makes as
         many as at most double the squared cost of one pass and take at most 50,000 steps, and one
@@ -151,7 +158,7 @@ class GradientADMM(BaseEstimator):
         the data. "auto" is "random" where the schedule is "cyclic" or "sampling".
     cap : int or "auto", default="auto"
         With ``schedule="sampling"``: how often a record is used at most. "auto" is three times
-        `passes`.
+        `passes`. To be left at "auto" elsewhere.
     release : {"auto", "last", "path"}, default="auto"
         What may be seen. "last": the final state alone, for which the amplified guarantees hold.
         "path": every iterate. "auto" is "path" for a stream and "last" elsewhere.
@@ -162,11 +169,14 @@ class GradientADMM(BaseEstimator):
     noise_at : {"x", "gradient"}, default="x"
         Where noise is added. At the gradient only the path has a guarantee.
     constraint : LinearConstraint or None, default=None
-        ``A w + B y = c`` for the coefficients w without the intercept; the penalty is then that of
-        y. None: y are the coefficients, or the linear image of them that is penalised.
+        ``A w + B y = c`` for the coefficients w without the intercept. It changes the problem: the
+        penalty is then that of y. None: y are the coefficients, or the linear image of them that is
+        penalised.
     horizon : int, default=10000
         With ``schedule="stream"``: how many records are expected, for the default step and for
-        penalties that are spread over the records, as that of ridge regression.
+        penalties that are spread over the records, as that of ridge regression. Within a factor of
+        three it matters little; far too long a horizon learns too slowly, far too short a one ends
+        in noise.
     order_seed : int, default=0
         Public seed of ``schedule="sampling"``; no part of the privacy.
     compiled : bool, default=False
@@ -208,8 +218,31 @@ class GradientADMM(BaseEstimator):
 
     Examples
     --------
+    A stream, in three pieces:
+
+    >>> import numpy as np
     >>> from skdpadmm import DPAdmmLasso
     >>> from skdpadmm.algorithms import GradientADMM
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(6000, 3))
+    >>> y = X @ [1.0, -1.0, 0.0] + 0.1 * rng.standard_normal(6000)
+    >>> stream = GradientADMM(schedule="stream", horizon=6000)
+    >>> model = DPAdmmLasso(alpha=0.01, epsilon=2.0, feature_bounds=(-1, 1),
+    ...     target_bounds=(-3, 3), algorithm=stream, random_state=0)
+    >>> for rows in np.split(np.arange(6000), 3):
+    ...     model = model.partial_fit(X[rows], y[rows])
+    >>> model.n_samples_seen_, model.n_iter_, model.score(X, y) > 0.8
+    (6000, 6000, True)
+    >>> round(model.privacy_.epsilon(), 3)  # against whoever saw every state
+    2.0
+    >>> for record, guarantee in model.finalize().privacy_.if_unseen:
+    ...     print(f"{guarantee.epsilon(model.delta):.3f}  {record}")
+    2.000  the last record, the worst position
+    0.958  a record at a random position that is secret
+    0.043  the first record, the best position
+
+    Several passes over records at hand:
+
     >>> model = DPAdmmLasso(algorithm=GradientADMM(passes=4), epsilon=2.0)
     >>> plan = model.plan(n_samples=1000, n_features=5)
     >>> plan.settings.schedule.n_passes, plan.releases[-1].times
@@ -260,7 +293,7 @@ class GradientADMM(BaseEstimator):
     @property
     def is_stream(self) -> bool:
         """Whether records are used as they arrive."""
-        return self.schedule == "stream"
+        return bool(self.schedule == "stream")
 
     @property
     def n_expected(self) -> int:
@@ -287,10 +320,16 @@ class GradientADMM(BaseEstimator):
         check_choice("order", self.order, ("auto", "random", "arrival"))
         check_choice("release", self.release, ("auto", "last", "path"))
         check_choice("noise_at", self.noise_at, ("x", "gradient"))
-        if not (isinstance(self.order_seed, int | np.integer) and self.order_seed >= 0):
-            raise ValueError(f"Got order_seed={self.order_seed!r}, expected an int of at least 0.")
-        if self.average not in (True, False, "auto"):
-            raise ValueError(f"Got average={self.average!r}, expected 'auto', True or False.")
+        if self.cap != "auto" and self.schedule != "sampling":
+            raise ValueError(
+                f"Got cap={self.cap!r} with schedule={self.schedule!r}, expected 'auto': each"
+                " record is used once in a pass. Use schedule='sampling'."
+            )
+        seed = self.order_seed
+        if not (isinstance(seed, Integral) and not isinstance(seed, bool) and int(seed) >= 0):
+            raise ValueError(f"Got order_seed={seed!r}, expected an int of at least 0.")
+        check_flag("average", self.average, auto=True)
+        check_flag("compiled", self.compiled)
         if self.constraint is not None and not isinstance(self.constraint, LinearConstraint):
             raise TypeError(
                 f"Got constraint={self.constraint!r}, expected a LinearConstraint or None."
@@ -320,6 +359,12 @@ class GradientADMM(BaseEstimator):
                 f" schedule={self.schedule!r}, expected 'arrival' and 1: records are used once, in"
                 " the order of the data. Use schedule='cyclic'."
             )
+        if self.is_stream and hidden:
+            raise ValueError(
+                "Got release='last' with schedule='stream', expected 'path': whoever reads coef_ or"
+                " a pickle in between sees it. Once a stream has ended, `finalize` says what holds"
+                " if nobody did."
+            )
         if self.schedule == "stopping" and not hidden:
             raise ValueError(
                 "Got release='path' with schedule='stopping', expected 'last': whoever sees the"
@@ -329,8 +374,9 @@ class GradientADMM(BaseEstimator):
         splitting_facts(facts.penalty, facts.coordinates, self.constraint)
         if self.compiled:
             require_numba()
+            code = loss_code(facts.loss)
             single = thresholds(facts.penalty, facts.coordinates, 1.0) is not None
-            if self.constraint is not None or not (single and can_compile(facts.loss)):
+            if self.constraint is not None or not (single and code is not None):
                 raise ValueError(
                     f"Got compiled=True with {facts.loss!r} and {facts.penalty!r}, expected one"
                     " score and a penalty of single coefficients. Use compiled=False."
@@ -389,13 +435,17 @@ class GradientADMM(BaseEstimator):
                 " singular values have to be known in advance. Declare feature_bounds."
             )
         settings = self._settings(facts, facts.remaining_mu(budget))
+        path = _noisy_path(facts, budget, settings)
+        if self.constraint is not None and self.constraint.c is not None:
+            length = 1.0 if self.noise_at == "x" else settings.displacement
+            _check_resolution(self.constraint, facts, length * path.noise_std)
         return Plan(
             algorithm="GradientADMM",
             facts=facts,
             budget=budget,
             settings=settings,
-            releases=(*facts.preparations, _noisy_path(facts, budget, settings)),
-            assumptions=tuple(_assumptions(settings)),
+            releases=(*facts.preparations, path),
+            assumptions=tuple(settings.schedule.assumptions()),
         )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
@@ -414,21 +464,15 @@ class GradientADMM(BaseEstimator):
         if not plan.budget.is_private:
             return self._optimum(plan, problem, gate)
         settings: GradientADMMSettings = plan.settings
-        rows = problem.rows
-        places = settings.schedule.places()
-        records = np.arange(rows.n_samples)
-        if settings.schedule.is_secret:
-            records = np.argsort(gate.uniform((rows.n_samples,)), kind="stable")
-        end = len(places)
-        if settings.schedule.kind == "stopping":
-            end = stopping_time(rows.n_samples, float(gate.uniform((1,))[0]))
-        chosen = np.where(places == NOBODY, NOBODY, records[places])
-        state = self._through(plan, problem, gate, self.start(plan, problem), chosen[:end])
+        records, end = settings.schedule.drawn(gate)
         # What follows a secret end is done as well and forgotten, so that nothing tells it: no
         # clock, no progress bar, no count.
-        self._through(plan, problem, gate, state, chosen[end:])
-        problem.progress(len(places))
-        return replace(self.solution(plan, problem, state), n_iter=len(places))
+        told = _nobody if settings.schedule.hides_its_end else problem.progress
+        start = self.start(plan, problem)
+        state = self._through(plan, problem, gate, start, records[:end], told)
+        self._through(plan, problem, gate, state, records[end:], told)
+        problem.progress(len(records))
+        return replace(self.solution(plan, problem, state), n_iter=len(records))
 
     def start(self, plan: Plan, problem: Problem) -> GradientADMMState:
         """The public state before any record."""
@@ -436,8 +480,13 @@ class GradientADMM(BaseEstimator):
         splitting = splitting_of(plan.facts.penalty, problem.rows, self.constraint)
         x = np.zeros((plan.facts.n_parameters, n_outputs))
         multipliers = np.zeros((splitting.n_constraints, n_outputs))
+        settings = plan.settings
+        averages = isinstance(settings, GradientADMMSettings) and settings.average
         return GradientADMMState(
-            x=x, multipliers=multipliers, mean_x=x, mean_multipliers=multipliers
+            x=x,
+            multipliers=multipliers,
+            mean_x=x if averages else x[:0],
+            mean_multipliers=multipliers if averages else multipliers[:0],
         )
 
     def arrive(
@@ -460,7 +509,8 @@ class GradientADMM(BaseEstimator):
         -------
         GradientADMMState
         """
-        return self._through(plan, problem, gate, state, np.arange(problem.rows.n_samples))
+        records = np.arange(problem.rows.n_samples)
+        return self._through(plan, problem, gate, state, records, problem.progress)
 
     def _through(
         self,
@@ -469,6 +519,7 @@ class GradientADMM(BaseEstimator):
         gate: Gate,
         state: GradientADMMState,
         records: NDArray[np.intp],
+        told: Callable[[int], None],
     ) -> GradientADMMState:
         """Take a step for each of some records, or without one where there is `NOBODY`."""
         settings: GradientADMMSettings = plan.settings
@@ -487,8 +538,7 @@ class GradientADMM(BaseEstimator):
                 np.where(some == NOBODY, 0.0, bound[used]),
                 gate.path_noise(path.name, len(some)),
             )
-            if settings.schedule.kind != "stopping":
-                problem.progress(state.n_steps)
+            told(state.n_steps)
         return state
 
     def solution(self, plan: Plan, problem: Problem, state: GradientADMMState) -> Solution:
@@ -517,6 +567,40 @@ class GradientADMM(BaseEstimator):
             derivative_bound=settings.clip_norm / problem.rows.typical_norm,
         )
 
+    def unseen_guarantees(self, plan: Plan, n_samples: int) -> tuple[tuple[str, Guarantee], ...]:
+        """What holds for records of a stream so far, if nobody saw a state before the last.
+
+        Parameters
+        ----------
+        plan : Plan
+            Of a stream.
+        n_samples : int
+            How many records there were.
+
+        Returns
+        -------
+        tuple of (str, Guarantee)
+            A kind of record and its guarantee; empty where no theorem applies: for averages, noise
+            at the gradient, and steps that can move two iterates apart.
+        """
+        settings: GradientADMMSettings = plan.settings
+        facts = plan.facts
+        contracts = settings.step_size <= 2.0 / curvature_bound(facts)
+        # To clip a vector is no contraction, unless the clip never binds.
+        if facts.loss.n_outputs > 1 and settings.clip_norm < open_clip(facts) * typical_norm(facts):
+            contracts = False
+        if settings.average or settings.noise_at != "x" or not contracts:
+            return ()
+        path = plan.releases[-1]
+        ratio = path.sensitivities[0] / path.noise_std
+        made = AmplifiedIteration(ratio, settings.amplification, _grid_shift(facts))
+        mu = made.slots(np.arange(n_samples), n_samples)
+        return (
+            ("the last record, the worst position", GaussianDP(float(mu.max()))),
+            ("a record at a random position that is secret", mixture_of_slots(mu)),
+            ("the first record, the best position", made.first(n_samples)),
+        )
+
     def _splits_coefficients(self, facts: Facts) -> bool:
         """Whether y are the coefficients themselves, in whatever units."""
         return self.constraint is None and facts.penalty.splitting()[0] is None
@@ -535,11 +619,13 @@ class GradientADMM(BaseEstimator):
                 noise_on_gradient=at_gradient,
             )
         proximal_step = thresholds(facts.penalty, rows.coordinates, settings.penalty_weight)
+        code = loss_code(facts.loss)
         assert proximal_step is not None
+        assert code is not None
         return CompiledSteps(
             threshold=proximal_step[0],
             divisor=proximal_step[1],
-            loss=facts.loss,
+            code=code,
             step_size=settings.step_size,
             penalty_weight=settings.penalty_weight,
             cell=cell,
@@ -558,6 +644,8 @@ class GradientADMM(BaseEstimator):
             constant = amplification_constant(tied.smallest / tied.largest)
             unseen = 1 + int(facts.n_samples // (2 * constant))
             most = min(facts.max_iter, LONGEST_RUN // facts.n_samples, unseen if hidden else 1)
+            if self.cap != "auto":
+                most = min(most, int(self.cap))
             n_passes = max(most, 1) if self.passes == "auto" else int(self.passes)
         n_steps = n_passes * (self.n_expected if self.is_stream else facts.n_samples)
         step_size, clip_norm = default_stochastic_descent(facts, mu, n_steps)
@@ -567,8 +655,8 @@ class GradientADMM(BaseEstimator):
         if hidden:
             # Longer steps need not contract; shorter ones always do.
             step_size = min(step_size, longest_step(facts))
-        if facts.loss.n_outputs > 1:
-            clip_norm = open_clip(facts)
+            if facts.loss.n_outputs > 1:
+                clip_norm = open_clip(facts)
         step_size = step_size if self.step_size == "auto" else float(self.step_size)
         clip_norm = clip_norm if self.clip_norm == "auto" else float(self.clip_norm)
         if hidden:
@@ -578,19 +666,21 @@ class GradientADMM(BaseEstimator):
             weight = 1.0 / (step_size * tied.smallest * tied.largest)
         # Beyond this range squares leave that of floats. A smaller kappa amplifies less.
         kappa = min(step_size * float(weight) * tied.smallest**2, 1e100)
+        cap = 3 * n_passes if self.cap == "auto" else int(self.cap)
         return GradientADMMSettings(
             step_size=step_size,
             penalty_weight=float(weight),
-            displacement=step_size / (1.0 + kappa) if tied.is_square else step_size,
+            displacement=contribution_mu(step_size, 1.0, 1.0, kappa=kappa, square=tied.is_square),
             clip_norm=clip_norm * typical_norm(facts),
             schedule=RecordSchedule(
                 n_places=facts.n_samples,
                 kind=self.schedule,
-                n_passes=n_passes,
-                cap=3 * n_passes if self.cap == "auto" else int(self.cap),
-                seed=int(self.order_seed),
                 is_secret=self._order == "random",
                 is_hidden=hidden,
+                n_passes=n_passes,
+                # What has no effect is no part of the plan, so that noise does not depend on it.
+                cap=cap if self.schedule == "sampling" else None,
+                seed=int(self.order_seed) if self.schedule == "sampling" else None,
             ),
             noise_at=self.noise_at,
             average=averages if self.average == "auto" else bool(self.average),
@@ -653,54 +743,6 @@ class GradientADMM(BaseEstimator):
         return Solution(parameters=gate.release(OPTIMUM, found), n_iter=state.n_steps)
 
 
-def unseen_guarantees(plan: Plan, n_samples: int) -> tuple[tuple[str, Guarantee], ...]:
-    """What holds for records of a stream that has ended, if nobody saw a state before the last.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of a stream.
-    n_samples : int
-        How many records there were.
-
-    Returns
-    -------
-    tuple of (str, Guarantee)
-        A kind of record and its guarantee; empty where no theorem applies: for averages, noise at
-        the gradient, and steps that can move two iterates apart.
-    """
-    settings: GradientADMMSettings = plan.settings
-    facts = plan.facts
-    contracts = settings.step_size <= 2.0 / curvature_bound(facts)
-    # To clip a vector is no contraction, unless the clip never binds.
-    if facts.loss.n_outputs > 1 and settings.clip_norm < open_clip(facts) * typical_norm(facts):
-        contracts = False
-    if settings.average or settings.noise_at != "x" or not contracts:
-        return ()
-    path = plan.releases[-1]
-    ratio = path.sensitivities[0] / path.noise_std
-    made = AmplifiedIteration(ratio, settings.amplification, _grid_shift(facts))
-    mu = made.slots(np.arange(n_samples), n_samples)
-    return (
-        ("the last record, the worst position", GaussianDP(float(mu.max()))),
-        ("a record at a random position that is secret", mixture_of_slots(mu)),
-        ("the first record, the best position", made.first(n_samples)),
-    )
-
-
-def stopping_time(n_steps: int, uniform: float) -> int:
-    """A time that is uniform on the second half of a pass, from a uniform number.
-
-    Parameters
-    ----------
-    n_steps : int
-    uniform : float
-        In [0, 1).
-    """
-    half = n_steps // 2
-    return half + 1 + min(int(uniform * (n_steps - half)), n_steps - half - 1)
-
-
 def seen_in_order(rows: Rows, records: NDArray[np.intp]) -> NDArray[np.float64]:
     """Augmented rows of some records, in any order and with repetitions; a copy of these alone."""
     if len(records) and (np.diff(records) == 1).all():
@@ -708,6 +750,20 @@ def seen_in_order(rows: Rows, records: NDArray[np.intp]) -> NDArray[np.float64]:
         return rows.take([slice(int(records[0]), int(records[-1]) + 1)]).seen(0)
     chosen, where = np.unique(records, return_inverse=True)
     return rows.take([chosen]).seen(0)[where]
+
+
+def _check_resolution(constraint: LinearConstraint, facts: Facts, noise_std: float) -> None:
+    """Refuse a constraint beside which floats no longer resolve the grid of the noise."""
+    assert facts.coordinates is not None
+    assert constraint.c is not None
+    tied = splitting_facts(facts.penalty, facts.coordinates, constraint)
+    largest = float(np.abs(constraint.c).max(initial=0.0)) / tied.smallest
+    if largest > LARGEST_OFFSET * noise_std:
+        raise ValueError(
+            f"Got c up to {np.abs(constraint.c).max():.3g}, {largest / noise_std:.3g} times the"
+            f" noise in x, expected at most {LARGEST_OFFSET:.3g} times: floats would not resolve"
+            " the noise. Rescale the problem, or move the origin of the coefficients."
+        )
 
 
 def _noisy_path(facts: Facts, budget: Budget, settings: GradientADMMSettings) -> NoisyPath:
@@ -735,13 +791,5 @@ def _grid_shift(facts: Facts) -> float:
     return GRID_CELL * math.sqrt(facts.n_parameters * facts.loss.n_outputs)
 
 
-def _assumptions(settings: GradientADMMSettings) -> Iterator[str]:
-    schedule = settings.schedule
-    if schedule.is_hidden:
-        yield "Nobody sees a state before the last, nor the noise of the steps after a record's."
-    if schedule.is_secret:
-        yield "The order of the records is drawn at random and stays secret."
-    if schedule.kind == "stopping":
-        yield "The time at which the iteration stops is drawn at random and stays secret."
-    if schedule.kind == "stream":
-        yield "Each record arrives once; a record that is offered again is protected less."
+def _nobody(n_steps: int) -> None:
+    """Tell nobody how many steps are done."""

@@ -15,11 +15,16 @@ from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGra
 from skdpadmm.algorithms._dual_perturbation_admm import DualPerturbationADMM
 from skdpadmm.algorithms._exact_consensus_admm import ExactConsensusADMM
 from skdpadmm.algorithms._federated_admm import FederatedADMM
+from skdpadmm.algorithms._gossip_admm import GossipADMM
 from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
+from skdpadmm.algorithms._local_models import LocalModels
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
+from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
+from skdpadmm.algorithms._personalized_optimum import PersonalizedOptimum
 from skdpadmm.algorithms._primal_perturbation_admm import PrimalPerturbationADMM
+from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_walk_admm import RandomWalkADMM
 from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPoint
 
@@ -32,15 +37,35 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = MappingProxyType(
         "dual-perturbation-admm": DualPerturbationADMM,
         "exact-consensus-admm": ExactConsensusADMM,
         "federated-admm": FederatedADMM,
+        "gossip-admm": GossipADMM,
         "gradient-admm": GradientADMM,
         "gradient-descent": GradientDescent,
+        "local-models": LocalModels,
         "multi-step-admm": MultiStepADMM,
         "objective-perturbation": ObjectivePerturbation,
+        "personalized-coordinate-descent": PersonalizedCoordinateDescent,
         "primal-perturbation-admm": PrimalPerturbationADMM,
         "random-walk-admm": RandomWalkADMM,
         "random-walk-proximal-point": RandomWalkProximalPoint,
     }
 )
+
+# What every algorithm of a setting approximates, without privacy; elsewhere `ProximalNewton`.
+EXACT: Mapping[str, type[Algorithm]] = MappingProxyType({"personalized": PersonalizedOptimum})
+
+
+def exact_algorithm(setting: str) -> Algorithm:
+    """The algorithm that finds the optimum of a setting, for ``epsilon=inf``.
+
+    Parameters
+    ----------
+    setting : {"central", "federated", "decentralized", "personalized"}
+
+    Returns
+    -------
+    Algorithm
+    """
+    return EXACT.get(setting, ProximalNewton)()
 
 
 def names_of_algorithms(setting: str) -> list[str]:
@@ -48,7 +73,7 @@ def names_of_algorithms(setting: str) -> list[str]:
 
     Parameters
     ----------
-    setting : {"central", "federated", "decentralized"}
+    setting : {"central", "federated", "decentralized", "personalized"}
 
     Returns
     -------

@@ -75,6 +75,8 @@ class DPAdmmElasticNet(StreamingModel, PrivateLinearRegressor):
         Intercept.
     n_iter_ : int
         Number of iterations.
+    n_samples_seen_ : int
+        Number of records that have arrived. Only after streams: see `partial_fit`.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
@@ -85,6 +87,7 @@ class DPAdmmElasticNet(StreamingModel, PrivateLinearRegressor):
     See Also
     --------
     sklearn.linear_model.ElasticNet : The same objective without privacy.
+    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
 
     Notes
     -----

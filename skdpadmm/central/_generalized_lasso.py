@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from skdpadmm._linear_model import PrivateLinearRegressor
 from skdpadmm._sklearn import Interval, StrOptions
+from skdpadmm.algorithms import GradientADMM
 from skdpadmm.central._streaming import StreamingModel
 from skdpadmm.penalties import GeneralizedL1, Penalty, named_penalty_matrix
 
@@ -31,7 +32,7 @@ class DPAdmmGeneralizedLasso(StreamingModel, PrivateLinearRegressor):
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
         Total budget of one fit, in (0, inf]. At inf the fit is exact and not private: nothing is
-        clipped, and the answer is that of scikit-learn for the same objective.
+        clipped, and the answer is the exact minimiser.
     delta : float, default=1e-5
         In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
@@ -79,6 +80,8 @@ class DPAdmmGeneralizedLasso(StreamingModel, PrivateLinearRegressor):
         Intercept.
     n_iter_ : int
         Number of iterations.
+    n_samples_seen_ : int
+        Number of records that have arrived. Only after streams: see `partial_fit`.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
@@ -89,6 +92,7 @@ class DPAdmmGeneralizedLasso(StreamingModel, PrivateLinearRegressor):
     See Also
     --------
     DPAdmmLasso : Where the coefficients themselves are to be sparse.
+    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
 
     Notes
     -----
@@ -175,10 +179,15 @@ class DPAdmmGeneralizedLasso(StreamingModel, PrivateLinearRegressor):
         matrix = self.penalty_matrix
         if isinstance(matrix, str):
             matrix = named_penalty_matrix(matrix, n_features)
+        if isinstance(self.algorithm, GradientADMM) and self.algorithm.constraint is not None:
+            raise ValueError(
+                "Got penalty_matrix and GradientADMM(constraint=...), expected one of them: the"
+                " penalty would be that of other variables. Use DPAdmmLasso with the constraint, or"
+                " leave the constraint out."
+            )
         penalty = GeneralizedL1(matrix, float(self.alpha))
         n_columns = penalty.matrix.shape[1]
-        # Where an algorithm has a constraint of its own the penalty is that of other variables.
-        if n_columns != n_features and getattr(self.algorithm, "constraint", None) is None:
+        if n_columns != n_features:
             raise ValueError(
                 f"Got a penalty_matrix with {n_columns} columns for {n_features} features, expected"
                 " one column for each."

@@ -72,6 +72,8 @@ class DPAdmmLasso(StreamingModel, PrivateLinearRegressor):
         Intercept.
     n_iter_ : int
         Number of iterations.
+    n_samples_seen_ : int
+        Number of records that have arrived. Only after streams: see `partial_fit`.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
@@ -82,6 +84,7 @@ class DPAdmmLasso(StreamingModel, PrivateLinearRegressor):
     See Also
     --------
     sklearn.linear_model.Lasso : The same objective without privacy.
+    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
 
     Notes
     -----

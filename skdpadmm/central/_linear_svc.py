@@ -89,6 +89,8 @@ class DPAdmmLinearSVC(StreamingModel, PrivateLinearClassifier):
         Class labels, sorted.
     n_iter_ : int
         Number of iterations.
+    n_samples_seen_ : int
+        Number of records that have arrived. Only after streams: see `partial_fit`.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
@@ -99,6 +101,7 @@ class DPAdmmLinearSVC(StreamingModel, PrivateLinearClassifier):
     See Also
     --------
     sklearn.svm.LinearSVC : With an unsmoothed hinge or its square, without privacy.
+    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
 
     Notes
     -----

@@ -81,6 +81,8 @@ class DPAdmmLogisticRegression(StreamingModel, PrivateLogisticRegression):
         Class labels, sorted.
     n_iter_ : int
         Number of iterations.
+    n_samples_seen_ : int
+        Number of records that have arrived. Only after streams: see `partial_fit`.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
@@ -91,6 +93,7 @@ class DPAdmmLogisticRegression(StreamingModel, PrivateLogisticRegression):
     See Also
     --------
     sklearn.linear_model.LogisticRegression : The same objective without privacy.
+    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
 
     Notes
     -----

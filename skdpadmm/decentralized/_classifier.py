@@ -12,9 +12,9 @@ from sklearn.utils.metaestimators import available_if
 
 from skdpadmm._fitting import Fitted
 from skdpadmm._linear_model import CalibratedProbabilities
-from skdpadmm._model_of_agents import ClassifierOfAgents
+from skdpadmm._model_of_agents import ClassifierOfAgents, own_scores
 from skdpadmm._sklearn import Interval, StrOptions
-from skdpadmm.decentralized._decentralized_model import DecentralizedModel, own_scores
+from skdpadmm.decentralized._decentralized_model import DecentralizedModel
 from skdpadmm.losses import LogisticLoss, Loss, MultinomialLoss, OneVsRestHinge, SmoothedHinge
 
 

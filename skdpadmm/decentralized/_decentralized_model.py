@@ -117,23 +117,3 @@ class DecentralizedModel(ModelOfAgents):
     def _positions(self, agents: ArrayLike, n_samples: int) -> NDArray[np.intp]:
         """Whose model predicts each row."""
         return positions_of_labels(agents, self.agent_labels_, n_samples=n_samples)
-
-
-def own_scores(
-    X: Any, coef: NDArray[np.float64], intercept: NDArray[np.float64], who: NDArray[np.intp]
-) -> NDArray[np.float64]:
-    """Scores of rows, each by the model of one agent, of shape (n_samples, n_outputs).
-
-    Parameters
-    ----------
-    X : {ndarray, sparse matrix} of shape (n_samples, n_features)
-    coef : ndarray of shape (n_agents, n_outputs, n_features)
-    intercept : ndarray of shape (n_agents, n_outputs)
-    who : ndarray of intp of shape (n_samples,)
-    """
-    scores = intercept[who]
-    order = np.argsort(who, kind="stable")
-    agents, starts = np.unique(who[order], return_index=True)
-    for agent, rows in zip(agents.tolist(), np.split(order, starts[1:]), strict=True):
-        scores[rows] += np.asarray(X[rows] @ coef[agent].T)
-    return scores

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import r2_score
 
-from skdpadmm._model_of_agents import RegressorOfAgents
+from skdpadmm._model_of_agents import RegressorOfAgents, own_scores
 from skdpadmm._sklearn import Interval, StrOptions
-from skdpadmm.decentralized._decentralized_model import DecentralizedModel, own_scores
+from skdpadmm.decentralized._decentralized_model import DecentralizedModel
 from skdpadmm.losses import HuberLoss, Loss, SquaredLoss
 
 

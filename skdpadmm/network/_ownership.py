@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +41,39 @@ class Ownership:
     def n_agents(self) -> int:
         """Number of agents."""
         return len(self.labels)
+
+    def joined_by(self, labels: Any) -> Ownership:
+        """Return the same ownership with more agents, who own nothing yet.
+
+        Parameters
+        ----------
+        labels : iterable
+            Their names; those that are known already change nothing.
+
+        Returns
+        -------
+        Ownership
+
+        Raises
+        ------
+        TypeError
+            If the labels cannot be sorted together.
+
+        Examples
+        --------
+        >>> from skdpadmm.network import ownership_of_labels
+        >>> ownership = ownership_of_labels(["b", "a"], n_samples=2).joined_by(["ab", "a"])
+        >>> ownership.labels.tolist(), ownership.sizes.tolist()
+        (['a', 'ab', 'b'], [1, 0, 1])
+        """
+        known = self.labels.tolist()
+        more = set(labels) - set(known)
+        if not more:
+            return self
+        everybody = _ownership_of_objects([*known, *more], "agents")
+        return replace(
+            self, labels=everybody.labels, index=everybody.index[: len(known)][self.index]
+        )
 
     @cached_property
     def sizes(self) -> NDArray[np.intp]:

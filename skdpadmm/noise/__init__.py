@@ -14,7 +14,7 @@ exact arithmetic.
 from __future__ import annotations
 
 from skdpadmm.noise._cryptographic import CryptographicNoise
-from skdpadmm.noise._grid import GRID_CELL, grid_cell
+from skdpadmm.noise._grid import GRID_CELL, grid_cell, round_to_grid
 from skdpadmm.noise._opendp import OpenDPNoise
 from skdpadmm.noise._seeded import SeededNoise
 from skdpadmm.noise._source import NoiseSource, noise_source
@@ -27,4 +27,5 @@ __all__ = [
     "SeededNoise",
     "grid_cell",
     "noise_source",
+    "round_to_grid",
 ]

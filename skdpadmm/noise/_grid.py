@@ -21,14 +21,19 @@ def require_scale(scale: float) -> float:
 
 def grid_cell(scale: float) -> float:
     """Width of the grid for noise of that scale: ``2**floor(log2(scale)) * 2**-20``."""
-    return math.ldexp(GRID_CELL, math.frexp(scale)[1] - 1)
+    return math.ldexp(1.0, _grid_exponent(scale))
 
 
 def round_to_grid(value: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
     """Round to multiples of 2**floor(log2(scale)) * 2**-20, a function of public facts only."""
-    exponent = math.frexp(scale)[1] - 1 + int(math.log2(GRID_CELL))
+    exponent = _grid_exponent(scale)
     # Floats of at least 2**52 grid steps lie on the grid already; scaling them could overflow.
     with np.errstate(over="ignore", under="ignore"):
         rounded = np.ldexp(np.rint(np.ldexp(value, -exponent)), exponent)
         far = np.abs(value) >= np.ldexp(1.0, 52 + exponent)
     return np.where(far, value, rounded)
+
+
+def _grid_exponent(scale: float) -> int:
+    """Binary logarithm of the width of the grid."""
+    return math.frexp(scale)[1] - 1 + int(math.log2(GRID_CELL))

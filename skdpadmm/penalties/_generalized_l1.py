@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,7 +139,12 @@ class GeneralizedL1(Penalty):
     def scaled(self, factor: float) -> GeneralizedL1:
         """See :meth:`Penalty.scaled`."""
         check_strength("factor", factor)
-        return GeneralizedL1(self.matrix, factor * self.strength)
+        strength = factor * self.strength
+        check_strength("strength", strength)
+        # The matrix was checked, which is most of the work.
+        made = copy(self)
+        object.__setattr__(made, "strength", strength)
+        return made
 
     def splitting(self) -> tuple[SparseMatrix | None, Penalty]:
         """See :meth:`Penalty.splitting`; D and the l1 norm, or no penalty where D has no rows."""

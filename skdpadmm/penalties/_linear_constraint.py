@@ -21,7 +21,7 @@ from ._matrix import (
     spectrum,
     upper_band,
 )
-from ._penalty import FloatArray, Penalty
+from ._penalty import FloatArray, Penalty, ProximalOperator
 
 LinearMap = Callable[[FloatArray], FloatArray]
 """What maps columns of one height to columns of another."""
@@ -138,14 +138,6 @@ class LinearConstraint:
         """At least that of A, by a relative 1e-9 and rounding; 1 for the identity."""
         return self._spectrum.largest
 
-    @cached_property
-    def norm_AtB(self) -> float:
-        """At least the spectral norm of ``A' B``, by a relative 1e-9 and rounding."""
-        if self.B is None:
-            return self._spectrum.largest
-        product = self.B if self.A is None else sparse.csr_array(self.A.T @ self.B)
-        return spectrum(as_matrix("A' B", product)).largest
-
     def forward(self, x: FloatArray) -> FloatArray:
         """Return ``A x``.
 
@@ -215,40 +207,7 @@ class LinearConstraint:
 
         return apply
 
-    def resolvent_matrix(self, weight: float, n_features: int | None = None) -> FloatArray:
-        """The matrix ``(I + weight A' A)^{-1}``, or its diagonal where there is nothing else.
-
-        Parameters
-        ----------
-        weight : float
-            In (0, inf).
-        n_features : int, default=None
-            The number n; to be given where the constraint leaves it open.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n)
-
-        Raises
-        ------
-        ValueError
-            If `weight` is outside (0, inf), or `n_features` is missing or another one.
-        """
-        _checked("weight", weight)
-        known = self._height(self.A, 1)
-        n = known if n_features is None else n_features
-        if n is None or known not in (None, n):
-            expected = "an int" if known is None else known
-            raise ValueError(
-                f"Got n_features={n_features}, expected {expected}. Give the number of columns"
-                " of A."
-            )
-        if self._is_diagonal:
-            return self.resolvent(weight)(np.ones(n))
-        inverse = self.resolvent(weight)(np.eye(n))
-        return 0.5 * (inverse + inverse.T)
-
-    def y_step(self, penalty: Penalty, weight: float) -> LinearMap:
+    def y_step(self, penalty: Penalty, weight: float) -> ProximalOperator:
         r"""Step of the second block, checked and factored once.
 
         It maps w to :math:`\arg\min_y g(y) - w^T B y + \frac{\beta}{2} \|B y - c\|^2`, the proximal
@@ -313,10 +272,6 @@ class LinearConstraint:
         """The matrix ``A' A``."""
         assert self.A is not None
         return sparse.csr_array(self.A.T @ self.A)
-
-    @property
-    def _is_diagonal(self) -> bool:
-        return self.A is None or diagonal_of(self._gram) is not None
 
     def _offset(self, w: FloatArray) -> FloatArray:
         """The vector or the columns c, to be added to w."""

@@ -24,6 +24,7 @@ from skdpadmm.protocol._preparation import SMALLEST_SPREAD, Conditioning, Scalin
 from skdpadmm.protocol._problem import Problem, Solution
 from skdpadmm.protocol._release import (
     AgentMessages,
+    AgentTurns,
     HiddenPath,
     HiddenTerm,
     MessageSum,
@@ -42,6 +43,7 @@ __all__ = [
     "SMALLEST_SPREAD",
     "SUMS",
     "AgentMessages",
+    "AgentTurns",
     "Agents",
     "Budget",
     "Conditioning",

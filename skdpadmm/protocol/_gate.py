@@ -5,10 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.noise import NoiseSource
+from skdpadmm.noise import NoiseSource, round_to_grid
 from skdpadmm.protocol._agents import Agents
 from skdpadmm.protocol._plan import Plan
-from skdpadmm.protocol._release import AgentMessages, HiddenTerm, MessageSum, NoisyPath, Release
+from skdpadmm.protocol._release import (
+    AgentMessages,
+    AgentTurns,
+    HiddenTerm,
+    MessageSum,
+    NoisyPath,
+    Release,
+)
 
 # Noise of a path is drawn for as many steps at once as this many numbers serve.
 PATH_ENTRIES = 2**14
@@ -41,6 +48,11 @@ class Gate:
         self._index = {release.name: i for i, release in enumerate(plan.releases)}
         self._passed = [n_arrived if release.times is None else 0 for release in plan.releases]
         self._draws = 0
+        # For each release in turns, how many each agent took, the scale of its noise, and the noise
+        # that some still need.
+        self._turns: dict[str, NDArray[np.intp]] = {}
+        self._turn_units: dict[str, NDArray[np.float64]] = {}
+        self._turn_noise: dict[tuple[str, int], NDArray[np.float64]] = {}
         self.trace: list[tuple[str, tuple[int, ...]]] = []
 
     def release(
@@ -74,6 +86,8 @@ class Gate:
         index, release = self._planned(name)
         if isinstance(release, NoisyPath):
             raise PlanViolation(f"Got {name!r} to release, expected `path_noise`: it has steps.")
+        if isinstance(release, AgentTurns):
+            raise PlanViolation(f"Got {name!r} to release, expected `take_turns`: it has turns.")
         if not isinstance(release, Release):
             raise PlanViolation(f"Got {name!r} to release, expected `hidden_term`: it is hidden.")
         if value.shape != release.shape:
@@ -93,6 +107,65 @@ class Gate:
             shares = shares.reshape(-1, *(1,) * (value.ndim - 1))
             return shares * self._noise.add_gaussian(value / shares, 1.0, (index, repetition))
         return self._noise.add_gaussian(value, noise_std, (index, repetition))
+
+    def take_turns(
+        self, name: str, agents: NDArray[np.intp], value: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Let some agents take their next turn in a planned release.
+
+        An agent's turn has the noise that it has whoever else takes one, and gets it once.
+
+        Parameters
+        ----------
+        name : str
+            Name of a release in turns in the plan.
+        agents : ndarray of intp of shape (n_awake,)
+            Each at most once, and each with rows.
+        value : ndarray of shape (n_awake, ...)
+            What each of them says, exactly.
+
+        Returns
+        -------
+        ndarray of the same shape
+            On a public grid, unless the plan is not private.
+
+        Raises
+        ------
+        PlanViolation
+            Where the plan knows no such turns, where an agent has taken all of its turns, or where
+            the value is not finite.
+        """
+        _, release = self._planned(name)
+        if not isinstance(release, AgentTurns):
+            raise PlanViolation(f"Got {name!r} in turns, expected `release`: it is said at once.")
+        if value.shape != (len(agents), *release.shape[1:]):
+            raise PlanViolation(
+                f"Got shape {value.shape} for {len(agents)} turns of {name!r}, expected"
+                f" {(len(agents), *release.shape[1:])}."
+            )
+        if not np.isfinite(value).all():
+            raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
+        taken = self._turns_of(release)
+        turns = taken[agents]
+        if len(np.unique(agents)) < len(agents):
+            raise PlanViolation(f"Got an agent twice in a turn of {name!r}, expected each once.")
+        if (turns < 0).any():
+            raise PlanViolation(f"Got an agent without rows in a turn of {name!r}, expected none.")
+        if (turns >= release.times).any():
+            raise PlanViolation(
+                f"Got turn {turns.max() + 1} of an agent in {name!r}, expected no more than"
+                f" {release.times} turns."
+            )
+        taken[agents] += 1
+        self.trace.append((name, value.shape))
+        if release.noise_std == 0:
+            return value
+        noise = np.empty(value.shape)
+        for turn in np.unique(turns).tolist():
+            now = turns == turn
+            noise[now] = self._noise_of_turn(name, release, turn)[agents[now]]
+        units = self._turn_units[name][agents].reshape(-1, *(1,) * (value.ndim - 1))
+        return units * (round_to_grid(value / units, 1.0) + noise)
 
     def skip(self, name: str) -> None:
         """Use up one repetition of a planned release without releasing anything.
@@ -182,6 +255,9 @@ class Gate:
         noise = np.zeros((n_steps, *path.shape))
         if path.noise_std == 0 or n_steps == 0:
             return noise
+        if not self._noise.simulation:
+            # Blocks serve replay alone; a short piece of a stream would throw most of one away.
+            return self._noise.add_gaussian(noise, path.noise_std, (index, first))
         size = max(PATH_ENTRIES // max(int(np.prod(path.shape)), 1), 1)
         zeros = np.zeros((size, *path.shape))
         for block in range(first // size, (stop - 1) // size + 1):
@@ -199,10 +275,48 @@ class Gate:
             Where a planned release is missing.
         """
         for release, passed in zip(self._plan.releases, self._passed, strict=True):
+            if isinstance(release, AgentTurns):
+                self._close_turns(release)
+                continue
             if release.times is not None and passed != release.times:
                 raise PlanViolation(
                     f"Got the release {release.name!r} {passed} times, expected {release.times}."
                 )
+
+    def _noise_of_turn(self, name: str, release: AgentTurns, turn: int) -> NDArray[np.float64]:
+        """Noise of all agents in a turn, in units of one; kept as long as somebody needs it."""
+        key = (name, turn)
+        if key not in self._turn_noise:
+            taken = self._turns[name]
+            for known in [k for k in self._turn_noise if k[0] == name]:
+                # Turns that everybody has behind them, this one's callers included.
+                if known[1] + 1 < taken[taken >= 0].min():
+                    del self._turn_noise[known]
+            draw = self._noise.add_laplace if release.law == "laplace" else self._noise.add_gaussian
+            stream = (self._index[name], turn)
+            self._turn_noise[key] = draw(np.zeros(release.shape), 1.0, stream)
+        return self._turn_noise[key]
+
+    def _turns_of(self, release: AgentTurns) -> NDArray[np.intp]:
+        """How many turns each agent took; below 0 for one without rows, who takes none."""
+        name, agents = release.name, self._agents(release)
+        if name not in self._turns:
+            sizes = np.asarray(agents.agent_sizes)
+            self._turns[name] = np.where(sizes > 0, 0, -1).astype(np.intp)
+            shares = np.asarray(release.shares)[agents.kind]
+            # Laplace noise of scale one has the standard deviation sqrt(2).
+            self._turn_units[name] = shares / (np.sqrt(2.0) if release.law == "laplace" else 1.0)
+        return self._turns[name]
+
+    def _close_turns(self, release: AgentTurns) -> None:
+        """Check that every agent with rows has taken all of its turns."""
+        taken = self._turns_of(release)
+        taken = taken[taken >= 0]
+        if (taken != release.times).any():
+            raise PlanViolation(
+                f"Got {taken.min()} turns of an agent in {release.name!r}, expected"
+                f" {release.times}."
+            )
 
     def _noise_std(self, release: Release, senders: NDArray[np.bool_] | None) -> float:
         """Noise of a release; of a sum, that of the messages which are in it."""
@@ -247,6 +361,8 @@ class Gate:
         repetition = self._passed[index]
         if isinstance(release, NoisyPath):
             raise PlanViolation(f"Got {name!r} at once, expected `path_noise`: it has steps.")
+        if isinstance(release, AgentTurns):
+            raise PlanViolation(f"Got {name!r} at once, expected `take_turns`: it has turns.")
         if repetition == release.times:
             raise PlanViolation(
                 f"Got release {name!r} for time {repetition + 1}, expected it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, Pairs, worst
 
@@ -260,6 +261,23 @@ class AgentMessages(Viewed):
     """
 
     shares: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentTurns(AgentMessages):
+    """What agents say one after another, each in turns of its own and with noise of its own.
+
+    Every agent with rows takes as many turns as there are sensitivities, whenever it is awake; one
+    without rows has nothing to hide and takes none. A turn's noise is drawn on the public grid, and
+    what it is added to is rounded to the same grid, which the guarantees count.
+
+    Attributes
+    ----------
+    law : {"gaussian", "laplace"}, default="gaussian"
+        Of the noise. `sensitivities` are in the Euclidean norm, or in the L1 norm for the second.
+    """
+
+    law: Literal["gaussian", "laplace"] = field(default="gaussian", metadata={"unless": "gaussian"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,6 +87,18 @@ class Coordinates:
         """The same coordinates with undeclared features multiplied by a public factor."""
         return replace(self, scale=np.where(self.undeclared, self.scale / factor, self.scale))
 
+    def without_bounds(self) -> Coordinates:
+        """The same units where nothing is clipped: for rows that stay where they are."""
+        unbounded = np.full(self.n_features, np.inf)
+        return replace(
+            self,
+            lower=-unbounded,
+            upper=unbounded,
+            target_lower=-np.inf,
+            target_upper=np.inf,
+            row_norm=np.inf,
+        )
+
     def target(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Targets, clipped to their bounds and scaled."""
         clipped = np.clip(np.asarray(y, dtype=np.float64), self.target_lower, self.target_upper)

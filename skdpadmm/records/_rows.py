@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -219,8 +220,12 @@ class Rows:
                 for b in range(int(first), int(last) + 1)
             ]
         else:
-            where = np.searchsorted(starts, group, side="right") - 1
-            inside = [(b, group[where == b] - starts[b]) for b in np.unique(where).tolist()]
+            first = np.append(np.searchsorted(group, starts), len(group)).tolist()
+            inside = [
+                (b, group[low:high] - starts[b])
+                for b, (low, high) in enumerate(pairwise(first))
+                if low < high
+            ]
         pieces = [self._blocks[b][rows] for b, rows in inside]
         unruly = [
             self._unruly[b][rows] if b in self._unruly else np.zeros(piece.shape[0], dtype=bool)

@@ -21,13 +21,13 @@ from skdpadmm import (
     DPAdmmRidge,
 )
 from skdpadmm.algorithms import GradientADMM, GradientDescent
-from skdpadmm.algorithms._gradient_admm import ITERATE, NOISY_GRADIENT, stopping_time
+from skdpadmm.algorithms._gradient_admm import ITERATE, NOISY_GRADIENT
 from skdpadmm.algorithms.blocks._gradient_admm_steps import (
     full_gradient_optimum,
     gradient_admm_step,
 )
 from skdpadmm.algorithms.planning._last_iterate import longest_step
-from skdpadmm.algorithms.planning._record_schedule import NOBODY, RecordSchedule
+from skdpadmm.algorithms.planning._record_schedule import NOBODY, RecordSchedule, stopping_time
 from skdpadmm.algorithms.planning._splitting import splitting_of
 from skdpadmm.engine import Engine
 from skdpadmm.losses import (
@@ -500,6 +500,32 @@ def test_full_gradients_keep_bounds():
         np.testing.assert_allclose(unit * state.x[:, 0], best, atol=1e-6)
 
 
+def test_a_splitting_is_made_once_and_follows_its_public_facts():
+    rows = Rows(np.zeros((1, 4)), coordinates_of(4))
+    again = Rows(np.ones((2, 4)), coordinates_of(4))
+    D = difference_matrix(4, 1)
+    made = splitting_of(GeneralizedL1(D, 1.0), rows, None)
+    assert splitting_of(GeneralizedL1(D.toarray(), 1.0), again, None) is made
+    assert made.penalised(2.0) is made.penalised(2.0)
+    shifted = LinearConstraint(D, c=np.ones(3))
+    others = [
+        splitting_of(GeneralizedL1(D, 2.0), rows, None),
+        splitting_of(GeneralizedL1(D, 1.0), Rows(np.zeros((1, 4)), coordinates_of(4, False)), None),
+        splitting_of(L1(1.0), rows, LinearConstraint(D)),
+        splitting_of(L1(1.0), rows, shifted),
+    ]
+    assert len({id(splitting) for splitting in (made, *others)}) == 5
+    # The nearest x whose image is y.
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(5, 2)), rng.normal(size=(3, 2))
+    found = made.solution(x, y)
+    np.testing.assert_allclose(made.forward(found), y, atol=1e-12)
+    dense = made.forward(np.eye(5))
+    np.testing.assert_allclose(
+        found, x + np.linalg.lstsq(dense, y - dense @ x, rcond=None)[0], atol=1e-12
+    )
+
+
 def test_what_is_sparse_in_the_image_is_so_in_the_answer():
     loss, D = SquaredLoss(), difference_matrix(6, 1)
     X, y = data(loss, n=300, p=6)
@@ -522,6 +548,17 @@ def test_a_constraint_gives_noisy_coefficients_and_the_same_data_other_ones_with
     assert plans[0] != plans[1]
     assert plans[0].digest() != plans[1].digest()
     assert not np.array_equal(*coefs)
+
+
+def test_a_matrix_of_the_penalty_and_a_constraint_are_one_too_many():
+    algorithm = GradientADMM(constraint=LinearConstraint(np.eye(3)))
+    X, y = data(SquaredLoss())
+    for epsilon in (1.0, math.inf):
+        model = DPAdmmGeneralizedLasso(epsilon=epsilon, algorithm=algorithm)
+        message = r"^Got penalty_matrix and GradientADMM\(constraint=\.\.\.\), expected one of them"
+        for action in (lambda model=model: model.plan(40, 3), lambda model=model: model.fit(X, y)):
+            with pytest.raises(ValueError, match=message):
+                action()
 
 
 def test_one_column_of_an_offset_is_a_vector():
@@ -582,6 +619,40 @@ def test_sampling_draws_with_replacement_up_to_a_cap(cap):
     assert not np.array_equal(
         places, schedule("sampling", n=50, passes=4, cap=cap, seed=1).places()
     )
+
+
+def test_what_has_no_effect_on_a_schedule_is_no_part_of_the_plan():
+    def plan(**knobs):
+        return DPAdmmLasso(algorithm=GradientADMM(**knobs)).plan(50, 3)
+
+    for knobs in ({}, {"release": "path"}, {"schedule": "stopping"}, {"schedule": "stream"}):
+        one, other = plan(**knobs), plan(order_seed=7, **knobs)
+        assert one == other
+        assert one.digest() == other.digest()
+        assert one.settings.schedule.cap is one.settings.schedule.seed is None
+    one, other = (plan(schedule="sampling", order_seed=seed) for seed in (0, 7))
+    assert one.digest() != other.digest()
+
+
+def test_a_schedule_says_what_it_is_and_draws_what_is_secret():
+    plan = GradientADMM().plan(
+        make_facts(coordinates_of(3), 10, SquaredLoss(), NoPenalty()), BUDGET
+    )
+    uniforms = np.random.default_rng(0).random(10)
+    for kind in ("cyclic", "sampling", "stopping", "stream"):
+        made = schedule(kind, passes=1, secret=kind in ("cyclic", "sampling"))
+        assert made.is_arrival == (kind == "stream")
+        assert made.hides_its_end == (kind == "stopping")
+        noise = KnownNoise(uniforms=uniforms if made.is_secret else [0.5])
+        records, end = made.drawn(Gate(plan, noise))
+        order = np.argsort(uniforms) if made.is_secret else np.arange(10)
+        expected = [order[place] if place != NOBODY else NOBODY for place in made.places()]
+        np.testing.assert_array_equal(records, expected)
+        assert end == (stopping_time(10, 0.5) if kind == "stopping" else 10)
+        words = " ".join(made.assumptions())
+        assert ("order of the records" in words) == made.is_secret
+        assert ("stops" in words) == made.hides_its_end
+        assert ("arrives once" in words) == made.is_arrival
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 9, 101])
@@ -683,6 +754,27 @@ def test_the_noise_of_a_step_does_not_depend_on_how_steps_are_asked_for():
     assert np.std(whole) == pytest.approx(plan.releases[-1].noise_std, rel=0.02)
 
 
+def test_blocks_of_noise_are_drawn_for_replay_alone():
+    plan = GradientADMM(schedule="stream").plan(
+        make_facts(coordinates_of(3), 1, SquaredLoss(), NoPenalty(), is_stream=True), BUDGET
+    )
+
+    for simulation in (True, False):
+        shapes = []
+
+        class Tap(KnownNoise):
+            def add_gaussian(self, value, scale, stream, shapes=shapes):
+                shapes.append(value.shape)
+                return super().add_gaussian(value, scale, stream)
+
+        noise = Tap()
+        noise.simulation = simulation
+        gate = Gate(plan, noise)
+        for n_steps in (1, 0, 5):
+            assert gate.path_noise(ITERATE, n_steps).shape == (n_steps, 4, 1)
+        assert shapes == ([(4096, 4, 1)] * 2 if simulation else [(1, 4, 1), (5, 4, 1)])
+
+
 def test_the_gate_lets_out_no_step_more_than_planned():
     plan = GradientADMM(passes=1).plan(
         make_facts(coordinates_of(3), 40, SquaredLoss(), NoPenalty()), BUDGET
@@ -718,7 +810,8 @@ def test_automatic_knobs_are_those_of_the_docstring():
     assert settings.step_size <= longest_step(plan.facts)
     assert settings.step_size * settings.penalty_weight == pytest.approx(1.0)
     assert settings.amplification == pytest.approx(amplification_constant(1.0))
-    assert settings.schedule.cap == 3 * settings.schedule.n_passes
+    sampled = DPAdmmLasso(algorithm=GradientADMM(schedule="sampling")).plan(1000, 3).settings
+    assert sampled.schedule.cap == 3 * sampled.schedule.n_passes
     assert not settings.average
     A = 3 * difference_matrix(3, 1)
     values = np.linalg.svdvals(A.toarray())
@@ -863,6 +956,38 @@ def test_a_compiled_loop_leaves_its_input_as_it_was(numba):
     assert not start.mean_x.any()
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("average", [False, True])
+def test_averages_are_kept_where_they_are_the_answer_alone(numba, compiled, average):
+    X, y = data(SquaredLoss())
+    c = coordinates_of(3)
+    algorithm = GradientADMM(schedule="stream", compiled=compiled, average=average)
+    facts = make_facts(c, 1, SquaredLoss(), L1(0.1), is_stream=True)
+    plan = algorithm.plan(facts, BUDGET)
+    with Engine().running() as engine:
+        problem = Problem(rows=Rows(X, c), target=y, engine=engine)
+        start = algorithm.start(plan, problem)
+        end = algorithm.arrive(plan, problem, Gate(plan, SeededNoise((0,), b"")), start)
+    assert end.x.any()
+    assert end.n_steps == 40
+    for state in (start, end):
+        height = 4 if average else 0
+        assert state.mean_x.shape == state.mean_multipliers.shape == (height, 1)
+
+
+def test_what_is_like_a_known_loss_or_penalty_is_not_taken_for_it(numba):
+    class OtherLoss(SquaredLoss):
+        pass
+
+    class OtherPenalty(L1):
+        pass
+
+    algorithm = GradientADMM(compiled=True)
+    for loss, penalty in ((OtherLoss(), L1(0.1)), (SquaredLoss(), OtherPenalty(0.1))):
+        with pytest.raises(ValueError, match=r"^Got compiled=True with"):
+            algorithm.check(make_facts(coordinates_of(3), 40, loss, penalty))
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -1002,12 +1127,20 @@ BAD = {
     r"horizon=0, expected": {"horizon": 0},
     r"order_seed=-1, expected": {"order_seed": -1},
     r"order_seed=0\.5, expected": {"order_seed": 0.5},
+    r"order_seed=True, expected": {"order_seed": True, "schedule": "sampling"},
+    r"cap=3 with schedule='cyclic', expected 'auto'": {"cap": 3},
+    r"cap=1 with schedule='stream', expected 'auto'": {"cap": 1, "schedule": "stream"},
+    r"compiled='yes', expected True or False": {"compiled": "yes"},
+    r"compiled=1, expected True or False": {"compiled": 1},
+    r"average=array\(\[1, 2\]\), expected 'auto', True or False": {"average": np.array([1, 2])},
+    r"average=1, expected 'auto', True or False": {"average": 1},
     r"schedule='secret', expected one of": {"schedule": "secret"},
     r"order='sorted', expected one of": {"order": "sorted"},
     r"release='all', expected one of": {"release": "all"},
     r"noise_at='y', expected one of": {"noise_at": "y"},
     r"average='yes', expected": {"average": "yes"},
     r"average=True with release='last'": {"average": True},
+    r"release='last' with schedule='stream'": {"schedule": "stream", "release": "last"},
     r"noise_at='gradient' with release='last'": {"noise_at": "gradient"},
     r"order='random' and passes='auto' with schedule='stream'": {
         "schedule": "stream",
@@ -1026,7 +1159,7 @@ def test_a_knob_out_of_range_is_refused_at_every_budget(message, knobs, epsilon)
         model.plan(50, 3)
 
 
-@pytest.mark.parametrize("average", [True, np.True_, 1], ids=repr)
+@pytest.mark.parametrize("average", [True, np.True_], ids=repr)
 @pytest.mark.parametrize("knobs", [{}, {"schedule": "stream", "release": "last"}], ids=str)
 def test_an_average_of_hidden_iterates_is_refused_in_every_spelling(average, knobs):
     with pytest.raises(ValueError, match="with release='last', expected release='path'"):
@@ -1116,3 +1249,20 @@ def test_gradient_admm_learns():
             alpha=0.001, epsilon=4.0, feature_bounds=(-1, 1), random_state=0, algorithm=algorithm
         ).fit(X, y)
         assert model.score(X, y) > 0.5
+
+
+def test_a_constraint_beside_which_floats_do_not_resolve_the_noise_is_refused():
+    def model(c):
+        constraint = LinearConstraint(np.eye(3), None, np.full(3, c))
+        return DPAdmmLasso(algorithm=GradientADMM(constraint=constraint))
+
+    assert model(1.0).plan(100, 3).releases[-1].noise_std > 0
+    with pytest.raises(ValueError, match=r"Got c up to 1e\+12, .* floats would not resolve"):
+        model(1e12).plan(100, 3)
+
+
+def test_clips_of_several_scores_are_open_only_where_iterates_are_hidden():
+    model = DPAdmmLogisticRegression(classes=[0, 1, 2], algorithm=GradientADMM())
+    hidden = model.plan(1000, 3).settings.clip_norm
+    model.set_params(algorithm__release="path")
+    assert model.plan(1000, 3).settings.clip_norm < hidden / 10

@@ -92,7 +92,6 @@ def test_pieces_of_any_size_lead_to_the_same_model_bit_for_bit(estimator, ends, 
     [
         GradientADMM(schedule="stream", noise_at="gradient"),
         GradientADMM(schedule="stream", step_size=3.0),
-        GradientADMM(schedule="stream", release="last"),
     ],
     ids=str,
 )
@@ -271,7 +270,8 @@ def test_nothing_is_said_of_an_end_where_no_theorem_is(model, knobs):
     longest = longest_step(model.plan(50, 4).facts)
     honest = {"step_size": longest}
     if is_classifier(model):
-        honest = {"step_size": 1e-3}
+        # Of several scores the clip must not bind, which is for the user to ask for.
+        honest = {"step_size": 1e-3, "clip_norm": 100.0}
     model.set_params(algorithm=GradientADMM(schedule="stream", **honest))
     assert len(model.fit(X, y).privacy_.if_unseen) == 3
     if knobs.get("step_size") == "beyond":
@@ -298,18 +298,43 @@ def test_nothing_is_stored_but_parameters_and_what_was_released(estimator):
     X, y = data(estimator)
     known = set(estimator.get_params(deep=False)) | LEARNED
     if is_classifier(estimator):
-        known |= {"classes_", "_stream_classes"}
-    else:
-        known |= {"_stream_classes"}
+        known |= {"classes_"}
     if isinstance(estimator, DPAdmmLogisticRegression):
         known |= {"_derivative_bound", "_doubt", "_score_variance"}
+    known |= {"_arrived"}
     estimator.partial_fit(X, y)
-    assert set(vars(estimator)) <= known | {"_arrived"}
+    assert set(vars(estimator)) <= known
     estimator.finalize()
     assert set(vars(estimator)) <= known
     # Another algorithm leaves nothing of the stream behind.
     estimator.set_params(algorithm=GradientADMM(release="path")).fit(X, y)
-    assert not {"_arrived", "_stream_classes", "n_samples_seen_"} & set(vars(estimator))
+    assert not {"_arrived", "_first_classes", "n_samples_seen_"} & set(vars(estimator))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_average_of_the_path_is_in_no_pickle_but_where_it_is_the_answer(compiled):
+    if compiled:
+        pytest.importorskip("numba")
+    model = DPAdmmLasso(alpha=0.01, random_state=0)
+    X, y = data(model)
+    means = {}
+    for average in (True, False):
+        model.set_params(
+            algorithm=GradientADMM(schedule="stream", average=average, compiled=compiled)
+        )
+        kept = pickle.loads(pickle.dumps(clone(model).partial_fit(X, y).finalize()))._arrived.state
+        means[average] = np.append(kept.mean_x, kept.mean_multipliers)
+    assert means[True].size == 10
+    assert means[False].size == 0
+    # The very numbers, from every state of the stream.
+    model.set_params(algorithm=GradientADMM(schedule="stream", compiled=compiled))
+    mean = np.zeros(10)
+    for t in range(50):
+        state = model.partial_fit(X[t : t + 1], y[t : t + 1])._arrived.state
+        mean += 4 / (t + 4) * (np.append(state.x, state.multipliers) - mean)
+    content = pickle.dumps(model.finalize())
+    assert all(struct.pack("<d", value) in content for value in state.x[:, 0])
+    assert not any(struct.pack("<d", value) in content for value in mean[mean != 0])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -413,6 +438,8 @@ def test_a_label_that_was_not_declared_is_refused_and_not_shown():
         {"algorithm": GradientADMM(schedule="stream", step_size=1e-3)},
         {"algorithm": GradientADMM(schedule="stream", average=True)},
         {"algorithm": GradientADMM(schedule="stream", noise_at="gradient")},
+        {"random_state": None},
+        {"random_state": None, "sampler": "opendp"},
     ],
     ids=str,
 )
@@ -459,36 +486,89 @@ def test_without_privacy_there_is_no_partial_fit_and_fit_is_exact(estimator):
         estimator.partial_fit(X, y)
     exact = clone(estimator).set_params(algorithm="consensus-admm").fit(X, y)
     np.testing.assert_array_equal(parameters(estimator.fit(X, y)), parameters(exact))
-    with pytest.raises(ValueError, match="without an open stream"):
+    with pytest.raises(ValueError, match="without a stream"):
         estimator.finalize()
 
 
-def test_an_end_needs_a_stream_and_comes_once(estimator):
+def has_several_scores(estimator):
+    """Whether gradients are clipped by norm, for which there is no amplified figure."""
+    return len(getattr(estimator, "classes", None) or ()) > 2
+
+
+def test_an_end_needs_a_stream_and_may_be_said_again(estimator):
     X, y = data(estimator)
-    message = r"^Got finalize without an open stream, expected partial_fit before it\.$"
+    message = r"^Got finalize without a stream, expected partial_fit before it\.$"
     with pytest.raises(ValueError, match=message):
         estimator.finalize()
     assert estimator.partial_fit(X, y).finalize() is estimator
-    with pytest.raises(ValueError, match=message):
-        estimator.finalize()
+    once = estimator.privacy_
+    assert bool(once.if_unseen) == (not has_several_scores(estimator))
+    assert estimator.finalize().privacy_ == once
     # A fit is a stream that has ended already.
-    with pytest.raises(ValueError, match=message):
-        clone(estimator).fit(X, y).finalize()
+    assert clone(estimator).fit(X, y).finalize().privacy_ == once
 
 
-def test_after_its_end_records_begin_a_new_stream(estimator):
+def test_after_its_end_a_stream_goes_on(estimator):
     X, y = data(estimator)
-    expected = parameters(clone(estimator).fit(X[:30], y[:30]))
+    whole = clone(estimator).fit(X, y)
+    model = clone(estimator)
     for begin in (
-        lambda model: model.partial_fit(X, y).finalize(),
-        lambda model: model.fit(X, y),
+        lambda: model.fit(X[:30], y[:30]),
+        lambda: clone(model).fit(X[:30], y[:30]),
+        lambda: clone(model).partial_fit(X[:30], y[:30]).finalize(),
     ):
-        begin(estimator)
-        estimator.partial_fit(X[:30], y[:30])
-        np.testing.assert_array_equal(parameters(estimator), expected)
-        assert estimator.n_samples_seen_ == 30
-        assert estimator.privacy_.if_unseen == ()
-        estimator.finalize()
+        begun = begin()
+        assert bool(begun.privacy_.if_unseen) == (not has_several_scores(estimator))
+        begun.partial_fit(X[30:], y[30:])
+        np.testing.assert_array_equal(parameters(begun), parameters(whole))
+        assert begun.n_samples_seen_ == begun.n_iter_ == 50
+        assert begun.privacy_.if_unseen == ()
+        assert begun.finalize().privacy_ == whole.privacy_
+    # A fit begins anew.
+    np.testing.assert_array_equal(parameters(model.fit(X, y)), parameters(whole))
+    assert model.n_samples_seen_ == 50
+
+
+def test_a_stream_that_began_as_a_simulation_stays_one():
+    model = DPAdmmLasso(algorithm=STREAM, random_state=0)
+    X, y = data(model)
+    model.partial_fit(X[:20], y[:20]).finalize()
+    simulation = model.privacy_.simulation
+    assert simulation
+    for change in ({"random_state": None}, {"random_state": None, "sampler": "opendp"}):
+        with pytest.raises(ValueError, match="parameters that changed"):
+            model.set_params(**change).partial_fit(X[20:], y[20:])
+        assert model.privacy_.simulation == simulation
+    # Nor does fresh noise become one, which would void what was promised of the first records.
+    model = DPAdmmLasso(algorithm=STREAM).partial_fit(X[:20], y[:20])
+    with pytest.raises(ValueError, match="parameters that changed"):
+        model.set_params(random_state=0).partial_fit(X[20:], y[20:])
+    assert model.n_samples_seen_ == 20
+
+
+def test_a_delta_that_is_weak_for_so_many_records_is_said_at_the_end():
+    model = DPAdmmLasso(algorithm=STREAM, delta=0.01, random_state=0)
+    X, y = data(model, n=150)
+    model.partial_fit(X[:50], y[:50]).finalize()
+    assert not any("delta" in line for line in model.privacy_.assumptions)
+    before = model.partial_fit(X[50:], y[50:]).privacy_
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=r"^Got delta=0\.01 for n_samples=150, expected"):
+            model.finalize()
+        lines = [line for line in model.privacy_.assumptions if "n_samples=150" in line]
+        assert len(lines) == 1
+        assert model.privacy_.assumptions == (*before.assumptions, *lines)
+    assert lines[0] in repr(model.privacy_)
+    assert model.partial_fit(X[:1], y[:1]).privacy_ == before
+
+
+def test_what_a_fit_took_to_be_public_stays_in_the_report_of_a_stream():
+    model = DPAdmmLogisticRegression(algorithm=STREAM, random_state=0)
+    X, y = data(model)
+    model.fit(X, y)
+    assert any("classes not declared" in line for line in model.privacy_.assumptions)
+    model.partial_fit(X, y)
+    assert any("classes not declared" in line for line in model.privacy_.assumptions)
 
 
 # Classes
@@ -512,6 +592,24 @@ def test_classes_have_to_be_known_before_the_first_records():
     declared.partial_fit(X, y)
     undeclared = clone(model).partial_fit(X, y, classes=[1, 0])
     np.testing.assert_array_equal(parameters(undeclared), parameters(declared))
+
+
+@pytest.mark.parametrize("first", [None, [0, 1]], ids=["call", "constructor"])
+def test_classes_that_are_exchanged_in_the_middle_are_refused(first):
+    model = DPAdmmLogisticRegression(algorithm=STREAM, random_state=0, classes=first)
+    X, y = data(DPAdmmLogisticRegression())
+    model.partial_fit(X[:20], y[:20], classes=[0, 1])
+    coef = model.coef_
+    for other in ([0, 2], [2, 3], ["no", "yes"]):
+        with pytest.raises(ValueError, match=r"^Got classes=.*, expected those of .* \[0, 1\]\."):
+            model.set_params(classes=other).partial_fit(X[20:], y[20:])
+        assert model.coef_ is coef
+        np.testing.assert_array_equal(model.classes_, [0, 1])
+    whole = DPAdmmLogisticRegression(algorithm=STREAM, random_state=0, classes=[0, 1]).fit(X, y)
+    for same in ([1, 0], None):
+        again = copy.deepcopy(model).set_params(classes=same).partial_fit(X[20:], y[20:])
+        np.testing.assert_array_equal(parameters(again), parameters(whole))
+    model.set_params(classes=["no", "yes"]).fit(X, np.array(["no", "yes"])[y])
 
 
 def test_classes_of_the_constructor_and_of_a_call_have_to_agree():

@@ -12,11 +12,16 @@ from scipy.stats import norm
 import skdpadmm._fitting as fitting
 import skdpadmm.algorithms._gradient_admm as module
 import skdpadmm.algorithms.blocks._gradient_admm_steps as steps_module
-from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso, DPAdmmLogisticRegression
+from skdpadmm import (
+    DPAdmmGeneralizedLasso,
+    DPAdmmLasso,
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+)
 from skdpadmm.algorithms import GradientADMM
 from skdpadmm.algorithms._gradient_admm import GradientADMMState
 from skdpadmm.algorithms.blocks._gradient_admm_steps import gradient_admm_step
-from skdpadmm.algorithms.planning._record_schedule import NOBODY
+from skdpadmm.algorithms.planning._record_schedule import NOBODY, RecordSchedule
 from skdpadmm.algorithms.planning._splitting import splitting_of
 from skdpadmm.engine import Engine
 from skdpadmm.losses import (
@@ -32,6 +37,7 @@ from skdpadmm.penalties import (
     L1,
     ElasticNet,
     GeneralizedL1,
+    LinearConstraint,
     NoPenalty,
     SquaredL2,
     difference_matrix,
@@ -121,7 +127,7 @@ class Case:
             start = self.algorithm.start(self.plan, problem)
             gate = Gate(self.plan, noise or Silent())
             return self.algorithm._through(
-                self.plan, problem, gate, state or start, np.asarray(records)
+                self.plan, problem, gate, state or start, np.asarray(records), problem.progress
             )
 
     def moved(self, one, other):
@@ -406,7 +412,7 @@ def test_the_divergence_catches_an_amplification_that_is_not_there(monkeypatch):
 
 def test_what_a_stream_says_of_its_end_is_above_the_divergence(monkeypatch):
     case = linear(schedule="stream", order="auto", passes="auto")
-    (_, last), (_, average), (_, first) = module.unseen_guarantees(case.plan, 12)
+    (_, last), (_, average), (_, first) = case.algorithm.unseen_guarantees(case.plan, 12)
     exact = np.array([exact_mu(case, 12, record) for record in range(12)])
     assert exact.max() <= last.mu
     assert exact[0] <= first.mu
@@ -525,7 +531,9 @@ def draws(kind, neighbour, n_runs, source):
             total = 0.0
             for place in [0, 1] * (2 if kind == "path" else 1):
                 before = state
-                state = case.algorithm._through(case.plan, problem, gate, state, np.array([place]))
+                state = case.algorithm._through(
+                    case.plan, problem, gate, state, np.array([place]), problem.progress
+                )
                 if place == canary:
                     total += (state.x - before.x)[0, 0]
             found[i] = total
@@ -605,7 +613,9 @@ def first_record(case, neighbour, n_runs, *, sees_path):
             gate = Gate(case.plan, CryptographicNoise())
             records = np.arange(1 if sees_path else 40)
             start = case.algorithm.start(case.plan, problem)
-            state = case.algorithm._through(case.plan, problem, gate, start, records)
+            state = case.algorithm._through(
+                case.plan, problem, gate, start, records, problem.progress
+            )
             found[i] = state.x[0, 0]
     return found
 
@@ -685,7 +695,7 @@ def test_an_iterate_before_its_noise_is_in_no_fitted_model(monkeypatch):
     model.partial_fit(X, y)
     state = model._arrived.state
     held = np.concatenate(
-        [model.coef_.ravel(), model.intercept_, state.x.ravel(), state.mean_x.ravel()]
+        [model.coef_.ravel(), model.intercept_, state.x.ravel(), state.multipliers.ravel()]
     )
     assert exact
     assert all(not np.isclose(held[:, None], x[None], rtol=1e-9, atol=0).any() for x in exact)
@@ -694,8 +704,8 @@ def test_an_iterate_before_its_noise_is_in_no_fitted_model(monkeypatch):
 def test_gate_catches_an_algorithm_that_leaves_steps_out(monkeypatch):
     honest = module.GradientADMM._through
 
-    def short(self, plan, problem, gate, state, records):
-        return honest(self, plan, problem, gate, state, records[:-1])
+    def short(self, plan, problem, gate, state, records, told):
+        return honest(self, plan, problem, gate, state, records[:-1], told)
 
     monkeypatch.setattr(module.GradientADMM, "_through", short)
     rng = np.random.default_rng(0)
@@ -714,3 +724,66 @@ def test_a_plan_with_less_noise_than_its_guarantee_needs_cannot_be_made():
     worse = dataclasses.replace(path, guarantee=path.worst_case)
     with pytest.raises(ValueError, match="must add more noise"):
         dataclasses.replace(plan, releases=(worse,))
+
+
+def test_a_square_image_is_held_back_by_its_smallest_singular_value():
+    constraint = LinearConstraint(np.diag([0.1, 1.0, 3.0]))
+    model = DPAdmmRidge(
+        algorithm=GradientADMM(constraint=constraint),
+        fit_intercept=False,
+        feature_bounds=(-1, 1),
+        target_bounds=(-1, 1),
+    )
+    plan = model.plan(100, 3)
+    settings, path = plan.settings, plan.releases[-1]
+    resolvent = constraint.resolvent(settings.step_size * settings.penalty_weight)
+    furthest = max(np.linalg.norm(resolvent(unit)) for unit in np.eye(3))
+    moved = settings.step_size * 2 * settings.clip_norm * furthest
+    assert moved <= path.sensitivity <= moved * (1 + 1e-6)
+
+
+def test_a_secret_order_is_drawn_once_and_kept_in_every_pass():
+    plan = DPAdmmLasso(algorithm=GradientADMM(passes=3)).plan(50, 2)
+    gate = Gate(plan, CryptographicNoise())
+    records, end = plan.settings.schedule.drawn(gate)
+    passes = records.reshape(3, 50)
+    assert end == 150
+    assert (passes == passes[0]).all()
+    assert sorted(passes[0]) == list(range(50))
+    again, _ = plan.settings.schedule.drawn(gate)
+    assert (again != records).any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("n_passes", [1, 2, 3])
+def test_the_figures_of_a_cyclic_schedule_are_those_of_its_gaps(n, n_passes):
+    schedule = RecordSchedule(
+        n_places=n, kind="cyclic", n_passes=n_passes, is_secret=False, is_hidden=True
+    )
+    for shift in (0.0, 1e-3):
+        made = AmplifiedIteration(0.1, 1.2, shift)
+        expected = made.slots(np.tile(np.arange(n), n_passes), n)
+        np.testing.assert_allclose(schedule.guarantees(made)[1].mu, expected.max(), rtol=1e-12)
+
+
+def test_gradients_lie_on_the_grid_before_they_get_noise():
+    coordinates = declared_coordinates(
+        n_features=2,
+        fit_intercept=False,
+        feature_bounds=(-1, 1),
+        target_bounds=(-1, 1),
+        has_target_scale=True,
+    )
+    rows = Rows(np.array([[0.3, 0.7]]), coordinates)
+    steps = steps_module.NoisySteps(
+        step=gradient_admm_step(splitting_of(NoPenalty(), rows, None), 1.0, 1.0),
+        loss=SquaredLoss(),
+        cell=0.25,
+        noise_on_gradient=True,
+    )
+    zero = np.zeros((2, 1))
+    start = GradientADMMState(x=zero, multipliers=zero, mean_x=zero, mean_multipliers=zero)
+    target, bound = np.array([-1.0]), np.array([np.inf])
+    end = steps.advance(start, rows.seen(0), target, bound, np.zeros((1, 2, 1)))
+    # The gradient is (.3, .7), and the constraint halves the step.
+    np.testing.assert_array_equal(end.x[:, 0], [-0.125, -0.375])

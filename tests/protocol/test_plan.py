@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2
-from skdpadmm.privacy import GaussianDP, Neighboring, NonPrivate, gaussian_mu
-from skdpadmm.protocol import Budget, Facts, Plan, Release
+from skdpadmm.privacy import GaussianDP, Mixture, Neighboring, NonPrivate, gaussian_mu
+from skdpadmm.protocol import Budget, Facts, NoisyPath, Plan, Release
 
 MU = gaussian_mu(1.0, 1e-5)
 
@@ -206,6 +206,94 @@ def test_an_observer_gets_the_composition_of_what_it_sees():
     seen = plan(releases=(both, extra))
     assert seen.guarantee("model").mu == pytest.approx(0.01)
     assert seen.guarantee("server").mu == pytest.approx(math.hypot(0.01, 0.02))
+
+
+# Paths of noisy iterates, whose figure is a theorem's.
+
+
+def noisy_path(**changed):
+    arguments = {
+        "name": "iterate",
+        "shape": (3, 1),
+        "sensitivity": 0.01,
+        "noise_std": 0.05,
+        "guarantee": GaussianDP(MU),
+        "worst_case": GaussianDP(MU),
+        "times": 200,
+    }
+    return NoisyPath(**(arguments | changed))
+
+
+def path_plan(**changed):
+    return plan(releases=(noisy_path(**changed),))
+
+
+CHANGES_OF_A_PATH = {
+    "name": {"name": "gradient"},
+    "shape": {"shape": (1, 3)},
+    "sensitivity": {"sensitivity": 0.009},
+    "noise": {"noise_std": 0.05 * (1 + 1e-9)},
+    "guarantee": {"guarantee": GaussianDP(MU / 2)},
+    "worst case": {"worst_case": GaussianDP(2 * MU)},
+    "steps": {"times": 201},
+    "no end": {"times": None},
+    "observers": {"seen_by": ("model", "server")},
+    "what is seen": {"is_hidden": False},
+}
+
+
+def test_every_field_of_a_path_enters_equality_and_the_digest():
+    assert path_plan() == path_plan()
+    assert path_plan().digest() == path_plan().digest()
+    plans = [path_plan(), *(path_plan(**change) for change in CHANGES_OF_A_PATH.values())]
+    assert all(changed != path_plan() for changed in plans[1:])
+    assert len({changed.digest() for changed in plans}) == len(plans)
+    assert {field.name for field in dataclasses.fields(NoisyPath)} == {
+        name for change in CHANGES_OF_A_PATH.values() for name in change
+    }
+
+
+def test_a_path_is_worth_what_its_theorem_says_and_not_its_noise():
+    # Of each step alone the ratio would be .2, and of 200 of them 2.8.
+    assert path_plan().guarantee() == GaussianDP(MU)
+    average = Mixture((0.5, 0.5), (GaussianDP(MU), GaussianDP(MU / 4)))
+    one = path_plan(guarantee=average)
+    assert one.guarantee() == average
+    assert one.worst_cases("model") == (GaussianDP(MU),)
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert json.loads(json.dumps(one.to_dict())) == one.to_dict()
+    assert noisy_path().sensitivities == (0.01,)
+
+
+def test_a_path_shares_the_budget_and_cannot_exceed_it():
+    with pytest.raises(ValueError, match=r"^Got a plan with delta=.* at epsilon=1, expected at mo"):
+        path_plan(guarantee=GaussianDP(MU * (1 + 1e-6)))
+    with pytest.raises(ValueError, match="Got a plan with delta="):
+        plan(releases=(release(), noisy_path()))
+    half = GaussianDP(MU / math.sqrt(2))
+    both = plan(
+        releases=(release(noise_std=math.sqrt(2) * NOISE), noisy_path(guarantee=half)),
+    )
+    assert both.guarantee().mu == pytest.approx(MU, rel=1e-12)
+
+
+@pytest.mark.parametrize("change", [{"noise_std": 0.0}, {"sensitivity": math.inf}], ids=str)
+def test_a_private_path_needs_noise_and_a_bound(change):
+    with pytest.raises(ValueError, match=r"^Got (noise_std=0\.0|sensitivities) .*expected"):
+        path_plan(**change)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({}, "releases the last of 200 x iterate (3, 1): sensitivity 0.01, noise std 0.05"),
+        ({"is_hidden": False}, "releases 200 x iterate (3, 1): sensitivity 0.01, noise std"),
+        ({"is_hidden": False, "times": None}, "releases one for each record: x iterate (3, 1)"),
+    ],
+    ids=["end", "path", "stream"],
+)
+def test_the_text_of_a_plan_says_how_much_of_a_path_is_seen(change, text):
+    assert f"  {text}" in repr(path_plan(**change))
 
 
 def test_an_observer_that_no_release_names_is_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +18,13 @@ from skdpadmm.algorithms.blocks._gradient_admm_steps import (
 from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SmoothedHinge, SquaredLoss
 
 SQUARED, HUBER, LOGISTIC, HINGE = range(4)
+# A loss as two numbers. By exact type, because a subclass may have another derivative.
+CODES: dict[type[Loss], Callable[[Any], tuple[int, float]]] = {
+    SquaredLoss: lambda loss: (SQUARED, 0.0),
+    HuberLoss: lambda loss: (HUBER, loss.threshold),
+    LogisticLoss: lambda loss: (LOGISTIC, 0.0),
+    SmoothedHinge: lambda loss: (HINGE, loss.smoothing),
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -29,7 +37,8 @@ class CompiledSteps:
     ----------
     threshold, divisor : ndarray of shape (n_parameters,)
         The proximal operator of the penalty: ``sign(v) max(|v| - threshold, 0) / divisor``.
-    loss : Loss
+    code : tuple of (int, float)
+        Of the loss: `loss_code`.
     step_size, penalty_weight : float
     cell : float
     noise_on_gradient : bool
@@ -37,7 +46,7 @@ class CompiledSteps:
 
     threshold: Array
     divisor: Array
-    loss: Loss
+    code: tuple[int, float]
     step_size: float
     penalty_weight: float
     cell: float
@@ -65,11 +74,12 @@ class CompiledSteps:
             np.ascontiguousarray(noise[:, :, 0]),
             self.threshold,
             self.divisor,
-            *_code(self.loss),
+            *self.code,
             self.step_size,
             self.penalty_weight,
             self.cell,
             self.noise_on_gradient,
+            state.averages,
         )
         x, multipliers, mean_x, mean_multipliers = (value[:, None] for value in values)
         return GradientADMMState(
@@ -81,9 +91,10 @@ class CompiledSteps:
         )
 
 
-def can_compile(loss: Loss) -> bool:
-    """Whether there is a compiled derivative of a loss."""
-    return isinstance(loss, SquaredLoss | HuberLoss | LogisticLoss | SmoothedHinge)
+def loss_code(loss: Loss) -> tuple[int, float] | None:
+    """A loss as two numbers; None: there is no compiled derivative of it."""
+    code = CODES.get(type(loss))
+    return None if code is None else code(loss)
 
 
 def require_numba() -> None:
@@ -101,17 +112,6 @@ def require_numba() -> None:
             "Got compiled=True without numba, expected it to be installed: pip install"
             " 'skdpadmm[fast]', or compiled=False."
         ) from None
-
-
-def _code(loss: Loss) -> tuple[int, float]:
-    """A loss as two numbers."""
-    if isinstance(loss, HuberLoss):
-        return HUBER, loss.threshold
-    if isinstance(loss, LogisticLoss):
-        return LOGISTIC, 0.0
-    if isinstance(loss, SmoothedHinge):
-        return HINGE, loss.smoothing
-    return SQUARED, 0.0
 
 
 @cache
@@ -152,6 +152,7 @@ def _loop() -> Any:
         beta: float,
         cell: float,
         noise_on_gradient: bool,
+        averages: bool,
     ) -> None:
         d = x.size
         shrink = 1.0 + eta * beta
@@ -180,7 +181,8 @@ def _loop() -> Any:
                     moved = np.rint(moved / cell) * cell + noise[i, j]
                 x[j] = moved
                 multipliers[j] = following
-                mean_x[j] += share * (moved - mean_x[j])
-                mean_multipliers[j] += share * (following - mean_multipliers[j])
+                if averages:
+                    mean_x[j] += share * (moved - mean_x[j])
+                    mean_multipliers[j] += share * (following - mean_multipliers[j])
 
     return loop

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.planning._splitting import Operator, Splitting
+from skdpadmm.algorithms._contract import Operator
+from skdpadmm.algorithms.planning._splitting import Splitting
 from skdpadmm.losses import Loss, clip_derivative
 
 Array = NDArray[np.float64]
@@ -28,7 +29,8 @@ class GradientADMMState:
         The noisy iterate.
     multipliers : ndarray of shape (n_constraints, n_outputs)
     mean_x, mean_multipliers : ndarray
-        Weighted averages over the steps, which only whoever sees the path may use.
+        Weighted averages over the steps, which only whoever sees the path may use. Without rows
+        where the answer is no average: they would tell of every step.
     n_steps : int
         Steps that were taken.
     """
@@ -39,20 +41,17 @@ class GradientADMMState:
     mean_multipliers: Array
     n_steps: int = 0
 
+    @property
+    def averages(self) -> bool:
+        """Whether averages are kept."""
+        return len(self.mean_x) > 0
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GradientADMMStep:
-    r"""One step of gradient ADMM, and what belongs to it.
+    """One step of gradient ADMM, and what belongs to it.
 
-    From the noisy x and the multipliers :math:`\lambda`,
-
-    .. math::
-
-        y &= \arg\min_y g(y) - \langle \lambda - \beta A x, B y \rangle
-             + \tfrac{\beta}{2} \|B y - c\|^2 \\
-        \lambda^+ &= \lambda - \beta (A x + B y - c) \\
-        x^+ &= (I + \eta \beta A^T A)^{-1}
-             \big(x - \eta (\nabla f(x) + A^T (\beta (B y - c) - \lambda^+))\big)
+    The equations stand at `GradientADMM`; a step takes any gradient and adds no noise.
 
     Attributes
     ----------
@@ -153,7 +152,7 @@ class NoisySteps:
             for value in (state.x, state.multipliers, state.mean_x, state.mean_multipliers)
         )
         noise = noise[:, :, 0] if flat else noise
-        t = state.n_steps
+        t, averages = state.n_steps, state.averages
         for i in range(len(rows)):
             row = rows[i]
             slope = self.loss.derivative((row @ x)[None], target[i : i + 1])
@@ -164,14 +163,16 @@ class NoisySteps:
             if not self.noise_on_gradient:
                 x = self._rounded(x) + noise[i]
             t += 1
+            if not averages:
+                continue
             share = (1 + AVERAGING_POWER) / (t + AVERAGING_POWER)
             mean_x = mean_x + share * (x - mean_x)
             mean_multipliers = mean_multipliers + share * (multipliers - mean_multipliers)
         return GradientADMMState(
             x=x.reshape(shape),
             multipliers=multipliers.reshape(state.multipliers.shape),
-            mean_x=mean_x.reshape(shape),
-            mean_multipliers=mean_multipliers.reshape(state.multipliers.shape),
+            mean_x=mean_x.reshape(state.mean_x.shape),
+            mean_multipliers=mean_multipliers.reshape(state.mean_multipliers.shape),
             n_steps=t,
         )
 

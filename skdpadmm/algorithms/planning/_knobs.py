@@ -39,6 +39,15 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ValueError(f"Got {name}={value!r}, expected one of {list(choices)}.")
 
 
+def check_flag(name: str, value: object, *, auto: bool = False) -> None:
+    """Refuse a knob that is neither True nor False."""
+    if auto and isinstance(value, str) and value == "auto":
+        return
+    if not isinstance(value, bool | np.bool_):
+        choice = "'auto', " if auto else ""
+        raise ValueError(f"Got {name}={value!r}, expected {choice}True or False.")
+
+
 def check_steps(step_size: object, clip_norm: object) -> None:
     """Refuse a step or a clip bound out of range."""
     # Beyond this range products of the two underflow, and a bound of 0 bounds nothing.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import linalg, sparse
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._contract import Operator, penalty_operator
 from skdpadmm.penalties import (
     L1,
     ElasticNet,
@@ -20,7 +22,14 @@ from skdpadmm.penalties import (
 )
 from skdpadmm.records import Coordinates, Rows
 
-Operator = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+# Of penalties of single coefficients: the strengths of their absolute values and of their halved
+# squares. By exact type, because a subclass may have another proximal step.
+STRENGTHS: dict[type[Penalty], Callable[[Any], tuple[float, float]]] = {
+    NoPenalty: lambda penalty: (0.0, 0.0),
+    L1: lambda penalty: (penalty.strength, 0.0),
+    SquaredL2: lambda penalty: (0.0, penalty.strength),
+    ElasticNet: lambda penalty: (penalty.l1, penalty.l2),
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -88,12 +97,10 @@ def splitting_facts(
     tied = _in_coordinates(penalty, coordinates, constraint)
     if tied is None:
         return SplittingFacts(smallest=1.0, largest=1.0, is_square=True)
-    # A penalty of another number of variables says so before there is data.
-    tied[1].value(np.zeros(tied[0].n_auxiliary))
     return SplittingFacts(
-        smallest=tied[0].smallest_singular_value,
-        largest=tied[0].largest_singular_value,
-        is_square=tied[0].n_constraints == coordinates.n_parameters,
+        smallest=tied.smallest,
+        largest=tied.largest,
+        is_square=tied.n_constraints == coordinates.n_parameters,
     )
 
 
@@ -117,31 +124,8 @@ def splitting_of(penalty: Penalty, rows: Rows, constraint: LinearConstraint | No
     -------
     Splitting
     """
-    coordinates = rows.coordinates
-    tied = _in_coordinates(penalty, coordinates, constraint)
-    if tied is None:
-        return _identity(penalty, rows)
-    made, inner = tied
-    offset = np.zeros(made.n_constraints) if made.c is None else made.c
-
-    def solution(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-        if constraint is not None:
-            return x
-        # The nearest x whose image is y, so that what is sparse there is so in the answer.
-        dense = made.forward(np.eye(len(x)))
-        return x + np.asarray(np.linalg.lstsq(dense, y - dense @ x, rcond=None)[0])
-
-    return Splitting(
-        n_constraints=made.n_constraints,
-        smallest=made.smallest_singular_value,
-        largest=made.largest_singular_value,
-        forward=made.forward,
-        adjoint=made.adjoint,
-        resolvent=made.resolvent,
-        penalised=lambda weight: made.y_step(inner, weight),
-        image=lambda y: made.B_dot(y) - (offset if y.ndim == offset.ndim else offset[:, None]),
-        solution=solution,
-    )
+    tied = _in_coordinates(penalty, rows.coordinates, constraint)
+    return _identity(penalty, rows) if tied is None else tied
 
 
 def thresholds(
@@ -161,15 +145,10 @@ def thresholds(
     threshold, divisor : ndarray of shape (n_parameters,)
         The step is ``sign(v) max(|v| - threshold, 0) / divisor``. None: it is another.
     """
-    l1 = l2 = 0.0
-    if isinstance(penalty, L1):
-        l1 = penalty.strength
-    elif isinstance(penalty, SquaredL2):
-        l2 = penalty.strength
-    elif isinstance(penalty, ElasticNet):
-        l1, l2 = penalty.l1, penalty.l2
-    elif not isinstance(penalty, NoPenalty):
+    strengths = STRENGTHS.get(type(penalty))
+    if strengths is None:
         return None
+    l1, l2 = strengths(penalty)
     scale = coordinates.coefficient_scale
     threshold, divisor = np.zeros(coordinates.n_parameters), np.ones(coordinates.n_parameters)
     threshold[: len(scale)] = l1 * scale / weight
@@ -205,13 +184,30 @@ def _identity(penalty: Penalty, rows: Rows) -> Splitting:
 
 def _in_coordinates(
     penalty: Penalty, coordinates: Coordinates, constraint: LinearConstraint | None
-) -> tuple[LinearConstraint, Penalty] | None:
-    """The constraint on parameters in public coordinates, and the penalty of y; None: x = y."""
-    matrix, inner = penalty.splitting()
+) -> Splitting | None:
+    """The constraint on parameters in public coordinates, where there is one; None: x = y."""
+    matrix, _ = penalty.splitting()
     # A penalty of no image at all is none.
     if constraint is None and (matrix is None or matrix.shape[0] == 0):
         return None
-    scale = coordinates.coefficient_scale
+    scale = tuple(coordinates.coefficient_scale.tolist())
+    return _tied(penalty, constraint, scale, coordinates.fit_intercept)
+
+
+@lru_cache(maxsize=4)
+def _tied(
+    penalty: Penalty,
+    constraint: LinearConstraint | None,
+    coefficient_scale: tuple[float, ...],
+    fit_intercept: bool,
+) -> Splitting:
+    """A splitting that is not ``x - y = 0``.
+
+    Singular values and factors are most of what a short piece of a stream costs. They follow from
+    public facts, so the last few are kept.
+    """
+    scale = np.array(coefficient_scale)
+    matrix, inner = penalty.splitting()
     given = LinearConstraint(matrix) if constraint is None else constraint
     inner = inner if constraint is None else penalty
     A = sparse.eye_array(len(scale)) if given.A is None else given.A
@@ -221,10 +217,42 @@ def _in_coordinates(
             " column for each."
         )
     A = sparse.csr_array(A) @ sparse.diags_array(scale)
-    if coordinates.fit_intercept:
+    if fit_intercept:
         A = sparse.hstack([A, sparse.csr_array((A.shape[0], 1))])
     c = given.c
     if c is not None and c.ndim == 2 and c.shape[1] == 1:
         # One column for all outputs, of which there is one.
         c = c[:, 0]
-    return LinearConstraint(sparse.csr_array(A), given.B, c), inner
+    made = LinearConstraint(sparse.csr_array(A), given.B, c)
+    # A penalty of another number of variables says so before there is data.
+    inner.value(np.zeros(made.n_auxiliary))
+    offset = np.zeros(made.n_constraints) if made.c is None else made.c
+    return Splitting(
+        n_constraints=made.n_constraints,
+        smallest=made.smallest_singular_value,
+        largest=made.largest_singular_value,
+        forward=made.forward,
+        adjoint=made.adjoint,
+        resolvent=lru_cache(maxsize=2)(made.resolvent),
+        penalised=lru_cache(maxsize=2)(lambda weight: made.y_step(inner, weight)),
+        image=lambda y: made.B_dot(y) - (offset if y.ndim == offset.ndim else offset[:, None]),
+        solution=_nearest(made) if constraint is None else lambda x, y: x,
+    )
+
+
+def _nearest(
+    made: LinearConstraint,
+) -> Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]:
+    """Maps x and y to the nearest x whose image is y: what is sparse there is so in the answer."""
+
+    @lru_cache(maxsize=1)
+    def factors() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        basis, triangle = linalg.qr(made.adjoint(np.eye(made.n_constraints)), mode="economic")
+        return np.asarray(basis), np.asarray(triangle)
+
+    def solution(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+        basis, triangle = factors()
+        missing = y - made.forward(x)
+        return x + basis @ linalg.solve_triangular(triangle, missing, trans="T", check_finite=False)
+
+    return solution
