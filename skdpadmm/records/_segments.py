@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skdpadmm.records._rows import Rows
+from skdpadmm.records._rows import Rows, block_size
 
 # Parameters are gathered row by row into an array of this many entries, which stays in a core's
 # cache beside the rows that they meet.
@@ -58,7 +58,7 @@ class Segments:
         # Made once: fresh memory costs as much as what is done with it.
         gathered = np.empty((max(GATHERED_ENTRIES // max(n_outputs * p, 1), 16), n_outputs, p))
         # A sum over a long stretch is begun and ended once, whatever the number of agents.
-        for stretch, X in self.rows.stretches():
+        for stretch, X in self._pieces():
             owner = self.owner[stretch]
             # Neighbouring rows often have neighbouring owners: what follows spans these alone.
             first, stop = int(owner.min()), int(owner.max()) + 1
@@ -78,6 +78,22 @@ class Segments:
                 np.multiply(slopes_of(scores, own), weight, out=weighted[some])
             _add_rows(sums[span], masses[span], X, owner, weighted)
         return np.concatenate([sums, masses[..., None]], axis=2)
+
+
+    def _pieces(self) -> Iterator[tuple[slice, Any]]:
+        """Stretches of rows, cut where an agent has so many that rounding of its sum counts.
+
+        A sum within a piece is one chain of additions, and `rounding_factor` allows a block's.
+        """
+        for stretch, X in self.rows.stretches():
+            longest = block_size(X.shape[1], is_sparse=sparse.issparse(X))
+            n = stretch.stop - stretch.start
+            if n > longest and np.bincount(self.owner[stretch]).max() <= longest:
+                longest = n
+            for start in range(0, n, longest):
+                stop = min(start + longest, n)
+                rows = slice(stretch.start + start, stretch.start + stop)
+                yield rows, X if stop - start == n else X[start:stop]
 
 
 def prepare_agents(

@@ -742,3 +742,47 @@ def test_a_plan_in_turns_is_shown_and_kept_apart_by_its_law():
     assert isinstance(plan, Plan)
     assert "of which each agent adds" in repr(plan)
     assert plan.digest() != other.digest()
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("warm_start", ["propagation", None])
+def test_models_are_functions_of_what_passed_the_gate_alone(monkeypatch, noise, warm_start):
+    algorithm = PersonalizedCoordinateDescent(
+        turns=3, averaging_wakes=4, noise=noise, warm_start=warm_start
+    )
+    take_turns, passed = Gate.take_turns, []
+
+    def record(gate, *args):
+        passed.append(take_turns(gate, *args))
+        return passed[-1]
+
+    monkeypatch.setattr(Gate, "take_turns", record)
+    _, first, _ = run(algorithm, example(seed=0), epsilon=1.0)
+    replies = iter(passed)
+
+    def replay(gate, *args):
+        take_turns(gate, *args)
+        return next(replies)
+
+    monkeypatch.setattr(Gate, "take_turns", replay)
+    # Other rows and other targets of as many records: nothing of them is left.
+    facts, X, target, ownership = example(seed=0)
+    _, second, _ = run(algorithm, (facts, -X, target[::-1].copy(), ownership), epsilon=1.0)
+    np.testing.assert_array_equal(first.parameters_per_agent, second.parameters_per_agent)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_no_two_turns_of_an_agent_have_the_same_noise(monkeypatch, noise, random_state):
+    algorithm = PersonalizedCoordinateDescent(turns=4, noise=noise, warm_start=None)
+    facts, _, _, ownership = example()
+    budget = Budget(epsilon=1.0, delta=1e-5, observer="eavesdropper")
+    plan = algorithm.plan(facts, budget)
+    gate = Gate(plan, noise_source(random_state, plan.digest()))
+    everybody = np.flatnonzero(ownership.sizes)
+    zeros = np.zeros((len(everybody), *plan.releases[-1].shape[1:]))
+    turns = np.stack([gate.take_turns(GRADIENTS, everybody, zeros) for _ in range(4)])
+    values = turns.reshape(-1)
+    assert len(np.unique(values)) == len(values)
+    drawn = turns.reshape(4, -1)
+    assert np.abs(np.corrcoef(drawn) - np.eye(4)).max() < 0.9

@@ -11,6 +11,7 @@ from skdpadmm.records import (
     Basis,
     Rows,
     Segments,
+    block_size,
     collect_agents,
     declared_coordinates,
     prepare_agents,
@@ -173,3 +174,18 @@ def test_a_tame_block_is_a_copy_only_where_rows_are_unruly(container):
     tamed = seen_rows(wild).tame(0)
     assert np.abs(tamed).max() <= HUGE
     np.testing.assert_array_equal(wild, kept)
+
+
+@pytest.mark.parametrize("n_agents", [1, 10])
+def test_no_agent_has_more_rows_in_one_chain_than_rounding_allows(n_agents):
+    n, p = 30_000, 2
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, p))
+    rows = seen_rows(X)
+    owner = rng.integers(n_agents, size=n).astype(np.int32)
+    pieces = list(Segments(rows=rows, owner=owner)._pieces())
+    longest = block_size(p, is_sparse=False)
+    assert max(np.bincount(owner[own]).max() for own, _ in pieces) <= longest
+    # Agents whose chains are short anyway are summed at once.
+    assert len(pieces) == (1 if n_agents == 10 else -(-n // longest))
+    np.testing.assert_array_equal(np.concatenate([part for _, part in pieces]), X)
