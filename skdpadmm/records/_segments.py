@@ -79,7 +79,6 @@ class Segments:
             _add_rows(sums[span], masses[span], X, owner, weighted)
         return np.concatenate([sums, masses[..., None]], axis=2)
 
-
     def _pieces(self) -> Iterator[tuple[slice, Any]]:
         """Stretches of rows, cut where an agent has so many that rounding of its sum counts.
 
