@@ -51,6 +51,8 @@ benchmarks: $(VENV)/.installed ## Run every benchmark, the long ones at a small 
 	@$(BIN)/python benchmarks/federated_tradeoff.py --quick
 	@$(BIN)/python benchmarks/decentralized_scaling.py --quick
 	@$(BIN)/python benchmarks/multistep_adult.py --quick
+	@$(BIN)/python benchmarks/secret_sharing_cost.py --quick
+	@$(BIN)/python benchmarks/local_randomization.py --quick
 
 clean: ## Remove what the other targets made
 	@rm -rf $(VENV) $(OLDEST) build dist *.egg-info docs/_build docs/generated

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from tqdm import tqdm
 
 from skdpadmm.algorithms import (
     Algorithm,
+    SharingAlgorithm,
     StreamingAlgorithm,
     condition,
     exact_algorithm,
@@ -29,11 +31,13 @@ from skdpadmm.algorithms import (
     prepared,
     rescale,
     resolve_algorithm,
+    serves,
 )
 from skdpadmm.engine import Engine, require_backend
+from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.losses import Loss
 from skdpadmm.network import Ownership
-from skdpadmm.noise import noise_source
+from skdpadmm.noise import NoiseSource, noise_source
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import (
     Composed,
@@ -64,6 +68,7 @@ from skdpadmm.protocol import (
     Neighborhood,
     Network,
     NoisyPath,
+    PerturbedRows,
     Plan,
     Problem,
     Release,
@@ -97,6 +102,7 @@ class PrivateEstimator(Protocol):
     sampler: str
     random_state: Any
     n_jobs: int | None
+    ledger: str | None
     verbose: int
 
 
@@ -154,6 +160,67 @@ class Fitted:
     solution: Solution
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingFit:
+    """A plan with the data that it is about to meet; an audit runs it many times.
+
+    Attributes
+    ----------
+    estimator : PrivateEstimator
+    planned : PlannedFit
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Validated.
+    y : ndarray of shape (n_samples,)
+        As the loss expects them.
+    ownership : Ownership or None
+    """
+
+    estimator: PrivateEstimator
+    planned: PlannedFit
+    X: Any
+    y: NDArray[Any]
+    ownership: Ownership | None
+
+    def noise(self, random_state: Any, digest: bytes) -> NoiseSource:
+        """The source of noise of this fit, with another seed; by a digest of its plan."""
+        return noise_source(random_state, digest, self.estimator.sampler)
+
+    def solve(self, noise: NoiseSource) -> tuple[Plan, Coordinates, Solution]:
+        """Run the plan on the data, with noise from this source."""
+        return _solve(self.estimator, self.planned, self.X, self.y, self.ownership, noise)
+
+
+class Watcher(Protocol):
+    """Who looks on as fits run: an audit."""
+
+    def begins(self, fit: PendingFit) -> None:
+        """A fit is planned, and its data comes next."""
+
+    def gate(self, plan: Plan, noise: NoiseSource, n_arrived: int) -> Gate:
+        """The gate that a fit passes."""
+
+
+_WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched_by(watcher: Watcher) -> Iterator[None]:
+    """Let a watcher look on at all fits of this thread: what they learn is for audits alone."""
+    token = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
+def _gate(plan: Plan, noise: NoiseSource, **arrived: int) -> Gate:
+    """The gate of a fit, or the one that an audit puts in its place."""
+    watcher = _WATCHER.get()
+    if watcher is None:
+        return Gate(plan, noise, **arrived)
+    return watcher.gate(plan, noise, arrived.get("n_arrived", 0))
+
+
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
     """Leave an estimator as it was where fitting fails: nothing half-fitted remains."""
@@ -207,8 +274,9 @@ def plan_fit(
         Where the schema, the budget or a knob of the algorithm is out of range.
     """
     require_backend(trust.backend)
+    own_budgets = () if trust.agents is None else trust.agents.epsilons
     budget = Budget(
-        epsilon=float(np.max(estimator.epsilon)),
+        epsilon=max(own_budgets) if own_budgets else float(estimator.epsilon),
         delta=float(estimator.delta),
         observer=trust.observer,
     )
@@ -221,6 +289,9 @@ def plan_fit(
         has_target_scale=has_target_scale,
     )
     n_samples = 1 if is_stream else n_samples
+    algorithm, agents = resolve_algorithm(estimator.algorithm), trust.agents
+    if agents is not None and budget.is_private and isinstance(algorithm, SharingAlgorithm):
+        agents = algorithm.share_among(agents)
     facts = Facts(
         n_samples=n_samples,
         n_parameters=coordinates.n_parameters,
@@ -234,12 +305,11 @@ def plan_fit(
         is_declared=not coordinates.undeclared.any(),
         penalty_curvature=_penalty_curvature(penalty, coordinates),
         unit=trust.unit,
-        agents=trust.agents,
+        agents=agents,
         is_stream=is_stream,
         coordinates=coordinates,
     )
-    algorithm = resolve_algorithm(estimator.algorithm)
-    if algorithm.setting != facts.setting:
+    if not serves(algorithm, facts.setting):
         raise ValueError(
             f"Got algorithm={estimator.algorithm!r} for {type(estimator).__name__}, expected"
             f" {names_of_algorithms(facts.setting)} or an object of that kind: one that is"
@@ -288,8 +358,39 @@ def run_fit(
     -------
     Fitted
     """
+    fit = PendingFit(estimator=estimator, planned=planned, X=X, y=y, ownership=ownership)
+    watcher = _WATCHER.get()
+    if watcher is not None:
+        watcher.begins(fit)
+    noise = fit.noise(estimator.random_state, planned.plan.digest())
+    report = report_of(estimator, planned.plan, simulated=noise.simulation, ownership=ownership)
+    with _accounted(estimator.ledger, report, planned.plan):
+        plan, coordinates, solution = fit.solve(noise)
+    return _fitted(plan, coordinates, solution, report)
+
+
+@contextmanager
+def _accounted(ledger: str | None, report: PrivacyReport, plan: Plan) -> Iterator[None]:
+    """Count a fit before it touches data, and mark it as done afterwards: a crash is counted."""
+    if ledger is None:
+        yield
+        return
+    account = PrivacyLedger(ledger)
+    key = account.reserve(LedgerEntry.of_report(report, plan.digest().hex()))
+    yield
+    account.finish(key)
+
+
+def _solve(
+    estimator: PrivateEstimator,
+    planned: PlannedFit,
+    X: Any,
+    y: NDArray[Any],
+    ownership: Ownership | None,
+    noise: NoiseSource,
+) -> tuple[Plan, Coordinates, Solution]:
+    """Take data through the gate, as planned."""
     plan, coordinates = planned.plan, planned.coordinates
-    noise = noise_source(estimator.random_state, plan.digest(), estimator.sampler)
     # A warning of floating point would depend on data.
     with np.errstate(all="ignore"):
         if not plan.budget.is_private:
@@ -302,15 +403,14 @@ def run_fit(
             else:
                 coordinates = standardising_coordinates(X, y, declared=coordinates)
             plan = _rescaled(plan, planned.coordinates, coordinates)
-        gate = Gate(plan, noise)
+        gate = _gate(plan, noise)
         if plan.facts.scaling is not None:
             norms = feature_norms(X, coordinates.undeclared)
             coordinates = rescale(coordinates, norms, plan.facts.scaling, gate)
         with _problem(estimator, planned, plan, coordinates, X, y, gate, ownership) as problem:
             solution = planned.algorithm.run(plan, problem, gate)
     gate.close()
-    report = report_of(estimator, planned.plan, simulated=noise.simulation, ownership=ownership)
-    return _fitted(plan, coordinates, solution, report)
+    return plan, coordinates, solution
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -417,14 +517,17 @@ def run_stream(
         plan = arrived.plan
     n_before = 0 if arrived is None else arrived.n_samples
     noise = noise_source(estimator.random_state, plan.digest(), sampler)
+    report = report_of(estimator, plan, simulated=noise.simulation)
+    # Each record has one cost, whichever piece it comes in: a stream is counted as it begins.
+    ledger = estimator.ledger if arrived is None else None
     # A warning of floating point would depend on data.
-    with np.errstate(all="ignore"):
-        gate = Gate(plan, noise, n_arrived=n_before)
+    with _accounted(ledger, report, plan), np.errstate(all="ignore"):
+        gate = _gate(plan, noise, n_arrived=n_before)
         with _problem(estimator, planned, plan, coordinates, X, y, gate) as problem:
             state = algorithm.start(plan, problem) if arrived is None else arrived.state
             state = algorithm.arrive(plan, problem, gate, state)
             solution = algorithm.solution(plan, problem, state)
-    gate.close()
+        gate.close()
     now = Arrived(
         state=state,
         n_samples=n_before + X.shape[0],
@@ -434,7 +537,6 @@ def run_stream(
         is_simulation=is_simulation,
         classes=classes,
     )
-    report = report_of(estimator, plan, simulated=noise.simulation)
     return now, _fitted(plan, coordinates, solution, report)
 
 
@@ -530,7 +632,7 @@ def report_of(
 
 def _shares(release: Release | HiddenTerm | NoisyPath) -> tuple[float, ...]:
     """Noise that an agent adds to what it says, for each kind of agent."""
-    if isinstance(release, MessageSum | AgentMessages):
+    if isinstance(release, MessageSum | AgentMessages | PerturbedRows):
         return release.shares
     return (release.noise_std,) if isinstance(release, Token) else ()
 
@@ -562,11 +664,15 @@ def _visible(plan: Plan, observer: str) -> str:
     if isinstance(federation, Neighborhood):
         alone = federation.n_agents == 1
         models = "the final model" if alone else "the final models of all agents"
+        if any(isinstance(release, PerturbedRows) for release in plan.releases):
+            return models if observer == MODEL else f"every record with its noise, and {models}"
         return models if observer == MODEL else f"every message of every agent, and {models}"
     if isinstance(federation, Network):
         return _visible_in_network(federation, observer)
     if isinstance(federation, Federation) and observer == SERVER:
-        return "every message of every agent"
+        count = federation.n_curators
+        together = f", all {count} curators together" if count else ""
+        return f"every message of every agent{together}"
     if isinstance(federation, Federation) and observer == SUMS:
         told = federation.n_agents - federation.n_honest
         return f"sums of messages, and what {told} of {federation.n_agents} agents know"
@@ -580,11 +686,24 @@ def _visible(plan: Plan, observer: str) -> str:
 
 def _visible_in_network(network: Network, observer: str) -> str:
     """What an observer sees of agents that talk along the edges of a graph."""
+    if network.n_curators:
+        return _visible_of_sums(network, observer)
     if observer == EAVESDROPPER:
         return "every message along every edge"
     if observer == PEER and network.coalition > 1:
         return f"what {network.coalition} peers hear together, and the final model"
     return "what one peer hears, and the final model" if observer == PEER else "the final model"
+
+
+def _visible_of_sums(network: Network, observer: str) -> str:
+    """The same where messages are shared out, so that their sums are what is said."""
+    if observer == MODEL:
+        return "the final model"
+    if network.sees_each_message(observer):
+        return f"all shares that {network.n_curators} curators got: every message"
+    who = f"{network.coalition} peers know" if network.coalition > 1 else "one peer knows"
+    heard = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
+    return f"{heard}sums of messages, what {who}, and the final model"
 
 
 def _pairs(plan: Plan, observer: str) -> Pairs | None:
@@ -691,7 +810,8 @@ def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
         yield "Who takes part in a round, and who drops out, does not depend on data."
     if federation.dropout > 0 and plan.facts.preparations:
         yield "Preparations, such as the second moment, wait for every agent: no message is lost."
-    if plan.settings.rounds.are_secret(plan.facts):
+    rounds = getattr(plan.settings, "rounds", None)
+    if rounds is not None and rounds.are_secret(plan.facts):
         yield "model: whoever sees the model is not told who took part in which round."
 
 

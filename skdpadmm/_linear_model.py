@@ -74,6 +74,7 @@ class PrivateLinearModel(BaseEstimator):
         "sampler": [StrOptions({"floating-point", "opendp"})],
         "random_state": "no_validation",
         "n_jobs": [Integral, None],
+        "ledger": [str, None],
         "verbose": ["verbose"],
     }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -28,7 +30,7 @@ class ModelOfAgents(PrivateLinearModel):
     """Parameters of agents, and the way from rows to their owners."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "epsilon": [Interval(Real, 0, None, closed="right"), "array-like"],
+        "epsilon": [Interval(Real, 0, None, closed="right"), "array-like", dict],
         "privacy_unit": [StrOptions({"record", "agent"})],
         "partition": [Integral, StrOptions(set(PARTITIONS)), callable],
         "n_agents": [Interval(Integral, 1, None, closed="left"), None],
@@ -106,6 +108,12 @@ class ModelOfAgents(PrivateLinearModel):
     def _store_agents(self, fitted: Fitted) -> None:
         """Keep what agents learned beside the model that they agree on."""
 
+    def _own(
+        self, coef: NDArray[np.float64], intercept: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Coefficients and intercepts of agents, in the shapes that users see."""
+        return coef, intercept
+
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
         """Who holds which row, and what `plan_fit` is told of it."""
         if agents is not None:
@@ -145,11 +153,21 @@ class ModelOfAgents(PrivateLinearModel):
             " of rows."
         )
 
-    def _planned_trust(self, n_samples: int, sizes: ArrayLike | None) -> Trust:
+    def _planned_trust(self, n_samples: int, sizes: Any) -> Trust:
         """The same for a plan without data."""
         made_up = sizes is None and not callable(self.partition)
-        assumptions = (self._made_up(),) if made_up else ()
-        return self._trust(self._planned_sizes(n_samples, sizes), tuple(filter(None, assumptions)))
+        assumptions = tuple(filter(None, [self._made_up() if made_up else ""]))
+        if has_labels(sizes):
+            known = ownership_of_labels(
+                list(sizes.keys()), n_samples=len(sizes), name="labels in agent_sizes"
+            )
+            given = in_order_of_agents(sizes, known.labels.tolist(), "agent_sizes")
+            # Who is known and has no entry has no rows.
+            labels = self._with_everybody(known).labels
+            rows = dict(zip(known.labels.tolist(), given, strict=True))
+            sizes = [rows.get(label, 0) for label in labels.tolist()]
+            return self._trust(self._planned_sizes(n_samples, sizes), assumptions, labels)
+        return self._trust(self._planned_sizes(n_samples, sizes), assumptions)
 
     def _planned_sizes(self, n_samples: int, sizes: ArrayLike | None) -> NDArray[np.intp]:
         """Sizes of agents for a plan without data."""
@@ -174,19 +192,22 @@ class ModelOfAgents(PrivateLinearModel):
             )
         return planned
 
-    def _epsilons(self) -> tuple[float, ...]:
-        """Budgets of the agents; empty where there is one for all."""
+    def _epsilons(self, labels: NDArray[Any] | None) -> tuple[float, ...]:
+        """Budgets of the agents with these labels; empty where there is one for all."""
         if isinstance(self.epsilon, Real):
             return ()
+        names = None if labels is None else labels.tolist()
+        given = in_order_of_agents(self.epsilon, names, "epsilon")
         try:
-            epsilons = np.asarray(self.epsilon, dtype=np.float64)
+            epsilons = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
             epsilons = np.empty(0)
         same_kind = np.isfinite(epsilons).all() or np.isinf(epsilons).all()
         if epsilons.ndim != 1 or not len(epsilons) or not (epsilons > 0).all() or not same_kind:
             raise ValueError(
                 f"Got epsilon={self.epsilon!r}, expected a float, or one positive float for each"
-                " agent in the order of their sorted labels, all of them finite or all infinite."
+                " agent (a dict or Series by label, or a list in the order of their sorted"
+                " labels), all of them finite or all infinite."
             )
         return tuple(epsilons.tolist())
 
@@ -215,7 +236,7 @@ class ModelOfAgents(PrivateLinearModel):
         with np.errstate(all="ignore"):
             validate_data(self, X, skip_check_array=True)
             X, y = check_X_y(
-                _without_column(X, self._column_number(X)),
+                without_column(X, self._column_number(X)),
                 y,
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
@@ -229,7 +250,7 @@ class ModelOfAgents(PrivateLinearModel):
             return super()._check_predict(X)
         check_is_fitted(self)
         validate_data(self, X, reset=False, skip_check_array=True)
-        features = _without_column(X, self._column_number(X))
+        features = without_column(X, self._column_number(X))
         return check_array(
             features, accept_sparse="csr", dtype=[np.float64, np.float32], estimator=self
         )
@@ -260,16 +281,16 @@ class RegressorOfAgents(ModelOfAgents, PrivateLinearRegressor):
         **ModelOfAgents._parameter_constraints,
     }
 
-    def plan(self, n_samples: int, n_features: int, agent_sizes: ArrayLike | None = None) -> Plan:
+    def plan(self, n_samples: int, n_features: int, agent_sizes: Any = None) -> Plan:
         """Say what a fit would release and what it would cost; no data is needed.
 
         Parameters
         ----------
         n_samples, n_features : int
             Shape of the data, without a column of agents.
-        agent_sizes : array-like of shape (n_agents,), default=None
-            Rows of each agent, in the order of their sorted labels. None: those that `partition`
-            would make.
+        agent_sizes : array-like of shape (n_agents,), dict or Series, default=None
+            Rows of each agent, in the order of their sorted labels, or by label. None: those that
+            `partition` would make.
 
         Returns
         -------
@@ -285,6 +306,11 @@ class RegressorOfAgents(ModelOfAgents, PrivateLinearRegressor):
         shape = self._public_shape(n_samples, n_features)
         return self._plan_fit(**shape, trust=self._planned_trust(n_samples, agent_sizes)).plan
 
+    def _own(
+        self, coef: NDArray[np.float64], intercept: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return coef[:, 0], intercept[:, 0]
+
 
 class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
     """A linear model of one of several classes, of rows that agents hold."""
@@ -299,7 +325,7 @@ class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
         n_samples: int,
         n_features: int,
         n_classes: int | None = None,
-        agent_sizes: ArrayLike | None = None,
+        agent_sizes: Any = None,
     ) -> Plan:
         """Say what a fit would release and what it would cost; no data is needed.
 
@@ -309,9 +335,9 @@ class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
             Shape of the data, without a column of agents.
         n_classes : int, default=None
             Number of classes; None means the number of declared ones.
-        agent_sizes : array-like of shape (n_agents,), default=None
-            Rows of each agent, in the order of their sorted labels. None: those that `partition`
-            would make.
+        agent_sizes : array-like of shape (n_agents,), dict or Series, default=None
+            Rows of each agent, in the order of their sorted labels, or by label. None: those that
+            `partition` would make.
 
         Returns
         -------
@@ -331,6 +357,61 @@ class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
             **shape,
             trust=self._planned_trust(n_samples, agent_sizes),
         ).plan
+
+
+def has_labels(values: Any) -> bool:
+    """Whether there is one value for each label: a dict, or a pandas Series."""
+    is_series = hasattr(values, "index") and hasattr(values, "keys")
+    return isinstance(values, Mapping) or (is_series and not hasattr(values, "columns"))
+
+
+def in_order_of_agents(values: Any, labels: list[Any] | None, name: str) -> Any:
+    """Values of agents in the order of their labels.
+
+    Parameters
+    ----------
+    values : object
+        A dict or a pandas Series is read by label; anything else is returned as it is.
+    labels : list or None
+        Of the agents, sorted; None where a plan without data knows none: those of the values stand
+        for them.
+    name : str
+        What error messages call the values.
+
+    Returns
+    -------
+    object
+        A list where the values have labels.
+
+    Raises
+    ------
+    ValueError
+        If an agent has no value or several, or a label is none of an agent.
+    """
+    if not has_labels(values):
+        return values
+    given, found = Counter(values.keys()), dict(values.items())
+    if labels is None:
+        named = ownership_of_labels(list(given), n_samples=len(given), name=f"labels in {name}")
+        labels = named.labels.tolist()
+    known = set(labels)
+    problems = {
+        "twice": [label for label, times in given.items() if times > 1],
+        "unknown": [label for label in given if label not in known],
+        "missing": [label for label in labels if label not in given],
+    }
+    if any(problems.values()):
+        words = ", ".join(f"{kind} {these[:5]!r}" for kind, these in problems.items() if these)
+        made_up = problems["unknown"] and labels == list(range(len(labels)))
+        hint = (
+            " A fit that gets no agents makes up labels 0, 1, ...: pass agents." if made_up else ""
+        )
+        raise ValueError(
+            f"Got {name} by label ({words}), expected one value for each of {len(labels)} agents,"
+            f" {labels[:5]!r}{' and more' if len(labels) > 5 else ''}. Name each agent once, by its"
+            f" label in the type that it has.{hint}"
+        )
+    return [found[label] for label in labels]
 
 
 def own_scores(
@@ -361,7 +442,7 @@ def column_of(X: Any, number: int) -> NDArray[Any]:
     return X.tocsc()[:, [number]].toarray()[:, 0] if is_sparse else np.asarray(X)[:, number]
 
 
-def _without_column(X: Any, number: int) -> Any:
+def without_column(X: Any, number: int) -> Any:
     """The other columns of X."""
     if hasattr(X, "iloc"):
         return X.drop(columns=X.columns[number])

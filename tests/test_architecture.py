@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,3 +98,21 @@ def test_every_module_imports_without_optional_dependencies_and_asks_for_none():
 
 def test_the_package_is_typed():
     assert (PACKAGE / "py.typed").is_file()
+
+
+def rooms_with_names() -> list[str]:
+    """Packages that export names."""
+    found = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    return sorted(
+        name for name in found if hasattr(importlib.import_module(f"skdpadmm.{name}"), "__all__")
+    )
+
+
+@pytest.mark.parametrize("room", rooms_with_names())
+def test_every_class_that_a_room_exports_is_in_the_reference(room):
+    reference = (PACKAGE.parent / "docs" / "api.rst").read_text(encoding="utf-8")
+    parts = re.split(r"^skdpadmm\.(\w+)\n-+$", reference, flags=re.MULTILINE)
+    listed = dict(zip(parts[1::2], parts[2::2], strict=True))
+    module = importlib.import_module(f"skdpadmm.{room}")
+    classes = {name for name in module.__all__ if inspect.isclass(getattr(module, name))}
+    assert classes <= set(re.findall(r"^   (\w+)$", listed.get(room, ""), flags=re.MULTILINE))

@@ -86,8 +86,11 @@ def test_a_stream_is_measured_beside_a_learner_that_is_not_private():
 
 
 def test_wake_ups_of_personalised_agents_are_measured_for_more_and_more_of_them():
+    pytest.importorskip("numba")
     found = printed("personalized_scaling.py", "--quick")
     for row in ("waves", "us a wake-up", "dearest over cheapest", "rows in all"):
+        assert row in found
+    for row in ("compiled  ridge", "numpy     logistic"):
         assert row in found
     assert "MISS" not in found
 
@@ -99,3 +102,21 @@ def test_figures_of_personalised_models_are_printed_and_those_of_states():
         assert row in found
     for row in ("at home, eps 1.05", "perturbed rows", "gossip ADMM", "one for all, by a curator"):
         assert row in found
+
+
+def test_secret_sharing_is_measured_beside_plain_gradient_descent():
+    found = printed("secret_sharing_cost.py", "--quick")
+    for row in ("everyone", "3 curators", "times plain", "shares alone grow", "Wrote"):
+        assert row in found
+
+
+def test_secret_sharing_and_random_aggregators_repeat_their_thesis():
+    require_adult()
+    found = printed("local_randomization.py", "--quick")
+    for row in ("Figure 2-1 (1)", "Figure E-1", "Figure E-2", "Figure E-4", "Figures 3-1 and 3-2"):
+        assert row in found
+    for row in ("Theorem 2.1.1", "Theorem 3.2.1", "random minus fixed", "no verdict", "Wrote"):
+        assert row in found
+    # What needs no runs is exact at any size.
+    assert "PASS" in found
+    assert "MISS" not in found

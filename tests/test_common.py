@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdpadmm
 import skdpadmm.central
+import skdpadmm.decentralized
 import skdpadmm.preprocessing
 from skdpadmm.algorithms import GradientADMM
 
@@ -35,6 +36,12 @@ def all_streams() -> list[BaseEstimator]:
     return [getattr(skdpadmm, name)(algorithm=stream) for name in skdpadmm.central.__all__]
 
 
+def all_sharing() -> list[BaseEstimator]:
+    """Estimators whose agents share their messages out, in networks and in a federation."""
+    names = (*skdpadmm.decentralized.__all__, "DPFedRidge", "DPFedLogisticRegression")
+    return [getattr(skdpadmm, name)(algorithm="secret-sharing-gradient-descent") for name in names]
+
+
 def _example(cls: type[BaseEstimator]) -> BaseEstimator:
     return cls()
 
@@ -44,7 +51,7 @@ def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
 
 
 @parametrize_with_checks(
-    [*all_estimators(), *all_streams()], expected_failed_checks=expected_failures
+    [*all_estimators(), *all_streams(), *all_sharing()], expected_failed_checks=expected_failures
 )
 def test_estimator_check_of_scikit_learn(estimator: BaseEstimator, check: object) -> None:
     check(estimator)

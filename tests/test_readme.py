@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import re
 from pathlib import Path
@@ -34,6 +35,16 @@ def test_the_example_prints_what_the_readme_says_it_prints():
     assert text == expected_text
     # Other libraries may round a score differently: one of 143 rows, not a draw of the noise.
     assert accuracy == pytest.approx(expected_accuracy, abs=0.011)
+
+
+def test_the_account_of_a_study_is_what_the_readme_says_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(block("python"), "README.md", "exec"), names)
+    example = doctest.DocTestParser().get_doctest(block("pycon"), names, "README.md", None, None)
+    failed, attempted = doctest.DocTestRunner().run(example)
+    assert (failed, attempted) == (0, 4)
 
 
 def test_every_file_that_the_readme_links_to_exists():

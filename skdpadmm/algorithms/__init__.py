@@ -7,7 +7,13 @@ can change nothing of the guarantee. A new algorithm is a new file here and a na
 
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
-from skdpadmm.algorithms._contract import Algorithm, StreamingAlgorithm, is_streaming
+from skdpadmm.algorithms._contract import (
+    Algorithm,
+    SharingAlgorithm,
+    StreamingAlgorithm,
+    is_streaming,
+    serves,
+)
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._dual_perturbation_admm import DualPerturbationADMM
@@ -16,26 +22,31 @@ from skdpadmm.algorithms._federated_admm import FederatedADMM
 from skdpadmm.algorithms._gossip_admm import GossipADMM
 from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
-from skdpadmm.algorithms._local_model import local_model
 from skdpadmm.algorithms._local_models import LocalModels
-from skdpadmm.algorithms._model_propagation import (
-    propagate,
-    propagate_in_turn,
-    propagation_limit,
-)
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
 from skdpadmm.algorithms._personalized_optimum import PersonalizedOptimum
+from skdpadmm.algorithms._perturbed_data import PerturbedData
 from skdpadmm.algorithms._primal_perturbation_admm import PrimalPerturbationADMM
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_walk_admm import RandomWalkADMM
 from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPoint
+from skdpadmm.algorithms._randomized_admm import RandomizedADMM
+from skdpadmm.algorithms._randomized_gradient_descent import RandomizedGradientDescent
+from skdpadmm.algorithms._randomized_sgd import RandomizedSGD
 from skdpadmm.algorithms._registry import (
     exact_algorithm,
     names_of_algorithms,
     resolve_algorithm,
 )
+from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
+from skdpadmm.algorithms.blocks._model_propagation import (
+    propagate,
+    propagate_in_turn,
+    propagation_limit,
+)
+from skdpadmm.algorithms.blocks._refit import refit_at_home
 from skdpadmm.algorithms.planning._multi_step_theory import multi_step_bound, useful_steps
 from skdpadmm.algorithms.preparations._conditioning import condition
 from skdpadmm.algorithms.preparations._preparation import prepared
@@ -58,22 +69,29 @@ __all__ = [
     "ObjectivePerturbation",
     "PersonalizedCoordinateDescent",
     "PersonalizedOptimum",
+    "PerturbedData",
     "PrimalPerturbationADMM",
     "ProximalNewton",
     "RandomWalkADMM",
     "RandomWalkProximalPoint",
+    "RandomizedADMM",
+    "RandomizedGradientDescent",
+    "RandomizedSGD",
+    "SecretSharingGradientDescent",
+    "SharingAlgorithm",
     "StreamingAlgorithm",
     "condition",
     "exact_algorithm",
     "is_streaming",
-    "local_model",
     "multi_step_bound",
     "names_of_algorithms",
     "prepared",
     "propagate",
     "propagate_in_turn",
     "propagation_limit",
+    "refit_at_home",
     "rescale",
     "resolve_algorithm",
+    "serves",
     "useful_steps",
 ]

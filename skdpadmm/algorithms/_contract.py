@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Guarantee
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
+from skdpadmm.protocol import Agents, Budget, Facts, Gate, Plan, Problem, Solution
 from skdpadmm.records import Rows
 
 Operator = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -24,15 +24,16 @@ class Algorithm(Protocol):
     ----------
     conditionable : bool
         Whether it works in any basis, so that private conditioning can serve it.
-    setting : {"central", "federated", "decentralized"}
-        Who holds the records.
+    setting : str or tuple of str
+        Who holds the records: "central", "federated", "decentralized" or "personalized", or several
+        of them.
     exact : bool
-        Whether it serves ``epsilon=inf`` by itself. For the others that limit is
-        `ProximalNewton`.
+        Whether it serves ``epsilon=inf`` by itself. For the others that limit is what
+        `exact_algorithm` has for the setting.
     """
 
     conditionable: bool
-    setting: str
+    setting: str | tuple[str, ...]
     exact: bool
 
     def check(self, facts: Facts) -> None:
@@ -108,6 +109,27 @@ def is_streaming(algorithm: object) -> TypeGuard[StreamingAlgorithm]:
         A name is that of an algorithm with its default knobs, none of which is a stream.
     """
     return isinstance(algorithm, Algorithm) and getattr(algorithm, "is_stream", False) is True
+
+
+@runtime_checkable
+class SharingAlgorithm(Protocol):
+    """One whose agents share their messages out, so that only sums are seen."""
+
+    def share_among(self, agents: Agents) -> Agents:
+        """The same agents, with what that says of who sees what."""
+        ...
+
+
+def serves(algorithm: Algorithm | type[Algorithm], setting: str) -> bool:
+    """Whether an algorithm is made for those who hold the records.
+
+    Parameters
+    ----------
+    algorithm : Algorithm, or a class of them
+    setting : {"central", "federated", "decentralized", "personalized"}
+    """
+    own = algorithm.setting
+    return setting == own or (isinstance(own, tuple) and setting in own)
 
 
 def check_zero_at_zero(penalty: Penalty) -> None:

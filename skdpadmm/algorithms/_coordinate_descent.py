@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms.planning._defaults import default_coordinate_steps
-from skdpadmm.algorithms.planning._knobs import check_choice, check_tail_fraction, tail_length
+from skdpadmm.algorithms.planning._knobs import (
+    check_choice,
+    check_seed,
+    check_tail_fraction,
+    tail_length,
+)
 from skdpadmm.losses import clip_derivative
 from skdpadmm.penalties import (
     L1,
@@ -282,8 +287,7 @@ class CoordinateDescent(BaseEstimator):
             )
         check_choice("schedule", self.schedule, ("cyclic", "random"))
         check_tail_fraction(self.tail_fraction)
-        if not (isinstance(self.order_seed, int | np.integer) and self.order_seed >= 0):
-            raise ValueError(f"Got order_seed={self.order_seed!r}, expected an int of at least 0.")
+        check_seed("order_seed", self.order_seed)
 
 
 def coordinate_operators(

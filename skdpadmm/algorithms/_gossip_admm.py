@@ -8,24 +8,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms.blocks._agent_turns import (
-    AwakeGradients,
-    awake_gradients,
+from skdpadmm.algorithms._personalized_optimum import minimal_models
+from skdpadmm.algorithms.blocks._agent_turns import AwakeGradients, awake_gradients
+from skdpadmm.algorithms.planning._knobs import (
+    check_choice,
+    check_count,
+    check_range,
+    check_seed,
+)
+from skdpadmm.algorithms.planning._wake_ups import (
     check_squared_penalty,
-    neighborhood_of,
     penalty_curvature,
     weights_of_agents,
 )
-from skdpadmm.algorithms.planning._knobs import check_count, check_range
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, neighborhood_of
 
 Array = NDArray[np.float64]
 MODELS = "models of agents"
+# Of the models that it starts from.
+TOLERANCE, MOST_STEPS = 1e-10, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +45,14 @@ class GossipADMMSettings:
         Pairs that wake up, one after another.
     penalty_weight : float
     inner_steps : int
+    start : {"zero", "local"}
     order_seed : int
     """
 
     n_activations: int
     penalty_weight: float
     inner_steps: int
+    start: str
     order_seed: int
 
 
@@ -66,6 +75,9 @@ class GossipADMM(BaseEstimator):
         :math:`\rho`, in [1e-100, 1e100].
     inner_steps : int, default=10
         Gradient steps on an agent's own model, each followed by the best copies.
+    start : {"zero", "local"}, default="zero"
+        Models, copies and what pairs agree on before the first one wakes up: zeros, or each agent's
+        own minimiser, which it then has sent to its neighbours.
     order_seed : int, default=0
         Public seed of the order.
 
@@ -81,10 +93,16 @@ class GossipADMM(BaseEstimator):
     exact = True
 
     def __init__(
-        self, *, penalty_weight: float = 1.0, inner_steps: int = 10, order_seed: int = 0
+        self,
+        *,
+        penalty_weight: float = 1.0,
+        inner_steps: int = 10,
+        start: Literal["zero", "local"] = "zero",
+        order_seed: int = 0,
     ) -> None:
         self.penalty_weight = penalty_weight
         self.inner_steps = inner_steps
+        self.start = start
         self.order_seed = order_seed
 
     def check(self, facts: Facts) -> None:
@@ -97,8 +115,8 @@ class GossipADMM(BaseEstimator):
         """
         check_range("penalty_weight", self.penalty_weight, 1e-100, 1e100, auto=False)
         check_count("inner_steps", self.inner_steps)
-        if not (isinstance(self.order_seed, int | np.integer) and self.order_seed >= 0):
-            raise ValueError(f"Got order_seed={self.order_seed!r}, expected an int of at least 0.")
+        check_choice("start", self.start, ("zero", "local"))
+        check_seed("order_seed", self.order_seed)
         if neighborhood_of(facts).n_agents < 2:
             raise ValueError(
                 "Got one agent for GossipADMM, expected two or more: it works on pairs."
@@ -128,6 +146,7 @@ class GossipADMM(BaseEstimator):
                 n_activations=facts.max_iter * n_agents,
                 penalty_weight=float(self.penalty_weight),
                 inner_steps=int(self.inner_steps),
+                start=self.start,
                 order_seed=int(self.order_seed),
             ),
             releases=(
@@ -158,6 +177,12 @@ class GossipADMM(BaseEstimator):
         facts, settings = plan.facts, plan.settings
         n_agents = neighborhood_of(facts).n_agents
         pairs = _Pairs(plan, problem)
+        first = 0
+        if settings.start == "local":
+            own, _, _ = minimal_models(
+                facts, problem, coupled=False, tolerance=TOLERANCE, max_iter=MOST_STEPS
+            )
+            first = pairs.begin(own)
         random = np.random.Generator(np.random.Philox(settings.order_seed))
         for k in range(settings.n_activations):
             agent = int(random.integers(n_agents))
@@ -165,15 +190,15 @@ class GossipADMM(BaseEstimator):
             pairs.activate(int(around[random.integers(len(around))]))
             problem.progress((k + 1) // n_agents)
         models = gate.release(MODELS, pairs.models)
-        n_messages = 2 * settings.n_activations
+        activated = 2 * settings.n_activations
         return Solution(
             parameters=models.mean(axis=0),
             parameters_per_agent=models,
             n_iter=facts.max_iter,
             n_rounds=facts.max_iter,
-            n_messages=n_messages,
+            n_messages=first + activated,
             # Both models of the pair and their multipliers, in each direction.
-            bytes_sent=8 * 4 * n_messages * models[0].size,
+            bytes_sent=8 * (first + 4 * activated) * models[0].size,
         )
 
 
@@ -206,15 +231,24 @@ class _Pairs:
         self._gradient: AwakeGradients = awake_gradients(
             problem.rows, problem.target, ownership, loss=facts.loss, clip_norm=math.inf
         )
-        rows = problem.rows
-        squares = np.bincount(ownership.index, rows.squared_norm, agents.n_agents)
-        largest = facts.loss.smoothness * squares / np.maximum(self._sizes, 1)
+        # Largest eigenvalue of each agent's second moment: there is no privacy to lose.
+        largest = np.zeros(agents.n_agents)
+        for agent in np.flatnonzero(self._sizes).tolist():
+            seen = problem.rows.take([ownership.rows_of(agent)]).augmented(0)
+            largest[agent] = np.linalg.norm(seen, ord=2) ** 2 / len(seen)
+        largest *= facts.loss.smoothness
         self._local = self._pull * (largest + float(self._curvature.max()))
         shape = (facts.n_parameters, facts.loss.n_outputs)
         self.models = np.zeros((agents.n_agents, *shape))
         n_edges = len(self._source)
         self._copies, self._agreed = np.zeros((n_edges, *shape)), np.zeros((n_edges, *shape))
         self._of_own, self._of_copy = np.zeros((n_edges, *shape)), np.zeros((n_edges, *shape))
+
+    def begin(self, models: Array) -> int:
+        """Start from models that neighbours have told each other; returns how often they did."""
+        self.models = models.copy()
+        self._copies, self._agreed = models[self._sink], models[self._source]
+        return len(self._source)
 
     def edges_of(self, agent: int) -> NDArray[np.intp]:
         """Edges that lead away from an agent."""

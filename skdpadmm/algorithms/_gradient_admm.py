@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -34,6 +33,7 @@ from skdpadmm.algorithms.planning._knobs import (
     check_count,
     check_flag,
     check_range,
+    check_seed,
     check_steps,
 )
 from skdpadmm.algorithms.planning._last_iterate import (
@@ -325,9 +325,7 @@ class GradientADMM(BaseEstimator):
                 f"Got cap={self.cap!r} with schedule={self.schedule!r}, expected 'auto': each"
                 " record is used once in a pass. Use schedule='sampling'."
             )
-        seed = self.order_seed
-        if not (isinstance(seed, Integral) and not isinstance(seed, bool) and int(seed) >= 0):
-            raise ValueError(f"Got order_seed={seed!r}, expected an int of at least 0.")
+        check_seed("order_seed", self.order_seed)
         check_flag("average", self.average, auto=True)
         check_flag("compiled", self.compiled)
         if self.constraint is not None and not isinstance(self.constraint, LinearConstraint):

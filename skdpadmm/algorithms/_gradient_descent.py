@@ -22,6 +22,7 @@ from skdpadmm.algorithms._contract import penalty_operator
 from skdpadmm.algorithms.planning._defaults import default_descent
 from skdpadmm.algorithms.planning._knobs import (
     check_choice,
+    check_seed,
     check_steps,
     check_tail_fraction,
     is_number,
@@ -357,8 +358,7 @@ class GradientDescent(BaseEstimator):
                 " last iterate, expected momentum=0 and tail_fraction='auto': a step with momentum"
                 " is no contraction, and an average is not the last iterate. Use guarantee='path'."
             )
-        if not (isinstance(self.order_seed, int | np.integer) and self.order_seed >= 0):
-            raise ValueError(f"Got order_seed={self.order_seed!r}, expected an int of at least 0.")
+        check_seed("order_seed", self.order_seed)
 
 
 def batch_sizes(n_samples: int, settings: GradientDescentSettings) -> NDArray[np.intp]:

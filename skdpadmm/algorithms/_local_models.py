@@ -12,22 +12,33 @@ from typing import Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._personalized_coordinate_descent import absolute_clip
 from skdpadmm.algorithms._personalized_optimum import optimal_models, optimal_plan
-from skdpadmm.algorithms.blocks._agent_turns import (
-    NoisyTurns,
-    check_squared_penalty,
-    neighborhood_of,
-    penalty_curvature,
-)
+from skdpadmm.algorithms.blocks._agent_turns import NoisyTurns
 from skdpadmm.algorithms.planning._agent_turns import agent_turns, turn_weights
 from skdpadmm.algorithms.planning._knobs import check_choice, check_count, check_range
 from skdpadmm.algorithms.planning._personalized_defaults import (
     default_clip_norm,
+    default_turns,
+    noise_of_agents,
+    pace_of_agents,
     typical_curvature,
 )
+from skdpadmm.algorithms.planning._wake_ups import (
+    absolute_clip,
+    check_squared_penalty,
+    penalty_curvature,
+)
 from skdpadmm.privacy import split_budget
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
+from skdpadmm.protocol import (
+    AgentTurns,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Solution,
+    neighborhood_of,
+)
 
 GRADIENTS = "gradients of agents, in turns"
 
@@ -40,6 +51,8 @@ class LocalModelsSettings:
     ----------
     n_turns : int
     step_size : float
+    is_tempered : bool
+        Whether steps of noisy agents are shorter.
     clip_norm : float
         See `PersonalizedCoordinateDescentSettings`.
     noise : {"gaussian", "laplace"}
@@ -47,6 +60,7 @@ class LocalModelsSettings:
 
     n_turns: int
     step_size: float
+    is_tempered: bool
     clip_norm: float
     noise: str
 
@@ -64,8 +78,8 @@ class LocalModels(BaseEstimator):
 
     Parameters
     ----------
-    turns : int, default=1
-        Steps.
+    turns : int or "auto", default="auto"
+        Steps. "auto": as in :class:`PersonalizedCoordinateDescent`, where nobody is noisy.
     noise : {"gaussian", "laplace"}, default="gaussian"
         Law of the noise. Laplace noise goes by the L1 norm, in which records are then clipped.
     clip_norm : float or "auto", default="auto"
@@ -73,9 +87,9 @@ class LocalModels(BaseEstimator):
 
     Notes
     -----
-    **Guarantee.** That of :class:`PersonalizedCoordinateDescent` with as many turns. The step is
-    one over the curvature that a loss typically has along one parameter, a public figure, but in
-    several turns at most one over its bound.
+    **Guarantee.** That of :class:`PersonalizedCoordinateDescent` with as many turns. One step is
+    one over the curvature that a loss typically has along one parameter, a public figure; of
+    several each is at most one over its bound, and shorter where noise would take models too far.
 
     Examples
     --------
@@ -93,7 +107,7 @@ class LocalModels(BaseEstimator):
     def __init__(
         self,
         *,
-        turns: int = 1,
+        turns: int | Literal["auto"] = "auto",
         noise: Literal["gaussian", "laplace"] = "gaussian",
         clip_norm: float | Literal["auto"] = "auto",
     ) -> None:
@@ -109,7 +123,8 @@ class LocalModels(BaseEstimator):
         ValueError
             Says what was expected.
         """
-        check_count("turns", self.turns)
+        if self.turns != "auto":
+            check_count("turns", self.turns)
         check_choice("noise", self.noise, ("gaussian", "laplace"))
         check_range("clip_norm", self.clip_norm, 1e-100, 1e100)
         check_squared_penalty(facts.penalty)
@@ -135,7 +150,8 @@ class LocalModels(BaseEstimator):
         self.check(facts)
         if not budget.is_private:
             return optimal_plan("LocalModels", facts, budget, 1e-10)
-        n_turns = int(self.turns)
+        chosen = self.turns == "auto"
+        n_turns = default_turns(facts, budget, self.noise) if chosen else int(self.turns)
         weights = turn_weights(split_budget("equal", n_turns), self.noise)
         assert facts.coordinates is not None
         penalty = float(penalty_curvature(facts.penalty, facts.coordinates).max())
@@ -146,6 +162,7 @@ class LocalModels(BaseEstimator):
         settings = LocalModelsSettings(
             n_turns=n_turns,
             step_size=1.0 / (curvature + penalty),
+            is_tempered=n_turns > 1,
             clip_norm=default_clip_norm(facts) if automatic else float(self.clip_norm),
             noise=self.noise,
         )
@@ -175,27 +192,37 @@ class LocalModels(BaseEstimator):
         facts, settings = plan.facts, plan.settings
         if not plan.budget.is_private:
             return optimal_models(plan, problem, gate, coupled=False)
+        clip_norm = absolute_clip(settings.clip_norm, facts, problem.rows.clip_unit, settings.noise)
         gradient = NoisyTurns(
             plan,
             problem,
             gate,
             name=GRADIENTS,
-            clip_norm=absolute_clip(
-                settings.clip_norm, facts, problem.rows.clip_unit, settings.noise
-            ),
+            clip_norm=clip_norm,
             weights=np.ones(settings.n_turns),
         )
         curvature = penalty_curvature(facts.penalty, problem.rows.coordinates)
         n_agents = neighborhood_of(facts).n_agents
         models = np.zeros((n_agents, facts.n_parameters, facts.loss.n_outputs))
         who = np.flatnonzero(gradient.has_rows)
+        step = np.full(n_agents, settings.step_size)
+        if settings.is_tempered:
+            (release,) = (r for r in plan.releases if isinstance(r, AgentTurns))
+            noise = noise_of_agents(facts, release, clip_norm=clip_norm, weight=1.0)
+            step = pace_of_agents(
+                facts,
+                None,
+                pull=np.ones(n_agents),
+                smoothness=1.0 / settings.step_size,
+                noise=noise / math.sqrt(settings.n_turns),
+                n_turns=settings.n_turns,
+            ).step
         for k in range(settings.n_turns):
             own = models[who]
-            models[who] = own - settings.step_size * (gradient(who, own) + curvature * own)
+            models[who] = own - step[who, None, None] * (gradient(who, own) + curvature * own)
             problem.progress(k + 1)
         return Solution(
             parameters=models.mean(axis=0),
             parameters_per_agent=models,
             n_iter=settings.n_turns,
-            derivative_bound=settings.clip_norm if settings.noise == "gaussian" else math.inf,
         )

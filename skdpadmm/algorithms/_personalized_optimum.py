@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from skdpadmm.algorithms.blocks._agent_turns import (
+from skdpadmm.algorithms.blocks._agent_turns import neighbor_means
+from skdpadmm.algorithms.blocks._joint_newton import JointObjective, joint_newton
+from skdpadmm.algorithms.planning._knobs import check_range
+from skdpadmm.algorithms.planning._wake_ups import (
     check_squared_penalty,
-    neighbor_means,
-    neighborhood_of,
     penalty_curvature,
     weights_of_agents,
 )
-from skdpadmm.algorithms.blocks._joint_newton import JointObjective, joint_newton
-from skdpadmm.algorithms.planning._knobs import check_range
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, neighborhood_of
 
 OPTIMUM = "optimum"
 
@@ -40,7 +39,8 @@ class PersonalizedOptimum(BaseEstimator):
               + \mu \sum_i D_i c_i L_i(\Theta_i), \qquad D_i = \sum_j W_{ij},
 
     by Newton's method for all models at once. Agents without rows have no loss; one agent alone
-    has nothing but its loss.
+    has nothing but its loss. It stops by itself, and may take `max_iter` steps, or 100 where that
+    is more: fewer would be another model.
 
     Parameters
     ----------
@@ -141,7 +141,49 @@ def optimal_models(plan: Plan, problem: Problem, gate: Gate, *, coupled: bool) -
     -------
     Solution
     """
-    facts, settings = plan.facts, plan.settings
+    settings = plan.settings
+    models, n_iter, converged = minimal_models(
+        plan.facts,
+        problem,
+        coupled=coupled,
+        tolerance=settings.tolerance,
+        max_iter=settings.max_iter,
+    )
+    if not converged:
+        # Nothing is private here, so the optimiser may speak.
+        warnings.warn(
+            f"Got no convergence in {n_iter} iterations at epsilon=inf, expected steps below"
+            f" {settings.tolerance:g}. Increase max_iter or strengthen the penalty.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    released = gate.release(OPTIMUM, models)
+    return Solution(parameters=released.mean(axis=0), parameters_per_agent=released, n_iter=n_iter)
+
+
+def minimal_models(
+    facts: Facts, problem: Problem, *, coupled: bool, tolerance: float, max_iter: int
+) -> tuple[NDArray[np.float64], int, bool]:
+    """Minimise the joint objective, or each agent's own, over records that need no more noise.
+
+    Parameters
+    ----------
+    facts : Facts
+        Of a neighbourhood.
+    problem : Problem
+        With an ownership.
+    coupled : bool
+        Whether similar agents pull at each other.
+    tolerance : float
+        Size of the last step, beside the larger of 1 and the parameters.
+    max_iter : int
+
+    Returns
+    -------
+    models : ndarray of shape (n_agents, n_parameters, n_outputs)
+    n_iter : int
+    converged : bool
+    """
     agents, ownership = neighborhood_of(facts), problem.ownership
     assert ownership is not None
     similarity, n_agents = agents.similarity, agents.n_agents
@@ -166,20 +208,10 @@ def optimal_models(plan: Plan, problem: Problem, gate: Gate, *, coupled: bool) -
         weights=np.where(ownership.sizes > 0, pull, 0.0),
         curvature=penalty_curvature(facts.penalty, problem.rows.coordinates),
     )
-    models, n_iter, converged = joint_newton(
+    return joint_newton(
         objective,
         np.zeros((n_agents, facts.n_parameters, facts.loss.n_outputs)),
-        tolerance=settings.tolerance,
-        max_iter=settings.max_iter,
+        tolerance=tolerance,
+        max_iter=max_iter,
         progress=problem.progress,
     )
-    if not converged:
-        # Nothing is private here, so the optimiser may speak.
-        warnings.warn(
-            f"Got no convergence in {n_iter} iterations at epsilon=inf, expected steps below"
-            f" {settings.tolerance:g}. Increase max_iter or strengthen the penalty.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    released = gate.release(OPTIMUM, models)
-    return Solution(parameters=released.mean(axis=0), parameters_per_agent=released, n_iter=n_iter)

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
-from skdpadmm.algorithms._contract import Algorithm
+from skdpadmm.algorithms._contract import Algorithm, serves
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._dual_perturbation_admm import DualPerturbationADMM
@@ -23,10 +23,15 @@ from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
 from skdpadmm.algorithms._personalized_optimum import PersonalizedOptimum
+from skdpadmm.algorithms._perturbed_data import PerturbedData
 from skdpadmm.algorithms._primal_perturbation_admm import PrimalPerturbationADMM
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_walk_admm import RandomWalkADMM
 from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPoint
+from skdpadmm.algorithms._randomized_admm import RandomizedADMM
+from skdpadmm.algorithms._randomized_gradient_descent import RandomizedGradientDescent
+from skdpadmm.algorithms._randomized_sgd import RandomizedSGD
+from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = MappingProxyType(
     {
@@ -44,9 +49,14 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = MappingProxyType(
         "multi-step-admm": MultiStepADMM,
         "objective-perturbation": ObjectivePerturbation,
         "personalized-coordinate-descent": PersonalizedCoordinateDescent,
+        "perturbed-data": PerturbedData,
         "primal-perturbation-admm": PrimalPerturbationADMM,
         "random-walk-admm": RandomWalkADMM,
         "random-walk-proximal-point": RandomWalkProximalPoint,
+        "randomized-admm": RandomizedADMM,
+        "randomized-gradient-descent": RandomizedGradientDescent,
+        "randomized-sgd": RandomizedSGD,
+        "secret-sharing-gradient-descent": SecretSharingGradientDescent,
     }
 )
 
@@ -79,7 +89,7 @@ def names_of_algorithms(setting: str) -> list[str]:
     -------
     list of str
     """
-    return sorted(name for name, made in ALGORITHMS.items() if made.setting == setting)
+    return sorted(name for name, made in ALGORITHMS.items() if serves(made, setting))
 
 
 def resolve_algorithm(algorithm: str | Algorithm) -> Algorithm:

@@ -76,6 +76,11 @@ class DPAdmmLinearSVC(StreamingModel, PrivateLinearClassifier):
         also depends on the plan: other parameters, or a later version, draw another.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
+    ledger : str or None, default=None
+        Path of an account, such as ``"study.db"``, or ``"study.db::adult"`` with a name of the
+        data set: see :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` puts its cost there before it
+        touches data, in copies of the estimator and in other processes too, and is refused where
+        that would pass a limit of the account.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -161,6 +166,7 @@ class DPAdmmLinearSVC(StreamingModel, PrivateLinearClassifier):
         sampler: str = "floating-point",
         random_state: Any = None,
         n_jobs: int | None = None,
+        ledger: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -178,6 +184,7 @@ class DPAdmmLinearSVC(StreamingModel, PrivateLinearClassifier):
         self.sampler = sampler
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.ledger = ledger
         self.verbose = verbose
 
     def _loss(self, n_classes: int) -> Loss:

@@ -51,10 +51,11 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
         Strength of the penalty, at least 0, in the user's units.
     l1_ratio : float, default=0.15
         Share of the l1 penalty in "elasticnet", in [0, 1].
-    epsilon : float or array-like of shape (n_agents,), default=1.0
-        Total budget of one fit, in (0, inf]. Agents may have budgets of their own, in the order of
-        their sorted labels. At inf the fit is exact and not private: nothing is clipped, and the
-        answer is that of scikit-learn for the same objective.
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf]. Agents may have budgets of their own: by label in a
+        dict or pandas Series, else in the order of the sorted labels. At inf the fit is exact and
+        not private: nothing is clipped, and the answer is that of scikit-learn for the same
+        objective.
     delta : float, default=1e-5
         In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
@@ -62,7 +63,9 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
         agent, who hears what reaches it and sees the model. They differ for
         :class:`~skdpadmm.algorithms.RandomWalkProximalPoint` alone; `privacy_` has both figures.
     coalition : int, default=1
-        Number of peers that put together what they heard, for the figure of "peer".
+        Number of peers that put together what they heard, for the figure of "peer". With
+        :class:`~skdpadmm.algorithms.SecretSharingGradientDescent` they are in league with an
+        eavesdropper too, and the more they are, the more noise every agent adds.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
@@ -109,7 +112,8 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
     max_iter : int, default=100
         Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
         rounds need more noise in each, and the defaults shorten their steps in turn.
-        :class:`~skdpadmm.algorithms.DualPerturbationADMM` takes fewer, and
+        :class:`~skdpadmm.algorithms.DualPerturbationADMM` takes fewer,
+        :class:`~skdpadmm.algorithms.RandomizedSGD` has `rounds` instead, and
         :class:`~skdpadmm.algorithms.ExactConsensusADMM` stops by itself: see there.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
@@ -124,6 +128,11 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
         needs the extra ``skdpadmm[dask]``. A cluster is a larger simulation by one trusted party,
         not a boundary of privacy. Without a client of its own a script needs
         ``if __name__ == "__main__":``.
+    ledger : str or None, default=None
+        Path of an account, such as ``"study.db"``, or ``"study.db::adult"`` with a name of the
+        data set: see :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` puts its cost there before it
+        touches data, in copies of the estimator and in other processes too, and is refused where
+        that would pass a limit of the account.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -142,6 +151,10 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
         intercepts from the average, in the user's units.
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
+    expected_privacy_loss_ : ndarray of shape (n_agents,) or None
+        Where agents mix what they hear with secret random weights: what the absolute privacy loss
+        of each is expected to be at most, along the path that was released. A diagnostic, and no
+        guarantee.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_ : int
@@ -245,6 +258,7 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
         random_state: Any = None,
         n_jobs: int | None = None,
         engine: str = "local",
+        ledger: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.loss = loss
@@ -273,6 +287,7 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.engine = engine
+        self.ledger = ledger
         self.verbose = verbose
 
     def _loss(self, n_classes: int) -> Loss:

@@ -67,7 +67,7 @@ class DecentralizedModel(ModelOfAgents):
             agent_sizes=tuple(sizes.tolist()),
             topology=self._topology(len(sizes), labels),
             coalition=int(self.coalition),
-            epsilons=self._epsilons(),
+            epsilons=self._epsilons(labels),
             sizes_matter=self.privacy_unit == "agent",
         )
         return Trust(
@@ -103,16 +103,13 @@ class DecentralizedModel(ModelOfAgents):
             n_agents = len(self.agent_labels_)
             coef = np.repeat(fitted.coef[None], n_agents, axis=0)
             intercept = np.repeat(fitted.intercept[None], n_agents, axis=0)
-        squares = np.square(coef - fitted.coef).sum(axis=(1, 2))
-        squares += np.square(intercept - fitted.intercept).sum(axis=1)
-        self.consensus_error_ = float(np.sqrt(squares.mean()))
+        # Noise can take models out of the range of their squares.
+        with np.errstate(all="ignore"):
+            squares = np.square(coef - fitted.coef).sum(axis=(1, 2))
+            squares += np.square(intercept - fitted.intercept).sum(axis=1)
+            self.consensus_error_ = float(np.sqrt(squares.mean()))
+        self.expected_privacy_loss_ = fitted.solution.expected_privacy_loss
         self.coef_per_agent_, self.intercept_per_agent_ = self._own(coef, intercept)
-
-    def _own(
-        self, coef: NDArray[np.float64], intercept: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Coefficients and intercepts of agents, in the shapes that users see."""
-        return coef, intercept
 
     def _positions(self, agents: ArrayLike, n_samples: int) -> NDArray[np.intp]:
         """Whose model predicts each row."""

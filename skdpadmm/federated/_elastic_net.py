@@ -24,9 +24,9 @@ class DPFedElasticNet(FederatedRegressor):
         Strength of the penalty, at least 0, in the user's units.
     l1_ratio : float, default=0.5
         Share of the l1 penalty, in [0, 1].
-    epsilon : float or array-like of shape (n_agents,), default=1.0
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf]. With ``adversary="server"`` agents may have budgets of
-        their own, in the order of their sorted labels. At inf the fit is exact and
+        their own: by label, or in the order of their sorted labels. At inf the fit is exact and
         not private: nothing is clipped, and the answer is that of scikit-learn for the same
         objective.
     delta : float, default=1e-5
@@ -96,6 +96,11 @@ class DPFedElasticNet(FederatedRegressor):
         needs the extra ``skdpadmm[dask]``. A cluster is a larger simulation by one trusted party,
         not a boundary of privacy. Without a client of its own a script needs
         ``if __name__ == "__main__":``.
+    ledger : str or None, default=None
+        Path of an account, such as ``"study.db"``, or ``"study.db::adult"`` with a name of the
+        data set: see :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` puts its cost there before it
+        touches data, in copies of the estimator and in other processes too, and is refused where
+        that would pass a limit of the account.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -198,6 +203,7 @@ class DPFedElasticNet(FederatedRegressor):
         random_state: Any = None,
         n_jobs: int | None = None,
         engine: str = "local",
+        ledger: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -224,6 +230,7 @@ class DPFedElasticNet(FederatedRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.engine = engine
+        self.ledger = ledger
         self.verbose = verbose
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:

@@ -36,7 +36,7 @@ class FederatedModel(ModelOfAgents):
         assumptions: tuple[str, ...],
         labels: NDArray[Any] | None = None,
     ) -> Trust:
-        n_agents, epsilons = len(sizes), self._epsilons()
+        n_agents, epsilons = len(sizes), self._epsilons(labels)
         if epsilons and self.adversary != SERVER:
             raise ValueError(
                 f"Got an epsilon for each agent with adversary={self.adversary!r}, expected"

@@ -21,9 +21,9 @@ class DPFedLasso(FederatedRegressor):
     ----------
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
-    epsilon : float or array-like of shape (n_agents,), default=1.0
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf]. With ``adversary="server"`` agents may have budgets of
-        their own, in the order of their sorted labels. At inf the fit is exact and
+        their own: by label, or in the order of their sorted labels. At inf the fit is exact and
         not private: nothing is clipped, and the answer is that of scikit-learn for the same
         objective.
     delta : float, default=1e-5
@@ -93,6 +93,11 @@ class DPFedLasso(FederatedRegressor):
         needs the extra ``skdpadmm[dask]``. A cluster is a larger simulation by one trusted party,
         not a boundary of privacy. Without a client of its own a script needs
         ``if __name__ == "__main__":``.
+    ledger : str or None, default=None
+        Path of an account, such as ``"study.db"``, or ``"study.db::adult"`` with a name of the
+        data set: see :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` puts its cost there before it
+        touches data, in copies of the estimator and in other processes too, and is refused where
+        that would pass a limit of the account.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -193,6 +198,7 @@ class DPFedLasso(FederatedRegressor):
         random_state: Any = None,
         n_jobs: int | None = None,
         engine: str = "local",
+        ledger: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -218,6 +224,7 @@ class DPFedLasso(FederatedRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.engine = engine
+        self.ledger = ledger
         self.verbose = verbose
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:

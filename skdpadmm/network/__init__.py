@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from skdpadmm.network._mixing import MixingMatrix, check_mixing, draw_walk, mixing_matrix
 from skdpadmm.network._named_graphs import TOPOLOGIES, named_graph
-from skdpadmm.network._ownership import Ownership, ownership_of_labels, positions_of_labels
-from skdpadmm.network._partition import PARTITIONS, agent_sizes, partition_rows
-from skdpadmm.network._similarity import (
+from skdpadmm.network._named_similarities import (
     SIMILARITIES,
-    Similarity,
     angle_similarity,
     gaussian_similarity,
     knn_similarity,
-    resolve_similarity,
 )
+from skdpadmm.network._ownership import Ownership, ownership_of_labels, positions_of_labels
+from skdpadmm.network._partition import PARTITIONS, agent_sizes, partition_rows
+from skdpadmm.network._similarity import Similarity
+from skdpadmm.network._similarity_input import labels_of_relation, resolve_similarity
 from skdpadmm.network._topology import Topology, resolve_topology
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "draw_walk",
     "gaussian_similarity",
     "knn_similarity",
+    "labels_of_relation",
     "mixing_matrix",
     "named_graph",
     "ownership_of_labels",

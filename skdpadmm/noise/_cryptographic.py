@@ -10,12 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.noise._grid import require_scale, round_to_grid
+from skdpadmm.noise._grid import add_on_grid, require_scale
 from skdpadmm.noise._laplace import standard_laplace
 from skdpadmm.noise._normal import standard_normal
 from skdpadmm.noise._uniform import standard_uniform
-
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -70,11 +68,7 @@ def _add(
     scale: float,
     standard: Callable[[NDArray[np.uint64]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    scale = require_scale(scale)
-    value = np.asarray(value, dtype=np.float64)
-    noise = np.empty(value.size)
-    for start in range(0, value.size, _CHUNK):  # bounds the memory beside the release
-        part = noise[start : start + _CHUNK]
-        bits = np.frombuffer(os.urandom(8 * part.size), dtype=np.uint64)
-        part[:] = standard(bits)
-    return round_to_grid(value + scale * noise.reshape(value.shape), scale)
+    def draw(size: int) -> NDArray[np.float64]:
+        return standard(np.frombuffer(os.urandom(8 * size), dtype=np.uint64))
+
+    return add_on_grid(np.asarray(value, dtype=np.float64), require_scale(scale), draw)

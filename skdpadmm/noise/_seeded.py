@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.noise._grid import require_scale, round_to_grid
+from skdpadmm.noise._grid import add_on_grid, require_scale
 from skdpadmm.noise._laplace import standard_laplace
 from skdpadmm.noise._normal import standard_normal
 from skdpadmm.noise._uniform import standard_uniform
@@ -86,7 +86,8 @@ class SeededNoise:
         ValueError
             If ``stream`` is not made of 32-bit words.
         """
-        return standard_uniform(self._bits(math.prod(shape), stream)).reshape(shape)
+        bits = self._words(stream).random_raw(math.prod(shape))
+        return standard_uniform(np.asarray(bits, dtype=np.uint64)).reshape(shape)
 
     def _add(
         self,
@@ -95,20 +96,22 @@ class SeededNoise:
         stream: tuple[int, ...],
         standard: Callable[[NDArray[np.uint64]], NDArray[np.float64]],
     ) -> NDArray[np.float64]:
-        scale = require_scale(scale)
-        value = np.asarray(value, dtype=np.float64)
-        noise = standard(self._bits(value.size, stream)).reshape(value.shape)
-        return round_to_grid(value + scale * noise, scale)
+        words = self._words(stream)
 
-    def _bits(self, size: int, stream: tuple[int, ...]) -> NDArray[np.uint64]:
-        """Words of the stream."""
+        def draw(size: int) -> NDArray[np.float64]:
+            return standard(np.asarray(words.random_raw(size), dtype=np.uint64))
+
+        return add_on_grid(np.asarray(value, dtype=np.float64), require_scale(scale), draw)
+
+    def _words(self, stream: tuple[int, ...]) -> np.random.Philox:
+        """The generator of a stream's words, at its beginning."""
         _require_words("stream", stream)
         digest = list(self.digest)
-        # Lengths in front keep (seed, digest) pairs apart whose concatenations are equal.
-        words = [len(self.entropy), *self.entropy, len(digest), *digest]
+        # Lengths in front keep (seed, digest) pairs apart whose concatenations are equal. As an
+        # array, because numbers of a list are converted one by one.
+        words = np.array([len(self.entropy), *self.entropy, len(digest), *digest], dtype=np.uint32)
         sequence = np.random.SeedSequence(words, spawn_key=tuple(int(word) for word in stream))
-        bits = np.random.Philox(sequence).random_raw(size)
-        return np.asarray(bits, dtype=np.uint64)
+        return np.random.Philox(sequence)
 
 
 def _require_words(name: str, words: tuple[int, ...]) -> None:

@@ -26,7 +26,14 @@ from skdpadmm.privacy._contraction import (
     reflected_prox_contraction,
     single_use_mu,
 )
+from skdpadmm.privacy._expected_loss import (
+    expected_privacy_loss_factor,
+    expected_privacy_loss_factor_bound,
+    expected_privacy_loss_factor_ceiling,
+    total_expected_privacy_loss_factor,
+)
 from skdpadmm.privacy._formatting import round_down, round_up
+from skdpadmm.privacy._from_dict import guarantee_from_dict
 from skdpadmm.privacy._gaussian import GaussianDP, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._laplace import LaplaceDP, kov_epsilon
@@ -36,11 +43,23 @@ from skdpadmm.privacy._objective_perturbation import LossDerivative, PerturbedOb
 from skdpadmm.privacy._pairs import Pairs
 from skdpadmm.privacy._participation import participation_mixture, worst_participation
 from skdpadmm.privacy._perturbed_rounds import perturbed_objective_rdp
+from skdpadmm.privacy._randomized_response import RandomizedResponseDP
 from skdpadmm.privacy._renyi import RenyiDP
+from skdpadmm.privacy._renyi_filter import RenyiFilter
 from skdpadmm.privacy._report import Observer, PrivacyReport, ReleaseLine
 from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
+from skdpadmm.privacy._selection import (
+    NegativeBinomialTrials,
+    PoissonTrials,
+    TrialLaw,
+    best_of_trials,
+    calibrate_trial,
+    renyi_divergences,
+)
 from skdpadmm.privacy._splits import gaussian_steps, laplace_steps, split_budget
 from skdpadmm.privacy._token_walk import TokenWalk, WalkCost
+from skdpadmm.privacy._uniform_laplace import UniformLaplace
+from skdpadmm.privacy._uniform_laplace_dp import UniformLaplaceDP, compose_uniform_laplace
 from skdpadmm.privacy._worst import Worst, worst
 
 __all__ = [
@@ -51,26 +70,40 @@ __all__ = [
     "LaplaceDP",
     "LossDerivative",
     "Mixture",
+    "NegativeBinomialTrials",
     "Neighboring",
     "NonPrivate",
     "Observer",
     "Pairs",
     "PerturbedObjectiveDP",
     "PoissonSubsampledGaussian",
+    "PoissonTrials",
     "PrivacyReport",
+    "RandomizedResponseDP",
     "ReleaseLine",
     "RenyiDP",
+    "RenyiFilter",
     "StronglyConvexADMM",
     "TokenWalk",
+    "TrialLaw",
+    "UniformLaplace",
+    "UniformLaplaceDP",
     "WalkCost",
     "Worst",
     "amplification_constant",
     "averaged_admm_contraction",
+    "best_of_trials",
     "calibrate_noise",
+    "calibrate_trial",
     "compose",
+    "compose_uniform_laplace",
     "contribution_mu",
+    "expected_privacy_loss_factor",
+    "expected_privacy_loss_factor_bound",
+    "expected_privacy_loss_factor_ceiling",
     "gaussian_mu",
     "gaussian_steps",
+    "guarantee_from_dict",
     "kov_epsilon",
     "laplace_steps",
     "last_iterate_mu",
@@ -80,12 +113,14 @@ __all__ = [
     "perturbed_objective_rdp",
     "proximal_gradient_contraction",
     "reflected_prox_contraction",
+    "renyi_divergences",
     "round_down",
     "round_up",
     "single_use_mu",
     "split_budget",
     "strongly_convex_certificate",
     "strongly_convex_step_range",
+    "total_expected_privacy_loss_factor",
     "worst",
     "worst_participation",
 ]

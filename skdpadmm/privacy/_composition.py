@@ -13,29 +13,32 @@ from skdpadmm.privacy._laplace import LaplaceDP, tail_delta, tail_epsilon
 from skdpadmm.privacy._mixture import Mixture
 from skdpadmm.privacy._neighboring import Neighboring
 from skdpadmm.privacy._objective_perturbation import PerturbedObjectiveDP
-from skdpadmm.privacy._pld import LaplaceRounds, SampledRounds, pld_delta, pld_epsilon
+from skdpadmm.privacy._pld import Rounds, SampledRounds, pld_delta, pld_epsilon
+from skdpadmm.privacy._randomized_response import RandomizedResponseDP
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
 from skdpadmm.privacy._validation import require_delta, require_epsilon
 from skdpadmm.privacy._worst import Worst, worst
 
 _MOST_COMBINATIONS = 100_000
+Part = GaussianDP | PoissonSubsampledGaussian | LaplaceDP | RandomizedResponseDP
 _KNOWN = (
-    "GaussianDP, PoissonSubsampledGaussian, LaplaceDP, Composed, Mixture, Worst, RenyiDP (with "
-    "RenyiDP or GaussianDP), one PerturbedObjectiveDP (with GaussianDP) and NonPrivate"
+    "GaussianDP, PoissonSubsampledGaussian, LaplaceDP, RandomizedResponseDP, Composed, Mixture, "
+    "Worst, RenyiDP (with RenyiDP or GaussianDP), one PerturbedObjectiveDP (with GaussianDP) and "
+    "NonPrivate"
 )
 
 
 @dataclass(frozen=True)
 class Composed(Guarantee):
-    """Gaussian, Poisson subsampled and Laplace releases, composed by privacy loss distributions.
+    """Gaussian, subsampled, Laplace and label releases, composed by privacy loss distributions.
 
     Where nothing is subsampled a bound in closed form is there as well. It counts if it is smaller,
     and where dp-accounting is not installed.
 
     Parameters
     ----------
-    parts : tuple of GaussianDP, PoissonSubsampledGaussian and LaplaceDP
+    parts : tuple of GaussianDP, PoissonSubsampledGaussian, LaplaceDP and RandomizedResponseDP
         All subsampled parts share one neighbouring relation.
 
     Examples
@@ -46,7 +49,7 @@ class Composed(Guarantee):
     '0.45'
     """
 
-    parts: tuple[GaussianDP | PoissonSubsampledGaussian | LaplaceDP, ...]
+    parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
         """Refuse parts that have no loss distribution here, or two neighbouring relations."""
@@ -54,10 +57,10 @@ class Composed(Guarantee):
         if not self.parts:
             raise ValueError("Got no parts, expected at least one; use GaussianDP(0.0) for none.")
         for part in self.parts:
-            if not isinstance(part, GaussianDP | PoissonSubsampledGaussian | LaplaceDP):
+            if not isinstance(part, Part):
                 raise TypeError(
                     f"Got a part {part!r}, expected GaussianDP or PoissonSubsampledGaussian or "
-                    "LaplaceDP."
+                    "LaplaceDP or RandomizedResponseDP."
                 )
         relations = {p.neighboring for p in self.parts if isinstance(p, PoissonSubsampledGaussian)}
         if len(relations) > 1:
@@ -114,10 +117,15 @@ class Composed(Guarantee):
         return any(isinstance(part, PoissonSubsampledGaussian) for part in self.parts)
 
     def _smooth_and_pure(self) -> tuple[GaussianDP, LaplaceDP]:
-        """Return what the Gaussian parts are together, and what the Laplace parts are."""
+        """Return what the Gaussian parts are together, and what the pure parts are.
+
+        A response is in there as Laplace noise of its epsilon: the closed forms rest on a loss in
+        [-e, e], and on nothing else.
+        """
         mus = [part.mu for part in self.parts if isinstance(part, GaussianDP)]
         return GaussianDP(math.hypot(*mus)), _merge(
             [part for part in self.parts if isinstance(part, LaplaceDP)]
+            + [part._pure() for part in self.parts if isinstance(part, RandomizedResponseDP)]
         )
 
     def _closed_delta(self, epsilon: float) -> float:
@@ -148,10 +156,10 @@ class Composed(Guarantee):
             shifted, tail_epsilon(mean + 0.5 * gaussian.mu**2, variance + gaussian.mu**2, delta)
         )
 
-    def _rounds(self) -> tuple[SampledRounds | LaplaceRounds, ...]:
-        rounds: list[SampledRounds | LaplaceRounds] = []
+    def _rounds(self) -> tuple[Rounds, ...]:
+        rounds: list[Rounds] = []
         for part in self.parts:
-            if isinstance(part, LaplaceDP):
+            if isinstance(part, LaplaceDP | RandomizedResponseDP):
                 rounds.extend(part._rounds())
             elif isinstance(part, PoissonSubsampledGaussian):
                 rounds.append(part._rounds())
@@ -165,10 +173,10 @@ def compose(*guarantees: Guarantee) -> Guarantee:
 
     Gaussian parts compose in closed form, mu = sqrt(sum mu_t^2) (Dong, Roth and Su, JRSS-B 2022,
     Corollary 2). A mixture composes label by label, labels revealed; the worst of several, one by
-    one. Subsampled and Laplace parts go through privacy loss distributions. Renyi divergences add
-    on the orders that all have in common, to which a Gaussian part adds order mu^2 / 2. One
-    perturbed objective takes Gaussian parts into its own bound. Together with NonPrivate nothing is
-    left.
+    one. Subsampled, Laplace and label parts go through privacy loss distributions. Renyi
+    divergences add on the orders that all have in common, to which a Gaussian part adds order
+    mu^2 / 2. One perturbed objective takes Gaussian parts into its own bound. Together with
+    NonPrivate nothing is left.
 
     Parameters
     ----------
@@ -198,6 +206,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
         GaussianDP
         | PoissonSubsampledGaussian
         | LaplaceDP
+        | RandomizedResponseDP
         | Composed
         | Mixture
         | Worst
@@ -223,14 +232,16 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     renyi = [part for part in parts if isinstance(part, RenyiDP)]
     sampled = [part for part in parts if isinstance(part, PoissonSubsampledGaussian)]
     laplace = [part for part in parts if isinstance(part, LaplaceDP)]
-    if renyi and (sampled or laplace):
+    responses = [part for part in parts if isinstance(part, RandomizedResponseDP)]
+    others: list[Guarantee] = [*sampled, *laplace, *responses]
+    if renyi and others:
         raise TypeError(
-            f"Got RenyiDP together with {type((sampled or laplace)[0]).__name__}, expected one of "
+            f"Got RenyiDP together with {type(others[0]).__name__}, expected one of "
             f"the two; what composes is {_KNOWN}."
         )
     if renyi:
         return _add_divergences(renyi, gaussian)
-    return _compose_losses(sampled, _merge(laplace), gaussian)
+    return _compose_losses(sampled, _merge(laplace), responses, gaussian)
 
 
 def _compose_cases(parts: list[Guarantee]) -> Guarantee:
@@ -315,7 +326,10 @@ def _merge(laplace: list[LaplaceDP]) -> LaplaceDP:
 
 
 def _compose_losses(
-    sampled: list[PoissonSubsampledGaussian], laplace: LaplaceDP, gaussian: GaussianDP
+    sampled: list[PoissonSubsampledGaussian],
+    laplace: LaplaceDP,
+    responses: list[RandomizedResponseDP],
+    gaussian: GaussianDP,
 ) -> Guarantee:
     """Merge equal rounds into one part, in order of appearance, and all Laplace releases."""
     counts: Counter[tuple[float, float, Neighboring]] = Counter()
@@ -323,9 +337,10 @@ def _compose_losses(
         key = (part.sampling_probability, part.noise_multiplier, part.neighboring)
         counts[key] += int(part.n_rounds)
     merged = tuple(PoissonSubsampledGaussian(q, s, n, rel) for (q, s, rel), n in counts.items())
-    parts: list[GaussianDP | PoissonSubsampledGaussian | LaplaceDP] = [*merged]
+    parts: list[Part] = [*merged]
     if laplace.epsilons:
         parts.append(laplace)
+    parts += [part for part in responses if part.response_epsilon > 0]
     if gaussian.mu > 0 or not parts:
         parts.append(gaussian)
     return parts[0] if len(parts) == 1 else Composed(tuple(parts))

@@ -217,7 +217,9 @@ def tail_delta(mean: float, variance: float, epsilon: float) -> float:
     """
     if epsilon <= mean or not _SMALLEST_VARIANCE <= variance < math.inf:
         return 1.0
-    return math.exp(-0.5 * (epsilon - mean) ** 2 / variance)
+    # Squares of floats overflow to infinity; powers of them raise.
+    z = (epsilon - mean) / math.sqrt(variance)
+    return math.exp(-0.5 * (z * z))
 
 
 def tail_epsilon(mean: float, variance: float, delta: float) -> float:
@@ -240,7 +242,8 @@ def _kov_delta(mean: float, variance: float, epsilon: float) -> float:
     tail = tail_delta(mean, variance, epsilon)
     if tail == 1.0:
         return 1.0
-    exponent = 0.5 * (epsilon - mean) ** 2 / variance
+    z = (epsilon - mean) / math.sqrt(variance)
+    exponent = 0.5 * (z * z)
     if exponent > 700.0:  # where exp overflows the second form, the first is about as good
         return tail
     excess = math.exp(exponent) - math.e

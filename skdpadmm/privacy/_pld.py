@@ -36,7 +36,18 @@ class LaplaceRounds(NamedTuple):
     n_rounds: int
 
 
-def pld_delta(rounds: tuple[SampledRounds | LaplaceRounds, ...], epsilon: float) -> float:
+class ResponseRounds(NamedTuple):
+    """Labels told by randomised response of a pure ``epsilon``."""
+
+    epsilon: float
+    n_labels: int
+    n_rounds: int
+
+
+Rounds = SampledRounds | LaplaceRounds | ResponseRounds
+
+
+def pld_delta(rounds: tuple[Rounds, ...], epsilon: float) -> float:
     """Return a delta which the composed rounds do not exceed at ``epsilon``."""
     if math.isinf(epsilon):
         return 0.0
@@ -46,7 +57,7 @@ def pld_delta(rounds: tuple[SampledRounds | LaplaceRounds, ...], epsilon: float)
     return float(min(1.0, max(0.0, delta) * _inflation(rounds) + _CONVOLUTION_ERROR))
 
 
-def pld_epsilon(rounds: tuple[SampledRounds | LaplaceRounds, ...], delta: float) -> float:
+def pld_epsilon(rounds: tuple[Rounds, ...], delta: float) -> float:
     """Return an epsilon which the composed rounds do not exceed at ``delta``."""
     if delta >= 1.0:
         return 0.0
@@ -56,30 +67,30 @@ def pld_epsilon(rounds: tuple[SampledRounds | LaplaceRounds, ...], delta: float)
     return float(_composed(rounds).get_epsilon_for_delta(target))
 
 
-def _inflation(rounds: tuple[SampledRounds | LaplaceRounds, ...]) -> float:
+def _inflation(rounds: tuple[Rounds, ...]) -> float:
     return 1.0 + _LOST_PER_ROUND * sum(part.n_rounds for part in rounds)
 
 
-def _is_hopeless(rounds: tuple[SampledRounds | LaplaceRounds, ...]) -> bool:
+def _is_hopeless(rounds: tuple[Rounds, ...]) -> bool:
     """Whether one round's loss leaves the range of exp; claiming nothing is then safe."""
     return any(_single_range(part) > _LARGEST_LOSS for part in rounds)
 
 
-def _single_range(part: SampledRounds | LaplaceRounds) -> float:
-    if isinstance(part, LaplaceRounds):
+def _single_range(part: Rounds) -> float:
+    if isinstance(part, LaplaceRounds | ResponseRounds):
         return part.epsilon
     shift = part.neighboring.sensitivity_factor / part.noise_multiplier
     return 0.5 * shift * shift + 10.0 * shift
 
 
-def _single_spread(part: SampledRounds | LaplaceRounds) -> float:
-    if isinstance(part, LaplaceRounds):
+def _single_spread(part: Rounds) -> float:
+    if isinstance(part, LaplaceRounds | ResponseRounds):
         return part.epsilon
     shift = part.sampling_probability * part.neighboring.sensitivity_factor
     return shift / part.noise_multiplier
 
 
-def _interval(rounds: tuple[SampledRounds | LaplaceRounds, ...]) -> float:
+def _interval(rounds: tuple[Rounds, ...]) -> float:
     """Return a discretisation as fine as the composed loss asks for, at a bounded cost.
 
     In exact arithmetic the estimate is pessimistic for every interval. Public parameters alone
@@ -91,7 +102,7 @@ def _interval(rounds: tuple[SampledRounds | LaplaceRounds, ...]) -> float:
 
 
 @lru_cache(maxsize=16)
-def _composed(rounds: tuple[SampledRounds | LaplaceRounds, ...]) -> Any:
+def _composed(rounds: tuple[Rounds, ...]) -> Any:
     interval = _interval(rounds)
     first, *others = (_self_composed(part, interval) for part in rounds)
     composed = first
@@ -100,7 +111,7 @@ def _composed(rounds: tuple[SampledRounds | LaplaceRounds, ...]) -> Any:
     return composed
 
 
-def _self_composed(part: SampledRounds | LaplaceRounds, interval: float) -> Any:
+def _self_composed(part: Rounds, interval: float) -> Any:
     try:
         from dp_accounting import privacy_accountant
         from dp_accounting.pld import privacy_loss_distribution
@@ -113,6 +124,15 @@ def _self_composed(part: SampledRounds | LaplaceRounds, interval: float) -> Any:
             parameter=1.0, sensitivity=part.epsilon, value_discretization_interval=interval
         )
         return one.self_compose(part.n_rounds)
+    if isinstance(part, ResponseRounds):
+        # The library speaks of the probability to answer at random, the truth included.
+        n_labels, small = part.n_labels, math.exp(-part.epsilon)
+        response = privacy_loss_distribution.from_randomized_response(
+            noise_parameter=n_labels * small / (1.0 + (n_labels - 1) * small),
+            num_buckets=n_labels,
+            value_discretization_interval=interval,
+        )
+        return response.self_compose(part.n_rounds)
     relations = privacy_accountant.NeighboringRelation
     # REPLACE_ONE selects the antipodal pair (1-q) N(0) + q N(+-1): the library doubles the
     # sensitivity by itself, so the multiplier is the zero-out one in both relations.

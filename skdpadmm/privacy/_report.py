@@ -18,6 +18,7 @@ from skdpadmm.privacy._pairs import Pairs
 from skdpadmm.privacy._validation import require_delta
 
 _OBSERVER_COLUMNS = ("observer", "sees", "unit", "neighbors", "(epsilon, delta)", "guarantee")
+_MOST_AGENTS = 10
 _RELEASE_COLUMNS = ("release", "times", "shape", "sensitivity", "noise std")
 
 
@@ -204,20 +205,64 @@ class PrivacyReport:
         Returns
         -------
         ndarray of shape (n_agents,)
-            The largest is at most ``epsilon(observer, delta)``.
+            The largest is at most ``epsilon(observer, delta)``; all are inf where the fit is not
+            private.
 
         Raises
         ------
         ValueError
             If there is no such observer, or there are no agents.
         """
-        agents = self._observer(observer or self.adversary).per_agent
+        agents = self._per_agent(self._observer(observer or self.adversary))
         if not agents:
             raise ValueError(
                 f"Got observer={observer!r}, expected one that knows of agents. All rows are in"
                 f" one place: use epsilon({(observer or self.adversary)!r})."
             )
         return _epsilons(agents, self.delta if delta is None else delta)
+
+    def epsilon_of(
+        self, agent: Any, observer: str | None = None, delta: float | None = None
+    ) -> float:
+        """Return epsilon of one agent against ``observer``.
+
+        Parameters
+        ----------
+        agent : int or str
+            Its label.
+        observer : str, default=None
+            Its name; None is the adversary.
+        delta : float or None, default=None
+            In [0, 1]. None is the report's own.
+
+        Returns
+        -------
+        float
+            At most ``epsilon(observer, delta)``; inf where the fit is not private.
+
+        Raises
+        ------
+        ValueError
+            If there is no such observer or no such agent.
+
+        Examples
+        --------
+        >>> from skdpadmm.privacy import GaussianDP, Neighboring, Observer, PrivacyReport
+        >>> own = (GaussianDP(0.1), GaussianDP(0.2))
+        >>> seen = Observer(
+        ...     "eavesdropper", "all", "record", Neighboring.ZERO_OUT, own[1], per_agent=own
+        ... )
+        >>> report = PrivacyReport(
+        ...     "Lasso", (seen,), (), 1e-6, (), (), "", agent_labels=("east", "west")
+        ... )
+        >>> round(report.epsilon_of("east"), 2), round(report.epsilon_of("west"), 2)
+        (0.4, 0.83)
+        """
+        epsilons = self.epsilon_per_agent(observer, delta)
+        labels = self._labels(len(epsilons))
+        if agent not in labels:
+            raise ValueError(f"Got agent={agent!r}, expected one of {labels[:20]}.")
+        return float(epsilons[labels.index(agent)])
 
     def pairwise(self, agent: Any, peer: Any, delta: float | None = None) -> float:
         """Return epsilon of one agent against one peer.
@@ -243,7 +288,7 @@ class PrivacyReport:
             If there are no peers, or no such agents, or if the two are the same.
         """
         seen = self._observer("peer")
-        labels = list(self.agent_labels) or list(range(len(seen.per_agent)))
+        labels = self._labels(len(seen.per_agent))
         for label in (agent, peer):
             if label not in labels:
                 raise ValueError(f"Got agent {label!r}, expected one of {labels[:20]}.")
@@ -282,7 +327,7 @@ class PrivacyReport:
                     },
                     "epsilon_per_agent": [
                         _finite_or_text(epsilon)
-                        for epsilon in _epsilons(o.per_agent, self.delta).tolist()
+                        for epsilon in _epsilons(self._per_agent(o), self.delta).tolist()
                     ],
                 }
                 for o in self.observers
@@ -321,6 +366,9 @@ class PrivacyReport:
         blocks.append(_text_table(_OBSERVER_COLUMNS, self._observers()))
         if ranges := self._ranges():
             blocks.append("\n".join(ranges))
+        agents, figures = self._of_each_agent()
+        if figures:
+            blocks.append(_text_table(agents, figures))
         if spent := self._spent():
             blocks.append(spent)
         if self.releases:
@@ -336,6 +384,9 @@ class PrivacyReport:
         parts.append(_html_table(_OBSERVER_COLUMNS, self._observers()))
         remarks = [*self._ranges(), *filter(None, [self._spent()])]
         parts.extend(f"<p>{escape(line)}</p>" for line in remarks)
+        agents, figures = self._of_each_agent()
+        if figures:
+            parts.append(_html_table(agents, figures))
         if self.releases:
             parts.append(_html_table(self._release_columns(), self._releases()))
         for title, lines in self._remarks():
@@ -349,6 +400,13 @@ class PrivacyReport:
                 return known
         names = [known.name for known in self.observers]
         raise ValueError(f"Got observer={name!r}, expected one of {names}.")
+
+    def _per_agent(self, observer: Observer) -> tuple[Guarantee, ...]:
+        """What it can learn of each agent; where all are alike, what it can learn of any."""
+        return observer.per_agent or (observer.guarantee,) * len(self.agent_labels)
+
+    def _labels(self, n_agents: int) -> list[Any]:
+        return list(self.agent_labels) or list(range(n_agents))
 
     def _observers(self) -> list[tuple[str, ...]]:
         rows = []
@@ -379,6 +437,20 @@ class PrivacyReport:
                     f"median {round_up(median)}"
                 )
         return lines
+
+    def _of_each_agent(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Header and rows of a table of agents, where they differ and are few."""
+        few = [o for o in self.observers if len(o.per_agent) <= _MOST_AGENTS]
+        differ = [o for o in few if len(set(o.per_agent)) > 1]
+        if not differ:
+            return (), []
+        columns = [_epsilons(o.per_agent, self.delta).tolist() for o in differ]
+        labels = self._labels(len(columns[0]))
+        rows = [
+            (str(label), *map(round_up, epsilons))
+            for label, *epsilons in zip(labels, *columns, strict=True)
+        ]
+        return ("agent", *(f"epsilon, {o.name}" for o in differ)), rows
 
     def _figure(self, guarantee: Guarantee) -> str:
         epsilon = guarantee.epsilon(self.delta)

@@ -19,6 +19,7 @@ __all__ = [
     "gradient_admm_printed_stopping",
     "gradient_admm_printed_zcdp",
     "multi_step_admm_printed_noise",
+    "random_aggregator_printed_average_loss",
     "token_admm_printed_rdp",
 ]
 
@@ -398,3 +399,54 @@ def coordinate_descent_printed_noise_term(
     discount = contraction ** np.arange(len(scales))
     squares = np.square(np.asarray(weights) * scales).sum(axis=1)
     return float(discount @ squares / (lipschitz.size * lipschitz.min()))
+
+
+def random_aggregator_printed_average_loss(rate: float, width: float, shift: float) -> float:
+    r"""Return the bound printed for the average loss of random local aggregators. It is refuted.
+
+    .. math::
+
+        \frac{1}{\beta t} \log \Big\{ e^{\beta t} \Big[ 1 - 2 \int_0^{(\omega - t) / 2}
+        \int_0^\omega \Phi \, dy \, dx \Big] + 2 \int_0^{(\omega - t) / 2}
+        \int_{-t}^{\omega - t} \Phi \, dy \, dx \Big\}, \qquad
+        \Phi = \frac{\beta}{2 \omega} e^{-\beta |x - y|}
+
+    Xiao, "Local Differential Privacy in Decentralized Optimization", Theorem 2.2.2, for a uniform
+    number on an interval of the width :math:`\omega > t` and Laplace noise of the rate
+    :math:`\beta`. At a point x below the middle the proof bounds the loss by
+    :math:`\log(p(x + t) / p(x))`. The density p is log-concave, so the larger of both losses is
+    :math:`\log(p(x) / p(x - t))`, and the average exceeds what is printed: with the width 0.5, the
+    rate 5 and the shift 0.1 it is .6868, and .6633 is printed. :func:`expected_privacy_loss_factor
+    <skdpadmm.privacy.expected_privacy_loss_factor>` is exact. Neither is a guarantee: an average of
+    losses bounds no delta.
+
+    Parameters
+    ----------
+    rate : float
+        :math:`\beta`.
+    width : float
+        :math:`\omega`, above the shift.
+    shift : float
+        t.
+
+    Returns
+    -------
+    float
+        The printed value, not a bound.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy.literature import random_aggregator_printed_average_loss
+    >>> f"{random_aggregator_printed_average_loss(5.0, 0.5, 0.1):.4f}"
+    '0.6633'
+    """
+    u, s = rate * width, rate * shift
+
+    def below(x: float) -> float:
+        """Return P(U + Z <= x / rate), for x in [0, u]."""
+        return (2 * x + math.exp(-x) - math.exp(x - u)) / (2 * u)
+
+    middle = 0.5 * (u - s)
+    first = 1 - 2 * (below(middle) - below(0.0))
+    second = 2 * (below(middle + s) - below(s))
+    return math.log(math.exp(s) * first + second) / s

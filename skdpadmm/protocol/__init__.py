@@ -17,7 +17,7 @@ from skdpadmm.protocol._agents import (
     Neighborhood,
     Network,
 )
-from skdpadmm.protocol._facts import Budget, Facts, network_of
+from skdpadmm.protocol._facts import Budget, Facts, neighborhood_of, network_of
 from skdpadmm.protocol._gate import Gate, PlanViolation
 from skdpadmm.protocol._plan import Plan
 from skdpadmm.protocol._preparation import SMALLEST_SPREAD, Conditioning, Scaling
@@ -29,7 +29,10 @@ from skdpadmm.protocol._release import (
     HiddenTerm,
     MessageSum,
     NoisyPath,
+    PerturbedRows,
+    RandomizedLabels,
     Release,
+    SharedSum,
     Token,
     View,
     Viewed,
@@ -56,14 +59,18 @@ __all__ = [
     "Neighborhood",
     "Network",
     "NoisyPath",
+    "PerturbedRows",
     "Plan",
     "PlanViolation",
     "Problem",
+    "RandomizedLabels",
     "Release",
     "Scaling",
+    "SharedSum",
     "Solution",
     "Token",
     "View",
     "Viewed",
+    "neighborhood_of",
     "network_of",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -23,11 +23,15 @@ class Agents:
     Attributes
     ----------
     agent_sizes : tuple of int
-        Rows of each agent, at least one; public under replace-one.
+        Rows of each agent, public under replace-one; at least `fewest_rows`.
     epsilons : tuple of float, default=()
         Budget of each agent; empty where all have the same.
     sizes_matter : bool, default=True
         Whether agents of unequal size are protected unequally: where an agent is the unit.
+    n_curators : int, default=0
+        Among how many every message is shared out: all that is said of messages is their sums,
+        unless all curators pool their shares. In a network they are the first agents in the order
+        of the labels. 0: messages are sent as they are.
 
     Raises
     ------
@@ -43,12 +47,18 @@ class Agents:
     agent_sizes: tuple[int, ...]
     epsilons: tuple[float, ...] = ()
     sizes_matter: bool = True
+    n_curators: int = field(default=0, metadata={"unless": 0})
 
     def __post_init__(self) -> None:
         if not self.agent_sizes or min(self.agent_sizes) < self.fewest_rows:
             raise ValueError(
                 f"Got {len(self.agent_sizes)} agents, the smallest with"
                 f" {min(self.agent_sizes, default=0)} rows, expected agents with rows."
+            )
+        if self.n_curators and not 2 <= self.n_curators <= self.n_agents:
+            raise ValueError(
+                f"Got n_curators={self.n_curators} for {self.n_agents} agents, expected 0, or an"
+                " int from 2 to the number of agents."
             )
         if self.epsilons and len(self.epsilons) != self.n_agents:
             raise ValueError(
@@ -176,12 +186,20 @@ class Network(Agents):
             )
 
     def sees_each_message(self, observer: str) -> bool:
-        """Everybody: what is for all agents is passed on from neighbour to neighbour."""
-        return True
+        """Everybody: what is for all agents is passed on from neighbour to neighbour.
+
+        Of messages that are shared out only a coalition which may hold every curator sees each.
+        """
+        return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_curators)
 
     def together(self, observer: str, n_messages: int) -> int:
-        """An agent's own alone."""
-        return 1
+        """An agent's own alone; in a sum of shared messages those of all outside the coalition.
+
+        An eavesdropper is in league with the coalition, so that it never learns less than a peer.
+        """
+        if self.sees_each_message(observer):
+            return 1
+        return n_messages if observer == MODEL else max(1, n_messages - self.coalition)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,10 +232,16 @@ class Neighborhood(Agents):
                 f"Got similarities of {self.similarity.n_agents} agents for {self.n_agents} agents,"
                 " expected a row and a column for each."
             )
-        if len(self.confidence) != self.n_agents or not all(0 < c <= 1 for c in self.confidence):
+        if len(self.confidence) != self.n_agents:
             raise ValueError(
-                f"Got confidence={self.confidence[:5]} for {self.n_agents} agents, expected a float"
-                " in (0, 1] for each."
+                f"Got {len(self.confidence)} values of confidence for {self.n_agents} agents,"
+                " expected a float in (0, 1] for each."
+            )
+        wrong = {agent: c for agent, c in enumerate(self.confidence) if not 0 < c <= 1}
+        if wrong:
+            raise ValueError(
+                f"Got confidence={dict(list(wrong.items())[:5])} by position for {len(wrong)} of"
+                f" {self.n_agents} agents, expected a float in (0, 1] for each."
             )
         if not 0 < self.trade_off < float("inf"):
             raise ValueError(f"Got trade_off={self.trade_off}, expected a float in (0, inf).")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, gaussian_mu
-from skdpadmm.protocol._agents import MODEL, Agents, Network
+from skdpadmm.protocol._agents import MODEL, Agents, Neighborhood, Network
 from skdpadmm.protocol._preparation import Conditioning, Scaling
 from skdpadmm.protocol._release import Release
 from skdpadmm.records import Coordinates
@@ -130,7 +130,7 @@ class Facts:
 
     @property
     def setting(self) -> str:
-        """Who holds the records: "central", "federated" or "decentralized"."""
+        """Who holds the records: "central", "federated", "decentralized" or "personalized"."""
         return "central" if self.agents is None else self.agents.setting
 
     @property
@@ -172,4 +172,10 @@ class Facts:
 def network_of(facts: Facts) -> Network:
     """The agents of facts of a network."""
     assert isinstance(facts.agents, Network)
+    return facts.agents
+
+
+def neighborhood_of(facts: Facts) -> Neighborhood:
+    """The agents of facts of personalised models."""
+    assert isinstance(facts.agents, Neighborhood)
     return facts.agents

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,8 +17,12 @@ from skdpadmm.protocol._release import (
     HiddenTerm,
     MessageSum,
     NoisyPath,
+    PerturbedRows,
+    RandomizedLabels,
     Release,
+    SharedSum,
 )
+from skdpadmm.secret_sharing import centred, residues_of, share_and_sum
 
 # Noise of a path is drawn for as many steps at once as this many numbers serve.
 PATH_ENTRIES = 2**14
@@ -53,6 +60,7 @@ class Gate:
         self._turns: dict[str, NDArray[np.intp]] = {}
         self._turn_units: dict[str, NDArray[np.float64]] = {}
         self._turn_noise: dict[tuple[str, int], NDArray[np.float64]] = {}
+        self._turn_places: dict[str, NDArray[np.intp]] = {}
         self.trace: list[tuple[str, tuple[int, ...]]] = []
 
     def release(
@@ -83,13 +91,8 @@ class Gate:
             Where the plan knows no such release, of this shape, this often, where the value is
             not finite, or where fewer messages are summed than the plan demands.
         """
-        index, release = self._planned(name)
-        if isinstance(release, NoisyPath):
-            raise PlanViolation(f"Got {name!r} to release, expected `path_noise`: it has steps.")
-        if isinstance(release, AgentTurns):
-            raise PlanViolation(f"Got {name!r} to release, expected `take_turns`: it has turns.")
-        if not isinstance(release, Release):
-            raise PlanViolation(f"Got {name!r} to release, expected `hidden_term`: it is hidden.")
+        index, release = self._planned(name, "release")
+        assert isinstance(release, Release)
         if value.shape != release.shape:
             raise PlanViolation(
                 f"Got shape {value.shape} for the release {name!r}, expected {release.shape}."
@@ -107,6 +110,62 @@ class Gate:
             shares = shares.reshape(-1, *(1,) * (value.ndim - 1))
             return shares * self._noise.add_gaussian(value / shares, 1.0, (index, repetition))
         return self._noise.add_gaussian(value, noise_std, (index, repetition))
+
+    def share(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Let the sum of all agents' messages through, by secret sharing.
+
+        Every agent rounds its message to the grid and adds its noise, a whole number of cells, as
+        only it knows; the sum is what the shares of all of them add up to.
+
+        Parameters
+        ----------
+        name : str
+            Name of a shared sum in the plan.
+        value : ndarray of shape (n_agents, ...)
+            What each agent has to say, exactly.
+
+        Returns
+        -------
+        ndarray of the planned shape
+            On the public grid, unless the plan is not private.
+
+        Raises
+        ------
+        PlanViolation
+            Where the plan knows no such sum, of this shape, this often, or where the value is not
+            finite or leaves the range of the modulus.
+        """
+        index, release = self._planned(name, "share")
+        assert isinstance(release, SharedSum)
+        agents = self._agents(release)
+        if value.shape != (agents.n_agents, *release.shape):
+            raise PlanViolation(
+                f"Got shape {value.shape} for the messages of {name!r}, expected"
+                f" {(agents.n_agents, *release.shape)}."
+            )
+        if not np.isfinite(value).all():
+            raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
+        if not (np.abs(value).sum(axis=0) < release.cell * (release.modulus / 2)).all():
+            # Unreachable by messages that are as long as planned.
+            raise PlanViolation(
+                f"Got messages of {name!r} whose sum leaves the range of modulus={release.modulus}."
+            )
+        repetition = self._pass(name)
+        if release.noise_std == 0:
+            return np.asarray(value.sum(axis=0))
+        secrets = np.empty(value.shape, dtype=np.int64)
+        for kind, share in enumerate(release.shares):
+            who, scale = agents.kind == kind, share / release.cell
+            # Counted in cells noise is a whole number, as no share is less than 2**20 cells. Where
+            # it lies on a coarser grid the message has to: finer digits would have no noise.
+            said = round_to_grid(value[who] / release.cell, scale)
+            stream = (index, repetition, kind)
+            noise = self._noise.add_gaussian(np.zeros(said.shape), scale, stream)
+            secrets[who] = said.astype(np.int64) + noise.astype(np.int64)
+        total = share_and_sum(
+            residues_of(secrets, release.modulus), release.n_curators, release.modulus
+        )
+        return np.asarray(release.cell * centred(total, release.modulus))
 
     def take_turns(
         self, name: str, agents: NDArray[np.intp], value: NDArray[np.float64]
@@ -135,9 +194,7 @@ class Gate:
             Where the plan knows no such turns, where an agent has taken all of its turns, or where
             the value is not finite.
         """
-        _, release = self._planned(name)
-        if not isinstance(release, AgentTurns):
-            raise PlanViolation(f"Got {name!r} in turns, expected `release`: it is said at once.")
+        release = self._planned_turns(name)
         if value.shape != (len(agents), *release.shape[1:]):
             raise PlanViolation(
                 f"Got shape {value.shape} for {len(agents)} turns of {name!r}, expected"
@@ -145,27 +202,129 @@ class Gate:
             )
         if not np.isfinite(value).all():
             raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
-        taken = self._turns_of(release)
-        turns = taken[agents]
-        if len(np.unique(agents)) < len(agents):
+        # Of an agent that is there twice, the last place alone stays.
+        places = self._places_of(release)
+        places[agents] = each = np.arange(len(agents))
+        if (places[agents] != each).any():
             raise PlanViolation(f"Got an agent twice in a turn of {name!r}, expected each once.")
-        if (turns < 0).any():
-            raise PlanViolation(f"Got an agent without rows in a turn of {name!r}, expected none.")
-        if (turns >= release.times).any():
-            raise PlanViolation(
-                f"Got turn {turns.max() + 1} of an agent in {name!r}, expected no more than"
-                f" {release.times} turns."
-            )
-        taken[agents] += 1
-        self.trace.append((name, value.shape))
+        noise = self._take(name, release, agents, self._turns_of(release)[agents])
         if release.noise_std == 0:
             return value
-        noise = np.empty(value.shape)
-        for turn in np.unique(turns).tolist():
-            now = turns == turn
-            noise[now] = self._noise_of_turn(name, release, turn)[agents[now]]
         units = self._turn_units[name][agents].reshape(-1, *(1,) * (value.ndim - 1))
         return units * (round_to_grid(value / units, 1.0) + noise)
+
+    def turn_noise(
+        self, name: str, agents: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
+        """Draw the noise of the next turns of agents, one after another, for a compiled loop.
+
+        The loop lets a turn out as ``units * (round_to_grid(value / units, 1.0) + noise)`` with a
+        finite value, as `take_turns` does, which has the same noise; a plan that is not private
+        lets the value out. A turn's noise is given once.
+
+        Parameters
+        ----------
+        name : str
+            Name of a release in turns in the plan.
+        agents : ndarray of intp of shape (n_turns,)
+            Who takes a turn, in order; an agent may be there several times. Each with rows.
+
+        Returns
+        -------
+        turns : ndarray of intp of shape (n_turns,)
+            How many turns the agent had taken before each.
+        noise : ndarray of shape (n_turns, ...)
+            In units of one, on the grid. Zeros where the plan is not private.
+        units : ndarray of shape (n_turns,)
+            Zeros where the plan is not private.
+
+        Raises
+        ------
+        PlanViolation
+            Where the plan knows no such turns, or an agent has taken all of its turns.
+        """
+        release = self._planned_turns(name)
+        turns = self._turns_of(release)[agents] + _earlier(agents)
+        noise = self._take(name, release, agents, turns)
+        return turns, noise, self._turn_units[name][agents]
+
+    def perturb_rows(
+        self, name: str, value: NDArray[np.float64], owner: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """Let numbers of every record through, each record with the noise of its agent.
+
+        Parameters
+        ----------
+        name : str
+            Name of perturbed rows in the plan.
+        value : ndarray of shape (n_samples, ...)
+            The exact numbers.
+        owner : ndarray of intp of shape (n_samples,)
+            Which agent each record is at.
+
+        Returns
+        -------
+        ndarray of the same shape
+            On a public grid, unless the plan is not private.
+
+        Raises
+        ------
+        PlanViolation
+            Where the plan knows no such rows, or where a value is not finite.
+        """
+        index, release = self._planned(name, "perturb_rows")
+        assert isinstance(release, PerturbedRows)
+        kind = self._kinds(release, value, owner)
+        if not np.isfinite(value).all():
+            raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
+        repetition = self._pass(name)
+        if release.noise_std == 0:
+            return value
+        is_laplace = release.law == "laplace"
+        # Laplace noise of scale one has the standard deviation sqrt(2).
+        shares = np.asarray(release.shares) / (math.sqrt(2.0) if is_laplace else 1.0)
+        units = shares[kind].reshape(-1, *(1,) * (value.ndim - 1))
+        draw = self._noise.add_laplace if is_laplace else self._noise.add_gaussian
+        return units * draw(value / units, 1.0, (index, repetition))
+
+    def randomize_labels(
+        self, name: str, labels: NDArray[np.intp], owner: NDArray[np.intp]
+    ) -> NDArray[np.intp]:
+        """Let the label of every record through, some of them as another one.
+
+        Parameters
+        ----------
+        name : str
+            Name of randomised labels in the plan.
+        labels : ndarray of intp of shape (n_samples,)
+            In [0, n_labels).
+        owner : ndarray of intp of shape (n_samples,)
+            Which agent each record is at.
+
+        Returns
+        -------
+        ndarray of the same shape
+
+        Raises
+        ------
+        PlanViolation
+            Where the plan knows no such labels, or where there is one that it does not know.
+        """
+        index, release = self._planned(name, "randomize_labels")
+        assert isinstance(release, RandomizedLabels)
+        kind = self._kinds(release, labels, owner)
+        n_labels = release.n_labels
+        if not ((labels >= 0) & (labels < n_labels)).all():
+            raise PlanViolation(f"Got labels of {name!r} outside of [0, {n_labels}).")
+        repetition = self._pass(name)
+        if release.noise_std == 0:
+            return labels
+        # Uniform numbers are multiples of 2**-53, and so are the probabilities that are compared
+        # with them: in whole cells none of the others is told less often than planned.
+        words = self._noise.uniform(labels.shape, (index, repetition)) * 2.0**53
+        cells = [math.ceil(other * 2.0**53) for other in release.others]
+        step = words.astype(np.int64) // np.asarray(cells, dtype=np.int64)[kind] + 1
+        return np.where(step < n_labels, (labels + step) % n_labels, labels)
 
     def skip(self, name: str) -> None:
         """Use up one repetition of a planned release without releasing anything.
@@ -213,9 +372,8 @@ class Gate:
         PlanViolation
             Where the plan knows no such term, or knows it as a release.
         """
-        index, term = self._planned(name)
-        if not isinstance(term, HiddenTerm):
-            raise PlanViolation(f"Got {name!r} as a hidden term, expected `release`.")
+        index, term = self._planned(name, "hidden_term")
+        assert isinstance(term, HiddenTerm)
         repetition = self._pass(name)
         return self._noise.add_gaussian(np.zeros(term.shape), term.noise_std, (index, repetition))
 
@@ -241,9 +399,8 @@ class Gate:
         PlanViolation
             Where the plan knows no such path, or not so many steps.
         """
-        index, path = self._planned(name)
-        if not isinstance(path, NoisyPath):
-            raise PlanViolation(f"Got {name!r} as a noisy path, expected `release`.")
+        index, path = self._planned(name, "path_noise")
+        assert isinstance(path, NoisyPath)
         first = self._passed[index]
         stop = first + n_steps
         if path.times is not None and stop > path.times:
@@ -283,19 +440,58 @@ class Gate:
                     f"Got the release {release.name!r} {passed} times, expected {release.times}."
                 )
 
+    def _planned_turns(self, name: str) -> AgentTurns:
+        _, release = self._planned(name, "take_turns")
+        assert isinstance(release, AgentTurns)
+        return release
+
+    def _take(
+        self, name: str, release: AgentTurns, agents: NDArray[np.intp], turns: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """Count turns of agents, and give out their noise in units of one."""
+        taken = self._turns_of(release)
+        if len(agents) and taken[agents].min() < 0:
+            raise PlanViolation(f"Got an agent without rows in a turn of {name!r}, expected none.")
+        last = int(turns.max()) if len(turns) else -1
+        if last >= release.times:
+            raise PlanViolation(
+                f"Got turn {last + 1} of an agent in {name!r}, expected no more than"
+                f" {release.times} turns."
+            )
+        noise = np.zeros((len(agents), *release.shape[1:]))
+        if release.noise_std > 0:
+            by_turn, bounds = _grouped(turns)
+            sorted_agents, drawn = agents[by_turn], np.empty(noise.shape)
+            for a, b in pairwise(bounds.tolist()):
+                of_turn = self._noise_of_turn(name, release, int(turns[by_turn[a]]))
+                # With mode="raise" numpy would write to a copy first. All agents are in range.
+                of_turn.take(sorted_agents[a:b], axis=0, out=drawn[a:b], mode="clip")
+            noise[by_turn] = drawn
+        np.add.at(taken, agents, 1)
+        self.trace.append((name, noise.shape))
+        return noise
+
     def _noise_of_turn(self, name: str, release: AgentTurns, turn: int) -> NDArray[np.float64]:
         """Noise of all agents in a turn, in units of one; kept as long as somebody needs it."""
         key = (name, turn)
         if key not in self._turn_noise:
             taken = self._turns[name]
+            fewest = taken[taken >= 0].min()
             for known in [k for k in self._turn_noise if k[0] == name]:
-                # Turns that everybody has behind them, this one's callers included.
-                if known[1] + 1 < taken[taken >= 0].min():
+                # Turns that everybody has behind them.
+                if known[1] < fewest:
                     del self._turn_noise[known]
             draw = self._noise.add_laplace if release.law == "laplace" else self._noise.add_gaussian
             stream = (self._index[name], turn)
             self._turn_noise[key] = draw(np.zeros(release.shape), 1.0, stream)
         return self._turn_noise[key]
+
+    def _places_of(self, release: AgentTurns) -> NDArray[np.intp]:
+        """A note for each agent, to see who is there twice."""
+        if release.name not in self._turn_places:
+            n_agents = self._agents(release).n_agents
+            self._turn_places[release.name] = np.zeros(n_agents, dtype=np.intp)
+        return self._turn_places[release.name]
 
     def _turns_of(self, release: AgentTurns) -> NDArray[np.intp]:
         """How many turns each agent took; below 0 for one without rows, who takes none."""
@@ -346,23 +542,47 @@ class Gate:
             raise PlanViolation(f"Got messages {release.name!r}, expected agents that send them.")
         return agents
 
-    def _planned(self, name: str) -> tuple[int, Release | HiddenTerm | NoisyPath]:
+    def _kinds(
+        self, release: Release, value: NDArray[np.generic], owner: NDArray[np.intp]
+    ) -> NDArray[np.intp]:
+        """Kind of the agent of each record."""
+        agents = self._agents(release)
+        if value.shape != release.shape or owner.shape != release.shape[:1]:
+            raise PlanViolation(
+                f"Got shape {value.shape} and owners of shape {owner.shape} for the release"
+                f" {release.name!r}, expected {release.shape} and {release.shape[:1]}."
+            )
+        if tuple(np.bincount(owner, minlength=agents.n_agents).tolist()) != agents.agent_sizes:
+            raise PlanViolation(
+                f"Got owners of {release.name!r} with other numbers of records than planned."
+            )
+        return agents.kind[owner]
+
+    def _planned(
+        self, name: str, passes_by: str | None = None
+    ) -> tuple[int, Release | HiddenTerm | NoisyPath]:
+        """A release of this name, if it leaves by that method."""
         if name not in self._index:
             raise PlanViolation(
                 f"Got a release {name!r}, expected one of {sorted(self._index)}: what a plan does"
                 " not list cannot leave the gate."
             )
         index = self._index[name]
-        return index, self._plan.releases[index]
+        release = self._plan.releases[index]
+        if passes_by not in (None, release.passes_by):
+            raise PlanViolation(
+                f"Got {name!r} in `{passes_by}`, expected `{release.passes_by}`: so it is planned."
+            )
+        return index, release
 
     def _pass(self, name: str) -> int:
         """Count one more passage; returns how many there were before."""
         index, release = self._planned(name)
         repetition = self._passed[index]
-        if isinstance(release, NoisyPath):
-            raise PlanViolation(f"Got {name!r} at once, expected `path_noise`: it has steps.")
-        if isinstance(release, AgentTurns):
-            raise PlanViolation(f"Got {name!r} at once, expected `take_turns`: it has turns.")
+        if release.passes_by in ("path_noise", "take_turns"):
+            raise PlanViolation(
+                f"Got {name!r} at once, expected `{release.passes_by}`: it leaves step by step."
+            )
         if repetition == release.times:
             raise PlanViolation(
                 f"Got release {name!r} for time {repetition + 1}, expected it"
@@ -371,3 +591,21 @@ class Gate:
         self._passed[index] += 1
         self.trace.append((name, release.shape))
         return repetition
+
+
+def _grouped(keys: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Places of equal keys side by side, ascending; and where each key begins, and the end."""
+    # Keys and places in one number: a sort of numbers is many times faster than one of places.
+    bits = max(len(keys) - 1, 1).bit_length()
+    joined = np.sort((keys << bits) | np.arange(len(keys)))
+    places, keys = joined & ((1 << bits) - 1), joined >> bits
+    begins = np.flatnonzero(keys[1:] != keys[:-1]) + 1
+    return places, np.concatenate([[0], begins, [len(keys)]]) if len(keys) else np.zeros(1, int)
+
+
+def _earlier(agents: NDArray[np.intp]) -> NDArray[np.intp]:
+    """How often the same agent came before, for each place."""
+    places, bounds = _grouped(agents)
+    earlier = np.empty(len(agents), dtype=np.intp)
+    earlier[places] = np.arange(len(agents)) - np.repeat(bounds[:-1], np.diff(bounds))
+    return earlier

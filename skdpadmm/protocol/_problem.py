@@ -67,6 +67,9 @@ class Solution:
         Messages between agents, and between agents and a server, in all directions.
     bytes_sent : int, default=0
         Their size.
+    expected_privacy_loss : ndarray of shape (n_agents,), default=None
+        Where agents mix at random: what their absolute privacy losses are expected to be at most,
+        along the path that was released. A diagnostic, and no guarantee.
     """
 
     parameters: NDArray[np.float64]
@@ -78,3 +81,4 @@ class Solution:
     n_rounds: int = 0
     n_messages: int = 0
     bytes_sent: int = 0
+    expected_privacy_loss: NDArray[np.float64] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, Pairs, worst
 
@@ -27,6 +27,9 @@ class Release:
     seen_by : tuple of str
         The observers that see it.
     """
+
+    # The method of the gate that it leaves by.
+    passes_by: ClassVar[str] = "release"
 
     name: str
     shape: tuple[int, ...]
@@ -97,6 +100,8 @@ class HiddenTerm:
         How often it is drawn, each time anew.
     """
 
+    passes_by: ClassVar[str] = "hidden_term"
+
     name: str
     shape: tuple[int, ...]
     noise_std: float
@@ -148,6 +153,8 @@ class NoisyPath:
     is_hidden : bool
         Whether the end alone is seen.
     """
+
+    passes_by: ClassVar[str] = "path_noise"
 
     name: str
     shape: tuple[int, ...]
@@ -248,6 +255,30 @@ class MessageSum(Viewed):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SharedSum(MessageSum):
+    """A sum of agents' messages by secret sharing: nobody but its sender ever holds a message.
+
+    Messages are rounded to a public grid and so is the noise that its sender adds; the integers
+    are shared out among curators, and the sum that they reconstruct is exact.
+
+    Attributes
+    ----------
+    cell : float
+        Width of the grid.
+    modulus : int
+        Of the shares; no sum of messages and their noise leaves its range.
+    n_curators : int
+        Among how many a message is shared out.
+    """
+
+    passes_by: ClassVar[str] = "share"
+
+    cell: float
+    modulus: int
+    n_curators: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class AgentMessages(Viewed):
     """What every agent says at once, each to its neighbours and with noise of its own.
 
@@ -277,7 +308,52 @@ class AgentTurns(AgentMessages):
         Of the noise. `sensitivities` are in the Euclidean norm, or in the L1 norm for the second.
     """
 
+    passes_by: ClassVar[str] = "take_turns"
+
     law: Literal["gaussian", "laplace"] = field(default="gaussian", metadata={"unless": "gaussian"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerturbedRows(Viewed):
+    """Numbers of every record, each record with noise of its own: what is released are the rows.
+
+    Its first axis is that of records, of whom each is at one agent. `sensitivities` are those of
+    one record, `noise_std` is the largest of `shares`.
+
+    Attributes
+    ----------
+    shares : tuple of float
+        Standard deviation of the noise on each number of a record, for each kind of agent.
+    law : {"gaussian", "laplace"}
+        Of the noise. `sensitivities` are in the Euclidean norm, or in the L1 norm for the second.
+    """
+
+    passes_by: ClassVar[str] = "perturb_rows"
+
+    shares: tuple[float, ...]
+    law: Literal["gaussian", "laplace"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizedLabels(Viewed):
+    """The label of every record, told truthfully with some probability and else as another one.
+
+    The noise is no number: `noise_std` is the largest standard deviation of whether a label is told
+    as another one, and `sensitivities` says that it is or is not.
+
+    Attributes
+    ----------
+    n_labels : int
+        Labels are 0, 1, ..., ``n_labels - 1``.
+    others : tuple of float
+        Probability of each label that is not the true one, for each kind of agent. The gate rounds
+        it up to a multiple of 2**-53.
+    """
+
+    passes_by: ClassVar[str] = "randomize_labels"
+
+    n_labels: int
+    others: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,7 @@ class Rows:
         else:
             self._blocks = [X[rows] for rows in self.slices]
         # All rows in one array, where there is one that needs no copy.
-        self._dense = X if not self._is_sparse and X.dtype == np.float64 else None
+        self._whole = None if self._is_sparse else X
         # Rows that must be replaced before use, by block: those outside the box or beyond HUGE.
         self._unruly: dict[int, NDArray[np.bool_]] = {}
         squared = np.empty(self.n_samples)
@@ -94,15 +94,21 @@ class Rows:
             self.weight = np.minimum(1.0, coordinates.row_norm / np.sqrt(squared))
             self.squared_norm = squared * self.weight**2
 
+    @property
+    def _dense(self) -> NDArray[np.float64] | None:
+        """Dense rows of float64 in one piece; None: there are none."""
+        is_dense = self._whole is not None and self._whole.dtype == np.float64
+        return self._whole if is_dense else None
+
     def __getstate__(self) -> dict[str, Any]:
         # Views would be sent beside what they are views of.
         state = dict(self.__dict__)
-        return state if self._dense is None else {**state, "_blocks": None}
+        return state if self._whole is None else {**state, "_blocks": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if self._dense is not None:
-            self._blocks = [self._dense[rows] for rows in self.slices]
+        if self._whole is not None:
+            self._blocks = [self._whole[rows] for rows in self.slices]
 
     @property
     def n_blocks(self) -> int:
@@ -167,7 +173,7 @@ class Rows:
             slice(self.slices[b].start - first, self.slices[b].stop - first) for b in blocks
         ]
         part._blocks = [self._blocks[b] for b in blocks]
-        part._dense = None if self._dense is None else self._dense[rows]
+        part._whole = None if self._whole is None else self._whole[rows]
         part._unruly = {b - blocks[0]: self._unruly[b] for b in blocks if b in self._unruly}
         part.weight, part.squared_norm = self.weight[rows], self.squared_norm[rows]
         return part
@@ -182,7 +188,8 @@ class Rows:
         """
         taken = copy(self)
         starts = np.array([rows.start for rows in self.slices])
-        taken._blocks, taken._unruly, taken.slices, taken._dense = [], {}, [], None
+        taken._blocks, taken._unruly, taken.slices = [], {}, []
+        taken._whole = None
         stop = 0
         for number, group in enumerate(groups):
             pieces, unruly = self._pieces(group, starts)
@@ -346,6 +353,26 @@ class Rows:
             together = None if alone[block] or self._dense is None else self._dense[rows]
             yield rows, self.tame(block) if together is None else together
             block = last + 1
+
+    def untamed(self) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
+        """Dense rows as they were given, for a loop over single rows; None: there are none.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            In whatever type and order they were given.
+        unruly : ndarray of bool of shape (n_samples,) or None
+            Rows that have to be moved into the box and scaled down to entries of at most HUGE, as
+            `tame` does, before use; None where there are none.
+        """
+        if self._whole is None:
+            return None
+        if not self._unruly:
+            return self._whole, None
+        unruly = np.zeros(self.n_samples, dtype=bool)
+        for block, those in self._unruly.items():
+            unruly[self.slices[block]] = those
+        return self._whole, unruly
 
     def augmented(self, block: int) -> NDArray[np.float64]:
         """The augmented rows of a block in public coordinates, dense, (rows, n_parameters)."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import minimize
 from scipy.stats import chisquare
 
@@ -17,36 +19,31 @@ from skdpadmm.algorithms import (
     PersonalizedCoordinateDescent,
     PersonalizedOptimum,
     exact_algorithm,
-    local_model,
-    propagate,
-    propagate_in_turn,
-    propagation_limit,
+    refit_at_home,
 )
 from skdpadmm.algorithms._personalized_coordinate_descent import GRADIENTS
-from skdpadmm.algorithms.blocks._agent_turns import (
-    absolute_sums,
-    awake_gradients,
-    occurrences,
-    wake_order,
-)
+from skdpadmm.algorithms.blocks import _compiled_turns
+from skdpadmm.algorithms.blocks._agent_turns import absolute_sums, awake_gradients
+from skdpadmm.algorithms.blocks._model_propagation import smooth_by_noise
 from skdpadmm.algorithms.planning._agent_turns import agent_turns
+from skdpadmm.algorithms.planning._personalized_defaults import pace_of_agents
 from skdpadmm.algorithms.planning._personalized_theory import (
     block_constants,
     coordinate_contraction,
     joint_strong_convexity,
 )
+from skdpadmm.algorithms.planning._wake_ups import occurrences, stable_order, wake_order
 from skdpadmm.engine import Engine
-from skdpadmm.losses import LogisticLoss, MultinomialLoss, SquaredLoss
+from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHinge, SquaredLoss
 from skdpadmm.network import Ownership, Similarity
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import L1, NoPenalty, SquaredL2
 from skdpadmm.privacy import GaussianDP, LaplaceDP, Neighboring, gaussian_mu
-from skdpadmm.protocol import Budget, Facts, Gate, Neighborhood, Plan, PlanViolation, Problem
-from skdpadmm.records import Rows, declared_coordinates, rounding_factor
+from skdpadmm.protocol import Budget, Facts, Gate, Neighborhood, Problem
+from skdpadmm.records import Rows, block_size, declared_coordinates, rounding_factor
 
 N_FEATURES, STRENGTH, TRADE_OFF = 3, 0.2, 1.5
 SIZES = (12, 5, 20, 8, 0, 15)
-PATH = Similarity(n_agents=3, matrix=np.array([[0, 1, 0], [1, 0, 0.5], [0, 0.5, 0]]))
 
 
 def similarity_of(n_agents, seed=1):
@@ -320,44 +317,6 @@ def test_the_gap_falls_at_least_as_fast_as_proposition_1_says():
         assert 0 < np.mean(gaps) <= contraction ** (n * turns) * (start - best)
 
 
-# Model propagation
-
-
-def test_propagation_has_the_vectors_of_the_path():
-    models, pull = np.array([1.0, -1.0, 2.0]), 0.8 * np.array([0.2, 1.0, 0.5])
-    fixed = [-0.31403859, -0.52428476, 0.19693945]
-    np.testing.assert_allclose(propagation_limit(PATH, models, pull), fixed, atol=1e-8)
-    np.testing.assert_allclose(propagate(PATH, models, pull)[0], fixed, atol=1e-8)
-    woken = propagate_in_turn(PATH, models, pull, [0, 1, 2, 1], np.zeros(3))
-    np.testing.assert_allclose(woken, [0.13793103, -0.33957037, 0.29045795], atol=1e-8)
-
-
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-8])
-def test_propagation_ends_at_its_linear_system(tolerance):
-    rng = np.random.default_rng(3)
-    similarity, pull = similarity_of(12), rng.uniform(0.01, 2.0, 12)
-    models = rng.normal(size=(12, 3, 2))
-    limit = propagation_limit(similarity, models, pull)
-    found, n_rounds = propagate(similarity, models, pull, tolerance=tolerance)
-    again = propagate(similarity, np.zeros(models.shape), pull, tolerance=tolerance)[1]
-    assert n_rounds == again
-    scale = np.sqrt(similarity.degrees * (1 + pull))[:, None, None]
-    error, before = scale * (found - limit), scale * (models - limit)
-    assert np.linalg.norm(error) <= 1.01 * tolerance * np.linalg.norm(before)
-
-
-def test_propagation_knows_uniform_weights_and_agents_that_are_alone():
-    models, pull = np.arange(5.0), np.linspace(0.1, 1.0, 5)
-    everybody = Similarity(n_agents=5)
-    np.testing.assert_allclose(
-        propagate(everybody, models, pull)[0],
-        propagation_limit(everybody, models, pull),
-        atol=1e-8,
-    )
-    alone, n_rounds = propagate(Similarity(n_agents=1), models[3:4], pull[:1])
-    assert (alone.tolist(), n_rounds) == ([3.0], 0)
-
-
 # Who wakes up
 
 
@@ -504,43 +463,6 @@ def test_the_plan_does_not_see_data():
     assert descent.plan(changed, budget).digest() != descent.plan(one, budget).digest()
 
 
-@pytest.mark.parametrize("law", ["gaussian", "laplace"])
-@pytest.mark.parametrize("unit", ["record", "agent"])
-@pytest.mark.parametrize("neighboring", [Neighboring.REPLACE_ONE, Neighboring.ZERO_OUT])
-@pytest.mark.parametrize("extreme", [1.0, 1e300, -1e-300])
-def test_a_turn_moves_by_no_more_than_its_sensitivity(law, unit, neighboring, extreme):
-    task = example(unit=unit, neighboring=neighboring)
-    facts, X, target, ownership = task
-    descent = PersonalizedCoordinateDescent(turns=1, warm_start=None, noise=law, clip_norm=0.2)
-    agent, size = 2, SIZES[2]
-    own = np.flatnonzero(ownership.index == agent)
-    own = own[:1] if unit == "record" else own
-    other_X, other_target = X.copy(), target.copy()
-    if neighboring is Neighboring.ZERO_OUT:
-        other_target[own] = other_X[own] = 0.0
-    else:
-        X[own] = other_X[own] = extreme
-        target[own], other_target[own] = 1e3, -1e3
-    plan, one, _ = run(descent, task, epsilon=1.0, source=Silent())
-    _, other, _ = run(
-        descent, (facts, other_X, other_target, ownership), epsilon=1.0, source=Silent()
-    )
-    moved = one.parameters_per_agent - other.parameters_per_agent
-    # The first to move is this agent itself, by alpha mu c times the move of its mean gradient.
-    agents = facts.agents
-    pull = agents.trade_off * agents.confidence[agent]
-    step = 1 / (1 + pull * (facts.loss.smoothness * facts.row_norm**2 + STRENGTH))
-    units = size if unit == "record" else 1
-    clip = 0.2 * math.sqrt(3) * (math.sqrt(3) if law == "laplace" else 1)
-    bound = step * pull * clip * plan.releases[-1].sensitivities[0] / units
-    norm = np.linalg.norm if law == "gaussian" else lambda v: np.abs(v).sum()
-    # What is said is rounded to the grid of the shares, whatever the noise.
-    cell = plan.releases[-1].noise_std * 2.0**-20 * clip / units
-    assert norm(moved[agent].ravel()) <= bound * (1 + 1e-9) + 3 * cell
-    if extreme > 0 and neighboring is Neighboring.REPLACE_ONE:
-        assert norm(moved[agent].ravel()) >= 0.99 * bound
-
-
 def test_absolute_sums_bound_the_rows_in_the_l1_norm():
     facts, X, _, _ = example(intercept=True)
     rows = Rows(X, facts.coordinates)
@@ -549,11 +471,27 @@ def test_absolute_sums_bound_the_rows_in_the_l1_norm():
     )
 
 
+@pytest.mark.parametrize("stored", [np.asarray, sparse.csr_matrix])
+def test_absolute_sums_are_those_of_centred_rows(stored):
+    coordinates = declared_coordinates(
+        n_features=N_FEATURES,
+        fit_intercept=True,
+        feature_bounds=([-1.0, -3.0, 0.0], [5.0, 1.0, 8.0]),
+        has_target_scale=False,
+    )
+    assert np.abs(coordinates.offset / coordinates.scale).min() > 0.4
+    X = np.random.default_rng(0).uniform(coordinates.lower, coordinates.upper, (50, N_FEATURES))
+    sums = absolute_sums(Rows(stored(X), coordinates))
+    centred = np.abs((X - coordinates.offset) / coordinates.scale).sum(axis=1) + 1.0
+    np.testing.assert_allclose(sums, centred, rtol=1e-11)
+    assert (sums >= centred * (1 - 1e-15)).all()
+
+
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 def test_noise_of_a_model_has_the_planned_size(law):
     task = example(sizes=(20, 20, 20))
     facts = task[0]
-    descent = PersonalizedCoordinateDescent(turns=1, warm_start=None, noise=law)
+    descent = PersonalizedCoordinateDescent(turns=1, warm_start=None, noise=law, tempered=False)
     plan, quiet, _ = run(descent, task, epsilon=1.0, source=Silent())
     noisy = [run(descent, task, epsilon=1.0, seed=s)[1].parameters_per_agent for s in range(400)]
     first = wake_order(n_agents=3, n_wakes=1, clock="poisson", seed=0)[0]
@@ -563,6 +501,241 @@ def test_noise_of_a_model_has_the_planned_size(law):
     clip = plan.settings.clip_norm * math.sqrt(3) * (math.sqrt(3) if law == "laplace" else 1)
     expected = step * pull * clip * plan.releases[-1].noise_std / 20
     assert spread == pytest.approx(expected, rel=0.1)
+
+
+# Paths that heed their noise
+
+
+def test_a_tempered_path_with_hardly_any_noise_ends_at_the_optimum():
+    task = example(LogisticLoss())
+    descent = PersonalizedCoordinateDescent(turns=2000, clip_norm=1.0)
+    _, found, _ = run(descent, task, epsilon=1e9, delta=1e-5)
+    best = run(PersonalizedOptimum(), task)[1].parameters_per_agent
+    np.testing.assert_allclose(found.parameters_per_agent, best, atol=1e-3)
+    assert found.score_variance < 1e-6
+    assert math.isinf(found.derivative_bound)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 100.0])
+@pytest.mark.parametrize("n_agents", [1, 40])
+def test_steps_get_no_longer_with_noise(epsilon, law, n_agents):
+    sizes = (30,) * n_agents
+    facts = example(sizes=sizes, confidence=(1.0,) * n_agents)[0]
+    noise, pull = np.full(n_agents, 1 / (30 * epsilon)), np.full(n_agents, TRADE_OFF)
+    calm, noisy = (
+        pace_of_agents(
+            facts,
+            facts.agents.similarity,
+            pull=pull,
+            smoothness=2.0,
+            noise=size,
+            n_turns=50,
+        )
+        for size in (np.zeros(n_agents), noise)
+    )
+    theory = 1 / (2.0 * TRADE_OFF if n_agents == 1 else 1 + 2.0 * TRADE_OFF)
+    np.testing.assert_allclose(calm.step, theory)
+    np.testing.assert_allclose(calm.pull, TRADE_OFF)
+    np.testing.assert_array_equal(calm.momentum, 0.0)
+    assert (noisy.pull <= calm.pull).all()
+    assert (noisy.step * noisy.pull <= calm.step * calm.pull * (1 + 1e-12)).all()
+    assert (noisy.step <= 1.0).all() or n_agents == 1
+    assert ((noisy.momentum >= 0.0) & (noisy.momentum <= 0.9 + 1e-9)).all()
+    # Nobody goes further than noise of the size of what there is to be learnt.
+    travel = 50 * noisy.step * noisy.pull
+    assert (np.minimum(travel, np.sqrt(travel)) * noise).max() < 2.0
+
+
+def test_models_without_noise_are_not_smoothed():
+    models = np.random.default_rng(0).normal(size=(6, 4, 1))
+    similarity, everybody = similarity_of(6), np.ones(6, dtype=bool)
+    same, left, factor = smooth_by_noise(similarity, models, np.zeros((6, 8)), everybody)
+    np.testing.assert_array_equal(same, models)
+    assert (np.abs(left).max(), factor) == (0.0, 1.0)
+    same, _, factor = smooth_by_noise(similarity, models, np.full((6, 8), 1e-9), everybody)
+    np.testing.assert_allclose(same, models, atol=1e-12)
+
+
+def test_smoothing_takes_noise_away_and_leaves_signal():
+    rng = np.random.default_rng(0)
+    similarity, everybody = Similarity(n_agents=200), np.ones(200, dtype=bool)
+    common, probes = rng.normal(size=(1, 5, 1)), rng.normal(size=(200, 8))
+    alike = np.repeat(common, 200, axis=0)
+    found, left, factor = smooth_by_noise(
+        similarity, alike + rng.normal(size=alike.shape), probes, everybody
+    )
+    assert np.square(found - alike).mean() < 0.1
+    assert np.square(left).mean() < 0.1
+    assert factor > 0.9
+    apart = 5 * rng.normal(size=alike.shape)
+    noisy = apart + rng.normal(size=alike.shape)
+    found, _, _ = smooth_by_noise(similarity, noisy, probes, everybody)
+    assert np.square(found - apart).mean() < 1.05 * np.square(noisy - apart).mean()
+    found, _, factor = smooth_by_noise(similarity, rng.normal(size=alike.shape), probes, everybody)
+    assert np.square(found).mean() < 0.1
+
+
+# Compiled wake-ups
+
+
+COMPILED = {
+    "squared": SquaredLoss(),
+    "huber": HuberLoss(0.3),
+    "logistic": LogisticLoss(),
+    "hinge": SmoothedHinge(0.5),
+}
+
+
+@pytest.fixture
+def numba():
+    return pytest.importorskip("numba")
+
+
+def both_loops(task, knobs, **options):
+    """Models and traces, of waves and of compiled wake-ups."""
+    found = [
+        run(PersonalizedCoordinateDescent(**knobs, compiled=compiled), task, **options)
+        for compiled in (False, True)
+    ]
+    (_, waves, gate), (_, compiled, other_gate) = found
+    assert (waves.n_rounds, waves.n_messages) == (compiled.n_rounds, compiled.n_messages)
+    assert sum(shape[0] for _, shape in gate.trace) == sum(s[0] for _, s in other_gate.trace)
+    return waves.parameters_per_agent, compiled.parameters_per_agent
+
+
+def uncommon(task, **changes):
+    """Values outside of the box, huge ones too."""
+    facts, X, target, ownership = task
+    X = X.copy()
+    X[::7] *= 1e6
+    X[3, 0], X[5, 1] = 1e300, -1e250
+    return dataclasses.replace(facts, **changes), X, target, ownership
+
+
+@pytest.mark.parametrize("loss", COMPILED.values(), ids=COMPILED)
+@pytest.mark.parametrize("unit", ["record", "agent"])
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_compiled_wake_ups_make_the_same_models(numba, loss, unit, law, intercept, epsilon):
+    task = uncommon(example(loss, unit=unit, intercept=intercept))
+    knobs = {"turns": 5, "averaging_wakes": 2, "noise": law, "split": "optimal", "clip_norm": 0.5}
+    waves, compiled = both_loops(task, knobs, epsilon=epsilon)
+    np.testing.assert_allclose(compiled, waves, rtol=1e-10, atol=1e-10)
+    assert np.abs(waves).max() > 0.01
+
+
+@pytest.mark.parametrize("kind", ["uniform", "alone", "float32", "fortran", "strided", "sparse"])
+@pytest.mark.parametrize("warm_start", ["propagation", None])
+def test_compiled_wake_ups_serve_agents_and_rows_of_all_sorts(numba, kind, warm_start):
+    uniform = {"similarity": Similarity(n_agents=len(SIZES))} if kind == "uniform" else {}
+    task = example(LogisticLoss(), sizes=(23,) if kind == "alone" else SIZES, **uniform)
+    facts, X, target, ownership = task
+    changed = {
+        "float32": lambda: X.astype(np.float32),
+        "fortran": lambda: np.asfortranarray(X),
+        "strided": lambda: np.repeat(X, 2, axis=0)[::2],
+        "sparse": lambda: sparse.csr_matrix(X),
+    }
+    before = changed.get(kind, X.copy)()
+    task = (facts, before, target, ownership)
+    knobs = {"turns": 30, "warm_start": warm_start, "clock": "index"}
+    waves, compiled = both_loops(task, knobs, epsilon=5.0)
+    np.testing.assert_allclose(compiled, waves, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("n_at_once", [1, 4, 50])
+@pytest.mark.parametrize("longest", [1, 3, 100])
+def test_pieces_of_compiled_wake_ups_do_not_matter(numba, monkeypatch, n_at_once, longest):
+    task, knobs = example(), {"turns": 6, "warm_start": None}
+    waves, _ = both_loops(task, knobs, epsilon=1.0)
+    monkeypatch.setattr(_compiled_turns, "NOISE_ENTRIES", n_at_once * (N_FEATURES))
+    monkeypatch.setattr(_compiled_turns, "block_size", lambda *_, **__: longest)
+    _, compiled = both_loops(task, knobs, epsilon=1.0)
+    np.testing.assert_allclose(compiled, waves, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_rounding_factor_bounds_the_error_of_an_agents_sum(compiled):
+    if compiled:
+        pytest.importorskip("numba")
+    rng, n = np.random.default_rng(1), 20_000
+    lower, upper = np.array([1e8]), np.array([1e8 + 1e-3])
+    X = rng.uniform(lower, upper, size=(n, 1))
+    target = rng.choice([-1.0, 1.0], size=n)
+    coordinates = declared_coordinates(
+        n_features=1,
+        fit_intercept=True,
+        feature_bounds=(lower, upper),
+        target_bounds=(-1, 1),
+        has_target_scale=True,
+    )
+    assert n > block_size(1, is_sparse=False)
+    facts = dataclasses.replace(
+        example(sizes=(n,))[0],
+        n_parameters=2,
+        coordinates=coordinates,
+        row_norm=coordinates.row_norm,
+        penalty=NoPenalty(),
+    )
+    task = (facts, X, target, Ownership(labels=np.arange(1), index=np.zeros(n, dtype=np.intp)))
+    algorithm = PersonalizedCoordinateDescent(turns=1, warm_start=None, compiled=compiled)
+    _, solution, _ = run(algorithm, task)
+    rows = Rows(X, coordinates)
+    pull = facts.agents.trade_off * facts.agents.confidence[0]
+    step = 1 / (1 + pull * facts.loss.smoothness * facts.row_norm**2)
+    computed = -solution.parameters[:, 0] / (step * pull) * n
+    # At zero a slope is the target with its sign changed, and no slope is clipped.
+    weights = [
+        Fraction(-float(t)) * Fraction(float(w)) for t, w in zip(target, rows.weight, strict=True)
+    ]
+    offset, scale = Fraction(float(coordinates.offset[0])), Fraction(float(coordinates.scale[0]))
+    terms = zip(weights, X[:, 0], strict=True)
+    exact = [sum(w * (Fraction(float(x)) - offset) for w, x in terms) / scale, sum(weights)]
+    error = math.hypot(
+        *(float(Fraction(float(c)) - e) for c, e in zip(computed, exact, strict=True))
+    )
+    largest = float(np.sqrt(rows.squared_norm.max()))
+    assert 2 * error <= (rounding_factor(n_samples=n, coordinates=coordinates) - 1) * largest
+
+
+def test_sums_of_compiled_wake_ups_are_the_same_beside_a_row_out_of_the_box(numba):
+    size, rng = 11, np.random.default_rng(0)
+    facts, _, target, ownership = example(sizes=(size,))
+    algorithm = PersonalizedCoordinateDescent(turns=3, warm_start=None, compiled=True)
+    X = rng.uniform(-1, 1, (size, N_FEATURES))
+    for place in range(size):
+        models = []
+        for factor in (1.0, 1e9):
+            changed = X.copy()
+            changed[place] = np.sign(X[place]) * factor
+            task = (facts, changed, target, ownership)
+            models.append(run(algorithm, task)[1].parameters_per_agent)
+        # Clipped to the box it is the same row: only the order of the sum has changed.
+        np.testing.assert_allclose(models[1], models[0], rtol=1e-13, atol=1e-15)
+
+
+def test_what_cannot_be_compiled_is_refused(numba):
+    class OtherLoss(SquaredLoss):
+        pass
+
+    algorithm = PersonalizedCoordinateDescent(compiled=True)
+    for loss in (MultinomialLoss(3), OtherLoss()):
+        with pytest.raises(ValueError, match=r"^Got compiled=True with .* Use compiled=False\.$"):
+            algorithm.check(example(loss)[0])
+
+
+def test_without_numba_compiled_wake_ups_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "numba", None)
+    with pytest.raises(ImportError, match=r"skdpadmm\[fast\]"):
+        PersonalizedCoordinateDescent(compiled=True).check(example()[0])
+
+
+def test_the_order_of_times_is_that_of_a_stable_sort():
+    rng = np.random.default_rng(0)
+    for times in (rng.random(1000), rng.integers(5, size=1000).astype(float), np.empty(0)):
+        np.testing.assert_array_equal(stable_order(times), np.argsort(times, kind="stable"))
 
 
 # Agents of all sorts
@@ -618,7 +791,7 @@ def test_the_model_at_home_minimises_the_objective_over_one_agent():
     for agent in (0, SIZES.index(0)):
         own = ownership.index == agent
         rows = Rows(X[own], facts.coordinates)
-        found = local_model(facts, rows, target[own], agent=agent, models=models)
+        found = refit_at_home(facts, rows, target[own], agent=agent, models=models)
 
         def value(theta, agent=agent):
             changed = models.copy()
@@ -629,7 +802,7 @@ def test_the_model_at_home_minimises_the_objective_over_one_agent():
         np.testing.assert_allclose(found[:, 0], best, atol=1e-5)
     optimum = run(PersonalizedOptimum(), task)[1].parameters_per_agent
     own = ownership.index == 2
-    found = local_model(
+    found = refit_at_home(
         facts, Rows(X[own], facts.coordinates), target[own], agent=2, models=optimum
     )
     np.testing.assert_allclose(found, optimum[2], atol=1e-8)
@@ -643,11 +816,15 @@ def test_the_model_at_home_minimises_the_objective_over_one_agent():
     [
         ({"turns": 0}, "^Got turns=0, expected an int of at least 1"),
         ({"averaging_wakes": -1}, "^Got averaging_wakes=-1, expected an int of at least 0"),
+        ({"order_seed": True}, "^Got order_seed=True, expected an int of at least 0"),
         ({"order_seed": 0.5}, "^Got order_seed=0.5, expected an int"),
         ({"noise": "student"}, "^Got noise='student', expected one of"),
         ({"split": "printed"}, "^Got split='printed', expected one of"),
         ({"clip_norm": 0.0}, "^Got clip_norm=0.0, expected 'auto' or a float"),
-        ({"warm_start": "local"}, "^Got warm_start='local', expected 'propagation' or None"),
+        ({"warm_start": "local"}, "^Got warm_start='local', expected 'auto', 'propagation'"),
+        ({"tempered": 1.5}, "^Got tempered=1.5, expected True or False"),
+        ({"averaging_wakes": "many"}, "^Got averaging_wakes='many', expected an int"),
+        ({"compiled": "yes"}, "^Got compiled='yes', expected True or False"),
         ({"clock": "global"}, "^Got clock='global', expected one of"),
     ],
 )
@@ -668,121 +845,3 @@ def test_penalties_that_make_zeros_are_refused(algorithm):
     algorithm.check(example(penalty=NoPenalty())[0])
     with pytest.raises(ValueError, match=r"^Got L1\(.*\), expected SquaredL2 or none"):
         algorithm.check(example(penalty=L1(1.0))[0])
-
-
-# The gate
-
-
-def gate_of_turns(law="gaussian", seed=0, turns=2):
-    facts = example()[0]
-    budget = Budget(epsilon=1.0, delta=1e-5, observer="eavesdropper")
-    plan = PersonalizedCoordinateDescent(turns=turns, noise=law).plan(facts, budget)
-    return plan, Gate(plan, noise_source(seed, plan.digest()))
-
-
-@pytest.mark.parametrize("law", ["gaussian", "laplace"])
-def test_noise_of_a_turn_does_not_depend_on_who_else_takes_one(law):
-    value = np.random.default_rng(0).normal(size=(len(SIZES), 3, 1))
-    plan, together = gate_of_turns(law)
-    _, apart = gate_of_turns(law)
-    everybody = np.array([0, 1, 2, 3, 5])
-    for turn in range(2):
-        heard = together.take_turns(GRADIENTS, everybody, value[everybody])
-        for k, agent in enumerate(everybody):
-            if turn == 0:
-                alone = apart.take_turns(GRADIENTS, everybody[[k]], value[[agent]])
-                np.testing.assert_array_equal(alone[0], heard[k])
-    for agent in everybody:
-        apart.take_turns(GRADIENTS, np.array([agent]), value[[agent]])
-    together.close()
-    apart.close()
-    units = np.asarray(plan.releases[-1].shares)[plan.facts.agents.kind[everybody]]
-    units = units[:, None, None] / (math.sqrt(2) if law == "laplace" else 1)
-    cells = heard / units * 2.0**20
-    np.testing.assert_allclose(cells, np.rint(cells), atol=1e-3)
-
-
-def test_turns_that_are_not_planned_are_refused():
-    _, gate = gate_of_turns()
-    one = np.zeros((1, 3, 1))
-    with pytest.raises(PlanViolation, match="without rows"):
-        gate.take_turns(GRADIENTS, np.array([SIZES.index(0)]), one)
-    with pytest.raises(PlanViolation, match="agent twice"):
-        gate.take_turns(GRADIENTS, np.array([0, 0]), np.zeros((2, 3, 1)))
-    with pytest.raises(PlanViolation, match="Got shape"):
-        gate.take_turns(GRADIENTS, np.array([0, 1]), one)
-    with pytest.raises(PlanViolation, match="not finite"):
-        gate.take_turns(GRADIENTS, np.array([0]), one + math.inf)
-    with pytest.raises(PlanViolation, match="take_turns"):
-        gate.release(GRADIENTS, np.zeros((len(SIZES), 3, 1)))
-    with pytest.raises(PlanViolation, match="take_turns"):
-        gate.skip(GRADIENTS)
-    with pytest.raises(PlanViolation, match="0 turns of an agent"):
-        gate.close()
-    for _ in range(2):
-        gate.take_turns(GRADIENTS, np.array([0]), one)
-    with pytest.raises(PlanViolation, match="Got turn 3 of an agent"):
-        gate.take_turns(GRADIENTS, np.array([0]), one)
-    with pytest.raises(PlanViolation, match="Got 0 turns of an agent"):
-        gate.close()
-
-
-def test_noise_that_nobody_needs_any_more_is_forgotten():
-    _, gate = gate_of_turns(turns=6)
-    everybody = np.array([0, 1, 2, 3, 5])
-    for _ in range(6):
-        gate.take_turns(GRADIENTS, everybody, np.zeros((5, 3, 1)))
-        assert len(gate._turn_noise) <= 3
-    gate.close()
-
-
-def test_a_plan_in_turns_is_shown_and_kept_apart_by_its_law():
-    plan, _ = gate_of_turns()
-    other, _ = gate_of_turns("laplace")
-    assert isinstance(plan, Plan)
-    assert "of which each agent adds" in repr(plan)
-    assert plan.digest() != other.digest()
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("warm_start", ["propagation", None])
-def test_models_are_functions_of_what_passed_the_gate_alone(monkeypatch, noise, warm_start):
-    algorithm = PersonalizedCoordinateDescent(
-        turns=3, averaging_wakes=4, noise=noise, warm_start=warm_start
-    )
-    take_turns, passed = Gate.take_turns, []
-
-    def record(gate, *args):
-        passed.append(take_turns(gate, *args))
-        return passed[-1]
-
-    monkeypatch.setattr(Gate, "take_turns", record)
-    _, first, _ = run(algorithm, example(seed=0), epsilon=1.0)
-    replies = iter(passed)
-
-    def replay(gate, *args):
-        take_turns(gate, *args)
-        return next(replies)
-
-    monkeypatch.setattr(Gate, "take_turns", replay)
-    # Other rows and other targets of as many records: nothing of them is left.
-    facts, X, target, ownership = example(seed=0)
-    _, second, _ = run(algorithm, (facts, -X, target[::-1].copy(), ownership), epsilon=1.0)
-    np.testing.assert_array_equal(first.parameters_per_agent, second.parameters_per_agent)
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("random_state", [None, 0])
-def test_no_two_turns_of_an_agent_have_the_same_noise(monkeypatch, noise, random_state):
-    algorithm = PersonalizedCoordinateDescent(turns=4, noise=noise, warm_start=None)
-    facts, _, _, ownership = example()
-    budget = Budget(epsilon=1.0, delta=1e-5, observer="eavesdropper")
-    plan = algorithm.plan(facts, budget)
-    gate = Gate(plan, noise_source(random_state, plan.digest()))
-    everybody = np.flatnonzero(ownership.sizes)
-    zeros = np.zeros((len(everybody), *plan.releases[-1].shape[1:]))
-    turns = np.stack([gate.take_turns(GRADIENTS, everybody, zeros) for _ in range(4)])
-    values = turns.reshape(-1)
-    assert len(np.unique(values)) == len(values)
-    drawn = turns.reshape(4, -1)
-    assert np.abs(np.corrcoef(drawn) - np.eye(4)).max() < 0.9

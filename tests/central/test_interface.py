@@ -55,6 +55,7 @@ INVALID_EVERYWHERE = {
     "conditioning": ["public", "none", True, 1],
     "sampler": ["floating_point", "OpenDP", None],
     "n_jobs": ["2", 1.5],
+    "ledger": [3, True, b"study.db"],
     "verbose": [-1, "yes", None],
 }
 INVALID = {

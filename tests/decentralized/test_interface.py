@@ -54,6 +54,7 @@ INVALID_EVERYWHERE = {
     "sampler": ["OpenDP", None],
     "n_jobs": ["2", 1.5],
     "engine": ["joblib", "Dask", "", None],
+    "ledger": [3, True, b"study.db"],
     "verbose": [-1, "yes", None],
 }
 INVALID = {
@@ -929,7 +930,7 @@ def test_without_privacy_agents_agree_and_nothing_is_sent(estimator, classificat
 LEARNED = {
     "coef_", "intercept_", "coef_per_agent_", "intercept_per_agent_", "consensus_error_", "n_iter_",
     "n_rounds_", "n_messages_", "bytes_sent_", "agent_labels_", "topology_", "privacy_",
-    "n_features_in_",
+    "n_features_in_", "expected_privacy_loss_",
 }  # fmt: skip
 
 

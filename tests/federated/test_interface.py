@@ -54,6 +54,7 @@ INVALID_EVERYWHERE = {
     "sampler": ["OpenDP", None],
     "n_jobs": ["2", 1.5],
     "engine": ["joblib", "Dask", "", None],
+    "ledger": [3, True, b"study.db"],
     "verbose": [-1, "yes", None],
 }
 INVALID = {

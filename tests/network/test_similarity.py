@@ -20,10 +20,11 @@ from scipy import sparse
 from skdpadmm.network import (
     SIMILARITIES,
     Similarity,
-    _similarity,
+    _named_similarities,
     angle_similarity,
     gaussian_similarity,
     knn_similarity,
+    labels_of_relation,
     resolve_similarity,
 )
 from skdpadmm.protocol._plan import _plain
@@ -389,9 +390,133 @@ def test_a_data_frame_is_read_by_its_labels():
         resolve_similarity(pd.DataFrame(np.ones((2, 2))).to_numpy(), LABELS)
 
 
-def test_a_similarity_passes_as_it_is():
+def test_a_similarity_without_labels_takes_those_of_the_agents_in_their_order():
     path = similarity_of(PATH)
-    assert resolve_similarity(path, LABELS) is path
+    found = resolve_similarity(path, LABELS)
+    assert found == path
+    assert found.labels == ("a", "b", "c")
+    assert found.matrix is path.matrix
+    assert path.labels is None
+    with pytest.raises(ValueError, match="Got a similarity of 3 agents for 2 agents"):
+        resolve_similarity(path, LABELS[:2])
+
+
+TOWNS = ["west", "east", "north", "south"]
+FACTS = pd.DataFrame({"income": [5.0, 1.0, 0.0, 4.0]}, index=TOWNS)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda facts: knn_similarity(facts, n_neighbors=2),
+        lambda facts: gaussian_similarity(facts, bandwidth=2.0, threshold=1e-6),
+        lambda facts: angle_similarity(facts.assign(one=1.0), gamma=1.0),
+    ],
+    ids=["knn", "gaussian", "angle"],
+)
+def test_weights_of_a_data_frame_keep_its_labels(make):
+    made = make(FACTS)
+    assert made.labels == tuple(TOWNS)
+    for labels in (sorted(TOWNS), TOWNS, TOWNS[::-1]):
+        found = resolve_similarity(made, np.array(labels))
+        assert found.labels == tuple(labels)
+        assert found == make(FACTS.loc[labels])
+        assert found.name == made.name
+    # By position it would be another one.
+    assert resolve_similarity(made, np.array(sorted(TOWNS))) != made
+    plain = make(FACTS.reset_index(drop=True))
+    assert plain.labels is None
+    assert plain == made
+
+
+def test_labels_of_others_and_labels_that_are_there_twice_are_refused():
+    made = knn_similarity(FACTS, n_neighbors=2)
+    message = "without agents ['centre'] and with unknown agents ['north', 'south']"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        resolve_similarity(made, np.array(["centre", "east", "west"]))
+    with pytest.raises(ValueError, match=re.escape("4 agents, ['west'] of them several times")):
+        knn_similarity(FACTS.set_axis(["west", "west", "a", "b"]), n_neighbors=2)
+    with pytest.raises(ValueError, match="Got 2 labels for 3 agents"):
+        Similarity(n_agents=3, labels=("a", "b"))
+
+
+def test_labels_are_no_part_of_equality_and_of_a_plan():
+    named, plain = Similarity(n_agents=3, labels=("a", "b", "c")), Similarity(n_agents=3)
+    assert named == plain
+    assert named.fingerprint == plain.fingerprint
+    assert _plain(named) == _plain(plain)
+    assert pickle.loads(pickle.dumps(named)).labels == ("a", "b", "c")
+    assert named.for_agents(["c", "b", "a"]).is_uniform
+
+
+def test_errors_of_weights_by_name_say_who_is_apart_and_which_knob_to_turn():
+    far = pd.DataFrame({"x": [0.0, 1.0, 90.0, 91.0]}, index=TOWNS)
+    for make, apart, knob in [
+        (
+            lambda: knn_similarity(far, n_neighbors=1),
+            "agents ['west', 'east']",
+            "Raise n_neighbors",
+        ),
+        (
+            lambda: gaussian_similarity(far, bandwidth=1.0),
+            "agents ['west', 'east']",
+            "Raise bandwidth or lower threshold",
+        ),
+        (
+            lambda: angle_similarity(far.assign(y=[1.0, 1.0, -1e3, -1e3]), gamma=0.1),
+            "agents ['west', 'east']",
+            "Raise gamma or lower threshold",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(apart)) as refused:
+            make()
+        assert knob in str(refused.value)
+        assert ",," not in str(refused.value)
+    spoiled = far.assign(x=[0.0, np.nan, 1.0, 2.0])
+    with pytest.raises(ValueError, match=re.escape("beyond 1e+100 for agents ['east']")):
+        knn_similarity(spoiled)
+    wide = pd.DataFrame({"x": [0.0] * 12 + [1e6]}, index=[f"a{i:02}" for i in range(13)])
+    wide["x"] += np.arange(13)
+    with pytest.raises(ValueError, match=re.escape("agents ['a12'] are like nobody")) as refused:
+        resolve_similarity("gaussian", wide.index.to_numpy(), wide)
+    assert "gaussian_similarity(features, bandwidth=...)" in str(refused.value)
+
+
+@pytest.mark.parametrize("n_agents", [2, 6, 11])
+def test_nearest_neighbours_that_are_everybody_are_refused_by_name(n_agents):
+    labels = np.arange(n_agents)
+    with pytest.raises(ValueError, match=r"expected more than 11.*knn_similarity"):
+        resolve_similarity("knn", labels, np.arange(n_agents)[:, None])
+    # Who calls the function may have it so.
+    assert knn_similarity(np.arange(n_agents)[:, None]).is_uniform
+
+
+@pytest.mark.parametrize(
+    "similarity", ["uniform", PATH, nx.path_graph(3), similarity_of(PATH), pd.DataFrame(PATH)]
+)
+def test_features_that_nothing_looks_at_are_refused(similarity):
+    with pytest.raises(ValueError, match=r"^Got features of the agents with similarity=.*Leave"):
+        resolve_similarity(similarity, LABELS, np.ones((3, 1)))
+
+
+def test_a_name_of_angles_is_told_which_function_to_use():
+    with pytest.raises(ValueError, match=r"Got similarity='angle'.*angle_similarity\(targets\)"):
+        resolve_similarity("angle", LABELS)
+
+
+@pytest.mark.parametrize(
+    ("relation", "labels"),
+    [
+        ("knn", None),
+        (PATH, None),
+        (similarity_of(PATH), None),
+        (knn_similarity(FACTS, 2), TOWNS),
+        (FACTS, TOWNS),
+        (nx.path_graph(["b", "a"]), ["b", "a"]),
+    ],
+)
+def test_labels_of_a_relation_are_those_that_it_was_given(relation, labels):
+    assert labels_of_relation(relation) == labels
 
 
 FEATURES = np.random.default_rng(5).standard_normal((40, 3))
@@ -410,7 +535,7 @@ def test_names_make_weights_of_features_by_label(name, function):
     frame = pd.DataFrame(FEATURES, index=labels).sample(frac=1, random_state=0)
     assert resolve_similarity(name, labels, features=frame) == expected
     assert resolve_similarity(name, labels, features=pd.DataFrame(FEATURES)) == expected
-    assert resolve_similarity("uniform", labels, features=FEATURES).is_uniform
+    assert made.labels == tuple(labels.tolist())
 
 
 @pytest.mark.parametrize(
@@ -451,7 +576,7 @@ def test_agents_with_the_same_features_are_neighbours_and_never_their_own():
 
 @pytest.mark.parametrize("threshold", [1e-3, 0.3])
 def test_gaussian_weights_are_those_of_the_formula_above_the_threshold(threshold, monkeypatch):
-    monkeypatch.setattr(_similarity, "_PAIRS_AT_ONCE", 100)
+    monkeypatch.setattr(_named_similarities, "_PAIRS_AT_ONCE", 100)
     expected = np.exp(-(distances(FEATURES) ** 2) / (2 * 1.3**2))
     expected[(expected < threshold) | np.eye(40, dtype=bool)] = 0
     similarity = gaussian_similarity(FEATURES, 1.3, threshold)
@@ -524,7 +649,7 @@ def test_features_and_parameters_that_make_no_weights_are_refused(make, message)
 
 
 def test_weights_for_too_many_pairs_are_refused_before_they_are_made(monkeypatch):
-    monkeypatch.setattr(_similarity, "_MOST_PAIRS", 700)
+    monkeypatch.setattr(_named_similarities, "_MOST_PAIRS", 700)
     message = "for 780 pairs of 40 agents, expected at most 700 pairs"
     with pytest.raises(ValueError, match=re.escape(message)):
         gaussian_similarity(FEATURES, 100.0)

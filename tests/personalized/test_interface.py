@@ -6,7 +6,6 @@ import inspect
 import io
 import math
 import pickle
-import sys
 from contextlib import redirect_stderr
 
 import networkx as nx
@@ -15,18 +14,21 @@ import pandas as pd
 import pytest
 import sklearn
 from scipy import sparse
+from scipy.special import expit, softmax
 from sklearn import config_context
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.fixes import parse_version
 
 from skdpadmm import DPPersonalizedClassifier, DPPersonalizedRegressor, _fitting
 from skdpadmm.algorithms import MultiStepADMM, PersonalizedCoordinateDescent
-from skdpadmm.network import Similarity, resolve_similarity
+from skdpadmm.network import Similarity, knn_similarity, resolve_similarity
+from skdpadmm.protocol import Neighborhood
 
 ESTIMATORS = [DPPersonalizedRegressor, DPPersonalizedClassifier]
 OBSERVERS = ("eavesdropper", "model")
@@ -37,7 +39,6 @@ INVALID_EVERYWHERE = {
     "confidence": [0.0, -0.5, 1.5, math.nan, "1"],
     "epsilon": [0, -1.0, math.nan, "1", None],
     "delta": [0, 1, -1e-5, math.nan, None],
-    "adversary": ["model", "peer", "server", "", None],
     "privacy_unit": ["row", "user", None],
     "partition": ["random", "", 1.5],
     "n_agents": [0, -1, 2.5, "2"],
@@ -47,8 +48,7 @@ INVALID_EVERYWHERE = {
     "algorithm": [3, None, object()],
     "max_iter": [0, -1, 1.5, None],
     "sampler": ["OpenDP", None],
-    "n_jobs": ["2", 1.5],
-    "engine": ["joblib", "Dask", "", None],
+    "ledger": [3, True, b"study.db"],
     "verbose": [-1, "yes", None],
 }
 INVALID = {
@@ -194,10 +194,20 @@ REFUSED = {
     "features that are missing": (
         {"similarity": "knn", "agent_features": np.full((10, 1), math.nan)}, "^Got features"
     ),
-    "confidences too few": ({"confidence": [0.5, 1.0]}, "^Got confidence=.* for 10 agents"),
-    "a confidence of zero": ({"confidence": [0.0] + [1.0] * 9}, "^Got confidence="),
-    "a confidence above one": ({"confidence": [1.1] + [1.0] * 9}, "^Got confidence="),
-    "a confidence that is missing": ({"confidence": [math.nan] + [1.0] * 9}, "^Got confidence="),
+    "confidences too few": ({"confidence": [0.5, 1.0]}, "^Got 2 values of confidence for 10"),
+    "a confidence of zero": ({"confidence": [1.0] * 9 + [0.0]}, "^Got confidence={9: 0.0}"),
+    "a confidence above one": ({"confidence": [1.0] * 9 + [1.1]}, "^Got confidence={9: 1.1}"),
+    "a confidence that is missing": (
+        {"confidence": [1.0] * 9 + [math.nan]}, "^Got confidence={9: nan}, expected"
+    ),
+    "many confidences": ({"confidence": [2.0] * 10}, "4: 2.0} and others, expected"),
+    "features that nobody looks at": (
+        {"agent_features": np.ones((10, 2))}, "^Got features of the agents with similarity='unif"
+    ),
+    "neighbours that are everybody": (
+        {"similarity": "knn", "agent_features": np.ones((10, 2))}, "^Got similarity='knn' for 10"
+    ),
+    "angles": ({"similarity": "angle"}, "angle_similarity"),
     "confidences in two dimensions": ({"confidence": [[1.0] * 10]}, "^Got confidence="),
     "confidences in words": ({"confidence": ["high"] * 10}, "^Got confidence="),
     "epsilons too few": ({"epsilon": [1.0, 2.0]}, "^Got 2 values of epsilon for 10 agents"),
@@ -420,6 +430,9 @@ BAD_NEIGHBOURS = {
     "another row": (
         pd.DataFrame({"east": [1.0]}, index=["South"]), r"without rows of agents \['south'\]"
     ),
+    "a row twice": (
+        pd.DataFrame({"east": [1.0, 2.0]}, index=["south", "south"]), r"of agents \['south'\]"
+    ),
     "an unknown column": (
         pd.DataFrame({"East": [1.0]}, index=["south"]), r"unknown columns \['East'\]"
     ),
@@ -481,9 +494,9 @@ def test_features_of_agents_name_those_without_rows_too(estimator, classificatio
     assert estimator.agent_labels_.tolist() == NAMES
     expected = resolve_similarity("gaussian", np.array(NAMES), features)
     assert estimator.similarity_ == expected
-    # Nobody looks at them where everybody is alike.
-    estimator.set_params(similarity="uniform").fit(X, y, agents=TOWNS)
-    assert estimator.agent_labels_.tolist() == ["east", "north", "west"]
+    estimator.set_params(similarity="uniform")
+    with pytest.raises(ValueError, match=r"^Got features of the agents with similarity='uniform'"):
+        estimator.fit(X, y, agents=TOWNS)
 
 
 def test_agents_that_are_made_up_have_rows(estimator, classification):
@@ -531,13 +544,160 @@ def test_weights_in_any_form_are_the_same(similarity, estimator, classification,
 @pytest.mark.parametrize("name", ["uniform", "knn", "gaussian"])
 def test_names_of_relations(name, estimator, classification):
     X, y = classification
-    features = np.arange(12.0)[:, None]
+    features = None if name == "uniform" else np.arange(12.0)[:, None]
     estimator.set_params(similarity=name, agent_features=features, n_agents=12).fit(X, y)
     assert estimator.similarity_ == resolve_similarity(name, np.arange(12), features)
     assert f"is public and was not learnt from these rows: {name}," in repr(estimator.privacy_)
 
 
 # Budgets and confidences.
+
+
+BY_LABEL = {"dict": dict, "Series": pd.Series}
+
+
+@pytest.mark.parametrize("container", BY_LABEL.values(), ids=BY_LABEL)
+@pytest.mark.parametrize("order", [["west", "east", "north"], ["north", "west", "east"]])
+def test_budgets_and_confidences_by_label_go_to_the_agents_they_name(
+    container, order, estimator, classification, plans
+):
+    X, y = classification
+    budgets, trust = (
+        {"west": 4.0, "east": 1.0, "north": 0.5},
+        {"west": 1, "east": 0.5, "north": 0.2},
+    )
+    epsilon = container({name: budgets[name] for name in order})
+    confidence = container({name: trust[name] for name in order})
+    estimator.set_params(epsilon=epsilon, confidence=confidence)
+    assert estimator.get_params()["epsilon"] is epsilon
+    estimator.fit(X, y, agents=TOWNS)
+    assert plans[0].facts.agents.epsilons == (1.0, 0.5, 4.0)
+    assert plans[0].facts.agents.confidence == (0.5, 0.2, 1.0)
+    assert plans[0].budget.epsilon == 4.0
+    for name, budget in budgets.items():
+        assert estimator.privacy_.epsilon_of(name) == pytest.approx(budget, rel=1e-6)
+        assert estimator.privacy_.epsilon_of(name, "model") <= budget
+    shown = repr(estimator.privacy_)
+    assert "agent  epsilon, eavesdropper" in shown
+    assert "<td>north</td>" in estimator.privacy_._repr_html_()
+    sizes = container({"west": 50, "east": 100, "north": 50})
+    assert plans == [plan_of(estimator, 200, 3, agent_sizes=sizes)]
+    # A plan that knows no labels takes them from the budgets.
+    assert plans == [plan_of(estimator, 200, 3, agent_sizes=[100, 50, 50])]
+    again = clone(estimator).fit(X, y, agents=TOWNS)
+    np.testing.assert_array_equal(models(again), models(estimator))
+    with pytest.raises(ValueError, match="expected one of"):
+        estimator.privacy_.epsilon_of("south")
+
+
+BAD_BUDGETS = {
+    "missing": ({"east": 1.0, "north": 2.0}, r"missing \['west'\]"),
+    "unknown": (
+        {"east": 1.0, "north": 0.5, "west": 0.5, "south": 0.5}, r"unknown \['south'\]"
+    ),
+    "another type": ({1: 1.0, 2: 1.0, 3: 1.0}, r"unknown \[1, 2, 3\], missing \['east'"),
+    "twice": (
+        pd.Series([1.0, 0.5, 0.3, 0.2], ["east", "north", "west", "west"]), r"twice \['west'\]"
+    ),
+    "no labels": (pd.Series([1.0, 0.5, 0.3]), r"unknown \[0, 1, 2\]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["epsilon", "confidence"])
+@pytest.mark.parametrize(("given", "message"), BAD_BUDGETS.values(), ids=BAD_BUDGETS)
+def test_values_by_label_that_are_not_one_for_each_agent_are_refused(
+    name, given, message, estimator, classification, plans
+):
+    X, y = classification
+    estimator.set_params(**{name: given})
+    with pytest.raises(ValueError, match=rf"^Got {name} by label \(.*{message}"):
+        estimator.fit(X, y, agents=TOWNS)
+    with pytest.raises(ValueError, match=message):
+        plan_of(estimator, 200, 3, agent_sizes={"east": 100, "north": 50, "west": 50})
+    assert_unfitted(estimator)
+    assert not plans
+
+
+def test_offending_confidences_are_shown_by_label(estimator, classification):
+    X, y = classification
+    for given in ([0.5, 1.5, 0.2], {"west": 0.2, "north": 1.5, "east": 1}):
+        estimator.set_params(confidence=given)
+        with pytest.raises(ValueError, match=r"^Got confidence=\{'north': 1.5\}, expected"):
+            estimator.fit(X, y, agents=TOWNS)
+
+
+def test_a_neighborhood_shows_who_has_no_valid_confidence():
+    several = {"agent_sizes": (1,) * 9, "similarity": Similarity(n_agents=9), "trade_off": 1.0}
+    wrong = (1.0,) * 7 + (2.0, math.nan)
+    with pytest.raises(ValueError, match=r"^Got confidence=\{7: 2.0, 8: nan\} .* 2 of 9 agents"):
+        Neighborhood(confidence=wrong, **several)
+    with pytest.raises(ValueError, match=r"^Got 2 values of confidence for 9 agents"):
+        Neighborhood(confidence=(1.0, 1.0), **several)
+
+
+def test_sizes_by_label_leave_out_agents_without_rows(estimator, classification, plans):
+    X, y = classification
+    for similarity in COLD.values():
+        estimator.set_params(similarity=similarity).fit(X, y, agents=TOWNS)
+        for sizes in (
+            {"west": 50, "east": 100, "north": 50},
+            pd.Series({"north": 50, "south": 0, "west": 50, "east": 100}),
+        ):
+            assert plan_of(estimator, 200, 3, agent_sizes=sizes) == plans[-1]
+        with pytest.raises(ValueError, match="centre"):
+            plan_of(estimator, 200, 3, agent_sizes={"west": 50, "east": 100, "centre": 50})
+
+
+def test_without_privacy_every_agent_has_an_infinite_epsilon(estimator, classification):
+    X, y = classification
+    report = estimator.set_params(epsilon=math.inf).fit(X, y, agents=TOWNS).privacy_
+    assert report.epsilon_per_agent().tolist() == [math.inf] * 3
+    assert report.epsilon_of("west") == math.inf
+    assert report.to_dict()["observers"][0]["epsilon_per_agent"] == ["inf"] * 3
+
+
+@pytest.mark.parametrize("relation", ["graph", "frame"])
+def test_forgotten_labels_of_rows_are_asked_for(relation, estimator, classification):
+    estimator.set_params(similarity=COLD[relation])
+    for settings in ({}, {"n_agents": 4}):
+        estimator.set_params(**settings)
+        with pytest.raises(ValueError, match=r"^Got agents=None .*'east'.*Pass agents="):
+            estimator.fit(*classification)
+    estimator.set_params(n_agents=None, similarity=nx.path_graph(3))
+    with pytest.raises(ValueError, match=r"^Got agents=None .*Pass agents="):
+        estimator.fit(*classification)
+    estimator.set_params(n_agents=3).fit(*classification)
+    for weights in (np.ones((3, 3)) - np.eye(3), linked(n=4).tolist(), Similarity(n_agents=2)):
+        estimator.set_params(n_agents=None, similarity=weights)
+        with pytest.raises(ValueError, match=r"^Got agents=None .* of \d agents.*Pass agents="):
+            estimator.fit(*classification)
+    estimator.set_params(similarity="uniform", epsilon={"east": 1.0})
+    with pytest.raises(ValueError, match=r"makes up labels 0, 1, ...: pass agents"):
+        estimator.fit(*classification)
+
+
+def test_a_similarity_with_labels_is_read_by_them(estimator, classification):
+    X, y = classification
+    facts = pd.DataFrame({"x": [5.0, 0.0, 1.0, 4.0]}, ["west", "east", "south", "north"])
+    similarity = knn_similarity(facts, n_neighbors=2)
+    estimator.set_params(similarity=similarity).fit(X, y, agents=TOWNS)
+    assert estimator.agent_labels_.tolist() == NAMES == list(estimator.similarity_.labels)
+    assert estimator.similarity_ == knn_similarity(facts.loc[NAMES], n_neighbors=2)
+    with pytest.raises(ValueError, match=r"without agents \['west'\]"):
+        estimator.set_params(similarity=knn_similarity(facts.iloc[1:], 2)).fit(X, y, agents=TOWNS)
+
+
+def test_labels_that_cannot_be_sorted_are_called_by_where_they_are(estimator, classification):
+    X, y = classification
+    mixed = pd.DataFrame({"x": [0.0, 1.0]}, index=["east", 3])
+    with pytest.raises(TypeError, match=r"^Got labels in agent_features that cannot be sorted"):
+        estimator.set_params(similarity="gaussian", agent_features=mixed).fit(X, y, agents=TOWNS)
+    relation = frame([[0, 1], [1, 0]], "east", 3)
+    with pytest.raises(TypeError, match=r"^Got labels in similarity that cannot be sorted"):
+        estimator.set_params(similarity=relation, agent_features=None).fit(X, y, agents=TOWNS)
+    twice = frame([[0, 1], [1, 0]], "east", "east")
+    with pytest.raises(ValueError, match=r"several rows of agents \['east'\]"):
+        estimator.set_params(similarity=twice).fit(X, y, agents=TOWNS)
 
 
 def test_budgets_and_confidences_follow_the_order_of_labels(regression, plans):
@@ -574,6 +734,21 @@ def test_the_report_says_what_is_public(estimator, classification):
         assert said in report
     for observer in OBSERVERS:
         assert estimator.privacy_.epsilon(observer) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_what_was_assumed_for_lack_of_bounds_is_in_the_plan_and_in_the_report(regression):
+    X, y = regression
+    model = small()
+    for said in (repr(model.plan(200, 3)), repr(model.fit(X, y).privacy_)):
+        assert "target_bounds not declared: targets are clipped to [-3, 3]" in said
+        assert "feature_bounds not declared" in said
+    declared = small(feature_bounds=(-1, 1), target_bounds=(-3, 3)).fit(X, y)
+    assert "not declared" not in repr(declared.privacy_)
+
+
+def test_there_is_one_adversary_and_one_place_to_run(estimator, classification):
+    assert not {"adversary", "engine", "n_jobs"} & set(estimator.get_params())
+    assert estimator.fit(*classification).privacy_.adversary == "eavesdropper"
 
 
 def test_a_partition_may_be_a_function_of_the_data(regression):
@@ -634,8 +809,23 @@ def test_a_column_says_whose_row_it_is_in_fits_and_in_predictions(
     assert estimator.score(made, y) <= 1
     with pytest.raises(ValueError, match=r"^Got agents and agent_column="):
         estimator.predict(made, agents=AGENTS)
-    mine = estimator.local_model(2, made, y)
-    assert np.shape(mine.predict(X)) == (200,)
+    with pytest.raises(ValueError, match=r"^Got rows of agents .* for agent=2, expected its own"):
+        estimator.local_model(2, made, y)
+    own_rows, own_y = np.flatnonzero(AGENTS == 2), y[AGENTS == 2]
+    if hasattr(made, "iloc"):
+        mine = estimator.local_model(2, made.iloc[own_rows], own_y)
+        without = made.drop(columns="owner")
+    else:
+        rows = np.array(made, dtype=object)[own_rows] if kind == "list" else made[own_rows]
+        mine = estimator.local_model(2, rows, own_y)
+        without = X
+    # With the column of agents and without.
+    assert mine.n_features_in_ == 3
+    assert without.shape[1] == 3
+    np.testing.assert_allclose(mine.predict(made), mine.predict(without), rtol=1e-12)
+    np.testing.assert_allclose(
+        scores_of(mine, made), X @ np.ravel(mine.coef_) + mine.intercept_, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_agents_are_given_once(estimator, classification):
@@ -725,6 +915,11 @@ def test_a_column_needs_no_routing(regression):
     ).fit(rows, y)
     assert list(search.best_estimator_.agent_labels_) == [1, 2, 3]
     assert search.score(rows, y) == search.best_estimator_.score(rows, y)
+    # Any scorer knows whose rows they are, and so do predictions of the search.
+    scored = clone(search).set_params(scoring=["neg_mean_absolute_error", "r2"], refit="r2")
+    scored.fit(rows, y)
+    assert np.isfinite(scored.cv_results_["mean_test_neg_mean_absolute_error"]).all()
+    np.testing.assert_array_equal(scored.predict(rows), scored.best_estimator_.predict(rows))
 
 
 # Plans.
@@ -794,7 +989,7 @@ def test_a_refit_at_home_stores_nothing_and_says_nothing(estimator, classificati
     assert not plans
     assert set(vars(estimator)) == set(before)
     assert all(vars(estimator)[name] is before[name] for name in before)
-    assert model.agent == "west"
+    assert model.agent_ == "west"
     assert np.shape(model.coef_) == np.shape(estimator.coef_)
     assert np.shape(model.intercept_) == np.shape(estimator.intercept_)
     expected = X @ np.ravel(model.coef_) + np.ravel(model.intercept_)
@@ -802,8 +997,8 @@ def test_a_refit_at_home_stores_nothing_and_says_nothing(estimator, classificati
         np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-12)
         expected = (expected > 0).astype(int)
     np.testing.assert_allclose(model.predict(X), expected, atol=1e-12)
-    with pytest.raises(AttributeError):
-        model.coef_ = None
+    with pytest.raises(TypeError, match="local_model"):
+        model.fit(X, y)
     # No noise: the same once more, and the same for sparse rows.
     again = estimator.local_model("west", sparse.csr_matrix(X[west]), y[west])
     np.testing.assert_allclose(again.coef_, model.coef_, rtol=0, atol=1e-7)
@@ -826,8 +1021,57 @@ def test_a_refit_needs_an_agent_of_the_fit_and_valid_rows(estimator, classificat
     ]:
         with pytest.raises((ValueError, TypeError)):
             estimator.local_model("west", bad_X, bad_y)
-    with pytest.raises(ValueError, match="4 columns, expected the 3 features"):
+    with pytest.raises(ValueError, match=r"X has 4 features, but Local.* is expecting 3"):
         estimator.local_model("west", X, y).predict(np.ones((2, 4)))
+
+
+def test_a_model_at_home_is_an_estimator_that_knows_its_columns(estimator, classification):
+    X, y = classification
+    rows = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=TOWNS)
+    estimator.set_params(agent_column="town").fit(rows, y)
+    west = rows[TOWNS == "west"]
+    model = estimator.local_model("west", west, y[TOWNS == "west"])
+    assert is_classifier(model) == is_classifier(estimator)
+    assert model.get_params() == {}
+    assert get_tags(model).input_tags.sparse
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    bare = west.drop(columns="town")
+    for form in (west, bare, west[["a", "town", "b", "c"]]):
+        np.testing.assert_array_equal(model.predict(form), model.predict(bare))
+    assert model.score(bare, y[TOWNS == "west"]) == model.score(west, y[TOWNS == "west"])
+    for wrong in (bare[["b", "a", "c"]], bare.rename(columns={"a": "d"}), bare[["a", "b"]]):
+        with pytest.raises(ValueError, match="feature names"):
+            model.predict(wrong)
+    loaded = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(loaded.predict(west), model.predict(west))
+    with pytest.raises(NotFittedError):
+        clone(model).predict(bare)
+    with pytest.raises(ValueError, match=r"^Got rows of agents \['.*'\] for agent='west'"):
+        estimator.local_model("west", rows, y)
+
+
+def test_probabilities_at_home_are_those_of_the_scores(classification):
+    X, y = classification
+    for target in (y, np.digitize(X[:, 0], [-0.5, 0.5])):
+        fitted = DPPersonalizedClassifier(random_state=0, max_iter=5).fit(X, target, agents=TOWNS)
+        model = fitted.local_model("west", X[TOWNS == "west"], target[TOWNS == "west"])
+        scores = model.decision_function(X)
+        expected = softmax(scores, axis=1) if scores.ndim == 2 else expit(scores)
+        proba = model.predict_proba(X)
+        np.testing.assert_allclose(proba if scores.ndim == 2 else proba[:, 1], expected)
+        np.testing.assert_allclose(model.predict_log_proba(X), np.log(proba))
+        np.testing.assert_array_equal(model.classes_[proba.argmax(axis=1)], model.predict(X))
+    fitted.set_params(loss="smoothed_hinge").fit(X, y, agents=TOWNS)
+    assert not hasattr(fitted.local_model("west", X[:9], y[:9]), "predict_proba")
+
+
+def test_a_refit_follows_the_parameters_of_the_fit(estimator, classification):
+    X, y = classification
+    estimator.set_params(similarity=COLD["graph"]).fit(X, y, agents=TOWNS)
+    expected = estimator.local_model("south", X, y).coef_
+    # What is set after a fit counts for the next one.
+    estimator.set_params(confidence=0.01)
+    np.testing.assert_array_equal(estimator.local_model("south", X, y).coef_, expected)
 
 
 def test_an_agent_may_lack_classes(classification):
@@ -915,19 +1159,6 @@ def test_a_failure_in_the_middle_of_the_turns_stores_nothing(
         with pytest.raises(KeyboardInterrupt):
             model.fit(X[:, :2], y)
     assert vars(fitted) == before
-    assert_unfitted(estimator)
-
-
-def test_without_dask_its_engine_is_an_error_that_names_the_extra(
-    estimator, classification, plans, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    estimator.set_params(engine="dask")
-    with pytest.raises(ImportError, match=r"pip install 'skdpadmm\[dask\]'"):
-        estimator.fit(*classification)
-    with pytest.raises(ImportError, match=r"skdpadmm\[dask\]"):
-        plan_of(estimator, 200, 3)
-    assert not plans
     assert_unfitted(estimator)
 
 

@@ -197,6 +197,51 @@ def test_epsilon_per_agent_keeps_the_order_of_agents():
     assert report.to_dict()["observers"][0]["epsilon_per_agent"] == epsilons.tolist()
 
 
+def test_epsilon_of_an_agent_goes_by_its_label():
+    agents = agents_of_three_kinds()
+    observers = (make_observer(per_agent=list(agents)),)
+    labels = ("west", "east", "north", "south")
+    report = make_report(observers=observers, agent_labels=labels)
+    for place, label in enumerate(labels):
+        assert report.epsilon_of(label, "server") == report.epsilon_per_agent("server")[place]
+        looser = report.epsilon_of(label, delta=1e-3)
+        assert looser == report.epsilon_per_agent("server", 1e-3)[place]
+    with pytest.raises(ValueError, match=r"Got agent='centre', expected one of \['west'"):
+        report.epsilon_of("centre")
+    with pytest.raises(ValueError, match="Got observer='peer'"):
+        report.epsilon_of("west", "peer")
+    # Without labels agents are called by their places.
+    assert make_report(observers=observers).epsilon_of(2) == report.epsilon_of("north")
+
+
+def test_agents_with_figures_of_their_own_are_listed_where_they_are_few():
+    kinds = (GaussianDP(0.1), GaussianDP(0.3))
+    for n_agents in (2, 10, 11):
+        agents = tuple(kinds[agent % 2] for agent in range(n_agents))
+        labels = tuple(f"<agent {agent}>" for agent in range(n_agents))
+        report = make_report(
+            observers=(make_observer(guarantee=kinds[1], per_agent=agents),), agent_labels=labels
+        )
+        lines = [line.split("  ") for line in repr(report).splitlines()]
+        listed = [line[-1] for line in lines if line[0] in labels]
+        expected = [round_up(epsilon) for epsilon in report.epsilon_per_agent().tolist()]
+        assert listed == (expected if n_agents <= 10 else [])
+        assert ("&lt;agent 1&gt;" in report._repr_html_()) == (n_agents <= 10)
+    alike = make_report(
+        observers=(make_observer(guarantee=kinds[0], per_agent=(kinds[0],) * 3),),
+        agent_labels=("a", "b", "c"),
+    )
+    assert "agent  epsilon" not in repr(alike)
+
+
+def test_where_nothing_tells_agents_apart_each_has_the_figure_of_all():
+    labels = ("a", "b")
+    report = make_report(observers=(make_observer(guarantee=NonPrivate()),), agent_labels=labels)
+    assert report.epsilon_per_agent("server").tolist() == [math.inf] * 2
+    assert report.epsilon_of("b") == math.inf
+    assert report.to_dict()["observers"][0]["epsilon_per_agent"] == ["inf"] * 2
+
+
 def test_epsilon_of_many_agents_is_computed_once_for_each_distinct_guarantee():
     asked = []
 

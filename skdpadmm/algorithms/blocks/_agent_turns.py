@@ -6,7 +6,7 @@ Arrays of models have the shape (n_agents, n_parameters, n_outputs), in public c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,61 +17,12 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
 from skdpadmm.losses import Loss, clip_derivative
 from skdpadmm.network import Ownership, Similarity
-from skdpadmm.penalties import NoPenalty, Penalty, SquaredL2
-from skdpadmm.protocol import AgentTurns, Facts, Gate, Neighborhood, Plan, Problem
-from skdpadmm.records import Coordinates, Rows, Segments, collect_agents, prepare_agents
+from skdpadmm.protocol import AgentTurns, Gate, Plan, Problem
+from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
 
 Array = NDArray[np.float64]
 # Rows of agents that are awake are gathered, so many entries at a time.
 GATHERED_ENTRIES = 2**21
-
-
-def neighborhood_of(facts: Facts) -> Neighborhood:
-    """The agents of facts of personalised models."""
-    assert isinstance(facts.agents, Neighborhood)
-    return facts.agents
-
-
-def wake_order(*, n_agents: int, n_wakes: int, clock: str, seed: int) -> NDArray[np.intp]:
-    """Who wakes up when, each agent equally often.
-
-    With Poisson clocks of one rate the next one to wake up is anybody, by the same chance, which is
-    what an index that is drawn says at once. Agents who have woken up often enough sleep on. Both
-    have the same law.
-
-    Parameters
-    ----------
-    n_agents, n_wakes : int
-        Agents, and how often each wakes up.
-    clock : {"poisson", "index"}
-    seed : int
-        Public.
-
-    Returns
-    -------
-    ndarray of intp of shape (n_agents * n_wakes,)
-    """
-    random = np.random.Generator(np.random.Philox(seed))
-    if clock == "poisson":
-        times = random.exponential(size=(n_agents, n_wakes)).cumsum(axis=1)
-        return np.argsort(times, axis=None, kind="stable") // max(n_wakes, 1)
-    order, counts = np.empty(0, dtype=np.intp), np.zeros(n_agents, dtype=np.intp)
-    while (counts < n_wakes).any():
-        drawn = random.integers(n_agents, size=n_agents * n_wakes)
-        drawn = drawn[counts[drawn] + occurrences(drawn) < n_wakes]
-        order = np.concatenate([order, drawn])
-        counts += np.bincount(drawn, minlength=n_agents)
-    return order
-
-
-def occurrences(order: NDArray[np.intp]) -> NDArray[np.intp]:
-    """How often the same agent came before, for each place."""
-    by_agent = np.argsort(order, kind="stable")
-    found = np.empty(len(order), dtype=np.intp)
-    sizes = np.bincount(order)
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    found[by_agent] = np.arange(len(order)) - starts
-    return found
 
 
 def neighbor_means(
@@ -81,11 +32,6 @@ def neighbor_means(
     if similarity.n_agents == 1:
         return models.copy() if agents is None else models[agents]
     return similarity.neighbor_mean(models, agents)
-
-
-def weights_of_agents(similarity: Similarity) -> Array:
-    """Sums of the weights of each agent's edges; one for an agent that is alone."""
-    return np.ones(1) if similarity.n_agents == 1 else similarity.degrees
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -130,8 +76,11 @@ class AwakeGradients:
         -------
         ndarray of the shape of `models`
         """
+        chunks = list(self._chunks(agents))
+        if len(chunks) == 1:
+            return self._sums(agents, models)
         sums = np.zeros(models.shape)
-        for some in self._chunks(agents):
+        for some in chunks:
             sums[some] = self._sums(agents[some], models[some])
         return sums
 
@@ -139,7 +88,11 @@ class AwakeGradients:
         """Neighbouring agents whose rows fit into the memory that is allowed."""
         sizes = self.bounds[agents + 1] - self.bounds[agents]
         most = max(GATHERED_ENTRIES // max(self.rows.coordinates.n_features, 1), 1)
-        part = np.cumsum(sizes) // most
+        ends = np.cumsum(sizes)
+        if len(ends) and ends[-1] < most:
+            yield slice(0, len(agents))
+            return
+        part = ends // most
         cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(agents)]
         yield from (slice(low, high) for low, high in pairwise(cuts) if low < high)
 
@@ -264,11 +217,21 @@ class NoisyTurns:
         Bound of a record's gradient, or of an agent's mean gradient, in the norm of the release.
         Infinite only where the plan is not private.
     weights : ndarray of shape (n_turns,)
-        What each turn is multiplied by before noise is added, and divided by afterwards.
+        What each turn is multiplied by before noise is added, and divided by afterwards. Kept.
 
     Attributes
     ----------
     has_rows : ndarray of bool of shape (n_agents,)
+    exact : AwakeGradients
+    law : {"gaussian", "laplace"}
+    of_records : bool
+        Whether the gradient of each record is clipped, and not the mean of an agent's.
+    sizes : ndarray of shape (n_agents,)
+        Numbers of rows.
+    unit : float
+        What is said is in units of it.
+    bound : float
+        Of the norm of what is clipped, in these units.
     """
 
     def __init__(
@@ -286,23 +249,23 @@ class NoisyTurns:
         assert ownership is not None
         release = next(r for r in plan.releases if r.name == name)
         assert isinstance(release, AgentTurns)
-        self._gate, self._name, self._law = gate, name, release.law
-        self._weights = weights
+        self._gate, self._name, self.law = gate, name, release.law
+        self.weights = weights
         self._taken = np.zeros(facts.agents.n_agents, dtype=np.intp)
-        self._of_records = facts.unit == "record"
-        self._sizes = np.asarray(facts.agents.agent_sizes, dtype=np.float64)
-        self._unit = clip_norm if math.isfinite(clip_norm) else 1.0
+        self.of_records = facts.unit == "record"
+        self.sizes = np.asarray(facts.agents.agent_sizes, dtype=np.float64)
+        self.unit = clip_norm if math.isfinite(clip_norm) else 1.0
         # Without privacy nothing is clipped.
-        self._bound = clip_norm / self._unit
-        self._exact = awake_gradients(
+        self.bound = clip_norm / self.unit
+        self.exact = awake_gradients(
             problem.rows,
             problem.target,
             ownership,
             loss=facts.loss,
-            clip_norm=clip_norm if self._of_records else math.inf,
+            clip_norm=clip_norm if self.of_records else math.inf,
             law=release.law,
         )
-        self.has_rows = self._sizes > 0
+        self.has_rows = self.sizes > 0
 
     def __call__(self, agents: NDArray[np.intp], models: Array) -> Array:
         """Take the next turn of some agents.
@@ -321,53 +284,80 @@ class NoisyTurns:
         """
         if not len(agents):
             return np.zeros(models.shape)
-        said = self._exact(agents, models) / self._unit
-        sizes = self._sizes[agents, None, None]
-        if not self._of_records:
+        said = self.exact(agents, models) / self.unit
+        sizes = self.sizes[agents, None, None]
+        if not self.of_records:
             said = self._clipped(said / sizes)
-        weights = self._weights[self._taken[agents], None, None]
+        weights = self.weights[self._taken[agents], None, None]
         self._taken[agents] += 1
         heard = self._gate.take_turns(self._name, agents, weights * said) / weights
-        return np.asarray(heard * (self._unit / sizes if self._of_records else self._unit))
+        return np.asarray(heard * (self.unit / sizes if self.of_records else self.unit))
+
+    def next_turns(self, agents: NDArray[np.intp]) -> tuple[NDArray[np.intp], Array, Array]:
+        """Let a compiled loop take the next turns of agents, one after another.
+
+        Parameters
+        ----------
+        agents : ndarray of intp of shape (n_turns,)
+            Each as often as it takes a turn, and with rows.
+
+        Returns
+        -------
+        turns, noise, units : ndarray
+            See `Gate.turn_noise`.
+        """
+        np.add.at(self._taken, agents, 1)
+        return self._gate.turn_noise(self._name, agents)
 
     def _clipped(self, means: Array) -> Array:
-        if math.isinf(self._bound):
+        if math.isinf(self.bound):
             return means
-        if self._law == "laplace":
-            return clip_absolute_sums(means, self._bound)
-        return clip_vectors(means, np.full(len(means), self._bound))
+        if self.law == "laplace":
+            return clip_absolute_sums(means, self.bound)
+        return clip_vectors(means, np.full(len(means), self.bound))
 
 
-def penalty_curvature(penalty: Penalty, coordinates: Coordinates) -> Array:
-    """Curvature of a squared penalty along each parameter in public coordinates, (d, 1).
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Wakes:
+    """Updates of agents that wake up, all of a wave at once.
 
-    Parameters
+    Attributes
     ----------
-    penalty : Penalty
-        Already divided by the square of the target's scale.
-    coordinates : Coordinates
-
-    Returns
-    -------
-    ndarray of shape (n_parameters, 1)
-        Zero for the intercept, so that times parameters it is the gradient.
+    gradient : NoisyTurns
+    similarity : Similarity
+    curvature : ndarray of shape (n_parameters, 1)
+        Of the penalty.
+    pull, step : ndarray of shape (n_agents,)
+    n_turns : int
+        How often each agent uses its rows; after that it averages.
     """
-    curvature = np.zeros((coordinates.n_parameters, 1))
-    square = np.square(coordinates.coefficient_scale)
-    curvature[: coordinates.n_features, 0] = penalty.strong_convexity * square
-    return curvature
 
+    gradient: NoisyTurns
+    similarity: Similarity
+    curvature: Array
+    pull: Array
+    step: Array
+    n_turns: int
 
-def check_squared_penalty(penalty: Penalty) -> None:
-    """Refuse a penalty whose gradient is not linear.
+    def pieces(self, order: NDArray[np.intp]) -> Iterable[NDArray[np.intp]]:
+        """Split wake-ups into what `advance` takes, one after another."""
+        return self.similarity.waves(order)
 
-    Raises
-    ------
-    ValueError
-        Says what was expected.
-    """
-    if not isinstance(penalty, SquaredL2 | NoPenalty):
-        raise ValueError(
-            f"Got {penalty!r}, expected SquaredL2 or none: models of agents are averaged, which"
-            " keeps no zeros."
-        )
+    def advance(self, models: Array, woken: NDArray[np.intp], wave: NDArray[np.intp]) -> None:
+        """Let agents wake up.
+
+        Parameters
+        ----------
+        models : ndarray of shape (n_agents, n_parameters, n_outputs)
+            Changed in place.
+        woken : ndarray of intp of shape (n_agents,)
+            How often each woke up; changed in place.
+        wave : ndarray of intp of shape (n_awake,)
+        """
+        own, means = models[wave], neighbor_means(self.similarity, models, wave)
+        learns = self.gradient.has_rows[wave] & (woken[wave] < self.n_turns)
+        who, theirs = wave[learns], own[learns]
+        slopes = self.gradient(who, theirs) + self.curvature * theirs
+        means[learns] -= self.pull[who, None, None] * slopes
+        models[wave] = own + self.step[wave, None, None] * (means - own)
+        woken[wave] += 1

@@ -115,8 +115,8 @@ def require_numba() -> None:
 
 
 @cache
-def _loop() -> Any:
-    """Compile at the first call of a process."""
+def compiled_derivative() -> Any:
+    """The derivative of a loss by its code, to be compiled into loops."""
     import numba
 
     @numba.njit(inline="always")
@@ -127,11 +127,20 @@ def _loop() -> Any:
             return max(min(score - target, parameter), -parameter)
         margin = target * score
         if code == LOGISTIC:
-            if margin >= 0:
-                tail = np.exp(-margin)
-                return -target * tail / (1.0 + tail)
-            return -target / (1.0 + np.exp(margin))
+            # Without a branch, because the sign of a margin is anybody's guess.
+            tail = np.exp(-abs(margin))
+            return -target * (tail if margin >= 0 else 1.0) / (1.0 + tail)
         return -target * min(max((1.0 - margin) / parameter, 0.0), 1.0)
+
+    return derivative
+
+
+@cache
+def _loop() -> Any:
+    """Compile at the first call of a process."""
+    import numba
+
+    derivative = compiled_derivative()
 
     @numba.njit
     def loop(

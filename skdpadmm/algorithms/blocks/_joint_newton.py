@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 # Above this many entries the agents' own Hessians are not kept: their diagonals have to do.
 LARGEST_BLOCKS = 2**22
 MOST_INNER_STEPS = 5000
+# Of a Newton step, before its curvature is not believed.
+SHORTEST = 1e-3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -98,6 +100,12 @@ class JointObjective:
 
         penalty = _column(self.weights) * self.curvature * direction
         return self.sums(direction, slopes) + self.coupling(direction) + penalty
+
+    @cached_property
+    def largest_bends(self) -> Array:
+        """A bound of the curvature of each row's loss, (n_samples, K, K)."""
+        k = self.loss.n_outputs
+        return np.tile(self.loss.smoothness * np.eye(k), (self.rows.n_samples, 1, 1))
 
     @cached_property
     def _free_shifts(self) -> tuple[NDArray[np.bool_], tuple[int, ...]] | None:
@@ -180,18 +188,24 @@ def joint_newton(
     n_iter : int
     converged : bool
     """
-    models = start
+    models, accuracy = start, min(0.1 * tolerance, 1e-10)
     value, gradient, bends = objective.at(models)
     for iteration in range(1, max_iter + 1):
-        step = _newton_step(objective, gradient, bends, min(0.1 * tolerance, 1e-10))
-        expected, length = float(np.vdot(gradient, step)), 1.0
-        while True:
-            candidate = models + length * step
-            after, following, further = objective.at(candidate)
-            # Near the optimum the decrease drowns in rounding; the full step is then right.
-            if after <= value + 1e-4 * length * expected + 1e-13 * abs(value) or length < 1e-10:
+        # Losses with flat parts, such as hinges, can lack curvature where a step needs it. With
+        # the bound of the curvature in its place the full step is sure to descend.
+        for seen, shortest in ((bends, SHORTEST), (objective.largest_bends, 1e-10)):
+            step = _newton_step(objective, gradient, seen, accuracy)
+            expected, length = float(np.vdot(gradient, step)), 1.0
+            while True:
+                candidate = models + length * step
+                after, following, further = objective.at(candidate)
+                # Near the optimum the decrease drowns in rounding; the full step is then right.
+                descends = after <= value + 1e-4 * length * expected + 1e-13 * abs(value)
+                if descends or length < shortest:
+                    break
+                length /= 2
+            if descends:
                 break
-            length /= 2
         models, value, gradient, bends = candidate, after, following, further
         progress(iteration)
         if np.abs(length * step).max() <= tolerance * max(1.0, np.abs(models).max()):

@@ -33,6 +33,12 @@ def check_count(name: str, value: object) -> None:
         raise ValueError(f"Got {name}={value!r}, expected an int of at least 1.")
 
 
+def check_seed(name: str, value: object) -> None:
+    """Refuse a public seed that is none, or another number that may be zero."""
+    if not (isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0):
+        raise ValueError(f"Got {name}={value!r}, expected an int of at least 0.")
+
+
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Refuse a knob that is not one of a few words."""
     if value not in choices:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import (
     GaussianDP,
     Guarantee,
@@ -40,6 +41,8 @@ from skdpadmm.protocol import (
     View,
 )
 
+# What is left of a standard deviation, of 2**20 cells at least, without 4 squared cells.
+CERTAIN = math.sqrt(1 - 4 * grid_cell(1.0) ** 2)
 # A round in which so few messages arrive is void; drop-outs make one in a hundred so.
 VOID_ROUNDS = 0.01
 # Agents that are larger than this many average ones weigh no more, once their messages are clipped.
@@ -256,10 +259,13 @@ def plan_release(
         fewest=agents.n_agents,
     )
     total = gaussian_mu(budget.epsilon, budget.delta)
-    multipliers = tuple(
-        sensitivity / mu * total / gaussian_mu(epsilon, budget.delta) * (1 + 1e-12)
+    parts = [
+        mu * gaussian_mu(epsilon, budget.delta) / total
         for epsilon in agents.budgets(budget.epsilon)
-    )
+    ]
+    if agents.n_curators:
+        sensitivity *= widened_by_grid(min(parts), math.prod(shape))
+    multipliers = tuple(sensitivity / part * (1 + 1e-12) for part in parts)
     return message_sum(
         facts,
         budget,
@@ -270,6 +276,40 @@ def plan_release(
         limits=unit_sizes(facts),
         multipliers=multipliers,
     )
+
+
+def widened_by_grid(mu: float, n_entries: int) -> float:
+    """What a sensitivity counts where messages and noise are whole numbers of cells of a grid.
+
+    Two neighbouring messages are rounded by half a cell in every entry, and 4 squared cells come
+    off the variance: see `_shared_sums`. A cell is at most that of noise of size one, times the
+    noise.
+
+    Parameters
+    ----------
+    mu : float
+        What the release may cost.
+    n_entries : int
+
+    Returns
+    -------
+    float
+        A factor.
+
+    Raises
+    ------
+    ValueError
+        Where the grid takes up too much of the budget.
+    """
+    rounding = grid_cell(1.0) * math.sqrt(n_entries) / mu
+    if rounding > 0.5:
+        raise ValueError(
+            f"Got mu={mu:.3g} for a sum of {n_entries} numbers by secret sharing, expected more:"
+            " the grid of the noise costs as much. Choose a larger epsilon, or conditioning=None"
+            " and scale=None."
+        )
+    # Where ``(sensitivity + cells) / noise = mu``, and cells grow with the noise.
+    return 1 / (CERTAIN - rounding)
 
 
 def spent_before(facts: Facts, budget: Budget) -> list[Guarantee]:
@@ -399,7 +439,7 @@ def message_sum(
     views = []
     for observer in agents.observers:
         count = agents.together(observer, rounds.fewest)
-        noise = _surely_noise(needed, per_agent, count)
+        noise = surely_noise(needed, per_agent, count)
         pairs = list(zip(limits.tolist(), noise.tolist(), strict=True))
         views.append(
             View(
@@ -432,7 +472,7 @@ def message_sum(
     )
 
 
-def _surely_noise(
+def surely_noise(
     shares: NDArray[np.float64], per_agent: NDArray[np.float64], count: int
 ) -> NDArray[np.float64]:
     """For each kind its own share and the least that `count - 1` others can add to it."""

@@ -7,21 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.blocks._agent_turns import (
-    neighbor_means,
-    neighborhood_of,
-    penalty_curvature,
-)
+from skdpadmm.algorithms.blocks._agent_turns import neighbor_means
 from skdpadmm.algorithms.blocks._joint_newton import JointObjective, joint_newton
+from skdpadmm.algorithms.planning._wake_ups import penalty_curvature
 from skdpadmm.engine import one_blas_thread
 from skdpadmm.network import Ownership
-from skdpadmm.protocol import Facts
+from skdpadmm.protocol import Facts, neighborhood_of
 from skdpadmm.records import Rows
 
 TOLERANCE, MOST_STEPS = 1e-10, 100
 
 
-def local_model(
+def refit_at_home(
     facts: Facts,
     rows: Rows,
     target: NDArray[Any],

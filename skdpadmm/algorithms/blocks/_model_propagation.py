@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
-from skdpadmm.algorithms.blocks._agent_turns import neighbor_means, weights_of_agents
+from skdpadmm.algorithms.blocks._agent_turns import neighbor_means
+from skdpadmm.algorithms.planning._wake_ups import weights_of_agents
 from skdpadmm.network import Similarity
 
 Array = NDArray[np.float64]
 # What an agent counts at least, beside the one that counts most: without it agents that hear their
 # neighbours alone would take too long to hear of anybody else.
 LEAST_PULL = 1e-3
+# Rounds of averaging that noise may ask for: 1, 2, 4, and so on; what the agent with the least
+# noise does in each; and the least that is left of models, whose signs count however noisy.
+MOST_ROUNDS, LEAST_PART, LEAST_FACTOR = 32, 1e-3, 0.03
 
 
 def propagate(
@@ -124,6 +128,66 @@ def propagation_limit(similarity: Similarity, models: Array, pull: Array) -> Arr
     system = sparse.csc_array(sparse.diags_array(degrees + own) - similarity.weights)
     flat = models.reshape(len(models), -1)
     return np.asarray(spsolve(system, own[:, None] * flat)).reshape(models.shape)
+
+
+def smooth_by_noise(
+    similarity: Similarity, models: Array, probes: Array, has_rows: NDArray[np.bool_]
+) -> tuple[Array, Array, float]:
+    """Average public models over neighbours, and scale them down, as far as their noise asks.
+
+    In each round every agent goes a part of the way to the mean of its neighbours, the noisiest one
+    half of it. How many rounds, and by how much models are scaled down, is what Stein's unbiased
+    estimate of the risk says of models that consist of signal and of noise of a known law. All of
+    it is public. Where there is no noise nothing happens.
+
+    Parameters
+    ----------
+    similarity : Similarity
+    models : ndarray of shape (n_agents, n_parameters, n_outputs)
+        Noisy.
+    probes : ndarray of shape (n_agents, n_probes)
+        Noise of the law that is in each entry of `models`, drawn anew.
+    has_rows : ndarray of bool of shape (n_agents,)
+
+    Returns
+    -------
+    smoothed : ndarray of the shape of `models`
+    left : ndarray of the shape of `probes`
+        What became of the probes.
+    factor : float
+        By which both were scaled down.
+    """
+    n_agents, n_entries = len(models), models[0].size
+    variance = np.square(probes).mean(axis=1)
+    if not variance.any():
+        return models, probes, 1.0
+    largest = variance.max()
+    part = 0.5 * np.where(has_rows, variance / largest, 1.0)
+    part = np.maximum(part, LEAST_PART)[:, None]
+    flat = models.reshape(n_agents, -1)
+    # Of few entries noise may be more than it is on average: by a standard deviation.
+    caution = 1.0 + math.sqrt(2.0 / flat.size)
+    both = np.concatenate([flat, probes], axis=1)
+    best, least, chosen = math.inf, 1.0, both
+    for k in range(1 if n_agents == 1 else MOST_ROUNDS + 1):
+        if k > 0:
+            both = both + part * (neighbor_means(similarity, both) - both)
+        if k & (k - 1):
+            continue
+        smoothed, left = both[:, :n_entries], both[:, n_entries:]
+        through = n_entries / probes.shape[1] * float(np.vdot(probes, left))
+        size, common = float(np.vdot(smoothed, smoothed)), float(np.vdot(flat, smoothed))
+        if not size > 0:
+            continue
+        factor, careful = (
+            min(max((common - noise) / size, LEAST_FACTOR), 1.0)
+            for noise in (through, caution * through)
+        )
+        risk = factor**2 * size - 2.0 * factor * (common - through)
+        if risk < best:
+            best, least, chosen = risk, careful, both
+    chosen = least * chosen
+    return chosen[:, :n_entries].reshape(models.shape), chosen[:, n_entries:], least
 
 
 def _column(pull: Array, models: Array) -> Array:

@@ -1,0 +1,11 @@
+"""Attacks on the guarantees of estimators: what runs show, beside what is claimed.
+
+A report of an audit that was given private data tells of these data, and no guarantee covers it.
+"""
+
+from __future__ import annotations
+
+from skdpadmm.audit._audit import audit
+from skdpadmm.audit._report import AuditReport, ReplayLine
+
+__all__ = ["AuditReport", "ReplayLine", "audit"]

@@ -1,0 +1,257 @@
+"""A search that cannot be paid for is refused before its first fit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import uniform
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import BaggingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    RandomizedSearchCV,
+    RepeatedKFold,
+    ShuffleSplit,
+)
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
+from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger
+from skdpadmm.preprocessing import RowNormClipper
+from skdpadmm.privacy import GaussianDP, gaussian_mu
+
+X = np.random.default_rng(0).normal(size=(61, 3))
+y = X @ np.array([1.0, -1.0, 0.5])
+labels = np.where(y > 0, "yes", "no")
+DELTA = 1e-6
+
+
+@pytest.fixture
+def ledger(path):
+    return PrivacyLedger(path)
+
+
+def ridge(**parameters):
+    return DPAdmmRidge(delta=DELTA, feature_bounds=(-3, 3), target_bounds=(-5, 5), **parameters)
+
+
+def by_hand(epsilons):
+    """Mu of fits of which each spends all of its budget."""
+    return math.hypot(*(gaussian_mu(epsilon, DELTA) for epsilon in epsilons))
+
+
+@pytest.mark.parametrize("cv", [3, 5])
+@pytest.mark.parametrize("refit", [True, False])
+def test_candidates_times_folds_and_the_refit_are_counted(ledger, cv, refit):
+    search = GridSearchCV(
+        ridge(), {"epsilon": [0.1, 0.5, 1.0], "alpha": [0.1, 1.0]}, cv=cv, refit=refit
+    )
+    cost = ledger.check(search, X, y)
+    # The refit may be any candidate: the dearest counts.
+    fits = [0.1, 0.5, 1.0] * 2 * cv + [1.0] * refit
+    assert cost.mu == pytest.approx(by_hand(fits), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("cv", "n_fits"),
+    [
+        (RepeatedKFold(n_splits=2, n_repeats=3, random_state=0), 6),
+        (ShuffleSplit(4, test_size=0.5), 4),
+        (LeaveOneOut(), 61),
+        ([(np.arange(40), np.arange(40, 61)), (np.arange(30), np.arange(30, 61))], 2),
+    ],
+)
+def test_every_splitter_is_asked_for_its_folds(ledger, cv, n_fits):
+    search = GridSearchCV(ridge(), {"epsilon": [0.5]}, cv=cv, refit=False)
+    assert ledger.check(search, X, y).mu == pytest.approx(by_hand([0.5] * n_fits), rel=1e-6)
+
+
+def test_splitters_that_need_groups_get_them(ledger):
+    groups = np.arange(61) % 7
+    search = GridSearchCV(ridge(), {"epsilon": [0.5]}, cv=GroupKFold(3), refit=False)
+    assert ledger.check(search, X, y, groups).mu == pytest.approx(by_hand([0.5] * 3), rel=1e-6)
+
+
+def test_folds_that_can_be_seen_once_are_left_alone(ledger):
+    folds = KFold(3).split(X)
+    search = GridSearchCV(ridge(), {"epsilon": [0.5]}, cv=folds)
+    with pytest.raises(ValueError, match="gone through once"):
+        ledger.check(search, X, y)
+    assert len(list(folds)) == 3
+
+
+def test_each_fold_is_planned_at_its_own_size(ledger):
+    asked = []
+
+    class Recorder(DPAdmmRidge):
+        def plan(self, n_samples, n_features):
+            asked.append((n_samples, n_features))
+            return super().plan(n_samples, n_features)
+
+    recorder = Recorder(**ridge().get_params())
+    ledger.check(GridSearchCV(recorder, {"epsilon": [0.5]}, cv=3), X, y)
+    assert sorted(set(asked)) == [(40, 3), (41, 3), (61, 3)]
+
+
+def test_the_last_step_of_a_pipeline_is_planned(ledger):
+    pipe = Pipeline([("clip", RowNormClipper()), ("model", Pipeline([("m", ridge())]))])
+    search = GridSearchCV(pipe, {"model__m__epsilon": [0.2, 0.4]}, cv=3, refit=False)
+    assert ledger.check(search, X, y).mu == pytest.approx(by_hand([0.2, 0.4] * 3), rel=1e-6)
+
+
+def test_a_step_of_the_grid_is_planned_in_its_place(ledger):
+    pipe = Pipeline([("model", Ridge())])
+    search = GridSearchCV(pipe, {"model": [ridge(epsilon=0.3)]}, cv=2, refit=False)
+    assert ledger.check(search, X, y).mu == pytest.approx(by_hand([0.3] * 2), rel=1e-6)
+
+
+def test_another_number_of_features_is_a_fact(ledger):
+    twice = FunctionTransformer(lambda X: np.hstack([X, X]))
+    model = DPAdmmRidge(delta=DELTA, epsilon=0.5, feature_bounds=([-3] * 6, [3] * 6))
+    search = GridSearchCV(make_pipeline(twice, model), {"dpadmmridge__alpha": [1.0]}, cv=2)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  the text is the estimator's own
+        ledger.check(search, X, y)
+    assert "candidate" in caught.value.__notes__[0]
+    assert ledger.check(search, X, y, n_features=6).mu == pytest.approx(by_hand([0.5] * 3))
+
+
+def test_random_candidates_are_those_that_the_search_draws(ledger):
+    space = {"epsilon": uniform(0.1, 0.9)}
+    search = RandomizedSearchCV(ridge(), space, n_iter=4, cv=2, refit=False, random_state=3)
+    cost = ledger.check(search, X, y)
+    assert ledger.check(search, X, y) == cost
+    drawn = search.fit(X, y).cv_results_["param_epsilon"]
+    assert cost.mu == pytest.approx(by_hand([e for e in drawn for _ in range(2)]), rel=1e-6)
+
+
+def test_a_generator_of_candidates_goes_on_as_though_nobody_had_asked(ledger):
+    space = {"epsilon": uniform(0.1, 0.9)}
+    generator = np.random.RandomState(5)
+    search = RandomizedSearchCV(ridge(), space, n_iter=3, cv=2, random_state=generator)
+    assert ledger.check(search, X, y) == ledger.check(search, X, y)
+    assert generator.uniform() == np.random.RandomState(5).uniform()
+
+
+def test_candidates_that_nobody_knows_are_refused(ledger):
+    search = RandomizedSearchCV(ridge(), {"epsilon": uniform(0.1, 0.9)}, n_iter=3)
+    with pytest.raises(ValueError, match="random_state=None"):
+        ledger.check(search, X, y)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        BaggingRegressor(ridge()),
+        ridge(),
+        GridSearchCV(Ridge(), {"alpha": [1.0]}),
+        GridSearchCV(make_pipeline(Ridge()), {"ridge__alpha": [1.0]}),
+        GridSearchCV(BaggingRegressor(ridge()), {"n_estimators": [1]}),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(ledger, search):
+    with pytest.raises((TypeError, AttributeError), match=r"expected|cv"):
+        ledger.check(search, X, y)
+
+
+def test_halving_is_refused(ledger):
+    from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+    from sklearn.model_selection import HalvingGridSearchCV
+
+    with pytest.raises(TypeError, match="HalvingGridSearchCV"):
+        ledger.check(HalvingGridSearchCV(ridge(), {"epsilon": [0.5]}), X, y)
+
+
+def test_a_search_that_is_too_dear_is_refused_before_its_first_fit(ledger, entry):
+    search = GridSearchCV(ridge(), {"epsilon": [0.5]}, cv=3)
+    whole = by_hand([0.5] * 4)
+    limit = GaussianDP(whole).epsilon(DELTA) * (1 + 1e-6)
+    ledger.limit(limit, DELTA)
+    ledger.check(search, X, y)
+    ledger.reserve(entry(GaussianDP(0.01)))
+    with pytest.raises(PrivacyBudgetExceeded, match="GridSearchCV of 4 fits") as caught:
+        ledger.check(search, X, y)
+    assert caught.value.epsilon_spent == GaussianDP(0.01).epsilon(DELTA)
+    assert caught.value.epsilon_left < limit
+    assert len(ledger.entries()) == 1
+    assert not hasattr(search, "cv_results_")
+
+
+def test_a_limit_of_another_data_set_is_none_of_its_business(path):
+    PrivacyLedger(f"{path}::bank").limit(0.1, DELTA)
+    search = GridSearchCV(ridge(), {"epsilon": [0.5]}, cv=3)
+    PrivacyLedger(f"{path}::adult").check(search, X, y)
+    with pytest.raises(PrivacyBudgetExceeded):
+        PrivacyLedger(path).check(search, X, y)
+
+
+def test_to_check_makes_no_ledger(ledger, tmp_path):
+    ledger.check(GridSearchCV(ridge(), {"epsilon": [0.5]}, cv=3), X, y)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_privacy_is_not_affordable(ledger):
+    ledger.limit(100.0, DELTA)
+    with pytest.raises(PrivacyBudgetExceeded):
+        ledger.check(GridSearchCV(ridge(), {"epsilon": [0.5, math.inf]}, cv=3), X, y)
+
+
+def test_candidates_about_other_neighbours_do_not_add_up(ledger):
+    search = GridSearchCV(ridge(), {"neighboring": ["replace_one", "zero_out"]}, cv=3)
+    with pytest.raises(LedgerError, match="2 kinds"):
+        ledger.check(search, X, y)
+
+
+def test_classes_come_from_the_declaration_the_facts_or_the_labels(ledger):
+    declared = DPAdmmLogisticRegression(epsilon=0.5, delta=DELTA, classes=["no", "yes"])
+    silent = DPAdmmLogisticRegression(epsilon=0.5, delta=DELTA)
+    grid = {"C": [1.0]}
+    costs = {
+        ledger.check(GridSearchCV(declared, grid, cv=3), X),
+        ledger.check(GridSearchCV(silent, grid, cv=3), X, n_classes=2),
+        ledger.check(GridSearchCV(silent, grid, cv=3), X, labels),
+    }
+    mus = {round(cost.mu, 9) for cost in costs}
+    assert mus == {round(by_hand([0.5] * 4), 9)}
+
+
+def test_federated_fits_are_planned_with_their_partition(ledger):
+    model = DPFedRidge(epsilon=0.5, delta=DELTA)
+    search = GridSearchCV(model, {"alpha": [1.0]}, cv=3, refit=False)
+    epsilon = ledger.check(search, X, y).epsilon(DELTA)
+    assert GaussianDP(by_hand([0.5])).epsilon(DELTA) < epsilon
+    assert epsilon <= GaussianDP(by_hand([0.5] * 3)).epsilon(DELTA) * (1 + 1e-6)
+
+
+class WithLedger(BaseEstimator):
+    """What an estimator with a ledger of its own will look like."""
+
+    def __init__(self, epsilon=0.5, ledger=None):
+        self.epsilon = epsilon
+        self.ledger = ledger
+
+    def fit(self, X, y=None):
+        raise AssertionError("nothing is fitted")
+
+    def score(self, X, y=None):
+        return 0.0
+
+    def plan(self, n_samples, n_features):
+        return ridge(epsilon=self.epsilon).plan(n_samples, n_features)
+
+
+def test_fits_that_would_be_counted_elsewhere_are_refused(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    grid = {"epsilon": [0.5]}
+    ledger = PrivacyLedger(f"{path}::adult")
+    for good in (f"{path}::adult", "study.db::adult"):
+        ledger.check(GridSearchCV(WithLedger(ledger=good), grid, cv=3), X, y)
+    for bad in (None, path, f"{path}::bank", "other.db::adult"):
+        with pytest.raises(ValueError, match="would not be counted here"):
+            ledger.check(GridSearchCV(WithLedger(ledger=bad), grid, cv=3), X, y)

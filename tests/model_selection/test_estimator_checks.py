@@ -1,0 +1,19 @@
+"""scikit-learn's own checks, as far as they apply to a search."""
+
+from __future__ import annotations
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV
+
+SEARCHES = [
+    DPGridSearchCV(DPAdmmRidge(), {"alpha": [0.1, 1.0]}, score_bounds=(-10, 0)),
+    DPGridSearchCV(DPAdmmLogisticRegression(), {"C": [0.1, 1.0]}),
+    DPRandomizedSearchCV(DPAdmmLogisticRegression(), {"C": [0.1, 1.0, 10.0]}, n_iter=2),
+]
+
+
+@parametrize_with_checks(SEARCHES)
+def test_estimator_check_of_scikit_learn(estimator, check):
+    check(estimator)
