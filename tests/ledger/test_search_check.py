@@ -33,13 +33,23 @@ labels = np.where(y > 0, "yes", "no")
 DELTA = 1e-6
 
 
+# Where the fits of a test would be counted.
+HERE = {"ledger": ""}
+
+
+@pytest.fixture(autouse=True)
+def here(path):
+    HERE["ledger"] = str(path)
+
+
 @pytest.fixture
 def ledger(path):
     return PrivacyLedger(path)
 
 
 def ridge(**parameters):
-    return DPAdmmRidge(delta=DELTA, feature_bounds=(-3, 3), target_bounds=(-5, 5), **parameters)
+    bounds = {"feature_bounds": (-3, 3), "target_bounds": (-5, 5)}
+    return DPAdmmRidge(delta=DELTA, **bounds, **HERE, **parameters)
 
 
 def by_hand(epsilons):
@@ -114,7 +124,7 @@ def test_a_step_of_the_grid_is_planned_in_its_place(ledger):
 
 def test_another_number_of_features_is_a_fact(ledger):
     twice = FunctionTransformer(lambda X: np.hstack([X, X]))
-    model = DPAdmmRidge(delta=DELTA, epsilon=0.5, feature_bounds=([-3] * 6, [3] * 6))
+    model = DPAdmmRidge(delta=DELTA, epsilon=0.5, feature_bounds=([-3] * 6, [3] * 6), **HERE)
     search = GridSearchCV(make_pipeline(twice, model), {"dpadmmridge__alpha": [1.0]}, cv=2)
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the text is the estimator's own
         ledger.check(search, X, y)
@@ -186,7 +196,9 @@ def test_a_search_that_is_too_dear_is_refused_before_its_first_fit(ledger, entry
 def test_a_limit_of_another_data_set_is_none_of_its_business(path):
     PrivacyLedger(f"{path}::bank").limit(0.1, DELTA)
     search = GridSearchCV(ridge(), {"epsilon": [0.5]}, cv=3)
+    search.estimator.set_params(ledger=f"{path}::adult")
     PrivacyLedger(f"{path}::adult").check(search, X, y)
+    search.estimator.set_params(ledger=str(path))
     with pytest.raises(PrivacyBudgetExceeded):
         PrivacyLedger(path).check(search, X, y)
 
@@ -209,8 +221,8 @@ def test_candidates_about_other_neighbours_do_not_add_up(ledger):
 
 
 def test_classes_come_from_the_declaration_the_facts_or_the_labels(ledger):
-    declared = DPAdmmLogisticRegression(epsilon=0.5, delta=DELTA, classes=["no", "yes"])
-    silent = DPAdmmLogisticRegression(epsilon=0.5, delta=DELTA)
+    declared = DPAdmmLogisticRegression(epsilon=0.5, delta=DELTA, classes=["no", "yes"], **HERE)
+    silent = DPAdmmLogisticRegression(epsilon=0.5, delta=DELTA, **HERE)
     grid = {"C": [1.0]}
     costs = {
         ledger.check(GridSearchCV(declared, grid, cv=3), X),
@@ -222,7 +234,7 @@ def test_classes_come_from_the_declaration_the_facts_or_the_labels(ledger):
 
 
 def test_federated_fits_are_planned_with_their_partition(ledger):
-    model = DPFedRidge(epsilon=0.5, delta=DELTA)
+    model = DPFedRidge(epsilon=0.5, delta=DELTA, **HERE)
     search = GridSearchCV(model, {"alpha": [1.0]}, cv=3, refit=False)
     epsilon = ledger.check(search, X, y).epsilon(DELTA)
     assert GaussianDP(by_hand([0.5])).epsilon(DELTA) < epsilon
