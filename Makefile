@@ -53,6 +53,8 @@ benchmarks: $(VENV)/.installed ## Run every benchmark, the long ones at a small 
 	@$(BIN)/python benchmarks/multistep_adult.py --quick
 	@$(BIN)/python benchmarks/secret_sharing_cost.py --quick
 	@$(BIN)/python benchmarks/local_randomization.py --quick
+	@$(BIN)/python benchmarks/private_search.py --quick
+	@$(BIN)/python benchmarks/audit_cost.py --quick
 
 clean: ## Remove what the other targets made
 	@rm -rf $(VENV) $(OLDEST) build dist *.egg-info docs/_build docs/generated

@@ -120,3 +120,17 @@ def test_secret_sharing_and_random_aggregators_repeat_their_thesis():
     # What needs no runs is exact at any size.
     assert "PASS" in found
     assert "MISS" not in found
+
+
+def test_private_searches_are_compared_with_default_settings():
+    require_adult()
+    found = printed("private_search.py", "--quick")
+    for row in ("default, whole budget", "best alone (oracle)", "cut-off, geometric", "no verdict"):
+        assert row in found
+
+
+def test_fits_of_an_audit_are_measured_beside_those_of_users():
+    found = printed("audit_cost.py", "--quick")
+    for row in ("ridge, 3 iterations, 2 processes", "ridge, 100 iterations", "fit of ridge"):
+        assert row in found
+    assert "no verdict" in found

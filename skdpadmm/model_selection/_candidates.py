@@ -82,7 +82,7 @@ def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     if getattr(last, "ledger", None) is not None:
         raise ValueError(
             "Got an estimator with a ledger of its own, expected none: it would count, and so tell,"
-            " how many trials there were."
+            " how many trials there were. Give the ledger to the search."
         )
     for step in _transformers(estimator):
         stateless = not get_tags(step).requires_fit or isinstance(step, PolynomialFeatures)
