@@ -12,11 +12,11 @@ from skdpadmm.algorithms import FederatedADMM
 from skdpadmm.algorithms.planning._messages import (
     VOID_ROUNDS,
     Rounds,
-    _surely_noise,
     draw_schedule,
     plan_release,
     plan_rounds,
     sample_size,
+    surely_noise,
 )
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.penalties import SquaredL2
@@ -175,14 +175,14 @@ def test_each_observer_counts_the_noise_that_surely_arrives():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_surely_noise_is_the_least_over_all_who_may_arrive(seed):
+def testsurely_noise_is_the_least_over_all_who_may_arrive(seed):
     rng = np.random.default_rng(seed)
     shares = 10.0 ** rng.uniform(-3, 3, 4)
     kind = rng.integers(4, size=7)
     kind[:4] = np.arange(4)
     per_agent = np.sort(shares[kind])
     for count in range(1, 8):
-        found = _surely_noise(shares, per_agent, count)
+        found = surely_noise(shares, per_agent, count)
         for k in range(4):
             victim = int(np.flatnonzero(kind == k)[0])
             others = np.delete(shares[kind], victim)

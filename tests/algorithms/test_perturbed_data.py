@@ -513,9 +513,9 @@ def test_the_gate_refuses_records_that_are_not_those_of_the_plan():
     rows, labels = np.zeros((100, N_FEATURES)), np.zeros(100, dtype=np.intp)
     with pytest.raises(PlanViolation, match="expected `perturb_rows`"):
         gate.release(ROWS, rows)
-    with pytest.raises(PlanViolation, match="no record"):
+    with pytest.raises(PlanViolation, match="expected `randomize_labels`"):
         gate.perturb_rows(LABELS, rows, owner)
-    with pytest.raises(PlanViolation, match="no label"):
+    with pytest.raises(PlanViolation, match="expected `perturb_rows`"):
         gate.randomize_labels(ROWS, labels, owner)
     with pytest.raises(PlanViolation, match="shape"):
         gate.perturb_rows(ROWS, rows[1:], owner)
