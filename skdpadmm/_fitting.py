@@ -431,6 +431,8 @@ class Arrived:
         Where the noise of all of them came from.
     is_simulation : bool
         Whether that noise can be reproduced, in which case it protects none of them.
+    ledger : str or None
+        The account that all of them are in, since the first came.
     classes : ndarray of shape (n_classes,) or None
         What their labels stand for.
     """
@@ -441,6 +443,7 @@ class Arrived:
     algorithm: StreamingAlgorithm
     sampler: str
     is_simulation: bool
+    ledger: str | None
     classes: NDArray[Any] | None
 
 
@@ -499,19 +502,20 @@ def run_stream(
     Raises
     ------
     ValueError
-        Where the records before followed another plan, or had noise of another kind.
+        Where the records before followed another plan, had noise of another kind, or are in
+        another account.
     """
     plan, coordinates = planned.plan, planned.coordinates
     algorithm, sampler = planned.algorithm, estimator.sampler
     assert is_streaming(algorithm)
     is_simulation = estimator.random_state is not None
     if arrived is not None:
-        before = (arrived.plan, arrived.sampler, arrived.is_simulation)
-        if before != (plan, sampler, is_simulation):
+        before = (arrived.plan, arrived.sampler, arrived.is_simulation, arrived.ledger)
+        if before != (plan, sampler, is_simulation, estimator.ledger):
             raise ValueError(
                 "Got parameters that changed since the first records of the stream, expected the"
-                " same ones: the guarantee is that of one plan and one kind of noise. Set them"
-                " back, or begin anew with fit."
+                " same ones: the guarantee is that of one plan and one kind of noise, counted in"
+                " one ledger. Set them back, or begin anew with fit."
             )
         # What the first records took to be public stays in the report.
         plan = arrived.plan
@@ -535,6 +539,7 @@ def run_stream(
         algorithm=algorithm,
         sampler=sampler,
         is_simulation=is_simulation,
+        ledger=estimator.ledger,
         classes=classes,
     )
     return now, _fitted(plan, coordinates, solution, report)

@@ -437,8 +437,11 @@ class PrivacyLedger:
 
         Parameters
         ----------
-        search : GridSearchCV or RandomizedSearchCV
-            Not fitted yet. Its estimator, or the last step of its pipeline, has a method ``plan``.
+        search : GridSearchCV, RandomizedSearchCV, private search or estimator
+            Not fitted yet. The estimator of a search of scikit-learn, or the last step of its
+            pipeline, has a method ``plan``. So has what is fitted once: an estimator, and a private
+            search, whose plan is that of all its trials. One with candidates drawn without a seed
+            is planned for other draws than it will try, under the same budget.
         X : array-like of shape (n_samples, n_features)
             Its shape is used, and by splitters what they need to tell the sizes of folds.
         y : array-like of shape (n_samples,), default=None
@@ -452,8 +455,8 @@ class PrivacyLedger:
         Returns
         -------
         Guarantee
-            What all fits of the search cost together: candidates times folds, each with the size of
-            its training rows, and the refit, at the cost of the most expensive candidate.
+            What all fits cost together: candidates times folds, each with the size of its training
+            rows, and the refit, at the cost of the most expensive candidate; or that of one plan.
 
         Raises
         ------
@@ -476,7 +479,7 @@ class PrivacyLedger:
                 counted = _counted(self._database.rows(connection)) if limits else []
             passed = _first_passed(limits, counted, new)
             if passed is not None:
-                what = f"a {type(search).__name__} of {len(new)} fits"
+                what = f"a {type(search).__name__} of {len(new)} fit{'s'[: len(new) > 1]}"
                 raise _exceeded(passed, counted, new, what)
         return _sum(new, ADVERSARY, None)
 

@@ -1,4 +1,4 @@
-"""What a search of scikit-learn would fit, and what each of these fits would cost."""
+"""What a search would fit, and what each of these fits would cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skdpadmm.ledger._entry import Claim, Relation
-from skdpadmm.privacy import Guarantee, Neighboring, worst
+from skdpadmm.privacy import Guarantee, worst
 
 
 def cost_of_search(
@@ -25,7 +25,7 @@ def cost_of_search(
 
     Parameters
     ----------
-    search : GridSearchCV or RandomizedSearchCV
+    search : GridSearchCV, RandomizedSearchCV or estimator with a method ``plan``
     X, y, groups
         As its fit takes them.
     facts : dict
@@ -43,7 +43,11 @@ def cost_of_search(
     facts = dict(facts)
     shape = X.shape if hasattr(X, "shape") else (len(X), len(X[0]))
     n_samples, n_features = int(shape[0]), int(facts.pop("n_features", shape[1]))
-    if hasattr(search.cv, "__next__"):
+    if _can_plan(last := _last_step(search)):
+        # One plan for all: that of a private search holds for its trials together.
+        _require_ledger(last, is_here)
+        return [(_claim(last, n_samples, n_features, y, facts), 1)]
+    if hasattr(getattr(search, "cv", None), "__next__"):
         raise ValueError(
             "Got cv that can be gone through once, expected folds that fit can still see."
             " Use cv=list(...)."
@@ -59,15 +63,17 @@ def cost_of_search(
         # Values are cloned as scikit-learn does: a step of a grid is never touched.
         values = {name: clone(value, safe=False) for name, value in parameters.items()}
         estimator = _last_step(clone(search.estimator).set_params(**values))
+        _require_plan(estimator)
         _require_ledger(estimator, is_here)
-        asked = dict(facts)
-        if "n_classes" in inspect.signature(estimator.plan).parameters:
-            asked.setdefault("n_classes", _n_classes(estimator, y))
-        for size, count in sizes.items():
-            claims[_claim(estimator, size, n_features, asked, parameters)] += count
-        if search.refit:
-            claim = _claim(estimator, n_samples, n_features, asked, parameters)
-            refits.setdefault(claim.relation, []).append(claim.guarantee)
+        try:
+            for size, count in sizes.items():
+                claims[_claim(estimator, size, n_features, y, facts)] += count
+            if search.refit:
+                claim = _claim(estimator, n_samples, n_features, y, facts)
+                refits.setdefault(claim.relation, []).append(claim.guarantee)
+        except (TypeError, ValueError) as error:
+            error.add_note(f"It was raised by the plan of the candidate {parameters}.")
+            raise
     # The refit is one of the candidates; under several relations the sum refuses all the same.
     for relation, guarantees in refits.items():
         claims[Claim("adversary", relation, worst(*guarantees))] += 1
@@ -101,8 +107,8 @@ def _candidates(search: Any) -> list[dict[str, Any]]:
                 )
             )
     raise TypeError(
-        f"Got a search of type {type(search).__name__}, expected GridSearchCV or"
-        " RandomizedSearchCV: of others it is not known in advance how often they fit."
+        f"Got {type(search).__name__}, expected GridSearchCV, RandomizedSearchCV, an estimator or a"
+        " private search that can plan: of others it is not known in advance how often they fit."
     )
 
 
@@ -112,12 +118,19 @@ def _last_step(estimator: Any) -> Any:
 
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
-    if not callable(getattr(estimator, "plan", None)):
+    return estimator
+
+
+def _can_plan(estimator: Any) -> bool:
+    return callable(getattr(estimator, "plan", None))
+
+
+def _require_plan(estimator: Any) -> None:
+    if not _can_plan(estimator):
         raise TypeError(
             f"Got an estimator of type {type(estimator).__name__}, expected one with a method plan,"
             " alone or as the last step of a Pipeline: its cost is not known in advance."
         )
-    return estimator
 
 
 def _require_ledger(estimator: Any, is_here: Callable[[Any], bool]) -> None:
@@ -138,15 +151,11 @@ def _n_classes(estimator: Any, y: Any) -> int | None:
     return len(np.unique(np.asarray(y)))
 
 
-def _claim(
-    estimator: Any, n_samples: int, n_features: int, facts: dict[str, Any], parameters: Any
-) -> Claim:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # each fit warns by itself
-            plan = estimator.plan(n_samples, n_features, **facts)
-    except (TypeError, ValueError) as error:
-        error.add_note(f"It was raised by the plan of the candidate {parameters}.")
-        raise
-    relation = Relation(plan.facts.unit, Neighboring(plan.facts.neighboring))
-    return Claim(plan.budget.observer, relation, plan.guarantee())
+def _claim(estimator: Any, n_samples: int, n_features: int, y: Any, facts: dict[str, Any]) -> Claim:
+    """What one fit costs, against whom."""
+    if "n_classes" in inspect.signature(estimator.plan).parameters:
+        facts = {"n_classes": _n_classes(estimator, y), **facts}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # each fit warns by itself
+        plan = estimator.plan(n_samples, n_features, **facts)
+    return Claim(plan.adversary, Relation(plan.unit, plan.neighboring), plan.guarantee())

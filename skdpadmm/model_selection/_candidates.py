@@ -132,10 +132,10 @@ def plan_candidate(
 
 def check_plan(plan: Any) -> None:
     """Refuse a trial against somebody who sees more of it than its result."""
-    if plan.facts.unit != "record" or plan.budget.observer != "model":
+    if plan.unit != "record" or plan.adversary != "model":
         raise ValueError(
-            f"Got a candidate whose budget protects one {plan.facts.unit} against"
-            f" {plan.budget.observer!r}, expected one that protects a record against 'model':"
+            f"Got a candidate whose budget protects one {plan.unit} against"
+            f" {plan.adversary!r}, expected one that protects a record against 'model':"
             " everybody else sees all trials, of which a selection hides none. Set"
             " adversary='model' and privacy_unit='record', or compose the fits by hand."
         )
@@ -143,7 +143,7 @@ def check_plan(plan: Any) -> None:
 
 def common_relation(plans: Sequence[Any]) -> Neighboring:
     """The neighbouring relation of all candidates, which has to be one."""
-    relations = {Neighboring(plan.facts.neighboring) for plan in plans}
+    relations = {plan.neighboring for plan in plans}
     if len(relations) > 1:
         raise ValueError(
             f"Got candidates under {sorted(map(str, relations))}, expected one neighbouring"
@@ -154,7 +154,7 @@ def common_relation(plans: Sequence[Any]) -> Neighboring:
 
 def common_adversary(plans: Sequence[Any]) -> tuple[str, str]:
     """Whom the budgets of all candidates are spent against, and what they protect."""
-    found = {(str(plan.budget.observer), str(plan.facts.unit)) for plan in plans}
+    found = {(str(plan.adversary), str(plan.unit)) for plan in plans}
     if len(found) > 1:
         raise ValueError(
             f"Got candidates with the adversaries and units {sorted(found)}, expected one of them:"

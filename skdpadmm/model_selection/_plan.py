@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from skdpadmm.model_selection._candidates import (
     check_plan,
@@ -100,6 +100,9 @@ class SearchPlan:
     neighboring: Neighboring
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
+    # Everybody else sees all trials, of which a selection hides none.
+    adversary: ClassVar[str] = "model"
+    unit: ClassVar[str] = "record"
 
     @property
     def trial(self) -> Guarantee:

@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, compose, round_down, round_up, worst
+from skdpadmm.privacy import (
+    GaussianDP,
+    Guarantee,
+    Neighboring,
+    NonPrivate,
+    compose,
+    round_down,
+    round_up,
+    worst,
+)
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import (
@@ -86,6 +95,21 @@ class Plan:
                     f"Got a plan with delta={spent:.3g} at epsilon={epsilon:g}, expected at most"
                     f" delta={self.budget.delta:g}. The algorithm must add more noise."
                 )
+
+    @property
+    def adversary(self) -> str:
+        """The observer that the budget is spent against."""
+        return self.budget.observer
+
+    @property
+    def unit(self) -> str:
+        """What is protected, "record" or "agent"."""
+        return self.facts.unit
+
+    @property
+    def neighboring(self) -> Neighboring:
+        """How data sets differ that nobody shall tell apart."""
+        return self.facts.neighboring
 
     def guarantee(self, observer: str | None = None) -> Guarantee:
         """What holds against an observer: the composition of all that it sees.

@@ -173,6 +173,21 @@ def test_a_stream_is_counted_once_whatever_its_pieces(path):
     assert account.total(DELTA) == pytest.approx(model.privacy_.epsilon(), rel=1e-9)
 
 
+@pytest.mark.parametrize("first", [None, "other.db"])
+def test_a_stream_stays_in_one_account(path, tmp_path, monkeypatch, first):
+    monkeypatch.chdir(tmp_path)
+    X, y = data()
+    model = DPAdmmRidge(ledger=first, algorithm=GradientADMM(schedule="stream"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.partial_fit(X[:30], y[:30]).set_params(ledger=path)
+        with pytest.raises(ValueError, match="one ledger"):
+            model.partial_fit(X[30:], y[30:])
+        assert model.n_samples_seen_ == 30
+        model.fit(X, y)
+    assert [entry["state"] for entry in PrivacyLedger(path).entries()] == ["done"]
+
+
 @pytest.mark.parametrize("ledger", [3, True, b"study.db"])
 def test_a_ledger_is_a_path_in_a_string(ledger):
     with pytest.raises(ValueError, match="The 'ledger' parameter"):

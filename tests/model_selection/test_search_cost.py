@@ -83,7 +83,9 @@ def test_a_cost_by_the_number_of_rows_asks_for_it(monkeypatch):
 
     class Dearer:
         def __init__(self, plan, n):
-            self.budget, self.facts, self.n = plan.budget, plan.facts, n
+            self.budget, self.n = plan.budget, n
+            self.adversary, self.unit = plan.adversary, plan.unit
+            self.neighboring = plan.neighboring
 
         def guarantee(self):
             return GaussianDP(1.0 / self.n)
