@@ -1,7 +1,9 @@
-"""Pictures of what a fit released; they need the extra ``[plot]``."""
+"""Pictures of what a fit released, and of what privacy costs; they need the extra ``[plot]``."""
 
 from __future__ import annotations
 
-from skdpadmm.inspection._network import plot_network
+from skdpadmm.inspection._privacy_report import PrivacyReportDisplay
+from skdpadmm.inspection._privacy_utility import PrivacyUtilityDisplay
+from skdpadmm.inspection._topology import TopologyDisplay, plot_network
 
-__all__ = ["plot_network"]
+__all__ = ["PrivacyReportDisplay", "PrivacyUtilityDisplay", "TopologyDisplay", "plot_network"]

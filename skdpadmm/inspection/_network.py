@@ -1,4 +1,4 @@
-"""A picture of who talks to whom, and of what that means for each agent."""
+"""What is drawn of a network: its graph, what colours say of agents, and where they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,12 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdpadmm.network import Topology, positions_of_labels
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-# Beyond these a label, or a line, is no longer told from its neighbours.
-_MOST_LABELS = 40
-_MOST_EDGES = 20_000
 # Kamada and Kawai's layout is the clearest, and takes long for larger graphs, lattices excepted.
 _MOST_PRECISE = 120
 _MOST_PRECISE_OF_LATTICE = 600
@@ -34,137 +28,25 @@ class _Colors:
     title: str
 
 
-def plot_network(
+def network_parts(
     network: Any,
-    *,
-    color: str | ArrayLike | None = None,
-    color_title: str = "",
-    peer: Any = None,
-    positions: ArrayLike | None = None,
-    cmap: Any = "viridis",
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the graph of a network, its agents coloured by what they leak, risk or learn.
-
-    It reads what a fit released and what is public, so a picture costs no privacy.
-
-    Parameters
-    ----------
-    network : estimator or Topology
-        A fitted decentralised estimator, or a graph alone; its agents have the labels 0, 1, ...
-    color : str or array-like of shape (n_agents,), default=None
-        What the colour of an agent says. The words need an estimator.
-
-        - "leak": epsilon of the agent against the agent `peer`, ``privacy_.pairwise``. Where the
-          theorem tells pairs apart it is computed for each of them: seconds for 50 agents.
-        - "epsilon": its epsilon against the adversary, ``privacy_.epsilon_per_agent``.
-        - "disagreement": Euclidean distance of its coefficients and intercepts from the average, in
-          the user's units; the root mean square of them is ``consensus_error_``.
-        - An array: finite numbers in the order of the sorted labels.
-        - None: all agents alike.
-    color_title : str, default=""
-        What the colour bar says of an array, with its unit.
-    peer : label, default=None
-        Of an agent to be marked; "leak" needs one.
-    positions : array-like of shape (n_agents, 2), default=None
-        Where to draw the agents. None: a circle for a complete graph or a ring, the hub in the
-        middle of a star, otherwise a layout by networkx, the same each time.
-    cmap : str or Colormap, default="viridis"
-    ax : Axes, default=None
-        Where to draw; None makes a figure.
-
-    Returns
-    -------
-    ax : Axes
-        Its title describes the graph. Lines are left out where there are more than 20,000, and
-        labels where there are more than 40 agents.
-
-    Raises
-    ------
-    ImportError
-        Without matplotlib, which the extra ``skdpadmm[plot]`` has.
-    NotFittedError
-        If the estimator is not fitted.
-    ValueError
-        Where colours ask for what there is not: a peer, a private fit, or a number for each agent.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpadmm.inspection import plot_network
-    >>> from skdpadmm.network import resolve_topology
-    >>> torus = resolve_topology("torus", np.arange(20))
-    >>> plot_network(torus, color=torus.distances_from(7), color_title="hops", peer=7)
-    ... # doctest: +SKIP
-    <Axes: title={'center': 'torus, 40 edges, degree 4'}>
-    """
-    try:
-        from matplotlib import pyplot as plt
-        from matplotlib.collections import LineCollection
-        from matplotlib.patheffects import withStroke
-    except ImportError as error:
-        raise ImportError("plot_network needs matplotlib: pip install 'skdpadmm[plot]'") from error
+    color: str | ArrayLike | None,
+    color_title: str,
+    peer: Any,
+    positions: ArrayLike | None,
+) -> dict[str, Any]:
+    """What is drawn of a network: the parameters of a `TopologyDisplay`."""
     topology, labels = _graph(network)
     marked = None if peer is None else _position(peer, labels)
     colors = _colors(network, color, color_title, topology.n_agents, marked, peer)
-    places = _places(topology, positions)
-
-    if ax is None:
-        ax = plt.figure(figsize=(6.5, 5.5), layout="constrained").add_subplot()
-    shown = topology.n_edges <= _MOST_EDGES
-    if shown:
-        ax.add_collection(
-            LineCollection(
-                places[topology.edges].tolist(),
-                colors="0.35",
-                linewidths=0.8,
-                alpha=_opacity(topology),
-                zorder=1,
-            )
-        )
-    size = float(np.clip(6_000 / topology.n_agents, 14, 260))
-    others = np.flatnonzero(np.arange(topology.n_agents) != (-1 if marked is None else marked))
-    points = ax.scatter(
-        places[others, 0],
-        places[others, 1],
-        s=size,
-        c="tab:blue" if colors is None else colors.values[others],
-        cmap=None if colors is None else cmap,
-        edgecolors="white",
-        linewidths=min(0.03 * math.sqrt(size), 0.5),
-        zorder=2,
-    )
-    if colors is not None and len(others):
-        ax.figure.colorbar(points, ax=ax, shrink=0.8, label=colors.title)
-    if marked is not None:
-        ax.scatter(
-            places[marked, 0],
-            places[marked, 1],
-            s=max(2.5 * size, 120),
-            marker="*",
-            color="tab:red",
-            edgecolors="white",
-            linewidths=0.5,
-            label=f"agent {peer}",
-            zorder=3,
-        )
-        ax.legend(loc="upper left", bbox_to_anchor=(0, 0), frameon=False)
-    if topology.n_agents <= _MOST_LABELS:
-        for place, label in zip(places, labels.tolist(), strict=True):
-            ax.annotate(
-                str(label),
-                place,
-                ha="center",
-                va="center",
-                fontsize=7,
-                path_effects=[withStroke(linewidth=2, foreground="white")],
-                zorder=4,
-            )
-    ax.set_title(topology.describe() + ("" if shown else ", not drawn"), fontsize=10)
-    ax.set_aspect("equal")
-    ax.margins(0.08)
-    ax.set_axis_off()
-    return ax
+    return {
+        "topology": topology,
+        "agent_labels": labels,
+        "positions": _places(topology, positions),
+        "values": None if colors is None else colors.values,
+        "values_title": "" if colors is None else colors.title,
+        "peer": peer,
+    }
 
 
 def _graph(network: Any) -> tuple[Topology, NDArray[Any]]:
@@ -285,8 +167,3 @@ def _places(topology: Topology, positions: ArrayLike | None) -> NDArray[np.float
 def _circle(n_agents: int) -> NDArray[np.float64]:
     angles = np.pi / 2 - 2 * np.pi * np.arange(n_agents) / max(n_agents, 1)
     return np.column_stack([np.cos(angles), np.sin(angles)])
-
-
-def _opacity(topology: Topology) -> float:
-    """Fainter where many lines cross."""
-    return float(np.clip(2 * topology.n_agents / max(topology.n_edges, 1), 0.05, 0.7))

@@ -1,0 +1,233 @@
+"""A picture of what a fit costs, and against whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from sklearn.utils.validation import check_is_fitted
+
+from skdpadmm.inspection._shared import axes_for, last_step, require_pyplot
+from skdpadmm.privacy import PrivacyReport, round_up
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Beyond these the bars of agents no longer fit, and three of them stand for all.
+_MOST_AGENTS = 10
+
+
+class PrivacyReportDisplay:
+    """What a fit costs: epsilon against each observer, and at worst beside it.
+
+    Make it by `from_estimator` or `from_report`.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+        Such as `privacy_` of a fit.
+    delta : float, default=None
+        At which epsilon is drawn, in [0, 1]; None is the report's own.
+
+    Attributes
+    ----------
+    epsilons : dict of str to float
+        Against each observer; inf where the fit is not private.
+    worst_epsilons : dict of str to float
+        The same for taking part in every round, or for the worst path, where `epsilons` are
+        averages over those.
+    agent_epsilons : dict of label to float
+        Of each agent against the adversary, where agents differ.
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        With these axes.
+    bars_ : list of Rectangle
+        One for each observer, in their order.
+    worst_bars_ : list of Rectangle
+        One for each observer that has a worst case.
+    agent_bars_ : list of Rectangle
+        Those of agents: of more than ten the lowest, the median and the highest.
+
+    See Also
+    --------
+    skdpadmm.privacy.PrivacyReport : The figures, and what they rest on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPAdmmRidge
+    >>> from skdpadmm.inspection import PrivacyReportDisplay
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(500, 2))
+    >>> model = DPAdmmRidge(epsilon=0.5, feature_bounds=(-1, 1), target_bounds=(-2, 2))
+    >>> model.fit(X, X.sum(axis=1))
+    DPAdmmRidge(...)
+    >>> PrivacyReportDisplay.from_estimator(model)  # doctest: +SKIP
+    <...>
+    """
+
+    def __init__(self, *, report: PrivacyReport, delta: float | None = None) -> None:
+        self.report = report
+        self.delta = report.delta if delta is None else delta
+        seen = report.observers
+        self.epsilons = {each.name: report.epsilon(each.name, self.delta) for each in seen}
+        self.worst_epsilons = {
+            each.name: each.always.epsilon(self.delta) for each in seen if each.always is not None
+        }
+        self.agent_epsilons: dict[Any, float] = {}
+        (adversary,) = (each for each in seen if each.name == report.adversary)
+        if len(set(adversary.per_agent)) > 1:
+            own = report.epsilon_per_agent(delta=self.delta).tolist()
+            self.agent_epsilons = dict(
+                zip(report.agent_labels or range(len(own)), own, strict=True)
+            )
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, delta: float | None = None, ax: Axes | None = None
+    ) -> Self:
+        """Draw the report of a fitted estimator.
+
+        It reads what is public, so a picture costs no privacy.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with `privacy_`: of this library, a private search, or a Pipeline that ends in
+            one.
+        delta : float, default=None
+            At which epsilon is drawn, in [0, 1]; None is the report's own.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        display : PrivacyReportDisplay
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib, which the extra ``skdpadmm[plot]`` has.
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If it has no report, or `delta` is out of range.
+        """
+        last = last_step(estimator)
+        check_is_fitted(last)
+        if not hasattr(last, "privacy_"):
+            raise ValueError(
+                f"Got {type(last).__name__}, expected a fitted estimator with privacy_. What a"
+                " search of scikit-learn has cost is from_report(search_cost(search))."
+            )
+        return cls.from_report(last.privacy_, delta=delta, ax=ax)
+
+    @classmethod
+    def from_report(
+        cls, report: PrivacyReport, *, delta: float | None = None, ax: Axes | None = None
+    ) -> Self:
+        """Draw a report.
+
+        Parameters
+        ----------
+        report : PrivacyReport
+            Such as `privacy_` of a fit, or what `search_cost` returns.
+        delta : float, default=None
+            At which epsilon is drawn, in [0, 1]; None is the report's own.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        display : PrivacyReportDisplay
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib, which the extra ``skdpadmm[plot]`` has.
+        ValueError
+            If it is no report, or `delta` is out of range.
+        """
+        require_pyplot(f"{cls.__name__}.from_report")
+        if not isinstance(report, PrivacyReport):
+            raise ValueError(
+                f"Got a report of type {type(report).__name__}, expected a PrivacyReport, such as"
+                " privacy_ of a fitted estimator."
+            )
+        return cls(report=report, delta=delta).plot(ax=ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw a bar for each observer, and where agents differ for each agent.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        display : PrivacyReportDisplay
+            Itself.
+        """
+        report, agents = self.report, _few(self.agent_epsilons)
+        n_bars = len(self.epsilons) + len(agents)
+        ax = axes_for(ax, f"{type(self).__name__}.plot", (6.4, max(1.6 + 0.34 * n_bars, 2.4)))
+        self.bars_: list[Any] = []
+        self.worst_bars_: list[Any] = []
+        self.agent_bars_: list[Any] = []
+        names: list[str] = []
+        units = {observer.unit for observer in report.observers}
+
+        def bar(place: float, epsilon: float, before: str = "", **style: Any) -> list[Any]:
+            """A bar with its figure beside it; infinite ones have words alone."""
+            is_finite = math.isfinite(epsilon)
+            bars = ax.barh([place], [epsilon if is_finite else 0.0], **style)
+            figure = round_up(epsilon) if is_finite else "not private"
+            ax.bar_label(bars, [f"{before}{figure}"], padding=4, fontsize=9)
+            return list(bars)
+
+        for observer in report.observers:
+            place, name = float(len(names)), observer.name
+            worst = self.worst_epsilons.get(name)
+            color = "tab:blue" if name == report.adversary else "0.65"
+            height, shift = (0.7, 0.0) if worst is None else (0.38, 0.2)
+            self.bars_ += bar(place - shift, self.epsilons[name], color=color, height=height)
+            if worst is not None:
+                style = {"color": "white", "edgecolor": "0.35", "hatch": "////", "height": height}
+                self.worst_bars_ += bar(place + shift, worst, "at worst: ", **style)
+            names.append(name if len(units) == 1 else f"{name} ({observer.unit})")
+            if name == report.adversary:
+                for label, epsilon in agents:
+                    place = float(len(names))
+                    self.agent_bars_ += bar(place, epsilon, color="tab:orange", height=0.5)
+                    names.append(label)
+        ax.set_yticks(range(len(names)), names)
+        ax.invert_yaxis()
+        # Room for the figures beside the bars.
+        ax.margins(x=0.25)
+        drawn = [*self.bars_, *self.worst_bars_]
+        ax.set_xlim(0.0, None if any(each.get_width() > 0 for each in drawn) else 1.0)
+        per_unit = f" per {units.pop()}" if len(units) == 1 else ""
+        ax.set_xlabel(f"epsilon{per_unit} (delta={self.delta:g})")
+        # In lines, which a narrow picture has room for.
+        title = [report.subject]
+        if len(report.observers) > 1:
+            title.append(f"budget spent against: {report.adversary}")
+        if report.simulation:
+            title.append("SIMULATION: void where the seed is known")
+        ax.set_title("\n".join(title), loc="left", fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _few(own: dict[Any, float]) -> Sequence[tuple[str, float]]:
+    """All agents, or the lowest, the median and the highest of many."""
+    if len(own) <= _MOST_AGENTS:
+        return [(f"agent {label}", epsilon) for label, epsilon in own.items()]
+    ordered = sorted(own.items(), key=lambda pair: pair[1])
+    kept = {"lowest": ordered[0], "median": ordered[len(own) // 2], "highest": ordered[-1]}
+    return [
+        (f"{word} of {len(own)}: agent {label}", epsilon) for word, (label, epsilon) in kept.items()
+    ]

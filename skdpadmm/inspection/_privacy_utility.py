@@ -1,0 +1,446 @@
+"""A picture of what privacy costs, in units that a person knows."""
+
+from __future__ import annotations
+
+import math
+from functools import partial, update_wrapper
+from inspect import signature
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import check_scoring
+from sklearn.utils import check_scalar, indexable
+from sklearn.utils.parallel import Parallel, delayed
+
+from skdpadmm.inspection._shared import axes_for, last_step, require_pyplot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_IN_PERCENT = ("accuracy", "balanced_accuracy")
+_IN_UNITS_OF_THE_TARGET = (
+    "neg_max_error",
+    "neg_mean_absolute_error",
+    "neg_median_absolute_error",
+    "neg_root_mean_squared_error",
+)
+_ANSWERS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+# One row in so many is held out.
+_FOLD = 4
+_NOTE = "No guarantee covers this picture: {}\nseeds are known, and one line has no privacy."
+
+
+class PrivacyUtilityDisplay:
+    """What privacy costs: a score against epsilon, between two lines.
+
+    Make it by `from_estimator`. Parameters are stored as attributes.
+
+    Parameters
+    ----------
+    epsilons : array-like of shape (n_epsilons,)
+        Budgets of one fit, ascending.
+    scores : array-like of shape (n_epsilons, n_seeds)
+        Scores of the fits of each budget.
+    non_private_scores : array-like of shape (n_seeds,)
+        Scores at ``epsilon=inf``.
+    constant_score : float
+        Score of a model that says the same of every row.
+    name : str, default=None
+        What was fitted.
+    score_name : str, default="score"
+        What scores are, with their unit.
+    epsilon_name : str, default="epsilon"
+        What epsilon is of.
+    note : str, default=""
+        What the picture says of itself, in small letters beside it.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        With these axes.
+    lines_ : list of Line2D
+        The mean score against epsilon.
+    fill_between_ : list of PolyCollection
+        The band: one standard deviation of the seeds' scores to either side, of noise and not of
+        rows. Empty where there is one seed.
+    baselines_ : list of Line2D
+        The mean at ``epsilon=inf`` and the constant.
+    note_ : Text
+        The note.
+
+    See Also
+    --------
+    PrivacyReportDisplay : What a fit costs, and against whom.
+    sklearn.model_selection.LearningCurveDisplay : Scores against the number of rows.
+
+    Notes
+    -----
+    **No guarantee.** The picture shows what would happen, by fits whose noise can be recomputed
+    from their seeds and by one that has none. It is for made-up or public data, or for whoever may
+    see the rows. Scores on private rows are exact and outside every guarantee, and so is a choice
+    that was made by them: :class:`~skdpadmm.model_selection.DPGridSearchCV` makes a private one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPAdmmRidge
+    >>> from skdpadmm.inspection import PrivacyUtilityDisplay
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(2000, 2))
+    >>> model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(-2, 2))
+    >>> PrivacyUtilityDisplay.from_estimator(
+    ...     model, X, X.sum(axis=1), epsilons=[0.1, 1.0], n_seeds=3
+    ... )  # doctest: +SKIP
+    <...>
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilons: ArrayLike,
+        scores: ArrayLike,
+        non_private_scores: ArrayLike,
+        constant_score: float,
+        name: str | None = None,
+        score_name: str = "score",
+        epsilon_name: str = "epsilon",
+        note: str = "",
+    ) -> None:
+        self.epsilons = np.asarray(epsilons, dtype=np.float64)
+        self.scores = np.asarray(scores, dtype=np.float64)
+        self.non_private_scores = np.asarray(non_private_scores, dtype=np.float64)
+        self.constant_score = constant_score
+        self.name = name
+        self.score_name = score_name
+        self.epsilon_name = epsilon_name
+        self.note = note
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        epsilons: ArrayLike = (0.1, 0.3, 1.0, 3.0, 10.0),
+        n_seeds: int = 5,
+        X_test: Any = None,
+        y_test: ArrayLike | None = None,
+        agents: ArrayLike | None = None,
+        agents_test: ArrayLike | None = None,
+        scoring: Any = None,
+        score_name: str | None = None,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+        ax: Axes | None = None,
+        name: str | None = None,
+        plot_baselines: bool = True,
+    ) -> Self:
+        """Fit clones with several budgets and seeds, and draw their scores on other rows.
+
+        Parameters
+        ----------
+        estimator : estimator
+            With the parameters `epsilon` and `random_state`, or a Pipeline that ends in one. It is
+            cloned, and both parameters are replaced; budgets by label become one for all. Ledgers
+            are refused: these fits are simulations, and no account should hold them.
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Rows to fit, and without `X_test` to score.
+        y : array-like of shape (n_samples,)
+            Their targets.
+        epsilons : array-like of shape (n_epsilons,), default=(0.1, 0.3, 1.0, 3.0, 10.0)
+            Budgets, distinct, in (0, inf); inf is drawn in any case.
+        n_seeds : int, default=5
+            Number of seeds for each budget. All fits have the same rows, so what seeds change is
+            noise, and whatever else an algorithm draws.
+        X_test : {array-like, sparse matrix, DataFrame} of shape (n_test, n_features), default=None
+            Public rows to score. None: a random quarter of `X`, of each agent's rows where there
+            are agents, is held out; an agent with less than four rows keeps them all.
+        y_test : array-like of shape (n_test,), default=None
+            Their targets.
+        agents : array-like of shape (n_samples,), default=None
+            Whose each row is, for estimators whose `fit` asks for it.
+        agents_test : array-like of shape (n_test,), default=None
+            The same for `X_test`. Where `predict` takes agents, each row is predicted by its
+            agent's own model; None asks the average model.
+        scoring : str, callable or None, default=None
+            None: the accuracy of a classifier in percent, R2 of a regressor. A name or callable as
+            in scikit-learn; "neg_mean_absolute_error" and others that begin with "neg" are drawn as
+            errors.
+        score_name : str, default=None
+            Label of the vertical axis, such as "mean absolute error in EUR"; None is that of
+            `scoring`.
+        random_state : int, default=0
+            At least 0: the first seed, which the others follow, and the seed of the held-out rows.
+        n_jobs : int, default=None
+            Number of fits at a time; None is 1, -1 all processors.
+        ax, name, plot_baselines : object
+            As in `plot`.
+
+        Returns
+        -------
+        display : PrivacyUtilityDisplay
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib, which the extra ``skdpadmm[plot]`` has; nothing is fitted then.
+        ValueError
+            Where a parameter or the input is not valid, or where the estimator has a ledger.
+        """
+        require_pyplot(f"{cls.__name__}.from_estimator")
+        prefix = _prefix(estimator)
+        budgets = _budgets(epsilons)
+        check_scalar(n_seeds, "n_seeds", Integral, min_val=1)
+        check_scalar(random_state, "random_state", Integral, min_val=0)
+        scorer, factor, scoring_name = _score(estimator, scoring)
+        train, test = _split((X, y, agents), (X_test, y_test, agents_test), int(random_state))
+
+        # Without privacy first: what is refused there is refused before long work.
+        found = Parallel(n_jobs=n_jobs)(
+            delayed(_fit_and_score)(
+                clone(estimator).set_params(
+                    **{f"{prefix}epsilon": epsilon, f"{prefix}random_state": random_state + k}
+                ),
+                train,
+                test,
+                scorer,
+                f"{prefix}agents",
+            )
+            for epsilon in (math.inf, *budgets.tolist())
+            for k in range(n_seeds)
+        )
+        scores = factor * np.array(found, dtype=np.float64).reshape(1 + len(budgets), n_seeds)
+        constant = _constant(estimator, scoring).fit(train[0], train[1])
+        last = last_step(estimator)
+        display = cls(
+            epsilons=budgets,
+            scores=scores[1:],
+            non_private_scores=scores[0],
+            constant_score=factor * float(scorer(constant, test[0], test[1])),
+            name=type(last).__name__,
+            score_name=scoring_name if score_name is None else score_name,
+            epsilon_name=_epsilon_name(last),
+            note=_NOTE.format(
+                "its scores are of private rows,"
+                if X_test is None
+                else "public as its test rows are,"
+            ),
+        )
+        return display.plot(ax, name=name, plot_baselines=plot_baselines)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        name: str | None = None,
+        plot_baselines: bool = True,
+    ) -> Self:
+        """Draw mean scores with a band of one standard deviation over seeds to either side.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure. Curves of several displays can share axes.
+        name : str, default=None
+            Name of the curve; None is that of the display.
+        plot_baselines : bool, default=True
+            Whether to draw the lines of the fit that is not private and of the constant.
+
+        Returns
+        -------
+        display : PrivacyUtilityDisplay
+            Itself.
+        """
+        ax = axes_for(ax, f"{type(self).__name__}.plot", (6.4, 4.8))
+        n_seeds = self.scores.shape[1]
+        mean = self.scores.mean(axis=1)
+        label = self.name if name is None else name
+        if n_seeds > 1:
+            label = f"{label}: mean ± standard deviation, {n_seeds} seeds"
+        self.lines_ = ax.plot(self.epsilons, mean, marker="o", label=label)
+        self.fill_between_: list[Any] = []
+        self.baselines_: list[Any] = []
+        if n_seeds > 1:
+            spread = self.scores.std(axis=1, ddof=1)
+            style: dict[str, Any] = {
+                "alpha": 0.25,
+                "linewidth": 0,
+                "color": self.lines_[0].get_color(),
+            }
+            band = ax.fill_between(self.epsilons, mean - spread, mean + spread, **style)
+            self.fill_between_.append(band)
+        if plot_baselines:
+            for score, words, dashes in (
+                (self.non_private_scores.mean(), "not private (epsilon=inf)", "--"),
+                (self.constant_score, "constant model", ":"),
+            ):
+                line = ax.axhline(float(score), color="0.35", linestyle=dashes, label=words)
+                self.baselines_.append(line)
+        ax.set_xscale("log")
+        # Budgets of curves that are there already are kept.
+        lines = [line for line in ax.get_lines() if line.get_transform() == ax.transData]
+        ticks = np.unique(np.concatenate([line.get_xdata() for line in lines]))
+        ax.set_xticks(ticks, [f"{epsilon:g}" for epsilon in ticks])
+        ax.minorticks_off()
+        ax.set_xlabel(self.epsilon_name)
+        ax.set_ylabel(self.score_name)
+        # Where neither titles nor labels replace it; once where curves share axes.
+        notes = [text for text in ax.texts if text.get_text() == self.note]
+        self.note_ = notes[0] if notes else _write_beside(ax, self.note)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, fontsize=9)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _write_beside(ax: Any, note: str) -> Any:
+    return ax.annotate(
+        note,
+        (1.0, 0.5),
+        xycoords="axes fraction",
+        xytext=(4, 0),
+        textcoords="offset points",
+        rotation=90,
+        va="center",
+        fontsize=7,
+        color="0.35",
+        annotation_clip=False,
+    )
+
+
+class _AskedByAgent:
+    """A fitted model that predicts each row by its agent's own; scorers know no agents."""
+
+    def __init__(self, model: Any, agents: NDArray[Any]) -> None:
+        self._model, self._agents = model, agents
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._model, name)
+        if name not in _ANSWERS:
+            return found
+        knows_agents = "agents" in signature(getattr(last_step(self._model), name)).parameters
+        # With its name, which scorers ask for.
+        return update_wrapper(partial(found, agents=self._agents), found) if knows_agents else found
+
+
+# Rows, their targets, and whose they are.
+_Rows = tuple[Any, Any, Any]
+
+
+def _fit_and_score(model: Any, train: _Rows, test: _Rows, scorer: Any, agents_name: str) -> float:
+    X, y, agents = train
+    model.fit(X, y, **({} if agents is None else {agents_name: agents}))
+    X, y, agents = test
+    return float(scorer(model if agents is None else _AskedByAgent(model, agents), X, y))
+
+
+def _split(given: _Rows, test: _Rows, seed: int) -> tuple[_Rows, _Rows]:
+    """Rows to fit and rows to score."""
+    given = _indexable(given)
+    if test[0] is not None and test[1] is not None:
+        if given[2] is None and test[2] is not None:
+            raise ValueError("Got agents_test without agents, expected both, or agents alone.")
+        return given, _indexable(test)
+    if any(part is not None for part in test):
+        raise ValueError(
+            "Got some of X_test, y_test and agents_test, expected the first two, or none of them:"
+            " rows are held out with their targets and agents."
+        )
+    n_samples, agents = len(given[1]), given[2]
+    owners = np.zeros(n_samples, dtype=np.intp)
+    if agents is not None:
+        owners = np.unique(agents, return_inverse=True)[1]
+    # Of each owner's rows, in random order, every fourth one: whoever has rows trains.
+    order = np.random.default_rng(seed).permutation(n_samples)
+    order = order[np.argsort(owners[order], kind="stable")]
+    counts = np.bincount(owners)
+    rank = np.arange(n_samples) - np.repeat(np.cumsum(counts) - counts, counts)
+    is_held_out = np.zeros(n_samples, dtype=bool)
+    is_held_out[order[rank % _FOLD == _FOLD - 1]] = True
+    if not is_held_out.any():
+        raise ValueError(
+            f"Got {n_samples} rows, expected at least {_FOLD} of an agent or in all, a quarter of"
+            " which is held out. Pass X_test and y_test."
+        )
+    return _take(given, np.flatnonzero(~is_held_out)), _take(given, np.flatnonzero(is_held_out))
+
+
+def _indexable(given: _Rows) -> _Rows:
+    """Rows, targets and agents, of equal length and such that rows can be taken."""
+    X, y, agents = indexable(*given)
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    return X, np.asarray(y), None if agents is None else np.asarray(agents)
+
+
+def _take(given: _Rows, rows: NDArray[np.intp]) -> _Rows:
+    X, y, agents = given
+    X = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+    return X, y[rows], None if agents is None else agents[rows]
+
+
+def _score(estimator: Any, scoring: Any) -> tuple[Any, float, str]:
+    """A scorer, by what its scores are multiplied, and what they are then."""
+    if scoring is None:
+        scoring = "accuracy" if is_classifier(estimator) else "r2"
+    scorer = check_scoring(estimator, scoring=scoring)
+    if not isinstance(scoring, str):
+        return scorer, 1.0, getattr(scoring, "__name__", "score").replace("_", " ")
+    name = "R2" if scoring == "r2" else scoring.removeprefix("neg_").replace("_", " ")
+    if scoring in _IN_PERCENT:
+        return scorer, 100.0, f"{name} in percent"
+    if scoring in _IN_UNITS_OF_THE_TARGET:
+        name += ", in units of the target"
+    return scorer, -1.0 if scoring.startswith("neg_") else 1.0, name
+
+
+def _constant(estimator: Any, scoring: Any) -> Any:
+    """What says the same of every row; of absolute errors the median is the best."""
+    if is_classifier(estimator):
+        return DummyClassifier(strategy="prior")
+    is_absolute = isinstance(scoring, str) and scoring.endswith("absolute_error")
+    return DummyRegressor(strategy="median" if is_absolute else "mean")
+
+
+def _prefix(estimator: Any) -> str:
+    """Before which names of parameters the private step's stand."""
+    prefix, last = "", estimator
+    while hasattr(last, "steps"):
+        name, last = last.steps[-1]
+        prefix += f"{name}__"
+    known = estimator.get_params() if hasattr(estimator, "get_params") else {}
+    if not {f"{prefix}epsilon", f"{prefix}random_state"} <= set(known):
+        raise ValueError(
+            f"Got {type(last).__name__}, expected an estimator with the parameters epsilon and"
+            " random_state, or a Pipeline that ends in one."
+        )
+    for name, value in known.items():
+        if name.split("__")[-1] == "ledger" and value is not None:
+            raise ValueError(
+                f"Got an estimator with {name}={value!r}, expected None: fits of a picture are"
+                f" simulations with known seeds. Use clone(estimator).set_params({name}=None)."
+            )
+    return prefix
+
+
+def _epsilon_name(last: Any) -> str:
+    """What the horizontal axis says, from what is public."""
+    adversary, delta = getattr(last, "adversary", None), getattr(last, "delta", None)
+    against = f" against the {adversary}" if isinstance(adversary, str) else ""
+    return f"epsilon of a fit{against}" + ("" if delta is None else f" (delta={delta:g})")
+
+
+def _budgets(epsilons: ArrayLike) -> NDArray[np.float64]:
+    budgets = np.sort(np.asarray(epsilons, dtype=np.float64).ravel())
+    valid = budgets.size and np.isfinite(budgets).all() and budgets[0] > 0
+    if not valid or len(np.unique(budgets)) < len(budgets):
+        raise ValueError(
+            f"Got epsilons={epsilons!r}, expected distinct numbers in (0, inf). The fit at inf is"
+            " drawn in any case."
+        )
+    return budgets
