@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from skdpadmm._report import assumptions_of, report_of, weak_delta
 from skdpadmm.algorithms import (
     Algorithm,
     SharingAlgorithm,
@@ -40,41 +40,20 @@ from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import (
-    Composed,
     Neighboring,
-    NonPrivate,
-    Observer,
-    Pairs,
-    PoissonSubsampledGaussian,
     PrivacyReport,
-    ReleaseLine,
-    worst,
 )
 from skdpadmm.protocol import (
-    EAVESDROPPER,
     MODEL,
-    PEER,
-    SERVER,
-    SUMS,
-    AgentMessages,
     Agents,
     Budget,
     Facts,
-    Federation,
     Gate,
-    HiddenPath,
-    HiddenTerm,
-    MessageSum,
     Neighborhood,
-    Network,
     NoisyPath,
-    PerturbedRows,
     Plan,
     Problem,
-    Release,
     Solution,
-    Token,
-    Viewed,
 )
 from skdpadmm.records import (
     HUGE,
@@ -199,6 +178,9 @@ class Watcher(Protocol):
     def gate(self, plan: Plan, noise: NoiseSource, n_arrived: int) -> Gate:
         """The gate that a fit passes."""
 
+    def algorithm(self, algorithm: Any) -> Any:
+        """What runs in place of an algorithm: itself, or a copy whose steps are looked at."""
+
 
 _WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
@@ -219,6 +201,12 @@ def _gate(plan: Plan, noise: NoiseSource, **arrived: int) -> Gate:
     if watcher is None:
         return Gate(plan, noise, **arrived)
     return watcher.gate(plan, noise, arrived.get("n_arrived", 0))
+
+
+def _runner(algorithm: Any) -> Any:
+    """The algorithm of a fit, or the one that an audit puts in its place."""
+    watcher = _WATCHER.get()
+    return algorithm if watcher is None else watcher.algorithm(algorithm)
 
 
 @contextmanager
@@ -324,10 +312,10 @@ def plan_fit(
         algorithm = exact_algorithm(facts.setting)
     plan = algorithm.plan(facts, budget)
     if budget.is_private:
-        general = _assumptions(estimator, plan, coordinates)
+        general = assumptions_of(plan, coordinates, estimator.sampler)
         own = plan.assumptions
         plan = replace(plan, assumptions=(*general, *own, *assumptions, *trust.assumptions))
-        for line in _weak_delta(budget, n_samples):
+        for line in weak_delta(budget, n_samples):
             warnings.warn(line, UserWarning, stacklevel=2)
     return PlannedFit(
         plan=plan, algorithm=algorithm, coordinates=coordinates, backend=trust.backend
@@ -363,7 +351,7 @@ def run_fit(
     if watcher is not None:
         watcher.begins(fit)
     noise = fit.noise(estimator.random_state, planned.plan.digest())
-    report = report_of(estimator, planned.plan, simulated=noise.simulation, ownership=ownership)
+    report = _report(estimator, planned.plan, noise, ownership)
     with _accounted(estimator.ledger, report, planned.plan):
         plan, coordinates, solution = fit.solve(noise)
     return _fitted(plan, coordinates, solution, report)
@@ -408,7 +396,7 @@ def _solve(
             norms = feature_norms(X, coordinates.undeclared)
             coordinates = rescale(coordinates, norms, plan.facts.scaling, gate)
         with _problem(estimator, planned, plan, coordinates, X, y, gate, ownership) as problem:
-            solution = planned.algorithm.run(plan, problem, gate)
+            solution = _runner(planned.algorithm).run(plan, problem, gate)
     gate.close()
     return plan, coordinates, solution
 
@@ -433,6 +421,8 @@ class Arrived:
         Whether that noise can be reproduced, in which case it protects none of them.
     ledger : str or None
         The account that all of them are in, since the first came.
+    account : str or None
+        The key of their entry there.
     classes : ndarray of shape (n_classes,) or None
         What their labels stand for.
     """
@@ -444,6 +434,7 @@ class Arrived:
     sampler: str
     is_simulation: bool
     ledger: str | None
+    account: str | None
     classes: NDArray[Any] | None
 
 
@@ -466,7 +457,7 @@ def end_of_stream(report: PrivacyReport, arrived: Arrived) -> PrivacyReport:
     return replace(
         report,
         if_unseen=arrived.algorithm.unseen_guarantees(plan, n_samples),
-        assumptions=(*plan.assumptions, *_weak_delta(plan.budget, n_samples)),
+        assumptions=(*plan.assumptions, *weak_delta(plan.budget, n_samples)),
     )
 
 
@@ -504,6 +495,8 @@ def run_stream(
     ValueError
         Where the records before followed another plan, had noise of another kind, or are in
         another account.
+    LedgerError
+        Where that account does not know them, or has no room for a copy of the stream.
     """
     plan, coordinates = planned.plan, planned.coordinates
     algorithm, sampler = planned.algorithm, estimator.sampler
@@ -521,15 +514,16 @@ def run_stream(
         plan = arrived.plan
     n_before = 0 if arrived is None else arrived.n_samples
     noise = noise_source(estimator.random_state, plan.digest(), sampler)
-    report = report_of(estimator, plan, simulated=noise.simulation)
-    # Each record has one cost, whichever piece it comes in: a stream is counted as it begins.
-    ledger = estimator.ledger if arrived is None else None
+    report = _report(estimator, plan, noise)
     # A warning of floating point would depend on data.
-    with _accounted(ledger, report, plan), np.errstate(all="ignore"):
+    with (
+        _accounted_piece(estimator.ledger, report, plan, arrived) as account,
+        np.errstate(all="ignore"),
+    ):
         gate = _gate(plan, noise, n_arrived=n_before)
         with _problem(estimator, planned, plan, coordinates, X, y, gate) as problem:
             state = algorithm.start(plan, problem) if arrived is None else arrived.state
-            state = algorithm.arrive(plan, problem, gate, state)
+            state = _runner(algorithm).arrive(plan, problem, gate, state)
             solution = algorithm.solution(plan, problem, state)
         gate.close()
     now = Arrived(
@@ -540,9 +534,36 @@ def run_stream(
         sampler=sampler,
         is_simulation=is_simulation,
         ledger=estimator.ledger,
+        account=account,
         classes=classes,
     )
     return now, _fitted(plan, coordinates, solution, report)
+
+
+@contextmanager
+def _accounted_piece(
+    ledger: str | None, report: PrivacyReport, plan: Plan, arrived: Arrived | None
+) -> Iterator[str | None]:
+    """Count a stream as it begins: each record has one cost, whichever piece it comes in.
+
+    Two copies of a stream that both go on may use the same records. The one that comes later is
+    counted anew, with all that follows. A piece that fails stays begun, so whoever goes on from
+    before it is such a copy.
+    """
+    if ledger is None:
+        yield None
+        return
+    account, n_before = PrivacyLedger(ledger), 0
+    if arrived is not None:
+        assert arrived.account is not None
+        n_before = arrived.n_samples
+        if account.advance(arrived.account, n_before):
+            yield arrived.account
+            return
+    key = account.reserve(LedgerEntry.of_report(report, plan.digest().hex()))
+    account.advance(key, n_before)
+    yield key
+    account.finish(key)
 
 
 @contextmanager
@@ -590,136 +611,15 @@ def _fitted(
     )
 
 
-def report_of(
-    estimator: PrivateEstimator,
-    plan: Plan,
-    *,
-    simulated: bool,
-    ownership: Ownership | None = None,
+def _report(
+    estimator: PrivateEstimator, plan: Plan, noise: NoiseSource, ownership: Ownership | None = None
 ) -> PrivacyReport:
-    """The report of a plan that was run: the guarantee, its assumptions, and what it leaves out."""
-    seed = estimator.random_state
-    simulation = (
-        f"random_state={seed if isinstance(seed, Integral) else type(seed).__name__} fixes the"
-        " noise. Whoever knows the seed can remove it, and fits with equal seeds share it. Publish"
-        " only fits with random_state=None."
-        if simulated and plan.budget.is_private
-        else ""
-    )
-    return PrivacyReport(
-        subject=type(estimator).__name__,
-        delta=plan.budget.delta,
-        observers=tuple(_observers(plan)),
-        releases=tuple(
-            ReleaseLine(
-                name=r.name + _hidden(r),
-                times=r.times,
-                shape=r.shape,
-                sensitivity=max(r.sensitivities, default=None),
-                noise_std=r.noise_std,
-                agent_noise_std=_shares(r),
-            )
-            for r in plan.releases
-        ),
-        assumptions=plan.assumptions,
-        not_covered=(
-            "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
-            "Scores on private data, cv_results_, and the selection of a best model by them.",
-            "Other fits on the same records: their costs add up.",
-            "Whether the input is valid: errors of validation may show values of the data.",
-            "Running time and memory.",
-        ),
-        simulation=simulation,
-        adversary=plan.budget.observer,
-        agent_labels=() if ownership is None else tuple(ownership.labels.tolist()),
-    )
-
-
-def _shares(release: Release | HiddenTerm | NoisyPath) -> tuple[float, ...]:
-    """Noise that an agent adds to what it says, for each kind of agent."""
-    if isinstance(release, MessageSum | AgentMessages | PerturbedRows):
-        return release.shares
-    return (release.noise_std,) if isinstance(release, Token) else ()
-
-
-def _observers(plan: Plan) -> Iterator[Observer]:
-    """What each observer can learn."""
-    facts, agents = plan.facts, plan.facts.agents
-    for name in facts.observers:
-        line = Observer(
-            name=name,
-            sees=_visible(plan, name),
-            unit=facts.unit,
-            neighboring=facts.neighboring,
-            guarantee=plan.guarantee(name) if plan.budget.is_private else NonPrivate(),
-        )
-        if plan.budget.is_private:
-            kinds, always = plan.guarantees(name), plan.worst_cases(name)
-            if always != kinds:
-                line = replace(line, always=worst(*always))
-        if agents is not None and plan.budget.is_private:
-            per_agent = tuple(kinds[k] for k in agents.kind)
-            line = replace(line, per_agent=per_agent, pairs=_pairs(plan, name))
-        yield line
-
-
-def _visible(plan: Plan, observer: str) -> str:
-    """What an observer sees of a fit, in words."""
-    federation = plan.facts.agents
-    if isinstance(federation, Neighborhood):
-        alone = federation.n_agents == 1
-        models = "the final model" if alone else "the final models of all agents"
-        if any(isinstance(release, PerturbedRows) for release in plan.releases):
-            return models if observer == MODEL else f"every record with its noise, and {models}"
-        return models if observer == MODEL else f"every message of every agent, and {models}"
-    if isinstance(federation, Network):
-        return _visible_in_network(federation, observer)
-    if isinstance(federation, Federation) and observer == SERVER:
-        count = federation.n_curators
-        together = f", all {count} curators together" if count else ""
-        return f"every message of every agent{together}"
-    if isinstance(federation, Federation) and observer == SUMS:
-        told = federation.n_agents - federation.n_honest
-        return f"sums of messages, and what {told} of {federation.n_agents} agents know"
-    seen = [release for release in plan.releases if observer in release.seen_by]
-    if not any(_is_hidden(release) for release in seen):
-        return "everything that was released, and the final model"
-    if len(seen) == 1:
-        return "the final model alone"
-    return "what prepared the fit, and the final model alone"
-
-
-def _visible_in_network(network: Network, observer: str) -> str:
-    """What an observer sees of agents that talk along the edges of a graph."""
-    if network.n_curators:
-        return _visible_of_sums(network, observer)
-    if observer == EAVESDROPPER:
-        return "every message along every edge"
-    if observer == PEER and network.coalition > 1:
-        return f"what {network.coalition} peers hear together, and the final model"
-    return "what one peer hears, and the final model" if observer == PEER else "the final model"
-
-
-def _visible_of_sums(network: Network, observer: str) -> str:
-    """The same where messages are shared out, so that their sums are what is said."""
-    if observer == MODEL:
-        return "the final model"
-    if network.sees_each_message(observer):
-        return f"all shares that {network.n_curators} curators got: every message"
-    who = f"{network.coalition} peers know" if network.coalition > 1 else "one peer knows"
-    heard = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
-    return f"{heard}sums of messages, what {who}, and the final model"
-
-
-def _pairs(plan: Plan, observer: str) -> Pairs | None:
-    """What holds for pairs of agents, where some release tells them apart."""
-    return next(
-        (
-            pairs
-            for release in plan.releases
-            if isinstance(release, Viewed) and (pairs := release.view(observer).pairs) is not None
-        ),
-        None,
+    return report_of(
+        type(estimator).__name__,
+        plan,
+        seed=estimator.random_state,
+        simulated=noise.simulation,
+        labels=() if ownership is None else tuple(ownership.labels.tolist()),
     )
 
 
@@ -742,91 +642,6 @@ def _penalty_curvature(penalty: Penalty, coordinates: Coordinates) -> float:
         return 0.0
     # A unit of the target cancels: it scales coefficients and divides the penalty.
     return penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0 * (1 - 1e-12)
-
-
-def _is_hidden(release: Release | HiddenTerm | NoisyPath) -> bool:
-    """Whether the end of a path is seen, and no more."""
-    return isinstance(release, HiddenPath) or (isinstance(release, NoisyPath) and release.is_hidden)
-
-
-def _hidden(release: Release | HiddenTerm | NoisyPath) -> str:
-    """What a reader has to know of a line of the plan that nobody sees in full."""
-    if _is_hidden(release):
-        return " (only the last is seen)"
-    return " (never seen)" if isinstance(release, HiddenTerm) else ""
-
-
-def _assumptions(
-    estimator: PrivateEstimator, plan: Plan, coordinates: Coordinates
-) -> Iterator[str]:
-    n_samples, agents = plan.facts.n_samples, plan.facts.agents
-    if plan.facts.is_stream:
-        yield "How many records arrive, and when, is public and does not depend on them."
-    size = "Column" if plan.facts.is_stream else f"n_samples={n_samples}, column"
-    yield f"{size} names and all parameters of the estimator are public."
-    if plan.facts.unit == "record":
-        yield "One record is one row: a person with several rows is protected less."
-    if agents is not None:
-        yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
-        if plan.facts.unit == "agent" and plan.facts.neighboring is Neighboring.ZERO_OUT:
-            yield "An agent that is zeroed out sends noise alone."
-    if isinstance(agents, Network) and any(
-        isinstance(guarantee, PoissonSubsampledGaussian | Composed)
-        for guarantee in plan.guarantees(plan.budget.observer)
-    ):
-        yield "Which records are in a batch is drawn at random, and only their agent knows."
-    if isinstance(agents, Federation):
-        yield from _federal_assumptions(plan, agents)
-    if isinstance(agents, Network):
-        yield f"The graph is public: {agents.topology.describe()}."
-    if isinstance(agents, Neighborhood):
-        yield (
-            "Who is like whom is public and was not learnt from these rows:"
-            f" {agents.similarity.describe()}."
-        )
-        yield (
-            "The confidence of agents is public, and so is the order in which they wake up: neither"
-            " depends on the values in rows. Wake-ups that only average cost nothing."
-        )
-    if not np.isfinite(coordinates.lower).all():
-        yield (
-            "feature_bounds not declared, or not for every column: rows (with their intercept) are"
-            " scaled down to norm sqrt(n_parameters)."
-        )
-    if plan.facts.rounding > 1.1:
-        yield (
-            f"feature_bounds far from 0 beside their width: {plan.facts.rounding:.3g} times the"
-            " noise, to cover rounding errors. Subtract a public constant from such columns."
-        )
-    yield from _weak_delta(plan.budget, n_samples)
-    # Noise that is added to what is not on its grid is not certified by a sampler alone.
-    hidden = any(isinstance(r, NoisyPath) and r.is_hidden for r in plan.releases)
-    if estimator.sampler == "floating-point" or hidden:
-        yield "Noise is sampled in floating point: not certified against attacks on its last bits."
-
-
-def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
-    n_agents, n_honest = federation.n_agents, federation.n_honest
-    yield (
-        f"sums: {n_honest} of {n_agents} agents add their noise and tell nobody what it was; the"
-        " sums are taken by a protocol that shows nothing else."
-    )
-    if federation.participation < 1 or federation.dropout > 0:
-        yield "Who takes part in a round, and who drops out, does not depend on data."
-    if federation.dropout > 0 and plan.facts.preparations:
-        yield "Preparations, such as the second moment, wait for every agent: no message is lost."
-    rounds = getattr(plan.settings, "rounds", None)
-    if rounds is not None and rounds.are_secret(plan.facts):
-        yield "model: whoever sees the model is not told who took part in which round."
-
-
-def _weak_delta(budget: Budget, n_samples: int) -> Iterator[str]:
-    if budget.delta >= 1 / n_samples:
-        yield (
-            f"Got delta={budget.delta:g} for n_samples={n_samples}, expected delta < 1 / n_samples:"
-            " a mechanism that publishes one record in full can satisfy such a guarantee. Choose"
-            " delta well below 1 / n_samples."
-        )
 
 
 def _refuse_huge_values(values: Any, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -74,7 +75,7 @@ class PrivateLinearModel(BaseEstimator):
         "sampler": [StrOptions({"floating-point", "opendp"})],
         "random_state": "no_validation",
         "n_jobs": [Integral, None],
-        "ledger": [str, None],
+        "ledger": [str, os.PathLike, None],
         "verbose": ["verbose"],
     }
 

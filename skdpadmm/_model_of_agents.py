@@ -22,7 +22,14 @@ from skdpadmm._linear_model import (
     PrivateLinearRegressor,
 )
 from skdpadmm._sklearn import Interval, StrOptions, _fit_context
-from skdpadmm.network import PARTITIONS, Ownership, agent_sizes, ownership_of_labels, partition_rows
+from skdpadmm.network import (
+    PARTITIONS,
+    Ownership,
+    agent_sizes,
+    condition_of,
+    ownership_of_labels,
+    partition_rows,
+)
 from skdpadmm.protocol import Plan
 
 
@@ -156,7 +163,8 @@ class ModelOfAgents(PrivateLinearModel):
     def _planned_trust(self, n_samples: int, sizes: Any) -> Trust:
         """The same for a plan without data."""
         made_up = sizes is None and not callable(self.partition)
-        assumptions = tuple(filter(None, [self._made_up() if made_up else ""]))
+        conditions = (self._made_up(), condition_of(self._partition_rule())) if made_up else ()
+        assumptions = tuple(filter(None, conditions))
         if has_labels(sizes):
             known = ownership_of_labels(
                 list(sizes.keys()), n_samples=len(sizes), name="labels in agent_sizes"

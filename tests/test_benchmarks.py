@@ -134,3 +134,17 @@ def test_fits_of_an_audit_are_measured_beside_those_of_users():
     for row in ("ridge, 3 iterations, 2 processes", "ridge, 100 iterations", "fit of ridge"):
         assert row in found
     assert "no verdict" in found
+
+
+def test_estimators_of_another_library_are_audited_where_it_is_installed():
+    try:
+        distribution("diffprivlib")
+    except PackageNotFoundError:
+        command = [sys.executable, str(BENCHMARKS / "audit_third_party.py"), "--quick"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "pip install --no-deps diffprivlib==0.6.6" in done.stderr
+        return
+    found = printed("audit_third_party.py", "--quick")
+    for row in ("LinearRegression, features in [0, 1]", "GaussianNB", "tools.mean", "no verdict"):
+        assert row in found

@@ -79,3 +79,16 @@ def test_a_plan_takes_sizes_by_label(family):
     assert by_label.facts.agents.epsilons == (0.5, 1.0, 2.0, 5.0)
     with pytest.raises(ValueError, match=r"^Got .*expected"):
         model.plan(80, 2, **more, agent_sizes={name: 1.5 for name in sizes})
+
+
+@pytest.mark.parametrize(("estimator", "parameters"), FAMILIES)
+def test_a_plan_says_that_agents_are_formed_by_looking_at_the_data(rows, estimator, parameters):
+    model = estimator(partition="sorted", max_iter=2, **parameters)
+    classes = {"n_classes": 2} if hasattr(model, "classes") else {}
+    planned = model.plan(80, 2, **classes).assumptions
+    X, y = rows
+    fitted = model.fit(X, (y > 0).astype(int) if classes else y).privacy_.assumptions
+    (condition,) = {line for line in planned if "formed by looking at the data" in line}
+    assert condition in fitted
+    model.set_params(partition="iid")
+    assert not any("formed" in line for line in model.plan(80, 2, **classes).assumptions)

@@ -6,13 +6,20 @@ import re
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from skdpadmm import DPAdmmRidge, DPPersonalizedRegressor
-from skdpadmm.algorithms import GradientADMM, PersonalizedCoordinateDescent
+from skdpadmm.algorithms import (
+    GradientADMM,
+    ObjectivePerturbation,
+    PersonalizedCoordinateDescent,
+)
 from skdpadmm.audit import audit
+from skdpadmm.audit._bounds import OneRun
 from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV
+from skdpadmm.privacy import GaussianDP, NegativeBinomialTrials
 
 GUIDE = Path(__file__).parents[1] / "docs" / "user_guide" / "study.rst"
 TEXT = GUIDE.read_text(encoding="utf-8")
@@ -42,7 +49,7 @@ def said():
 
 def test_the_guide_says_what_its_code_gives(study):
     names, _ = study
-    assert len(said()) == 13
+    assert len(said()) == 14
     for code, text in said():
         value = eval(code, names)
         if isinstance(value, float):
@@ -58,8 +65,9 @@ def test_the_guide_says_what_its_code_gives(study):
 
 def test_the_search_of_the_guide_is_in_its_account_once(study):
     names, directory = study
-    account = PrivacyLedger(directory / "study.db")
-    assert [entry["subject"] for entry in account.entries()] == ["DPGridSearchCV"]
+    account = PrivacyLedger(directory / "search.db")
+    subjects = [entry["subject"] for entry in account.entries()]
+    assert subjects == ["DPGridSearchCV.DPAdmmLogisticRegression"]
     assert account.total(1e-6) == names["search"].privacy_.epsilon()
     assert not hasattr(names["search"], "cv_results_")
 
@@ -77,22 +85,67 @@ def test_shares_of_a_trial_are_those_of_the_table(study):
             assert found == pytest.approx(float(figure), abs=6e-4)
 
 
+def test_narrower_bounds_divide_the_noise_of_scores_as_the_guide_says():
+    model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(0, 6_000))
+    search = DPGridSearchCV(model, {"alpha": [0.0, 1.0, 10.0]})
+    wide = search.plan(10_000, 5).score_std
+    narrow = search.set_params(score_bounds=(-1e6, 0)).plan(10_000, 5).score_std
+    (noise,) = re.findall(r"near ([\d,]+), which", TEXT)
+    (ratio,) = re.findall(r"divides the noise by\s+(\d+)", TEXT)
+    assert wide == pytest.approx(float(noise.replace(",", "")), rel=0.1)
+    assert wide / narrow == pytest.approx(float(ratio))
+
+
+def test_a_candidate_is_left_out_as_often_as_the_guide_says():
+    (figures,) = re.findall(r"by default (\.\d+) of two, (\.\d+) of three", TEXT)
+    for n_candidates, figure in zip((2, 3), figures, strict=True):
+        law = NegativeBinomialTrials.of_mean(1.0, 2.0 * n_candidates)
+        left_out = sum(law.probability(n) * (1 - 1 / n_candidates) ** n for n in range(1, 200))
+        assert left_out == pytest.approx(float(figure), abs=5e-3)
+
+
 @pytest.mark.parametrize(
-    ("model", "is_seen"),
+    "model",
     [
-        (DPAdmmRidge(algorithm=GradientADMM()), False),
-        (DPAdmmRidge(max_iter=3), True),
-        (DPPersonalizedRegressor(), True),
+        DPAdmmRidge(algorithm=GradientADMM()),
+        DPAdmmRidge(max_iter=3),
+        DPPersonalizedRegressor(),
+        DPAdmmRidge(algorithm=ObjectivePerturbation(), max_iter=3),
     ],
+    ids=["a path", "means", "turns", "a hidden term"],
 )
-def test_replays_say_what_they_do_not_see(model, is_seen):
-    lines = audit(model, random_state=0).lines
-    assert [line.moved is not None for line in lines] == [is_seen] * len(lines)
+def test_replays_see_what_the_guide_says_and_name_what_they_do_not_see(model):
+    report = audit(model, random_state=0)
+    seen = {line.name: line.moved is not None for line in report.lines}
+    has_hidden_term = isinstance(model.algorithm, ObjectivePerturbation)
+    assert seen == {name: name != "minimiser" for name in seen}
+    assert report.not_replayed == (("minimiser",) if has_hidden_term else ())
+    assert ("Not replayed: minimiser." in report.verdict) == has_hidden_term
+    assert all(line.noise is not None for line in report.lines)
 
 
-def test_replays_do_not_see_compiled_turns():
+def test_replays_see_compiled_turns():
     pytest.importorskip("numba")
     model = DPPersonalizedRegressor(algorithm=PersonalizedCoordinateDescent(compiled=True))
     (line,) = audit(model, random_state=0).lines
-    assert line.moved is None
+    assert 0 < line.moved <= line.declared
     assert line.noise is not None
+
+
+def test_canaries_show_of_a_gaussian_mechanism_what_the_guide_says():
+    claims = re.findall(r"epsilon is ([\d.]+)[^(]*\(mu = 1\).*?about (\d+\.\d)", TEXT, re.DOTALL)
+    claims += re.findall(r"one with ([\d.]+) \(mu = 2\) about (\d+\.\d)", TEXT)
+    assert len(claims) == 2
+    for mu, (epsilon, shown) in zip((1.0, 2.0), claims, strict=True):
+        assert GaussianDP(mu).epsilon(1e-5) == pytest.approx(float(epsilon), abs=0.05)
+        bounds = []
+        for seed in range(100):
+            rng = np.random.default_rng(seed)
+            coins = rng.random(500) < 0.5
+            heard = np.where(coins, mu / 2, -mu / 2) + rng.standard_normal(500)
+            surest = np.argsort(-np.abs(heard))[:125]
+            n_correct = int(((heard[surest] > 0) == coins[surest]).sum())
+            run = OneRun(n_canaries=500, n_guesses=125, n_correct=n_correct)
+            bounds.append(run.epsilon(1e-5, 0.99))
+        # Guesses are whole numbers, and a bound of one more or less is another one.
+        assert np.median(bounds) == pytest.approx(float(shown), abs=0.15)

@@ -98,6 +98,7 @@ def lower_bounds(
     -------
     Found
     """
+    first, second = _all_finite(first, second)
     n_runs = len(first)
     quarter, half = n_runs // 4, n_runs // 2
     # Two bounds for each of the two figures.
@@ -121,6 +122,19 @@ def lower_bounds(
     return Found(epsilon=found[0], mu=mu, event="; ".join(dict.fromkeys(words)))
 
 
+def _all_finite(*worlds: Array) -> list[Array]:
+    """Parameters that are numbers, and of what is none that it is none: that tells as well."""
+    known = [np.isfinite(runs) for runs in worlds]
+    # Of squares, too.
+    clipped = [
+        np.clip(np.where(k, runs, 0.0), -1e150, 1e150)
+        for k, runs in zip(known, worlds, strict=True)
+    ]
+    if all(k.all() for k in known):
+        return clipped
+    return [np.concatenate([runs, ~k], axis=1) for k, runs in zip(known, clipped, strict=True)]
+
+
 def _statistics(first: Array, second: Array) -> Iterator[tuple[str, Statistic]]:
     """What may tell runs apart: by means, by Gaussian laws, by values that come again."""
     both = np.concatenate([first, second])
@@ -132,7 +146,7 @@ def _statistics(first: Array, second: Array) -> Iterator[tuple[str, Statistic]]:
     def normalised(runs: Array) -> Array:
         # Parameters of any size: what is far off is merely far off.
         moved = (runs[:, varies] - centre[varies]) / scale[varies]
-        return np.clip(np.nan_to_num(moved), -1e6, 1e6)
+        return np.asarray(np.clip(moved, -1e6, 1e6))
 
     a, b = normalised(first), normalised(second)
     means = [a.mean(axis=0), b.mean(axis=0)]

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
-from sklearn.base import is_classifier
 
 from skdpadmm.audit._bounds import OneRun
+from skdpadmm.audit._copies import coefficients_of, is_classifier, rows_of_last_step
 from skdpadmm.audit._neighbors import Schema
 
 Array = NDArray[np.float64]
+# Of canaries something is said about so many, the surest ones.
+SHARE = 0.25
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,11 +65,17 @@ class Canaries:
 
     def _scores(self, model: Any) -> Array:
         """How far a model leans to the higher target at each canary: its gradient's direction."""
-        coef = np.atleast_2d(model.coef_)
+        rows = np.asarray(rows_of_last_step(model, self.X[self.which]), dtype=np.float64)
+        coef, d = np.atleast_2d(coefficients_of(model)), rows.shape[1]
+        if coef.shape[-1] != d:
+            raise ValueError(
+                f"Got coef_ of shape {coef.shape}, expected a coefficient for each of {d} features:"
+                " canaries are guessed by them. Choose method='black-box'."
+            )
         # Where each agent has a model, their sum leans wherever one of them does.
         coef = coef.reshape(-1, *coef.shape[-2:]).sum(axis=0) if coef.ndim > 2 else coef
         lean = coef[-1] - coef[0] if is_classifier(model) and len(coef) > 1 else coef.sum(axis=0)
-        return np.asarray(self.X[self.which] @ lean)
+        return np.asarray(rows @ lean)
 
 
 def with_canaries(

@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
+
+from skdpadmm._candidates import last_step
+from skdpadmm.audit._copies import estimators_in, given_to_last_step, is_classifier
 
 # What is assumed of targets by an estimator of ours, and of another one.
 OURS, OTHERS = (-3.0, 3.0), (-1.0, 1.0)
@@ -55,6 +58,9 @@ class Schema:
     fit_params : dict
     changed : ndarray of intp
         Rows of the unit in which neighbours differ.
+    is_clipped : bool
+        Whether rows may be of any size; what learns from rows before they are clipped takes none
+        that is huge.
     """
 
     X: NDArray[np.float64]
@@ -65,6 +71,7 @@ class Schema:
     opposite: NDArray[np.float64]
     fit_params: dict[str, Any]
     changed: NDArray[np.intp]
+    is_clipped: bool
 
 
 def schema_of(
@@ -93,7 +100,20 @@ def schema_of(
     if (X is None) != (y is None):
         raise ValueError("Got X without y or y without X, expected both or none of them.")
     fit_params = dict(fit_params)
-    bounds = getattr(estimator, "feature_bounds", None)
+    whole, estimator = estimator, last_step(estimator)
+    if whole is not estimator and X is None:
+        raise ValueError(
+            "Got a Pipeline and no data, expected X and y: what is public of rows before its steps"
+            " is not known. Pass data of that shape, which may be made up, or its last step."
+        )
+    if X is None and any(isinstance(one, Pipeline) for one in estimators_in(estimator)):
+        raise ValueError(
+            f"Got {type(estimator).__name__} with a Pipeline in it and no data, expected X and y:"
+            " what is public of rows before its steps is not known. Pass its last step,"
+            " best_estimator_, or data of that shape, which may be made up."
+        )
+    # Bounds of a last step are about rows that other steps have made.
+    bounds = None if whole is not estimator else getattr(estimator, "feature_bounds", None)
     if X is None:
         if isinstance(bounds, dict) or getattr(estimator, "agent_column", None) is not None:
             raise ValueError(
@@ -134,6 +154,7 @@ def schema_of(
         opposite=opposite,
         fit_params=fit_params,
         changed=_changed(estimator, fit_params, n_samples),
+        is_clipped=whole is estimator,
     )
 
 
@@ -156,13 +177,16 @@ def worst_case_neighbors(schema: Schema) -> Iterator[Neighbors]:
         return X, y
 
     corner, high, low = schema.corner, schema.high, schema.low
+    huge = np.where(schema.opposite > 0, 1e300, -1e300)
     for row, target, words in (
         (corner, low, "the opposite target"),
         (schema.opposite, low, "another row as long, and the opposite target"),
         (schema.opposite, high, "another row as long"),
-        (np.where(schema.opposite > 0, 1e300, -1e300), low, "a huge row, and the opposite target"),
+        (huge, low, "a huge row, and the opposite target"),
         (np.zeros_like(corner), high, "a row of zeros"),
     ):
+        if row is huge and not schema.is_clipped:
+            continue
         yield Neighbors(
             first=with_unit(corner, high),
             second=with_unit(row, target),
@@ -200,11 +224,11 @@ def _changed(estimator: Any, fit_params: dict[str, Any], n_samples: int) -> NDAr
     """Rows of the unit that is protected: the first one, or those of its agent."""
     if getattr(estimator, "privacy_unit", "record") != "agent":
         return np.zeros(1, dtype=np.intp)
-    agents = fit_params.get("agents")
+    agents = given_to_last_step(fit_params, "agents")
     if agents is None:
         raise ValueError(
             "Got privacy_unit='agent' without agents, expected a label for each row. Pass"
-            " agents=..., or neighbors=((X, y), (X2, y2))."
+            " agents=..., or neighbors=((X, y), (X2, y2)) where a column of X holds them."
         )
     agents = np.asarray(agents)
     assert len(agents) == n_samples

@@ -6,9 +6,10 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from skdpadmm.privacy import Guarantee, round_down, round_up
+from skdpadmm.privacy import Guarantee, round_down, round_up, text_table
 
-_COLUMNS = ("release", "times", "moved", "declared", "noise", "declared", "found")
+NOT_REPLAYED = "not replayed"
+_COLUMNS = ("release", "times", "moved", "declared", "noise", "planned", "found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class ReplayLine:
     noise : float or None
         Its noise, as it was measured, in units of what was planned; None: not seen.
     found : str
-        In words.
+        In words; "not replayed", and why, where `moved` is None.
     is_violation : bool
     """
 
@@ -66,7 +67,7 @@ class AuditReport:
         Of mu, where the claim is one of Gaussian differential privacy.
     claimed_mu : float or None
     n_runs : int
-        Fits on each data set.
+        Replays, fits on each data set, or canaries in one fit.
     neighbors : str
         In what the data sets differ.
     event : str
@@ -102,12 +103,19 @@ class AuditReport:
     is_violation: bool
 
     @property
+    def not_replayed(self) -> tuple[str, ...]:
+        """Releases of which a replay did not see how far they move; lines say why."""
+        return tuple(line.name for line in self.lines if line.found.startswith(NOT_REPLAYED))
+
+    @property
     def verdict(self) -> str:
         """What was found, in a sentence."""
         if math.isinf(self.claimed_epsilon):
             return "Nothing is claimed: not private."
         if not self.is_violation:
-            return "No violation was found. That proves nothing: a better attack may find one."
+            found = "No violation was found. That proves nothing: a better attack may find one."
+            unseen = ", ".join(self.not_replayed)
+            return f"{found} Not replayed: {unseen}." if unseen else found
         level = f"at {100 * self.confidence:g} % confidence"
         if wrong := [line.name for line in self.lines if line.is_violation]:
             return f"VIOLATION of {', '.join(wrong)}, {level}."
@@ -137,13 +145,17 @@ class AuditReport:
         claim += f" at delta={round_up(self.delta)}"
         if self.guarantee is not None:
             claim += f", {self.guarantee.describe()}"
-        runs = f"runs: {self.n_runs} of each data set"
+        runs = {
+            "replay": f"replays: {self.n_runs}",
+            "black-box": f"runs: {self.n_runs} of each data set",
+            "canaries": f"canaries: {self.n_runs} in one run",
+        }
         blocks = [
             f"Audit of {self.subject} by {self.method}",
             self.verdict,
             claim,
             f"neighbours: {self.neighbors}",
-            runs if self.method != "canaries" else f"runs: {self.n_runs}",
+            runs[self.method],
         ]
         if self.lower_bound is not None:
             blocks.append(
@@ -158,7 +170,7 @@ class AuditReport:
         if self.event:
             blocks.append(f"event: {self.event}")
         if self.lines:
-            blocks.append(_table([_COLUMNS, *map(_row, self.lines)]))
+            blocks.append(text_table(_COLUMNS, map(_row, self.lines)))
         return "\n".join(blocks)
 
 
@@ -175,12 +187,4 @@ def _row(line: ReplayLine) -> tuple[str, ...]:
         "not seen" if line.noise is None else f"{line.noise:.3g}",
         "" if line.noise is None else "1",
         line.found,
-    )
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
     )

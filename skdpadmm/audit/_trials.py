@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import clone
 from tqdm import tqdm
 
+from skdpadmm._candidates import last_step
 from skdpadmm._fitting import PendingFit, watched_by
+from skdpadmm.audit._copies import coefficients_of, copy_of
 from skdpadmm.privacy import PrivacyReport
 from skdpadmm.protocol import Gate, Neighborhood
 
@@ -36,7 +37,8 @@ class Trials:
     data : tuple of (X, y)
     fit_params : dict
     pending : PendingFit or None
-        The plan and validated data, where the estimator is of this library; None: it is fitted.
+        The plan and validated data, where the estimator is of this library, or a pipeline that ends
+        with one.
     digest : bytes
         Of the plan.
     report : PrivacyReport or None
@@ -52,7 +54,9 @@ class Trials:
 
     def run(self, seeds: list[np.random.SeedSequence | None]) -> list[Array]:
         """Parameters of as many models as there are seeds; without one noise is that of a user."""
-        one = self._fitted if self.pending is None else self._solved
+        # What comes before the last step of a pipeline is fitted again each time: it may learn.
+        is_alone = last_step(self.estimator) is self.estimator
+        one = self._solved if is_alone and self.pending is not None else self._fitted
         with warnings.catch_warnings():
             # Such as that delta is not small beside the few records there are.
             warnings.simplefilter("ignore")
@@ -74,9 +78,8 @@ class Trials:
         return np.concatenate([coef.ravel(), np.ravel(intercept)])
 
     def _fitted(self, seed: np.random.SeedSequence | None) -> Array:
-        model = clone(self.estimator)
-        if seed is not None and "random_state" in model.get_params(deep=False):
-            model.set_params(random_state=int(seed.generate_state(1)[0]))
+        number = None if seed is None else int(seed.generate_state(1)[0])
+        model = copy_of(self.estimator, number)
         model.fit(*self.data, **self.fit_params)
         return parameters_of(model)
 
@@ -95,6 +98,10 @@ class _Stop:
         """A stream makes no fit that could be repeated: it passes as always."""
         return Gate(plan, noise, n_arrived)
 
+    def algorithm(self, algorithm: Any) -> Any:
+        """Nothing is looked at."""
+        return algorithm
+
 
 def trials_of(estimator: Any, data: tuple[Any, Any], fit_params: dict[str, Any]) -> Trials:
     """Plan fits of an estimator on data.
@@ -110,10 +117,11 @@ def trials_of(estimator: Any, data: tuple[Any, Any], fit_params: dict[str, Any])
     Trials
     """
     stop, digest, report = _Stop(), b"", None
-    if hasattr(estimator, "sampler") and hasattr(estimator, "epsilon"):
+    if is_ours(estimator):
         try:
             with watched_by(stop):
-                found = getattr(clone(estimator).fit(*data, **fit_params), "privacy_", None)
+                fitted = copy_of(estimator).fit(*data, **fit_params)
+                found = getattr(last_step(fitted), "privacy_", None)
                 report = found if isinstance(found, PrivacyReport) else None
         except _Planned:
             assert stop.pending is not None
@@ -128,16 +136,19 @@ def trials_of(estimator: Any, data: tuple[Any, Any], fit_params: dict[str, Any])
     )
 
 
+def is_ours(estimator: Any) -> bool:
+    """Whether it is an estimator of this library, or a pipeline that ends with one."""
+    last = last_step(estimator)
+    return hasattr(last, "sampler") and hasattr(last, "epsilon")
+
+
 def parameters_of(model: Any) -> Array:
     """Coefficients and intercepts of a fitted model, in one vector."""
-    if not hasattr(model, "coef_"):
-        raise ValueError(
-            f"Got {type(model).__name__} without coef_ after fit, expected a linear model."
-        )
-    parts = [np.ravel(model.coef_)]
+    model = last_step(model)
+    parts = [np.ravel(coefficients_of(model))]
     if getattr(model, "intercept_", None) is not None:
-        parts.append(np.ravel(model.intercept_))
-    return np.concatenate(parts).astype(np.float64)
+        parts.append(np.ravel(coefficients_of(model, "intercept_")))
+    return np.concatenate(parts)
 
 
 def run_trials(

@@ -294,7 +294,7 @@ class PrivacyUtilityDisplay:
         notes = [text for text in ax.texts if text.get_text() == self.note]
         self.note_ = notes[0] if notes else _write_beside(ax, self.note)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False, fontsize=9)
+        ax.legend(fontsize=9)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from skdpadmm.ledger._errors import LedgerError
 from skdpadmm.ledger._ledger import PrivacyLedger
-from skdpadmm.privacy import round_up
+from skdpadmm.privacy import round_up, text_table
 
 _COLUMNS = (
     "id",
@@ -66,9 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"Ledger {ledger.path}")
     if shown:
         rows = [[_cell(entry, column) for column in _COLUMNS] for entry in shown]
-        print("\n" + _table(_COLUMNS, rows) + "\n")
+        print("\n" + text_table(_COLUMNS, rows) + "\n")
     n_open = sum(entry["state"] == "reserved" for entry in shown)
     n_simulated = sum(entry["simulation"] for entry in shown)
+    if ledger.dataset and not any(entry["dataset"] == ledger.dataset for entry in entries):
+        print(f"No fit names {ledger.dataset}.")
     print(f"fits: {len(shown)}, of which not done: {n_open}, simulations: {n_simulated}")
     for limit in limits:
         about = f" of {limit['dataset']}" if limit["dataset"] else ""
@@ -100,15 +102,6 @@ def _cell(entry: dict[str, object], column: str) -> str:
     value = entry[column]
     text = round_up(value) if isinstance(value, float) else str(value)
     return f"{text} (simulation)" if column == "state" and entry["simulation"] else text
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    table = [header, *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    )
 
 
 if __name__ == "__main__":

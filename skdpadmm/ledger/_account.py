@@ -33,10 +33,14 @@ from skdpadmm.privacy import (
 
 # A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.
 _ROUNDING = 1e-9
-# Combinations of labels that a sum may have: a transaction waits for it. Where each of them needs
-# a privacy loss distribution there is room for a few.
-_MOST_GAUSSIAN = 20_000
+# How long the combinations of labels of a sum may be, all in a row: less than a second. Where each
+# of them needs a privacy loss distribution there is room for a few.
+_MOST_WORK = 60_000
 _MOST_HEAVY = 8
+# Labels that are told apart where there are too many. A refusal tells how much is left in two
+# digits, and not of thousands.
+_FEWER_LABELS = (64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
+_MOST_LABELS_LEFT = 1000
 
 
 @dataclass(frozen=True)
@@ -180,11 +184,12 @@ def compose_all(*guarantees: Guarantee) -> Guarantee:
         if len(pure) == len(parts):
             return parts[0] if len(parts) == 1 else compose_uniform_laplace(*pure)
         parts = [p.without_widths if isinstance(p, UniformLaplaceDP) else p for p in parts]
-    if (whole := _attempt(tuple(parts))) is not None:
+    counts = _tally(parts)
+    if (whole := _attempt(counts)) is not None:
         return whole
-    families: defaultdict[str, list[Guarantee]] = defaultdict(list)
-    for part in parts:
-        families[_family(part)].append(part)
+    families: defaultdict[str, list[tuple[Guarantee, int]]] = defaultdict(list)
+    for part, count in counts:
+        families[_family(part)].append((part, count))
     groups = [g for family in families.values() for g in _groups(family)]
     return groups[0] if len(groups) == 1 else Summed(tuple(groups))
 
@@ -278,7 +283,8 @@ def converted(guarantee: Guarantee, source: Relation, target: Relation) -> Guara
 
 def is_within(guarantee: Guarantee, epsilon: float, delta: float) -> bool:
     """Whether a guarantee keeps a limit, up to the rounding that a plan is allowed."""
-    if isinstance(guarantee, Summed):
+    # Far out a delta that is not zero underflows, and would pass for one.
+    if isinstance(guarantee, Summed) or delta == 0.0:
         return guarantee.epsilon(delta) <= epsilon * (1.0 + _ROUNDING)
     return guarantee.delta(epsilon) <= delta * (1.0 + _ROUNDING)
 
@@ -291,6 +297,8 @@ def left_of(spent: Guarantee, epsilon: float, delta: float) -> float:
 
     if math.isinf(epsilon) or delta == 1.0:
         return math.inf
+    if _n_leaves(spent) > _MOST_LABELS_LEFT and not _is_heavy(spent):
+        spent = _coarsened(spent, _FEWER_LABELS[0])
     if delta == 0.0 or not fits(0.0):  # no Gaussian release has a delta of zero
         return 0.0
     low, high = 0.0, 1.001 * gaussian_mu(epsilon, delta)
@@ -324,20 +332,31 @@ def _family(part: Guarantee) -> str:
     return "losses" if _is_heavy(part) else "gaussian"
 
 
-def _groups(parts: list[Guarantee]) -> list[Guarantee]:
+def _tally(parts: Iterable[Guarantee]) -> tuple[tuple[Guarantee, int], ...]:
+    """Return how often each occurs, in order of appearance."""
+    parts = list(parts)
+    # By identity first: to hash a long mixture for each of many fits would take longer.
+    first = {id(part): part for part in parts}
+    counts: Counter[Guarantee] = Counter()
+    for key, count in Counter(id(part) for part in parts).items():
+        counts[first[key]] += count
+    return tuple(counts.items())
+
+
+def _groups(counts: list[tuple[Guarantee, int]]) -> list[Guarantee]:
     """Groups that compose, each as large as doubling finds."""
     # Equal ones side by side: then groups are often equal as well, and known already.
-    ordered = tuple(sorted(parts, key=repr))
-    if not any(_is_heavy(part) for part in ordered):
-        for n_labels in (64, 16, 8, 5, 4, 3, 2, 1):
-            coarse = _attempt(tuple(_coarsened(part, n_labels) for part in ordered))
+    ordered = sorted(counts, key=lambda pair: repr(pair[0]))
+    if not any(_is_heavy(part) for part, _ in ordered):
+        for n_labels in _FEWER_LABELS:
+            coarse = _attempt(tuple((_coarsened(part, n_labels), n) for part, n in ordered))
             if coarse is not None:
                 return [coarse]
-    rest, groups = ordered, []
+    rest, groups = [part for part, count in ordered for _ in range(count)], []
     while rest:
         size, group = 1, rest[0]
         while size < len(rest):
-            longer = _attempt(rest[: 2 * size])
+            longer = _attempt(_tally(rest[: 2 * size]))
             if longer is None:
                 break
             size, group = min(2 * size, len(rest)), longer
@@ -346,17 +365,23 @@ def _groups(parts: list[Guarantee]) -> list[Guarantee]:
     return groups
 
 
-@lru_cache(maxsize=64)
-def _attempt(parts: tuple[Guarantee, ...]) -> Guarantee | None:
+@lru_cache(maxsize=16)
+def _attempt(counts: tuple[tuple[Guarantee, int], ...]) -> Guarantee | None:
     """Compose, if that is known and takes no more than about a second."""
-    n_combinations = 1
-    for part, count in Counter(parts).items():
-        n_combinations *= math.comb(count + _n_leaves(part) - 1, count)
-    most = _MOST_HEAVY if any(_is_heavy(part) for part in parts) else _MOST_GAUSSIAN
-    if len(parts) > 1 and n_combinations > most:
+    n_combinations, n_labels, n_parts = 1, 0, 0
+    for part, count in counts:
+        leaves = _n_leaves(part)
+        n_combinations *= math.comb(count + leaves - 1, count)
+        if leaves > 1:
+            n_labels, n_parts = n_labels + leaves, n_parts + count
+    # A combination says how often each label occurs; it is never longer than the parts are many.
+    work = n_combinations * max(1, min(n_labels, n_parts))
+    heavy = any(_is_heavy(part) for part, _ in counts)
+    alone = sum(count for _, count in counts) == 1
+    if not alone and (work > _MOST_WORK or (heavy and n_combinations > _MOST_HEAVY)):
         return None
     try:
-        return compose(*parts)
+        return compose(*(part for part, count in counts for _ in range(count)))
     except (TypeError, ValueError):
         return None
 

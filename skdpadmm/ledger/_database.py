@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skdpadmm.ledger._errors import LedgerError
+from skdpadmm.ledger._paths import absolute_path
 
 _APPLICATION = 0x64704C67  # "dpLg"
 SCHEMA_VERSION = 1
@@ -43,19 +44,29 @@ CREATE TABLE entries (
     checksum TEXT NOT NULL,
     finished TEXT
 );
-CREATE TABLE limits (dataset TEXT PRIMARY KEY, terms TEXT NOT NULL);
+CREATE TABLE limits (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    dataset TEXT NOT NULL,
+    terms TEXT NOT NULL,
+    checksum TEXT NOT NULL
+);
+CREATE TABLE pieces (key TEXT NOT NULL, first INTEGER NOT NULL, UNIQUE (key, first));
 CREATE TRIGGER nothing_is_taken_back BEFORE DELETE ON entries
 BEGIN SELECT RAISE(ABORT, 'an entry of a ledger is never deleted'); END;
 CREATE TRIGGER nothing_is_rewritten
 BEFORE UPDATE OF id, key, dataset, promise, record, checksum ON entries
 BEGIN SELECT RAISE(ABORT, 'an entry of a ledger is never changed'); END;
+CREATE TRIGGER no_limit_is_taken_back BEFORE DELETE ON limits
+BEGIN SELECT RAISE(ABORT, 'a limit of a ledger is never deleted: set another one'); END;
+CREATE TRIGGER no_limit_is_rewritten BEFORE UPDATE ON limits
+BEGIN SELECT RAISE(ABORT, 'a limit of a ledger is never changed: set another one'); END;
+CREATE TRIGGER no_piece_is_taken_back BEFORE DELETE ON pieces
+BEGIN SELECT RAISE(ABORT, 'a piece of a stream is never deleted'); END;
+CREATE TRIGGER no_piece_is_rewritten BEFORE UPDATE ON pieces
+BEGIN SELECT RAISE(ABORT, 'a piece of a stream is never changed'); END;
 """
 
-# Ledgers that this process has met, by path: one that vanishes is not begun anew.
-_met: dict[str, str] = {}
 _checked: set[str] = set()
-# The most fits that this process has seen of each: an old copy in its place has fewer.
-_longest: dict[str, int] = {}
 
 
 class Row(NamedTuple):
@@ -69,11 +80,39 @@ class Row(NamedTuple):
     finished: str | None
 
 
+class Mark(NamedTuple):
+    """By what a process knows again what it has read: nothing in front of the last rows changes.
+
+    Whoever changes it by SQL has to remove the triggers, and then SQLite counts up the version of
+    the schema.
+    """
+
+    ledger: str
+    schema: int
+    n_entries: int
+    last_entry: str
+    n_limits: int
+    last_limit: str
+    # Pieces of streams; no sum depends on them.
+    n_pieces: int
+
+    def says_the_same_of_costs(self, other: Mark) -> bool:
+        """Whether fits and limits are the same at both moments."""
+        return self._replace(n_pieces=other.n_pieces) == other
+
+
+# The most that this process has seen at each path, as it was given and as links lead: a ledger that
+# vanishes is not begun anew, and neither another one nor an old copy takes its place.
+_seen: dict[str, Mark] = {}
+
+
 class Database:
     """One file, by its absolute path."""
 
     def __init__(self, path: str, *, allow_network: bool) -> None:
-        self.path = os.path.realpath(path)
+        given = absolute_path(path)
+        self.path = os.path.realpath(given)
+        self._places = (self.path, given)
         self.allow_network = allow_network
 
     def exists(self) -> bool:
@@ -81,8 +120,8 @@ class Database:
         return os.path.lexists(self.path)
 
     @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        """One transaction; a file is made by the first one that writes.
+    def transaction(self, *, write: bool, make: bool = True) -> Iterator[sqlite3.Connection]:
+        """One transaction; a file is made by the first one that writes and may make it.
 
         Raises
         ------
@@ -92,7 +131,7 @@ class Database:
         self._refuse_places()
         if not self.exists():
             self._refuse_vanished()
-            if not write:
+            if not (write and make):
                 raise LedgerError(
                     f"Got {self.path}, expected a ledger: there is no such file. The first fit"
                     " makes it; check the path."
@@ -100,7 +139,7 @@ class Database:
             self._create()
         before = self._identity()
         # Before the transaction begins: other threads may add to it in the meantime.
-        n_seen = _longest.get(self.path, 0)
+        seen = [_seen[place] for place in self._places if place in _seen]
         connection = None
         try:
             connection = sqlite3.connect(
@@ -111,9 +150,11 @@ class Database:
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            self._verify(connection, n_seen)
+            self._verify(connection, seen)
             yield connection
+            mark = self.mark(connection)
             connection.execute("COMMIT")
+            self._remember(mark)
         except sqlite3.Error as error:
             raise self._explained(error) from error
         finally:
@@ -128,20 +169,58 @@ class Database:
                 " What this fit reserved may be lost: put the ledger back before going on."
             )
 
-    def rows(self, connection: sqlite3.Connection) -> list[Row]:
-        """Return all fits in the order in which they were reserved."""
-        rows, last = [], 0
+    def rows(self, connection: sqlite3.Connection, *, after: int = 0) -> list[Row]:
+        """Return all fits in the order in which they were reserved, after the first so many."""
+        rows, last = [], after
         query = "SELECT id, key, dataset, promise, record, finished, checksum FROM entries"
-        for *values, checksum in connection.execute(query + " ORDER BY id"):
+        for *values, checksum in connection.execute(query + " WHERE id > ? ORDER BY id", (after,)):
             row = Row(*values)
             last += 1
             if row.id != last or checksum != _checksum(*row[1:5]):
                 raise self._damaged(f"entry {last} is missing or was changed")
             rows.append(row)
-        known = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
-        if (known.fetchone() or (0,))[0] != last:
-            raise self._damaged("the last entries are missing")
+        self._require_end(connection, "entries", last)
         return rows
+
+    def limits(self, connection: sqlite3.Connection) -> list[tuple[str, str]]:
+        """Return data sets and terms of all limits in the order in which they were set."""
+        limits: list[tuple[str, str]] = []
+        query = "SELECT id, dataset, terms, checksum FROM limits ORDER BY id"
+        for number, dataset, terms, checksum in connection.execute(query):
+            expected = len(limits) + 1
+            if number != expected or checksum != _checksum(str(number), dataset, terms):
+                raise self._damaged(f"limit {expected} is missing or was changed")
+            limits.append((dataset, terms))
+        self._require_end(connection, "limits", len(limits))
+        return limits
+
+    @staticmethod
+    def mark(connection: sqlite3.Connection) -> Mark:
+        """Return up to where the ledger goes at this moment."""
+        (ledger,) = connection.execute("SELECT value FROM meta WHERE name = 'ledger'").fetchone()
+        (schema,) = connection.execute("PRAGMA schema_version").fetchone()
+        entry, limit = (
+            connection.execute(f"SELECT id, checksum FROM {table} ORDER BY id DESC LIMIT 1")
+            for table in ("entries", "limits")
+        )
+        n_entries, last_entry = entry.fetchone() or (0, "")
+        n_limits, last_limit = limit.fetchone() or (0, "")
+        (n_pieces,) = connection.execute("SELECT MAX(rowid) FROM pieces").fetchone()
+        return Mark(ledger, schema, n_entries, last_entry, n_limits, last_limit, n_pieces or 0)
+
+    def goes_on_from(self, connection: sqlite3.Connection, mark: Mark) -> bool:
+        """Whether what was there at an earlier moment is the beginning of what is there now."""
+        now = self.mark(connection)
+        entry = connection.execute("SELECT checksum FROM entries WHERE id = ?", (mark.n_entries,))
+        limit = connection.execute("SELECT checksum FROM limits WHERE id = ?", (mark.n_limits,))
+        at_that_time = now._replace(
+            n_entries=mark.n_entries,
+            last_entry=(entry.fetchone() or ("",))[0],
+            n_limits=mark.n_limits,
+            last_limit=(limit.fetchone() or ("",))[0],
+            n_pieces=min(mark.n_pieces, now.n_pieces),
+        )
+        return at_that_time == mark
 
     @staticmethod
     def add(connection: sqlite3.Connection, dataset: str, promise: str, record: str) -> str:
@@ -153,6 +232,27 @@ class Database:
             (*values, _checksum(*values)),
         )
         return key
+
+    @staticmethod
+    def add_limit(connection: sqlite3.Connection, dataset: str, terms: str) -> None:
+        """Store a limit; the last one of a data set holds."""
+        (last,) = connection.execute("SELECT MAX(id) FROM limits").fetchone()
+        number = (last or 0) + 1
+        connection.execute(
+            "INSERT INTO limits (id, dataset, terms, checksum) VALUES (?, ?, ?, ?)",
+            (number, dataset, terms, _checksum(str(number), dataset, terms)),
+        )
+
+    @staticmethod
+    def advance(connection: sqlite3.Connection, key: str, first: int) -> bool | None:
+        """Take a position of a stream, and say whether it was free; None for no such stream."""
+        found = connection.execute("SELECT COUNT(*) FROM entries WHERE key = ?", (key,))
+        if not found.fetchone()[0]:
+            return None
+        taken = connection.execute(
+            "INSERT INTO pieces (key, first) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, first)
+        )
+        return taken.rowcount == 1
 
     @staticmethod
     def finish(connection: sqlite3.Connection, key: str, time: str) -> bool:
@@ -195,7 +295,7 @@ class Database:
             return bool(found.fetchone()[0])
 
     def _refuse_vanished(self) -> None:
-        if self.path in _met:
+        if any(place in _seen for place in self._places):
             raise LedgerError(
                 f"Got no file at {self.path}, where this process has used a ledger, expected it to"
                 " be still there: it would forget what was spent. Put it back. To begin a new"
@@ -252,7 +352,7 @@ class Database:
         finally:
             os.close(descriptor)
 
-    def _verify(self, connection: sqlite3.Connection, n_seen: int) -> None:
+    def _verify(self, connection: sqlite3.Connection, seen: list[Mark]) -> None:
         """Refuse what is no ledger, a newer or damaged one, or one that took another's place."""
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -269,8 +369,7 @@ class Database:
         stored = connection.execute("SELECT value FROM meta WHERE name = 'ledger'").fetchone()
         if stored is None:
             raise self._damaged("it has lost its identity")
-        met = _met.setdefault(self.path, stored[0])
-        if met != stored[0]:
+        if any(mark.ledger != stored[0] for mark in seen):
             raise LedgerError(
                 f"Got {self.path}, which is another ledger than the one this process has used"
                 " there, expected the same. Put that one back: it knows what was spent."
@@ -280,10 +379,28 @@ class Database:
             if found != "ok":
                 raise self._damaged(found)
             _checked.add(stored[0])
-        n_entries = connection.execute("SELECT MAX(id) FROM entries").fetchone()[0] or 0
-        if n_entries < n_seen:
-            raise self._damaged("it is older than what this process has seen of it")
-        _longest[self.path] = max(n_entries, _longest.get(self.path, 0))
+        now = self.mark(connection)
+        for mark in seen:
+            # Triggers that were touched are a reason to read all of it, and none to refuse it.
+            if not self.goes_on_from(connection, mark._replace(schema=now.schema)):
+                raise self._damaged(
+                    "it is older than what this process has seen of it, or has gone another way"
+                )
+        self._remember(now)
+
+    def _remember(self, mark: Mark) -> None:
+        """Keep the most that was seen: another thread may have seen more in the meantime."""
+        for place in self._places:
+            most = _seen.get(place, mark)
+            _seen[place] = max(
+                most, mark, key=lambda one: (one.n_entries, one.n_limits, one.n_pieces)
+            )
+
+    def _require_end(self, connection: sqlite3.Connection, table: str, last: int) -> None:
+        """Refuse a table whose last rows were taken out."""
+        known = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
+        if (known.fetchone() or (0,))[0] != last:
+            raise self._damaged(f"the last {table} are missing")
 
     def _damaged(self, detail: str) -> LedgerError:
         return LedgerError(
@@ -336,6 +453,6 @@ def network_file_system(path: str) -> str:
     return kind if kind in _NETWORK else ""
 
 
-def _checksum(key: str, dataset: str, promise: str, record: str) -> str:
+def _checksum(*texts: str) -> str:
     """Against damage, not against malice."""
-    return hashlib.sha256("\n".join((key, dataset, promise, record)).encode()).hexdigest()
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()

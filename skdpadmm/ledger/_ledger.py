@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+import sqlite3
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, NamedTuple, TypeVar
 
-from skdpadmm.ledger._account import is_within, left_of, total_of
-from skdpadmm.ledger._database import Database, Row
+from skdpadmm.ledger._account import is_within
+from skdpadmm.ledger._counted import Counted, accounts_of, read_counted, sum_of
+from skdpadmm.ledger._database import Database, Mark
 from skdpadmm.ledger._entry import (
     ADVERSARY,
-    VERSION,
-    Claim,
     LedgerEntry,
     Promise,
-    Relation,
     now,
     read_promise,
     read_record,
 )
-from skdpadmm.ledger._errors import LedgerError, PrivacyBudgetExceeded
+from skdpadmm.ledger._errors import LedgerError
+from skdpadmm.ledger._limits import (
+    Limit,
+    exceeded,
+    first_passed,
+    read_limits,
+    relation_of,
+    terms_of,
+)
+from skdpadmm.ledger._paths import absolute_path, dataset_name, folded_name, parsed_path
 from skdpadmm.ledger._search import cost_of_search
-from skdpadmm.privacy import Guarantee, Neighboring, round_down, round_up, worst
+from skdpadmm.privacy import Guarantee, round_up, worst
 
-_LONGEST_NAME = 100
-
-
-class _Limit(NamedTuple):
-    """A limit on what a data set, or everything, may cost; an empty name means everything."""
-
-    dataset: str
-    epsilon: float
-    delta: float
-    disjoint: bool
-    relation: Relation | None
+# How often a sum is computed without the lock, before others have to wait for it.
+_TRIES = 3
+_T = TypeVar("_T")
 
 
-class _Counted(NamedTuple):
-    """What is counted of one fit."""
+class _Seen(NamedTuple):
+    """A ledger at one moment."""
 
-    dataset: str
-    subject: str
-    promise: Promise
+    mark: Mark
+    counted: tuple[Counted, ...]
+    limits: list[Limit]
 
 
 class PrivacyLedger:
@@ -59,8 +60,10 @@ class PrivacyLedger:
     ----------
     path : str or path-like
         Of the file, ``"study.db"``, or of the file and a data set, ``"study.db::adult"``. Relative
-        to the directory at this moment. Data sets of different names are told apart, those without
-        a name overlap with all: a record counts for its data set and for all that has no name.
+        to the directory at this moment; in a worker process that has to be the one of the process
+        that started it, which is known on Linux alone. Data sets of different names are told apart,
+        those without a name overlap with all: a record counts for its data set and for all that has
+        no name. A name has one spelling in a ledger, the first.
     allow_network : bool, default=False
         Locks of network file systems may not hold, so a ledger there is refused. True says that
         they do: it is written into the ledger at once, and from then on every path to it works.
@@ -75,12 +78,17 @@ class PrivacyLedger:
     Notes
     -----
     **The file.** The first fit, or the first limit, makes it. A process that has used a ledger
-    refuses to go on if it is gone, or if another one, or an older copy, is at its path; a new
-    process cannot know and begins anew, so keep a copy of what matters. Nothing in it is ever
-    deleted or changed, and damage is noticed. It holds guarantees and circumstances as JSON with a
-    version, and nothing of the data. What this version does not know in full, it refuses. Entries
-    are ordered by the file; times are for information, as clocks of machines disagree. A network
-    file system is recognised on Linux, and a share by its path on Windows.
+    refuses to go on if it is gone, or if another one, an older copy, or a copy that went another
+    way, is at its path, or where its path now leads; a new process cannot know and begins anew, so
+    keep a copy of what matters. Nothing in it is ever
+    deleted or changed, and damage is noticed: every question reads and verifies all fits, and so
+    does a process that meets the ledger. From then on a reservation reads and verifies what was
+    added, and counts the others as they were read; it reads all of them again where the triggers
+    that guard them were touched, or where the last one that it knows is another one now. The file
+    holds guarantees and circumstances as JSON with a version, and nothing of the data. What this
+    version does not know in full, it refuses. Entries are ordered by the file; times are for
+    information, as clocks of machines disagree. A network file system is recognised on Linux, and a
+    share by its path on Windows.
 
     **What is summed.** For each fit the guarantee against its own adversary, the observer that its
     budget was spent against, or against an observer by name, if all fits know it. Gaussian
@@ -97,6 +105,11 @@ class PrivacyLedger:
     **Data sets.** With ``disjoint=True`` you say that no unit is in two data sets of different
     names. Then nobody is in more than one, and the worst of their accounts, each with all that has
     no name, is a bound for all. Otherwise everything is composed.
+
+    **Streams.** Records that arrive one after the other cost what one plan says, each once, so they
+    are one entry. The ledger keeps at which positions pieces of a stream began: of two copies that
+    go on from the same one the second is counted anew. Whether a record comes twice in one stream
+    is for the caller to know.
 
     **Simulations.** A fit with a seed has noise that can be drawn again, and two of them with equal
     seeds may share it: then differences of results hold no noise at all, and no sum of guarantees
@@ -125,7 +138,7 @@ class PrivacyLedger:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, allow_network: bool = False) -> None:
-        file, self.dataset = _parsed(path)
+        file, self.dataset = parsed_path(path)
         self._database = Database(file, allow_network=bool(allow_network))
         if allow_network:
             with self._database.transaction(write=True) as connection:
@@ -153,22 +166,59 @@ class PrivacyLedger:
         PrivacyBudgetExceeded
             If a limit would be passed. Nothing is stored.
         LedgerError
-            If the file cannot be used, or if a limit cannot be checked. Nothing is stored.
+            If the file cannot be used, if a limit cannot be checked, or if the name of the data set
+            is known in another spelling. Nothing is stored.
         """
         if not isinstance(entry, LedgerEntry):
             raise TypeError(f"Got {entry!r}, expected a LedgerEntry.")
         text, record = entry.promise(), entry.record()
-        new = _Counted(self.dataset, entry.subject, read_promise(text))
-        # The account of one snapshot: what is refused is explained after the lock is gone.
-        with self._database.transaction(write=True) as connection:
-            limits = self._applicable(_read_limits(connection))
-            # Damage is noticed in any case, a limit or not.
-            rows = self._database.rows(connection)
-            counted = _counted(rows) if limits else []
-            passed = _first_passed(limits, counted, [new])
+        new = Counted(self.dataset, entry.subject, read_promise(text))
+
+        def refusal(seen: _Seen) -> Callable[[], Exception] | None:
+            self._refuse_other_spelling(seen)
+            passed = first_passed(self._applicable(seen.limits), seen.counted, [new])
             if passed is None:
-                return self._database.add(connection, self.dataset, text, record)
-        raise _exceeded(passed, counted, [new], f"a fit of {entry.subject}")
+                return None
+            return lambda: exceeded(passed, seen.counted, [new], f"a fit of {entry.subject}")
+
+        return self._write(
+            refusal,
+            lambda connection: self._database.add(connection, self.dataset, text, record),
+            anew=False,
+        )
+
+    @contextmanager
+    def counting(self, entry: LedgerEntry) -> Iterator[str]:
+        """Count a fit around its work: reserved before it, done after it.
+
+        Work that fails stays reserved, and counts.
+
+        Parameters
+        ----------
+        entry : LedgerEntry
+
+        Yields
+        ------
+        str
+            The key of :meth:`reserve`, which says what is raised.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from skdpadmm.ledger import LedgerEntry, PrivacyLedger
+        >>> from skdpadmm.privacy import GaussianDP, Observer
+        >>> world = Observer("model", "the model", "record", "replace_one", GaussianDP(0.3))
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     ledger = PrivacyLedger(os.path.join(directory, "study.db"))
+        ...     with ledger.counting(LedgerEntry("Lasso", "0" * 64, 1e-6, (world,))):
+        ...         states = [fit["state"] for fit in ledger.entries()]
+        ...     states + [fit["state"] for fit in ledger.entries()]
+        ['reserved', 'done']
+        """
+        key = self.reserve(entry)
+        yield key
+        # Not where it failed: whether it has touched data is then not known.
+        self.finish(key)
 
     def finish(self, key: str) -> None:
         """Mark a fit as done; to do it twice changes nothing.
@@ -183,12 +233,57 @@ class PrivacyLedger:
         LedgerError
             If the ledger does not know the fit.
         """
-        with self._database.transaction(write=True) as connection:
+        with self._database.transaction(write=True, make=False) as connection:
             if not self._database.finish(connection, key, now()):
-                raise LedgerError(
-                    f"Got key={key!r}, expected one that reserve gave for {self.path}. If the file"
-                    " was replaced, put the old one back: it knows what was spent."
-                )
+                raise self._unknown(key)
+
+    def advance(self, key: str, first: int) -> bool:
+        """Take the next piece of a stream of records, before it touches data.
+
+        A stream is reserved once, whatever its pieces: each record is in one of them. A copy that
+        goes on by itself would use the same records again, and comes to a position that was taken.
+
+        Parameters
+        ----------
+        key : str
+            From :meth:`reserve`, when the stream began.
+        first : int
+            How many records came before this piece, at least 0.
+
+        Returns
+        -------
+        bool
+            False if a piece of this stream began there already, whatever became of it. Then this is
+            a copy: reserve a new entry for the piece and for all that follows, under the new key.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger does not know the stream.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from skdpadmm.ledger import LedgerEntry, PrivacyLedger
+        >>> from skdpadmm.privacy import GaussianDP, Observer
+        >>> world = Observer("model", "the model", "record", "replace_one", GaussianDP(0.3))
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     ledger = PrivacyLedger(os.path.join(directory, "study.db"))
+        ...     key = ledger.reserve(LedgerEntry("Lasso", "0" * 64, 1e-6, (world,)))
+        ...     [ledger.advance(key, first) for first in (0, 100, 200, 100)]
+        [True, True, True, False]
+        """
+        if not isinstance(first, Integral) or isinstance(first, bool):
+            raise TypeError(
+                f"Got first={first!r}, expected an int >= 0. Give how many records came before."
+            )
+        if first < 0:
+            raise ValueError(f"Got first={first!r}, expected an int >= 0.")
+        with self._database.transaction(write=True, make=False) as connection:
+            is_free = self._database.advance(connection, key, int(first))
+            if is_free is None:
+                raise self._unknown(key)
+        return is_free
 
     def limit(
         self,
@@ -221,27 +316,44 @@ class PrivacyLedger:
         ValueError
             If something is out of range.
         LedgerError
-            If what is stored cannot be summed under these terms.
+            If what is stored cannot be summed under these terms, or if the name of the data set is
+            known in another spelling.
         """
+        _require_number("epsilon", epsilon, "[0, inf)", "limit(2.0, 1e-6)")
+        _require_number("delta", delta, "[0, 1)", "limit(2.0, 1e-6)")
         if not 0 <= epsilon < math.inf:
             raise ValueError(f"Got epsilon={epsilon!r}, expected a float in [0, inf).")
         if not 0 <= delta < 1:
             raise ValueError(f"Got delta={delta!r}, expected a float in [0, 1).")
-        new = _Limit(
-            self.dataset, float(epsilon), float(delta), bool(disjoint), _relation(unit, neighboring)
+        relation = relation_of(unit, neighboring)
+        new = Limit(self.dataset, float(epsilon), float(delta), bool(disjoint), relation)
+
+        spent: list[Guarantee] = []
+
+        def refusal(seen: _Seen) -> None:
+            self._refuse_other_spelling(seen)
+            accounts = accounts_of(seen.counted, new.dataset, new.disjoint)
+            spent[:] = [sum_of(account, ADVERSARY, new.relation) for account in accounts]
+
+        self._write(
+            refusal,
+            lambda connection: self._database.add_limit(connection, new.dataset, terms_of(new)),
+            anew=True,
         )
-        with self._database.transaction(write=True) as connection:
-            counted = _counted(self._database.rows(connection))
-            for account in _accounts(counted, new.dataset, new.disjoint):
-                _sum(account, ADVERSARY, new.relation)
-            connection.execute(
-                "INSERT OR REPLACE INTO limits VALUES (?, ?)", (new.dataset, _terms(new))
+        if not all(is_within(total, new.epsilon, new.delta) for total in spent):
+            total = round_up(max(total.epsilon(new.delta) for total in spent))
+            warnings.warn(
+                f"Got a limit of epsilon={new.epsilon:g} at delta={new.delta:g}, expected one above"
+                f" what was spent already, epsilon={total}: it is stored, and every fit that counts"
+                " for it is refused from now on.",
+                UserWarning,
+                stacklevel=2,
             )
 
     def limits(self) -> list[dict[str, Any]]:
         """Return all limits as dictionaries; the data set of one about everything is empty."""
         with self._database.transaction(write=False) as connection:
-            limits = _read_limits(connection)
+            limits = read_limits(self._database.limits(connection))
         return [
             {
                 "dataset": limit.dataset,
@@ -294,9 +406,9 @@ class PrivacyLedger:
         ValueError
             If nothing is known of the data set.
         """
-        relation = _relation(unit, neighboring)
+        relation = relation_of(unit, neighboring)
         sums = [
-            _sum(account, observer, relation)
+            sum_of(account, observer, relation)
             for account in self._wanted(dataset, include_simulated, disjoint)
         ]
         return sums[0] if len(sums) == 1 else worst(*sums)
@@ -330,6 +442,7 @@ class PrivacyLedger:
         float
             0.0 for no fits.
         """
+        _require_delta(delta)
         return self.guarantee(
             dataset,
             observer=observer,
@@ -364,13 +477,14 @@ class PrivacyLedger:
             In the order of first fits. They are at their own ``delta`` each, so they do not add up
             to the total.
         """
+        _require_delta(delta)
         ((*counted,),) = self._wanted(dataset, include_simulated, disjoint=False)
-        groups: defaultdict[str, list[_Counted]] = defaultdict(list)
+        groups: defaultdict[str, list[Counted]] = defaultdict(list)
         for fit in counted:
             groups[fit.subject].append(fit)
-        relation = _relation(unit, neighboring)
+        relation = relation_of(unit, neighboring)
         return {
-            subject: _sum(fits, observer, relation).epsilon(delta)
+            subject: sum_of(fits, observer, relation).epsilon(delta)
             for subject, fits in groups.items()
         }
 
@@ -428,7 +542,15 @@ class PrivacyLedger:
         return pandas.DataFrame(self.entries())
 
     def check(
-        self, search: Any, X: Any, y: Any = None, groups: Any = None, **facts: Any
+        self,
+        search: Any,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        unit: str | None = None,
+        neighboring: str | None = None,
+        **facts: Any,
     ) -> Guarantee:
         """Refuse a search that the limits cannot pay for, before its first fit.
 
@@ -448,6 +570,10 @@ class PrivacyLedger:
             For splitters that need it, and for the number of classes where none are declared.
         groups : array-like of shape (n_samples,), default=None
             For splitters that need it.
+        unit : {"record", "agent"} or None, default=None
+        neighboring : {"replace_one", "zero_out"} or None, default=None
+            What fits are converted to in what is returned; both or none. None: what the limit says
+            that they count for, that of this data set first.
         **facts : object
             Other public facts that ``plan`` needs, such as ``n_classes``; also ``n_features``, if
             steps of a pipeline change their number.
@@ -462,37 +588,103 @@ class PrivacyLedger:
         ------
         PrivacyBudgetExceeded
             If a limit would be passed.
+        LedgerError
+            If fits are about several kinds of neighbours, and neither a limit nor the call says
+            what to convert them to, or nothing converts them. If the name of the data set is known
+            in another spelling.
         TypeError
             If it is another kind of search, or the estimator cannot plan.
         ValueError
             If its candidates or folds are not fixed in advance, or its fits would go elsewhere.
         """
-        claims = cost_of_search(search, X, y, groups, facts, self._is_here)
+        relation = relation_of(unit, neighboring)
+        claims = cost_of_search(search, X, y, groups, facts, self._is_here, self._name)
         new = [
-            _Counted(self.dataset, type(search).__name__, promise)
+            Counted(self.dataset, type(search).__name__, promise)
             for promise, count in [(Promise((claim,), False), count) for claim, count in claims]
             for _ in range(count)
         ]
+        limits: list[Limit] = []
         if self._database.exists():
             with self._database.transaction(write=False) as connection:
-                limits = self._applicable(_read_limits(connection))
-                counted = _counted(self._database.rows(connection)) if limits else []
-            passed = _first_passed(limits, counted, new)
+                seen = self._seen(connection, anew=True)
+            self._refuse_other_spelling(seen)
+            limits = self._applicable(seen.limits)
+            passed = first_passed(limits, seen.counted, new)
             if passed is not None:
                 what = f"a {type(search).__name__} of {len(new)} fit{'s'[: len(new) > 1]}"
-                raise _exceeded(passed, counted, new, what)
-        return _sum(new, ADVERSARY, None)
+                raise exceeded(passed, seen.counted, new, what)
+        if relation is None:
+            own_first = sorted(limits, key=lambda limit: limit.dataset != self.dataset)
+            told = [limit.relation for limit in own_first if limit.relation]
+            relation = told[0] if told else None
+        return sum_of(new, ADVERSARY, relation)
 
     def __repr__(self) -> str:
         name = f"::{self.dataset}" if self.dataset else ""
         return f"PrivacyLedger({self.path + name!r})"
 
+    @property
+    def _name(self) -> str:
+        """What the parameter `ledger` of an estimator would be."""
+        return f"{self.path}::{self.dataset}" if self.dataset else self.path
+
     def _is_here(self, path: Any) -> bool:
         """Whether an estimator's ledger is this one, its data set included."""
-        file, dataset = _parsed(path)
-        return (os.path.realpath(file), dataset) == (self.path, self.dataset)
+        file, dataset = parsed_path(path)
+        return (os.path.realpath(absolute_path(file)), dataset) == (self.path, self.dataset)
 
-    def _applicable(self, limits: list[_Limit]) -> list[_Limit]:
+    def _seen(self, connection: sqlite3.Connection, *, anew: bool) -> _Seen:
+        limits = read_limits(self._database.limits(connection))
+        counted = read_counted(self._database, connection, anew=anew)
+        return _Seen(self._database.mark(connection), counted, limits)
+
+    def _refuse_other_spelling(self, seen: _Seen) -> None:
+        """Refuse a name that a reader takes for another one: its account would be another, too."""
+        names = {fit.dataset for fit in seen.counted} | {limit.dataset for limit in seen.limits}
+        for name in sorted(names - {self.dataset}):
+            if folded_name(name) == folded_name(self.dataset):
+                raise LedgerError(
+                    f"Got a data set's name {self.dataset!r}, expected {name!r}, as it is spelled"
+                    f" in {self.path}: they would be two data sets. Use that spelling, or a name"
+                    " that differs by more than the case or the width of letters."
+                )
+
+    def _unknown(self, key: str) -> LedgerError:
+        return LedgerError(
+            f"Got key={key!r}, expected one that reserve gave for {self.path}. If the file was"
+            " replaced, put the old one back: it knows what was spent."
+        )
+
+    def _write(
+        self,
+        refusal: Callable[[_Seen], Callable[[], Exception] | None],
+        write: Callable[[sqlite3.Connection], _T],
+        *,
+        anew: bool,
+    ) -> _T:
+        """Write, unless there is a reason not to; it is looked for without the lock.
+
+        Sums take a while, and others would wait. So ``refusal`` looks at a snapshot, and if the
+        ledger is the same once the lock is held, what it said holds. If others were faster it looks
+        again, at last with the lock.
+        """
+        for _ in range(_TRIES if self._database.exists() else 0):
+            with self._database.transaction(write=False) as connection:
+                seen = self._seen(connection, anew=anew)
+            if (reason := refusal(seen)) is not None:
+                raise reason()
+            with self._database.transaction(write=True) as connection:
+                # Sequences only grow, and nothing in them changes.
+                if seen.mark.says_the_same_of_costs(self._database.mark(connection)):
+                    return write(connection)
+        with self._database.transaction(write=True) as connection:
+            if (reason := refusal(self._seen(connection, anew=anew))) is None:
+                return write(connection)
+        # The account of one snapshot: what is refused is explained after the lock is gone.
+        raise reason()
+
+    def _applicable(self, limits: list[Limit]) -> list[Limit]:
         """Limits that a fit of this data set counts for; one without a name counts for all."""
         if not self.dataset:
             return limits
@@ -500,20 +692,20 @@ class PrivacyLedger:
 
     def _wanted(
         self, dataset: str | None, include_simulated: bool, disjoint: bool
-    ) -> list[list[_Counted]]:
+    ) -> list[list[Counted]]:
         """The accounts that a question is about."""
         with self._database.transaction(write=False) as connection:
-            rows = self._database.rows(connection)
-            limits = _read_limits(connection)
+            seen = self._seen(connection, anew=True)
         if dataset is not None:
-            names = {row.dataset for row in rows} | {limit.dataset for limit in limits}
+            names = {fit.dataset for fit in seen.counted}
+            names |= {limit.dataset for limit in seen.limits}
             known = sorted((names | {self.dataset}) - {""})
-            if _named(dataset) not in known:
+            if dataset_name(dataset) not in known:
                 raise ValueError(f"Got dataset={dataset!r}, expected one of {known}.")
-            dataset = _named(dataset)
+            dataset = dataset_name(dataset)
         else:
             dataset = self.dataset
-        accounts = _accounts(_counted(rows), dataset, disjoint)
+        accounts = accounts_of(seen.counted, dataset, disjoint)
         n_simulated = sum(fit.promise.simulation for account in accounts for fit in account)
         if n_simulated and not include_simulated:
             raise LedgerError(
@@ -524,156 +716,14 @@ class PrivacyLedger:
         return accounts
 
 
-def _parsed(path: Any) -> tuple[str, str]:
-    """The file and the name of the data set."""
-    text = os.fspath(path)
-    if not isinstance(text, str):
-        raise TypeError(f"Got path={path!r}, expected a str or a path-like object of str.")
-    file, separator, name = text.rpartition("::")
-    if not separator:
-        file, name = text, ""
-    elif not name:
-        raise ValueError(f"Got path={text!r}, expected a name of a data set after '::'.")
-    if not file or file.endswith((os.sep, "/")) or "\0" in file or file == ":memory:":
-        raise ValueError(
-            f"Got path={text!r}, expected the path of a file, such as 'study.db' or"
-            " 'study.db::adult'. It has to outlive this process."
+def _require_number(name: str, value: Any, interval: str, example: str) -> None:
+    if not isinstance(value, Real):
+        raise TypeError(
+            f"Got {name}={value!r}, expected a float in {interval}. Give a number: {example}."
         )
-    return file, _named(name) if name else ""
 
 
-def _named(name: Any) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"Got a data set's name {name!r}, expected a str.")
-    # One name in two spellings would be two data sets.
-    name = unicodedata.normalize("NFC", name)
-    if not 0 < len(name) <= _LONGEST_NAME or name != name.strip() or not name.isprintable():
-        raise ValueError(
-            f"Got a data set's name {name!r}, expected 1 to {_LONGEST_NAME} printable characters"
-            " without spaces around them."
-        )
-    return name
-
-
-def _relation(unit: Any, neighboring: Any) -> Relation | None:
-    if unit is None and neighboring is None:
-        return None
-    if unit not in ("record", "agent"):
-        raise ValueError(
-            f"Got unit={unit!r}, expected 'record' or 'agent' together with neighboring."
-        )
-    known = [str(relation) for relation in Neighboring]
-    if neighboring not in known:
-        raise ValueError(
-            f"Got neighboring={neighboring!r}, expected one of {known} together with unit."
-        )
-    return Relation(unit, Neighboring(neighboring))
-
-
-def _counted(rows: Iterable[Row]) -> list[_Counted]:
-    rows = list(rows)
-    promises = {text: read_promise(text) for text in {row.promise for row in rows}}
-    return [
-        _Counted(row.dataset, read_record(row.record)["subject"], promises[row.promise])
-        for row in rows
-    ]
-
-
-def _accounts(counted: list[_Counted], dataset: str, disjoint: bool) -> list[list[_Counted]]:
-    """What counts for one data set, for each of those that are disjoint, or for all together."""
-    names = sorted({fit.dataset for fit in counted} - {""})
-    if dataset:
-        names = [dataset]
-    elif not disjoint or not names:
-        return [counted]
-    return [[fit for fit in counted if fit.dataset in ("", name)] for name in names]
-
-
-def _sum(fits: Iterable[_Counted], observer: str, relation: Relation | None) -> Guarantee:
-    claims: Counter[Claim] = Counter()
-    # By identity first: a promise is shared by all fits that made it, and long ones hash slowly.
-    fits = list(fits)
-    promises = Counter(id(fit.promise) for fit in fits)
-    known = {id(fit.promise): fit.promise for fit in fits}
-    for key, count in promises.items():
-        claims[known[key].against(observer)] += count
-    return total_of(claims.items(), relation)
-
-
-def _first_passed(
-    limits: list[_Limit], counted: list[_Counted], new: list[_Counted]
-) -> _Limit | None:
-    """The first limit that more fits would pass."""
-    for limit in limits:
-        for _, after in _before_and_after(limit, counted, new):
-            if not is_within(after, limit.epsilon, limit.delta):
-                return limit
-    return None
-
-
-def _before_and_after(
-    limit: _Limit, counted: list[_Counted], new: list[_Counted]
-) -> Iterator[tuple[list[_Counted], Guarantee]]:
-    """The accounts that new fits count for: what was there before, and the sum with them."""
-    ours = {id(fit) for fit in new}
-    for account in _accounts([*counted, *new], limit.dataset, limit.disjoint):
-        before = [fit for fit in account if id(fit) not in ours]
-        if len(before) < len(account):
-            yield before, _sum(account, ADVERSARY, limit.relation)
-
-
-def _exceeded(
-    limit: _Limit, counted: list[_Counted], new: list[_Counted], what: str
-) -> PrivacyBudgetExceeded:
-    """Say what is left, for the tightest account that the new fits would count for."""
-    accounts = list(_before_and_after(limit, counted, new))
-    spent = [_sum(before, ADVERSARY, limit.relation) for before, _ in accounts]
-    epsilon_after = max(after.epsilon(limit.delta) for _, after in accounts)
-    epsilon_spent = max(guarantee.epsilon(limit.delta) for guarantee in spent)
-    left = min(left_of(guarantee, limit.epsilon, limit.delta) for guarantee in spent)
-    scope = f" for {limit.dataset!r}" if limit.dataset else ""
-    return PrivacyBudgetExceeded(
-        f"Got {what} that would bring the total{scope} from epsilon={round_up(epsilon_spent)} to"
-        f" {round_up(epsilon_after)}, expected at most {round_up(limit.epsilon)} at"
-        f" delta={limit.delta:g}. There is room for one more Gaussian release of"
-        f" epsilon={round_down(left)} at this delta. Nothing was stored and no data was used.",
-        epsilon_left=left,
-        epsilon_spent=epsilon_spent,
-        epsilon=limit.epsilon,
-        delta=limit.delta,
-    )
-
-
-def _terms(limit: _Limit) -> str:
-    relation = limit.relation
-    return json.dumps(
-        {
-            "version": VERSION,
-            "epsilon": limit.epsilon,
-            "delta": limit.delta,
-            "disjoint": limit.disjoint,
-            "unit": relation.unit if relation else None,
-            "neighboring": str(relation.neighboring) if relation else None,
-        },
-        sort_keys=True,
-    )
-
-
-def _read_limits(connection: Any) -> list[_Limit]:
-    limits = []
-    for dataset, text in connection.execute("SELECT dataset, terms FROM limits ORDER BY dataset"):
-        try:
-            terms = json.loads(text)
-            if terms.pop("version") != VERSION:
-                raise ValueError("another version")
-            relation = _relation(terms.pop("unit"), terms.pop("neighboring"))
-            limit = _Limit(dataset=dataset, relation=relation, **terms)
-            if not (0 <= limit.epsilon < math.inf and 0 <= limit.delta < 1):
-                raise ValueError("out of range")
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise LedgerError(
-                f"Got a limit that cannot be read ({error}), expected one of version {VERSION}. If"
-                " a newer skdpadmm wrote it: update."
-            ) from error
-        limits.append(limit)
-    return limits
+def _require_delta(delta: Any) -> None:
+    _require_number("delta", delta, "[0, 1]", "total(1e-6)")
+    if not 0 <= delta <= 1:
+        raise ValueError(f"Got delta={delta!r}, expected a float in [0, 1].")

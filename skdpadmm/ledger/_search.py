@@ -3,14 +3,72 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.model_selection import (
+    GridSearchCV,
+    ParameterGrid,
+    ParameterSampler,
+    RandomizedSearchCV,
+    check_cv,
+)
+
+from skdpadmm._candidates import (
+    asks_for_classes,
+    last_step,
+    n_features_of_last_step,
+    n_rows,
+    plan_candidate,
+    steps_that_learn,
+    with_parameters,
+)
 from skdpadmm.ledger._entry import Claim, Relation
 from skdpadmm.privacy import Guarantee, worst
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Data:
+    """What plans may know of the data."""
+
+    n_samples: int
+    n_features: int
+    columns: Any
+    y: Any
+    facts: Mapping[str, Any]
+
+    def claim(self, estimator: Any, parameters: Mapping[str, Any], n_samples: int) -> Claim:
+        """What one fit costs, against whom; it warns by itself."""
+        facts = {name: value for name, value in self.facts.items() if name != "n_features"}
+        plan, _ = plan_candidate(
+            estimator,
+            parameters,
+            n_samples,
+            self._width(estimator),
+            self._n_classes(estimator),
+            facts,
+        )
+        return Claim(plan.adversary, Relation(plan.unit, plan.neighboring), plan.guarantee())
+
+    def _width(self, estimator: Any) -> int:
+        """How many features arrive at the last step."""
+        if "n_features" in self.facts:
+            return int(self.facts["n_features"])
+        if steps_that_learn(estimator):
+            # What they make of rows of zeros says nothing.
+            return self.n_features
+        return n_features_of_last_step(estimator, self.n_features, self.columns)
+
+    def _n_classes(self, estimator: Any) -> int | None:
+        if self.y is None or not asks_for_classes(last_step(estimator)):
+            return None
+        # The estimator itself takes the set of labels to be public where none are declared.
+        return len(np.unique(np.asarray(self.y)))
 
 
 def cost_of_search(
@@ -20,6 +78,7 @@ def cost_of_search(
     groups: Any,
     facts: dict[str, Any],
     is_here: Callable[[Any], bool],
+    here: str,
 ) -> list[tuple[Claim, int]]:
     """Return the claims of all fits of a search, each with how often it occurs.
 
@@ -32,21 +91,25 @@ def cost_of_search(
         Other arguments of ``plan``.
     is_here : callable
         Whether an estimator's ledger is the one that is asked.
+    here : str
+        The path of that one.
 
     Returns
     -------
     list of (Claim, int)
     """
-    from sklearn.base import clone, is_classifier
-    from sklearn.model_selection import check_cv
-
-    facts = dict(facts)
     shape = X.shape if hasattr(X, "shape") else (len(X), len(X[0]))
-    n_samples, n_features = int(shape[0]), int(facts.pop("n_features", shape[1]))
-    if _can_plan(last := _last_step(search)):
+    data = _Data(
+        n_samples=int(shape[0]),
+        n_features=int(shape[1]),
+        columns=X.columns if hasattr(X, "iloc") else None,
+        y=y,
+        facts=facts,
+    )
+    if _can_plan(last := last_step(search)):
         # One plan for all: that of a private search holds for its trials together.
-        _require_ledger(last, is_here)
-        return [(_claim(last, n_samples, n_features, y, facts), 1)]
+        _require_ledger(last, is_here, here)
+        return [(data.claim(search, {}, data.n_samples), 1)]
     if hasattr(getattr(search, "cv", None), "__next__"):
         raise ValueError(
             "Got cv that can be gone through once, expected folds that fit can still see."
@@ -54,26 +117,20 @@ def cost_of_search(
         )
     candidates = _candidates(search)
     folds = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
-    sizes = Counter(len(train) for train, _ in folds.split(X, y, groups))
+    sizes = Counter(n_rows(train) for train, _ in folds.split(X, y, groups))
     if not candidates or not sizes:
         raise ValueError("Got a search without candidates or folds, expected one of each at least.")
     claims: Counter[Claim] = Counter()
     refits: dict[Relation, list[Guarantee]] = {}
     for parameters in candidates:
-        # Values are cloned as scikit-learn does: a step of a grid is never touched.
-        values = {name: clone(value, safe=False) for name, value in parameters.items()}
-        estimator = _last_step(clone(search.estimator).set_params(**values))
-        _require_plan(estimator)
-        _require_ledger(estimator, is_here)
-        try:
-            for size, count in sizes.items():
-                claims[_claim(estimator, size, n_features, y, facts)] += count
-            if search.refit:
-                claim = _claim(estimator, n_samples, n_features, y, facts)
-                refits.setdefault(claim.relation, []).append(claim.guarantee)
-        except (TypeError, ValueError) as error:
-            error.add_note(f"It was raised by the plan of the candidate {parameters}.")
-            raise
+        candidate = with_parameters(search.estimator, parameters)
+        _require_plan(last_step(candidate))
+        _require_ledger(last_step(candidate), is_here, here)
+        for size, count in sizes.items():
+            claims[data.claim(candidate, parameters, size)] += count
+        if search.refit:
+            claim = data.claim(candidate, parameters, data.n_samples)
+            refits.setdefault(claim.relation, []).append(claim.guarantee)
     # The refit is one of the candidates; under several relations the sum refuses all the same.
     for relation, guarantees in refits.items():
         claims[Claim("adversary", relation, worst(*guarantees))] += 1
@@ -81,13 +138,6 @@ def cost_of_search(
 
 
 def _candidates(search: Any) -> list[dict[str, Any]]:
-    from sklearn.model_selection import (
-        GridSearchCV,
-        ParameterGrid,
-        ParameterSampler,
-        RandomizedSearchCV,
-    )
-
     if isinstance(search, GridSearchCV):
         return list(ParameterGrid(search.param_grid))
     if isinstance(search, RandomizedSearchCV):
@@ -112,15 +162,6 @@ def _candidates(search: Any) -> list[dict[str, Any]]:
     )
 
 
-def _last_step(estimator: Any) -> Any:
-    """The estimator itself, or what a pipeline ends with."""
-    from sklearn.pipeline import Pipeline
-
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return estimator
-
-
 def _can_plan(estimator: Any) -> bool:
     return callable(getattr(estimator, "plan", None))
 
@@ -133,29 +174,11 @@ def _require_plan(estimator: Any) -> None:
         )
 
 
-def _require_ledger(estimator: Any, is_here: Callable[[Any], bool]) -> None:
+def _require_ledger(estimator: Any, is_here: Callable[[Any], bool], here: str) -> None:
     """Refuse fits that would be counted elsewhere, or nowhere."""
     if hasattr(estimator, "ledger") and (estimator.ledger is None or not is_here(estimator.ledger)):
         raise ValueError(
-            f"Got a search whose estimator has ledger={estimator.ledger!r}, expected this one: its"
-            " fits would not be counted here."
+            f"Got {type(estimator).__name__} with ledger={estimator.ledger!r}, expected this one:"
+            " what it costs would not be counted here. Set it,"
+            f" {type(estimator).__name__}(..., ledger={here!r})."
         )
-
-
-def _n_classes(estimator: Any, y: Any) -> int | None:
-    import numpy as np
-
-    if getattr(estimator, "classes", None) is not None or y is None:
-        return None
-    # The estimator itself takes the set of labels to be public where none are declared.
-    return len(np.unique(np.asarray(y)))
-
-
-def _claim(estimator: Any, n_samples: int, n_features: int, y: Any, facts: dict[str, Any]) -> Claim:
-    """What one fit costs, against whom."""
-    if "n_classes" in inspect.signature(estimator.plan).parameters:
-        facts = {"n_classes": _n_classes(estimator, y), **facts}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # each fit warns by itself
-        plan = estimator.plan(n_samples, n_features, **facts)
-    return Claim(plan.adversary, Relation(plan.unit, plan.neighboring), plan.guarantee())

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm.model_selection._candidates import (
-    common_adversary,
-    common_relation,
+from skdpadmm._candidates import (
     last_step,
     n_features_of_last_step,
     plan_candidate,
     with_parameters,
 )
-from skdpadmm.privacy import Guarantee, Observer, PrivacyReport, compose, worst
+from skdpadmm.ledger import compose_all
+from skdpadmm.model_selection._checks import common_adversary, common_relation
+from skdpadmm.model_selection._folds import given_sizes, sizes_of_folds
+from skdpadmm.privacy import Guarantee, Observer, PrivacyReport, Worst, worst
 
-# Where nobody says how many rows there were, a guarantee has to be the same for all of these.
-_SIZES = (1_000, 30_000, 1_000_000)
+# Where nobody knows how many rows there were, a guarantee has to be the same for all of these.
+_SIZES = (50, 1_000, 30_000, 1_000_000)
 
 
 def search_cost(
@@ -28,11 +31,13 @@ def search_cost(
     n_samples: int | None = None,
     n_features: int | None = None,
     n_classes: int | None = None,
+    fold_sizes: Sequence[int] | None = None,
 ) -> PrivacyReport:
     """Add up what the fits of a finished search of scikit-learn cost.
 
-    Every candidate was fitted on every fold, and the best one once more. Folds overlap, so each
-    fit counts in full.
+    Every candidate was fitted on every fold, and the best one once more. Each fit
+    counts for every row, though each row is left out of some. Fits are planned at the sizes that they had and summed as a ledger sums
+    them.
 
     Parameters
     ----------
@@ -45,6 +50,9 @@ def search_cost(
         Number of columns. None: those that the search has seen.
     n_classes : int, default=None
         Number of classes. None: those that the search has seen, or that are declared.
+    fold_sizes : sequence of int, default=None
+        How many rows each fold trained on, needed only where a guarantee depends on it and `cv`
+        does not tell, as with groups. None: by `n_samples` and `cv`.
 
     Returns
     -------
@@ -55,7 +63,8 @@ def search_cost(
     Raises
     ------
     ValueError
-        If the search is not fitted or a fit failed, or if the cost depends on what is not known.
+        If the search is not fitted, if a score is NaN, as those of failed fits are, or if the cost
+        depends on what is not known.
     TypeError
         If the cost of a fit is not known, or if fits do not compose.
 
@@ -84,11 +93,22 @@ def search_cost(
             f"Got a search of type {type(search).__name__}, expected one whose fits all see whole"
             " folds."
         )
+    _require_scores(search.cv_results_)
     n_folds = int(search.n_splits_)
     n_features = _known(n_features, "n_features", getattr(search, "n_features_in_", None))
     if n_classes is None and hasattr(getattr(search, "best_estimator_", None), "classes_"):
         n_classes = len(search.best_estimator_.classes_)
-    fits, first, deltas, is_simulation = [], [], [], False
+    if n_samples is not None:
+        n_samples = _known(n_samples, "n_samples", None)
+    if fold_sizes is not None:
+        sizes: list[int] | None = given_sizes(fold_sizes, n_folds)
+    else:
+        sizes = sizes_of_folds(search.cv, n_samples, n_folds)
+    is_known = sizes is not None and (n_samples is not None or not search.refit)
+    wanted = {*(sizes or ()), *(() if n_samples is None else (n_samples,))}
+    folds: Sequence[int | None] = sizes or [None] * n_folds
+    fits: list[Guarantee] = []
+    refits, first, deltas, is_simulation = [], [], [], False
     for parameters in candidates:
         candidate = with_parameters(search.estimator, parameters)
         last = last_step(candidate)
@@ -98,19 +118,24 @@ def search_cost(
                 " what its fits cost is not known."
             )
         width = n_features_of_last_step(candidate, n_features)
-        sizes = _SIZES if n_samples is None else (_largest_fold(n_samples, n_folds),)
-        plans = [plan_candidate(candidate, parameters, n, width, n_classes)[0] for n in sizes]
-        fits.append(_guarantee(plans))
-        first.append(plans[0])
+        plans = {
+            n: plan_candidate(candidate, parameters, n, width, n_classes)[0]
+            for n in sorted(wanted if is_known else wanted.union(_SIZES))
+        }
+        by_size: dict[int | None, Guarantee] = {n: plan.guarantee() for n, plan in plans.items()}
+        if not is_known:
+            missing = "n_samples" if n_samples is None else "fold_sizes"
+            common = _of_all_sizes(list(by_size.values()), float(last.delta), missing)
+            by_size = dict.fromkeys([*by_size, None], common)
+        fits += [by_size[n] for n in folds]
+        if search.refit:
+            refits.append(by_size[n_samples])
+        first.append(next(iter(plans.values())))
         deltas.append(float(last.delta))
         is_simulation |= last.random_state is not None
-    refits: tuple[Guarantee, ...] = ()
-    if search.refit:
-        # Which candidate it was came from exact scores: the dearest one bounds it.
-        refits = (worst(*fits),)
     observer, unit = common_adversary(first)
     name = f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}"
-    n_fits = n_folds * len(candidates) + len(refits)
+    n_fits = len(fits) + bool(search.refit)
     return PrivacyReport(
         subject=f"{name}, {n_fits} fits",
         observers=(
@@ -119,13 +144,13 @@ def search_cost(
                 sees=f"what {observer!r} sees of all fits, without their scores",
                 unit=unit,
                 neighboring=common_relation(first),
-                guarantee=compose(*(fit for fit in fits for _ in range(n_folds)), *refits),
+                guarantee=_sum(fits, refits),
             ),
         ),
         releases=(),
         delta=max(deltas),
         assumptions=(
-            "Every fit counts in full: folds overlap, and so do all fits and the last one.",
+            "Every fit counts for every row. That bounds the cost: each row is left out of some.",
         ),
         not_covered=(
             "selection and cv_results_: no guarantee",
@@ -141,6 +166,22 @@ def search_cost(
     )
 
 
+def _require_scores(results: Mapping[str, Any]) -> None:
+    """Refuse a search of which not every fit is known to have come to its end."""
+    n_missing = sum(
+        math.isnan(score)
+        for name, scores in results.items()
+        if name.startswith("split") and "_test_" in name
+        for score in scores
+    )
+    if n_missing:
+        raise ValueError(
+            f"Got cv_results_ with {n_missing} scores that are NaN, expected none: fits that failed"
+            " may have spent nothing, a part or all. Search with error_score='raise', or count fits"
+            " in a ledger."
+        )
+
+
 def _known(value: int | None, name: str, seen: int | None) -> int:
     known = seen if value is None else value
     if not isinstance(known, Integral) or known < 1:
@@ -148,18 +189,34 @@ def _known(value: int | None, name: str, seen: int | None) -> int:
     return int(known)
 
 
-def _largest_fold(n_samples: int, n_folds: int) -> int:
-    """Rows that a fold trains on, where folds are equal; as many as there are for a single one."""
-    return max(1, n_samples - n_samples // n_folds) if n_folds > 1 else n_samples
+def _sum(fits: Sequence[Guarantee], refits: Sequence[Guarantee]) -> Guarantee:
+    """What all fits cost together with one of the refits, as a ledger would say."""
+    if not refits:
+        return compose_all(*Counter(fits).elements())
+    # Which candidate it was came from exact scores: the dearest one bounds it.
+    dearest: list[Guarantee] = []
+    for one in refits:
+        if not any(other.dominates(one) for other in dearest):
+            dearest = [other for other in dearest if not one.dominates(other)]
+            dearest.append(one)
+    return worst(*(compose_all(*Counter([*fits, one]).elements()) for one in dearest))
 
 
-def _guarantee(plans: Sequence[Any]) -> Guarantee:
-    """The guarantee of a fit; the same for all sizes that were planned for."""
-    guarantees = [plan.guarantee() for plan in plans]
-    epsilons = [g.epsilon(plan.budget.delta) for g, plan in zip(guarantees, plans, strict=True)]
-    if max(epsilons) > min(epsilons) * (1.0 + 1e-6):
+def _of_all_sizes(guarantees: Sequence[Guarantee], delta: float, missing: str) -> Guarantee:
+    """The guarantee of a fit, which is the same for all sizes that were planned for."""
+    whole = worst(*guarantees)
+    # Equal at one delta is not enough: sums go by the whole curve.
+    levels = (delta, delta**0.5, 1e-3 * delta)
+    spread = [[guarantee.epsilon(level) for guarantee in guarantees] for level in levels]
+    is_one = any(_cases(guarantee) == _cases(whole) for guarantee in guarantees)
+    if not is_one or any(max(row) > min(row) * (1.0 + 1e-6) for row in spread):
         raise ValueError(
-            "Got a search whose fits cost more or less by the number of rows, expected n_samples."
+            f"Got a search whose fits cost more or less by the number of rows, expected {missing}."
             " Pass it."
         )
-    return worst(*guarantees)
+    return whole
+
+
+def _cases(guarantee: Guarantee) -> set[Guarantee]:
+    whole = worst(guarantee)
+    return set(whole.components) if isinstance(whole, Worst) else {whole}

@@ -8,12 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from skdpadmm.model_selection._candidates import (
-    check_plan,
-    common_relation,
-    plan_candidate,
-    with_parameters,
-)
+from skdpadmm._candidates import plan_candidate, with_parameters
+from skdpadmm.model_selection._checks import check_plan, common_relation
 from skdpadmm.model_selection._scores import RowScore
 from skdpadmm.privacy import (
     GaussianDP,
@@ -21,6 +17,7 @@ from skdpadmm.privacy import (
     Neighboring,
     NonPrivate,
     TrialLaw,
+    any_of,
     best_of_trials,
     calibrate_trial,
     compose,
@@ -31,6 +28,8 @@ from skdpadmm.privacy import (
     worst,
 )
 
+# Noise that is a larger share of the bounds than this leaves little for a choice to go by.
+_NOISY = 0.1
 # A trial's budget is found by a search of its own where its candidates are not Gaussian.
 _STEPS = 20
 # Keeps the rounding of two conversions, from mu to epsilon and back, on the safe side.
@@ -58,6 +57,12 @@ class SearchPlan:
         Of one trial's noisy score.
     score_std : float
         Standard deviation of the noise of a score.
+    scoring : str or None
+        What is scored, and what the score of a row is clipped to; None where public rows are.
+    score_sensitivity : float or None
+        How far one row moves a score; None where public rows are scored.
+    score_width : float or None
+        How far the bounds of a row's score are apart; None where public rows are scored.
     selection : Guarantee
         Of the best of all trials.
     refit_epsilon : float or None
@@ -66,9 +71,11 @@ class SearchPlan:
         Of that fit.
     neighboring : Neighboring
     assumptions : tuple of str
-        Of the trials' own plans.
+        Of the plans of trials and of last fits.
     warnings : tuple of str
-        What these plans warned of.
+        What these plans warned of, and whether scores are too noisy to choose by.
+    digests : tuple of bytes
+        Of the plans of all candidates: of their trials, then of their last fits.
 
     Examples
     --------
@@ -79,7 +86,8 @@ class SearchPlan:
     >>> search.plan(n_samples=10_000, n_features=5)
     Plan of a search among 3 candidates: the best of a geometric number of trials, 6 on average
       budget: epsilon=1, delta=1e-06, replace_one, unit record
-      a trial: epsilon=0.6889 for a fit of 8000 rows, score of 2000 rows with noise std 0.002987
+      a trial: epsilon=0.6889 for a fit of 8000 rows, score of 2000 rows
+      a score: accuracy in [0, 1] with noise std 0.002987, 0.299% of the width
       search: epsilon=1
       final model: that of the chosen trial
     """
@@ -94,12 +102,16 @@ class SearchPlan:
     fit: Guarantee
     score: Guarantee
     score_std: float
+    scoring: str | None
+    score_sensitivity: float | None
+    score_width: float | None
     selection: Guarantee
     refit_epsilon: float | None
     refit: Guarantee | None
     neighboring: Neighboring
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
+    digests: tuple[bytes, ...]
     # Everybody else sees all trials, of which a selection hides none.
     adversary: ClassVar[str] = "model"
     unit: ClassVar[str] = "record"
@@ -114,19 +126,36 @@ class SearchPlan:
         return _together(self.selection, self.refit)
 
     def digest(self) -> bytes:
-        """SHA-256 of the plan: different plans draw unrelated noise from the same seed."""
-        facts = (self.n_candidates, self.law, f"{self.trial_epsilon:.12g}", f"{self.delta:.12g}")
-        rest = (self.n_train, self.n_validation, f"{self.score_std:.12g}", str(self.neighboring))
-        return hashlib.sha256(repr((*facts, *rest)).encode()).digest()
+        """SHA-256 of the plan: different plans draw unrelated noise from the same seed.
+
+        Floats count with 12 digits, as in the plans of the candidates.
+        """
+        budgets = (self.epsilon, self.delta, self.trial_epsilon, self.refit_epsilon)
+        scores = (self.score_std, self.score_sensitivity)
+        facts = (
+            self.n_candidates,
+            self.law.describe(),
+            f"{self.law.mean:.12g}",
+            *(None if number is None else f"{number:.12g}" for number in (*budgets, *scores)),
+            self.scoring,
+            self.n_train,
+            self.n_validation,
+            str(self.neighboring),
+            tuple(digest.hex() for digest in self.digests),
+        )
+        return hashlib.sha256(repr(facts).encode()).digest()
 
     def __repr__(self) -> str:
         """Return the plan as plain text."""
         at = f"epsilon={self.epsilon:g}, delta={self.delta:g}"
-        scored = (
-            f"score of {self.n_validation} rows with noise std {round_down(self.score_std)}"
-            if self.n_validation
-            else "score of public rows"
-        )
+        rows = f"{self.n_validation} rows" if self.n_validation else "public rows"
+        noise = ""
+        if self.score_width is not None:
+            share = f", {100 * self.score_std / self.score_width:.3g}% of the width"
+            noise = (
+                f"  a score: {self.scoring} with noise std {round_down(self.score_std)}"
+                f"{share if self.score_std > 0 else ''}\n"
+            )
         found, own = (
             "not private" if isinstance(g, NonPrivate) else f"epsilon={round_up(g.epsilon(d))}"
             for g, d in ((self.selection, self.delta), (self.fit, self.delta))
@@ -138,7 +167,8 @@ class SearchPlan:
             f"Plan of a search among {self.n_candidates} candidates:"
             f" the best of {self.law.describe()}\n"
             f"  budget: {at}, {self.neighboring.value}, unit record\n"
-            f"  a trial: {own} for a fit of {self.n_train} rows, {scored}\n"
+            f"  a trial: {own} for a fit of {self.n_train} rows, score of {rows}\n"
+            f"{noise}"
             f"  search: {found}\n"
             f"  final model: {final}"
         )
@@ -202,17 +232,20 @@ def plan_search(
         return made
 
     def fits(budget: float) -> Guarantee:
-        return worst(*(plan.guarantee() for plan in plans(budget, n_train)))
+        # Each trial draws its candidate anew.
+        return any_of(*(plan.guarantee() for plan in plans(budget, n_train)))
 
     fit: Guarantee
     noise: Guarantee
     selection: Guarantee
     refit: Guarantee | None = None
     refit_epsilon = None
+    refit_plans: list[Any] = []
     if refit_share is not None:
         refit_epsilon = refit_share * epsilon
-        made = plans(refit_epsilon, n_samples)
-        refit = NonPrivate() if math.isinf(epsilon) else worst(*(p.guarantee() for p in made))
+        refit_plans = plans(refit_epsilon, n_samples)
+        last = worst(*(plan.guarantee() for plan in refit_plans))
+        refit = NonPrivate() if math.isinf(epsilon) else last
     if math.isinf(epsilon):
         trial_epsilon, score_std = math.inf, 0.0
         fit = noise = selection = NonPrivate()
@@ -225,6 +258,8 @@ def plan_search(
         noise = gaussian
         score_std = 0.0 if score is None else score.sensitivity(n_validation) / gaussian.mu
     trial_plans = plans(trial_epsilon, n_train)
+    if score is not None and score_std > _NOISY * score.width:
+        warned.append(_noisy(score, score_std, n_validation))
     return SearchPlan(
         n_candidates=len(candidates),
         law=law,
@@ -236,12 +271,28 @@ def plan_search(
         fit=fit,
         score=noise,
         score_std=score_std,
+        scoring=None if score is None else score.describe(),
+        score_sensitivity=None if score is None else score.sensitivity(n_validation),
+        score_width=None if score is None else score.width,
         selection=selection,
         refit_epsilon=refit_epsilon,
         refit=refit,
         neighboring=common_relation(trial_plans),
-        assumptions=tuple(dict.fromkeys(line for p in trial_plans for line in p.assumptions)),
+        assumptions=tuple(
+            dict.fromkeys(line for p in (*trial_plans, *refit_plans) for line in p.assumptions)
+        ),
         warnings=tuple(dict.fromkeys(warned)),
+        digests=tuple(plan.digest() for plan in (*trial_plans, *refit_plans)),
+    )
+
+
+def _noisy(score: RowScore, score_std: float, n_validation: int) -> str:
+    bounds = "" if score.name == "accuracy" else "Declare narrower score_bounds, ask"
+    return (
+        f"Got scores with noise of standard deviation {score_std:.3g}, where {score.describe()} is"
+        f" the mean of {n_validation} rows: choices are nearly random, and best_score_ is mostly"
+        f" noise. {bounds or 'Ask'} for fewer trials or a larger budget, let more rows validate, or"
+        " pass public_validation, whose scores have no noise."
     )
 
 

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
-from skdpadmm.privacy import Guarantee, NonPrivate, PrivacyReport, round_up
+from sklearn.pipeline import Pipeline
+
+from skdpadmm._candidates import last_step
+from skdpadmm.model_selection._plan import SearchPlan
+from skdpadmm.privacy import (
+    Guarantee,
+    NonPrivate,
+    Observer,
+    PrivacyReport,
+    ReleaseLine,
+    round_up,
+)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -66,3 +78,87 @@ class SearchReport(PrivacyReport):
             " all rows",
         )
         return [("Spent on", lines), *super()._remarks()]
+
+
+def report_of(
+    search: Any, plan: SearchPlan, *, is_simulation: bool, is_declared: bool
+) -> SearchReport:
+    """Return what a search says of its plan, before its trials see data.
+
+    Parameters
+    ----------
+    search : DPGridSearchCV or DPRandomizedSearchCV
+    plan : SearchPlan
+    is_simulation : bool
+        Whether trials and noise can be drawn again.
+    is_declared : bool
+        Whether the classes are known before data, where there are any.
+
+    Returns
+    -------
+    SearchReport
+    """
+    is_private = not isinstance(plan.selection, NonPrivate)
+    seed = search.random_state if isinstance(search.random_state, Integral) else "a generator"
+    # Without privacy there is no noise that a sensitivity is for.
+    moved = plan.score_sensitivity if plan.score_std > 0 else None
+    return SearchReport(
+        subject=f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}",
+        observers=(
+            Observer(
+                name="model",
+                sees="the chosen candidate, its score and the final model",
+                unit="record",
+                neighboring=plan.neighboring,
+                guarantee=plan.guarantee(),
+            ),
+        ),
+        releases=(
+            (ReleaseLine("score of the chosen trial", 1, (), moved, plan.score_std),)
+            if plan.n_validation
+            else ()
+        ),
+        delta=float(search.delta),
+        assumptions=(*_assumptions(search, is_declared), *plan.assumptions) if is_private else (),
+        not_covered=(
+            "Models and scores of trials that were not chosen: they are not kept.",
+            "Candidates that were picked by looking at the data.",
+            "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
+            "Other fits on the same records: their costs add up.",
+            "Whether the input is valid: errors of validation may show values of the data.",
+            "Running time and memory.",
+        ),
+        simulation=(
+            f"random_state={seed} fixes trials and noise. Whoever knows the seed can remove it."
+            " Publish only searches with random_state=None."
+            if is_simulation and is_private
+            else ""
+        ),
+        trial=plan.trial,
+        selection=plan.selection,
+        refit=plan.refit,
+        law=plan.law.describe(),
+    )
+
+
+def _assumptions(search: Any, is_declared: bool) -> tuple[str, ...]:
+    """What the guarantee rests on, as far as it is about the search."""
+    lines = [
+        "The candidates, the law of the number of trials and the split of rows by positions are"
+        " public.",
+        "How many trials ran stays hidden: nobody who sees the result measures the time or the"
+        " work that the search took.",
+        "No row of public_validation is private."
+        if search.public_validation is not None
+        else "The score of a row depends on that row and on the model alone.",
+    ]
+    if search.ledger is not None:
+        lines.append(
+            "Nobody who sees the result reads the ledger, whose times tell how long the search"
+            " took."
+        )
+    if isinstance(search.estimator, Pipeline):
+        lines.append("Transformers before the estimator treat each row by itself.")
+    if not is_declared:
+        lines.append("classes not declared: the set of labels seen in y is assumed to be public.")
+    return tuple(lines)

@@ -33,9 +33,18 @@ class RowScore:
     low: float
     high: float
 
+    @property
+    def width(self) -> float:
+        """How far the scores of two rows can be apart."""
+        return self.high - self.low
+
+    def describe(self) -> str:
+        """Return for instance "accuracy in [0, 1]"."""
+        return f"{self.name} in [{self.low:.12g}, {self.high:.12g}]"
+
     def sensitivity(self, n_rows: int) -> float:
         """How far one row can move the mean over that many, with the rounding of sums."""
-        return (self.high - self.low) / n_rows * (1.0 + n_rows * 2.0**-50)
+        return self.width / n_rows * (1.0 + n_rows * 2.0**-50)
 
     def mean(self, estimator: Any, X: Any, y: NDArray[Any]) -> float:
         """The mean of the clipped scores; what is not finite counts as `low`."""
@@ -49,6 +58,13 @@ class RowScore:
                 )
             clipped = np.clip(np.where(np.isfinite(scores), scores, self.low), self.low, self.high)
         return math.fsum(clipped.tolist()) / len(y)
+
+
+def name_of_score(scoring: Any, estimator: Any) -> Any:
+    """The score that is asked for, by its name where it was left to the search."""
+    if scoring is not None:
+        return scoring
+    return _OF_CLASSES[0] if is_classifier(estimator) else _OF_NUMBERS[0]
 
 
 def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
@@ -68,7 +84,8 @@ def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
     Raises
     ------
     ValueError
-        Where nothing bounds what a row can do to the score.
+        Where nothing bounds what a row can do to the score, or where the bounds are not those of
+        such a score.
     """
     bounds = None if score_bounds is None else _pair(score_bounds)
     if callable(scoring) and not hasattr(scoring, "_score_func"):
@@ -79,13 +96,14 @@ def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
             )
         return RowScore(name="the given function", of_rows=scoring, low=bounds[0], high=bounds[1])
     names = _OF_CLASSES if is_classifier(estimator) else _OF_NUMBERS
-    name = names[0] if scoring is None else scoring
+    name = name_of_score(scoring, estimator)
     if name not in names:
         raise ValueError(
             f"Got scoring={scoring!r}, expected one of {list(names)}, or a function of (estimator,"
             " X, y) that returns a score for each row, with score_bounds: exact scores of private"
             " rows have no guarantee. Scores of public rows can be any: pass public_validation."
         )
+    _require_reachable(name, bounds)
     if name == "accuracy":
         return RowScore(name=name, of_rows=_is_right, low=0.0, high=1.0)
     targets = getattr(estimator, "target_bounds", None)
@@ -137,6 +155,23 @@ def _log_probability(estimator: Any, X: Any, y: NDArray[Any]) -> NDArray[np.floa
     index = np.array([position.get(label, -1) for label in y.tolist()], dtype=np.intp)
     logs = np.log(estimator.predict_proba(X))[np.arange(len(y)), index]
     return np.where(index < 0, -np.inf, logs)
+
+
+def _require_reachable(name: str, bounds: tuple[float, float] | None) -> None:
+    """Refuse bounds that scores of that name leave, or that are wider than they need to be."""
+    if bounds is None:
+        return
+    if name == "accuracy" and bounds != (0.0, 1.0):
+        raise ValueError(
+            f"Got score_bounds={bounds!r} for 'accuracy', expected (0, 1) or None: a row counts as"
+            " 0 or 1. Leave score_bounds out."
+        )
+    if name != "accuracy" and bounds[1] > 0:
+        raise ValueError(
+            f"Got score_bounds={bounds!r} for {name!r}, expected a largest score of at most 0: it"
+            " is minus a loss, which no row has above 0. Declare for instance"
+            f" ({-max(map(abs, bounds)):.12g}, 0)."
+        )
 
 
 def _pair(bounds: Any, name: str = "score_bounds") -> tuple[float, float]:

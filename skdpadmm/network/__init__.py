@@ -11,7 +11,7 @@ from skdpadmm.network._named_similarities import (
     knn_similarity,
 )
 from skdpadmm.network._ownership import Ownership, ownership_of_labels, positions_of_labels
-from skdpadmm.network._partition import PARTITIONS, agent_sizes, partition_rows
+from skdpadmm.network._partition import PARTITIONS, agent_sizes, condition_of, partition_rows
 from skdpadmm.network._similarity import Similarity
 from skdpadmm.network._similarity_input import labels_of_relation, resolve_similarity
 from skdpadmm.network._topology import Topology, resolve_topology
@@ -27,6 +27,7 @@ __all__ = [
     "agent_sizes",
     "angle_similarity",
     "check_mixing",
+    "condition_of",
     "draw_walk",
     "gaussian_similarity",
     "knn_similarity",

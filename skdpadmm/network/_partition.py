@@ -124,7 +124,7 @@ def partition_rows(
         labelled = ownership_of_labels(
             rule(X, y), n_samples=n_samples, name="labels from the callable partition"
         )
-        return replace(labelled, condition=_condition("a function of X and y"))
+        return replace(labelled, condition=condition_of(rule))
 
     rng = np.random.default_rng([_STREAM, int(seed)])
     sizes = _public_sizes(rule, n, n_samples)
@@ -136,11 +136,33 @@ def partition_rows(
         index[np.argsort(_targets(rule, y, n_samples), kind="stable")] = _in_chunks(sizes)
     else:
         index = rng.permutation(_in_chunks(sizes))
-    condition = _condition(repr(rule)) if rule in _READ_TARGETS else ""
-    return Ownership(labels=np.arange(n), index=index, condition=condition)
+    return Ownership(labels=np.arange(n), index=index, condition=condition_of(rule))
 
 
-def _condition(rule: str) -> str:
+def condition_of(partition: Partition) -> str:
+    """Say in a sentence what a guarantee is conditional on where a partition looks at the data.
+
+    Parameters
+    ----------
+    partition : int, {"iid", "quantity", "dirichlet", "sorted"} or callable
+
+    Returns
+    -------
+    str
+        Empty for those that see the number of rows alone.
+
+    Examples
+    --------
+    >>> from skdpadmm.network import condition_of
+    >>> condition_of("iid")
+    ''
+    >>> condition_of("sorted").split("(")[0]
+    'The agents were formed by looking at the data '
+    """
+    reads_targets = isinstance(partition, str) and partition in _READ_TARGETS
+    if not (reads_targets or callable(partition)):
+        return ""
+    rule = "a function of X and y" if callable(partition) else repr(partition)
     return (
         f"The agents were formed by looking at the data (partition: {rule}), and the guarantee is "
         "conditional on the resulting ownership."

@@ -32,7 +32,7 @@ from skdpadmm.privacy._expected_loss import (
     expected_privacy_loss_factor_ceiling,
     total_expected_privacy_loss_factor,
 )
-from skdpadmm.privacy._formatting import round_down, round_up
+from skdpadmm.privacy._formatting import round_down, round_up, text_table
 from skdpadmm.privacy._from_dict import guarantee_from_dict
 from skdpadmm.privacy._gaussian import GaussianDP, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
@@ -52,6 +52,7 @@ from skdpadmm.privacy._selection import (
     NegativeBinomialTrials,
     PoissonTrials,
     TrialLaw,
+    any_of,
     best_of_trials,
     calibrate_trial,
     renyi_divergences,
@@ -91,6 +92,7 @@ __all__ = [
     "WalkCost",
     "Worst",
     "amplification_constant",
+    "any_of",
     "averaged_admm_contraction",
     "best_of_trials",
     "calibrate_noise",
@@ -120,6 +122,7 @@ __all__ = [
     "split_budget",
     "strongly_convex_certificate",
     "strongly_convex_step_range",
+    "text_table",
     "total_expected_privacy_loss_factor",
     "worst",
     "worst_participation",

@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._laplace import LaplaceDP, tail_delta, tail_epsilon
@@ -21,7 +23,12 @@ from skdpadmm.privacy._validation import require_delta, require_epsilon
 from skdpadmm.privacy._worst import Worst, worst
 
 _MOST_COMBINATIONS = 100_000
+_UP = 1.0 + 2.0**-51  # a root and a product, never below the sum that they stand for
 Part = GaussianDP | PoissonSubsampledGaussian | LaplaceDP | RandomizedResponseDP
+# Components with their weights; how often each is chosen, by position and by component.
+_Law = dict[Guarantee, float]
+_Counts = tuple[tuple[int, int], ...]
+_Choice = tuple[tuple[Guarantee, int], ...]
 _KNOWN = (
     "GaussianDP, PoissonSubsampledGaussian, LaplaceDP, RandomizedResponseDP, Composed, Mixture, "
     "Worst, RenyiDP (with RenyiDP or GaussianDP), one PerturbedObjectiveDP (with GaussianDP) and "
@@ -246,48 +253,144 @@ def compose(*guarantees: Guarantee) -> Guarantee:
 
 def _compose_cases(parts: list[Guarantee]) -> Guarantee:
     """Compose within each combination of cases, and keep the worst."""
-    cases = [
-        [(1.0, component) for component in part.components]
-        if isinstance(part, Worst)
-        else [(1.0, part)]
-        for part in parts
-    ]
-    return worst(*(compose(*chosen) for chosen in _combine(cases)))
+    return worst(*(_together(chosen) for chosen in _combine(_laws(parts, Worst))))
 
 
 def _compose_labels(parts: list[Guarantee]) -> Mixture:
     """Compose within each combination of labels; a guarantee that is no mixture has one label."""
-    laws = [
-        list(zip(part.weights, part.components, strict=True))
-        if isinstance(part, Mixture)
-        else [(1.0, part)]
-        for part in parts
-    ]
-    combined = _combine(laws)
-    return Mixture(tuple(combined.values()), tuple(compose(*chosen) for chosen in combined))
+    combined = _combine(_laws(parts, Mixture))
+    return Mixture(tuple(combined.values()), tuple(map(_together, combined)))
 
 
-def _combine(
-    laws: list[list[tuple[float, Guarantee]]],
-) -> dict[tuple[Guarantee, ...], float]:
-    """Return every choice of one guarantee from each law, and the product of its weights."""
-    distinct = list(dict.fromkeys(component for law in laws for _, component in law))
+def _laws(parts: list[Guarantee], kind: type[Mixture] | type[Worst]) -> list[tuple[_Law, int]]:
+    """Return the components of every part with their weights, and how often there is an equal part.
+
+    Guarantees of another kind have one component. Gaussian ones among them are merged before.
+    """
+    gaussian = [part for part in parts if isinstance(part, GaussianDP)]
+    if len(gaussian) > 1:
+        merged = GaussianDP(math.hypot(*(part.mu for part in gaussian)))
+        parts = [merged, *(part for part in parts if not isinstance(part, GaussianDP))]
+    # By identity first: to hash a long mixture for each of many equal ones would take longer.
+    first = {id(part): part for part in parts}
+    occurrences: Counter[Guarantee] = Counter()
+    for key, count in Counter(id(part) for part in parts).items():
+        occurrences[first[key]] += count
+    laws: list[tuple[_Law, int]] = []
+    for part, count in occurrences.items():
+        law: defaultdict[Guarantee, float] = defaultdict(float)
+        if not isinstance(part, kind):
+            law[part] = 1.0
+        elif isinstance(part, Mixture):
+            for weight, component in zip(part.weights, part.components, strict=True):
+                law[component] += weight
+        else:  # cases have no weights, and nobody looks at them
+            law.update(dict.fromkeys(part.components, 1.0 / len(set(part.components))))
+        laws.append((dict(law), count))
+    return laws
+
+
+def _combine(laws: list[tuple[_Law, int]]) -> dict[_Choice, float]:
+    """Return how often each component may occur among all choices, and how likely that is.
+
+    It makes one choice from each law, as often as the law occurs: their order does not matter.
+    """
+    distinct = list(dict.fromkeys(component for law, _ in laws for component in law))
     position = {component: i for i, component in enumerate(distinct)}
-    # A combination counts how often each component occurs: its order does not matter.
-    combinations: dict[tuple[int, ...], float] = {(): 1.0}
-    for law in laws:
-        indexed = [(weight, position[component]) for weight, component in law]
-        longer: defaultdict[tuple[int, ...], float] = defaultdict(float)
+    combinations: dict[_Counts, float] = {(): 1.0}
+    for law, count in laws:
+        if math.comb(count + len(law) - 1, count) > _MOST_COMBINATIONS:
+            raise _too_many()
+        own = _draws([position[component] for component in law], list(law.values()), count)
+        longer: defaultdict[_Counts, float] = defaultdict(float)
         for chosen, probability in combinations.items():
-            for weight, i in indexed:
-                longer[tuple(sorted((*chosen, i)))] += probability * weight
-        if len(longer) > _MOST_COMBINATIONS:
-            raise ValueError(
-                f"Got guarantees with more than {_MOST_COMBINATIONS} combinations of components, "
-                "expected fewer. Compose equal ones, or bound each by its worst component first."
-            )
+            for more, weight in own:
+                longer[_added(chosen, more)] += probability * weight
+            if len(longer) > _MOST_COMBINATIONS:
+                raise _too_many()
         combinations = longer
-    return {tuple(distinct[i] for i in chosen): weight for chosen, weight in combinations.items()}
+    return {
+        tuple((distinct[i], count) for i, count in chosen): weight
+        for chosen, weight in combinations.items()
+    }
+
+
+def _draws(labels: list[int], weights: list[float], n: int) -> list[tuple[_Counts, float]]:
+    """Return how often each label may be drawn in ``n`` draws, and how likely that is."""
+    if n == 1:
+        return [(((label, 1),), weight) for label, weight in zip(labels, weights, strict=True)]
+    possible = [(i, w) for i, w in zip(labels, weights, strict=True) if w > 0]
+    # Of each label and of all after it; mass that rounding lost in each draw stays lost.
+    tails = [math.fsum(w for _, w in possible[j:]) for j in range(len(possible))]
+    done: list[tuple[_Counts, float]] = []
+    # What was drawn of the labels so far, how many draws are left for the others, how likely.
+    active: list[tuple[_Counts, int, float]] = [((), n, min(1.0, tails[0]) ** n)]
+    for j, (label, weight) in enumerate(possible[:-1]):
+        odds = weight / tails[j + 1]
+        laws = {m: _binomial(m, odds) for m in {m for _, m, _ in active}}
+        longer: list[tuple[_Counts, int, float]] = []
+        for chosen, m, probability in active:
+            *some, every = laws[m]
+            done.append(((*chosen, (label, m)), probability * every))
+            for k, share in enumerate(some):
+                more = (*chosen, (label, k)) if k else chosen
+                longer.append((more, m - k, probability * share))
+        active = longer
+    last = possible[-1][0]
+    return done + [((*chosen, (last, m)), probability) for chosen, m, probability in active]
+
+
+def _binomial(n: int, odds: float) -> list[float]:
+    """Return the law of the number of successes among ``n`` at these odds.
+
+    From the likeliest number to both sides: no factor is far from one, and the sum is one.
+    """
+    mode = n if math.isinf(odds) else min(n, int((n + 1) * (odds / (1.0 + odds))))
+    above = np.arange(mode, n)
+    below = np.arange(mode, 0, -1)
+    law = np.concatenate(
+        [
+            np.cumprod(below / ((n - below + 1) * odds))[::-1],
+            [1.0],
+            np.cumprod((n - above) / (above + 1) * odds) if mode < n else [],
+        ]
+    ).tolist()
+    total = math.fsum(law)
+    return [value / total for value in law]
+
+
+def _added(counts: _Counts, more: _Counts) -> _Counts:
+    if not counts or not more:
+        return counts or more
+    total = dict(counts)
+    for i, count in more:
+        total[i] = total.get(i, 0) + count
+    return tuple(sorted(total.items()))
+
+
+def _together(chosen: _Choice) -> Guarantee:
+    """Compose components, each as often as it was chosen; equal Gaussian ones in one step."""
+    smooth = [
+        component.mu if count == 1 else math.sqrt(count) * component.mu * _UP
+        for component, count in chosen
+        if isinstance(component, GaussianDP)
+    ]
+    if len(smooth) == len(chosen):
+        return GaussianDP(math.hypot(*smooth)) if len(chosen) > 1 else GaussianDP(*smooth)
+    others = (
+        part
+        for component, count in chosen
+        if not isinstance(component, GaussianDP)
+        for part in [component] * count
+    )
+    return compose(*others, *([GaussianDP(math.hypot(*smooth))] if smooth else []))
+
+
+def _too_many() -> ValueError:
+    return ValueError(
+        f"Got guarantees with more than {_MOST_COMBINATIONS} combinations of components, "
+        "expected fewer. Compose equal ones, or bound each by its worst component first."
+    )
 
 
 def _compose_objective(parts: list[Guarantee], gaussian: GaussianDP) -> PerturbedObjectiveDP:

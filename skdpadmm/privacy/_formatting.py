@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 
@@ -14,6 +15,16 @@ def round_up(value: float, digits: int = 4) -> str:
 def round_down(value: float, digits: int = 4) -> str:
     """Write ``value`` with ``digits`` significant digits, never above the exact float."""
     return _round(value, digits, ROUND_FLOOR)
+
+
+def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write rows of cells below a header, each column as wide as its widest cell."""
+    table = [header, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    )
 
 
 def _round(value: float, digits: int, rounding: str) -> str:

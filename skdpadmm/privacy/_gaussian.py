@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, ndtri
 
 from skdpadmm.privacy._formatting import round_up
-from skdpadmm.privacy._guarantee import Guarantee
-from skdpadmm.privacy._validation import require, require_epsilon, require_target
+from skdpadmm.privacy._guarantee import Guarantee, smallest_epsilon
+from skdpadmm.privacy._validation import require, require_delta, require_epsilon, require_target
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_NEWTON_STEPS = 30
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -55,6 +56,52 @@ class GaussianDP(Guarantee):
     def delta(self, epsilon: float) -> float:
         """Return the exact delta at ``epsilon`` in [0, inf]."""
         return math.exp(self.log_delta(epsilon))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon at ``delta`` in [0, 1], on the safe side of its rounding."""
+        require_delta(delta)
+        bracket = self._bracket(delta) if 0.0 < delta < 1.0 else None
+        if bracket is None:
+            return super().epsilon(delta)
+        # The search of any guarantee, which looks at the curve within the bracket alone.
+        rejected, accepted = bracket
+        found = smallest_epsilon(
+            lambda epsilon: (
+                epsilon >= accepted or (epsilon > rejected and self.delta(epsilon) <= delta)
+            )
+        )
+        return found if self.delta(found) <= delta else accepted
+
+    def _bracket(self, delta: float) -> tuple[float, float] | None:
+        """Return two epsilons close to each other: the second reaches ``delta``, not the first.
+
+        None where this finds none: below epsilon = 0, and where numbers end. Newton's steps for
+        log(delta), which is concave and falls, go down to the root from the right.
+        """
+        if self.mu == 0.0 or self.delta(0.0) <= delta:
+            return None
+        target = math.log(delta)
+        # delta(epsilon) is at most Q(epsilon/mu - mu/2).
+        epsilon = self.mu * (0.5 * self.mu - float(ndtri(delta)))
+        for _ in range(_NEWTON_STEPS):
+            if not (0.0 < epsilon < math.inf):
+                return None
+            log_delta = self.log_delta(epsilon)
+            a, b = epsilon / self.mu - 0.5 * self.mu, epsilon / self.mu + 0.5 * self.mu
+            # -phi(a) M(b) is the derivative of delta.
+            mills = math.sqrt(0.5 * math.pi) * float(erfcx(b * math.sqrt(0.5)))
+            slope = math.exp(min(700.0, -0.5 * a * a - _LOG_SQRT_2PI - log_delta)) * mills
+            step = (log_delta - target) / slope if slope > 0 else math.nan
+            epsilon += step
+            if abs(step) <= 1e-14 * epsilon:
+                break
+        width = 1e-13
+        while 0.0 < epsilon < math.inf and width < 0.1:
+            rejected, accepted = epsilon * (1.0 - width), epsilon * (1.0 + width)
+            if self.delta(rejected) > delta >= self.delta(accepted):
+                return rejected, accepted
+            width *= 8.0
+        return None
 
     def log_delta(self, epsilon: float) -> float:
         """Return log(delta), accurate where delta itself underflows."""
@@ -159,8 +206,12 @@ def _mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _minus_mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return -M'(x) = 1 - x M(x), by its asymptotic series where the subtraction would cancel."""
-    inverse_square = 1.0 / np.square(x)
-    series = np.ones_like(x)
-    for odd in range(27, 1, -2):  # 1/x^2 - 3/x^4 + 15/x^6 - ...
-        series = 1.0 - odd * inverse_square * series
-    return np.where(x > 16.0, inverse_square * series, 1.0 - x * _mills(x))
+    slope: NDArray[np.float64] = 1.0 - x * _mills(x)
+    far = x > 16.0
+    if far.any():
+        inverse_square = 1.0 / np.square(x[far])
+        series = np.ones_like(inverse_square)
+        for odd in range(27, 1, -2):  # 1/x^2 - 3/x^4 + 15/x^6 - ...
+            series = 1.0 - odd * inverse_square * series
+        slope[far] = inverse_square * series
+    return slope

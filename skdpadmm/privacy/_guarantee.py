@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,17 +46,7 @@ class Guarantee(ABC):
         if delta == 0.0:  # at a finite epsilon a delta of zero may be nothing but underflow
             return 0.0 if self.delta(0.0) == 0.0 else math.inf
 
-        def reaches(epsilon: float) -> bool:
-            return self.delta(epsilon) <= delta
-
-        if reaches(0.0):
-            return 0.0
-        if not reaches(sys.float_info.max):
-            return math.inf
-        low, high = 0.0, 1.0
-        while not reaches(high):
-            low, high = high, 2.0 * high
-        return bisect(reaches, rejected=low, accepted=high)
+        return smallest_epsilon(lambda epsilon: self.delta(epsilon) <= delta)
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether it is plain that its delta is at least another's, at every epsilon.
@@ -78,6 +69,24 @@ class Guarantee(ABC):
     @abstractmethod
     def describe(self) -> str:
         """Return one short phrase, parameters rounded to the unflattering side."""
+
+
+def smallest_epsilon(reaches: Callable[[float], bool]) -> float:
+    """Return the smallest epsilon that reaches a delta, from the accepted side; infinity if none.
+
+    Parameters
+    ----------
+    reaches : callable
+        Of an epsilon in [0, inf); once true it stays so.
+    """
+    if reaches(0.0):
+        return 0.0
+    if not reaches(sys.float_info.max):
+        return math.inf
+    low, high = 0.0, 1.0
+    while not reaches(high):
+        low, high = high, 2.0 * high
+    return bisect(reaches, rejected=low, accepted=high)
 
 
 @dataclass(frozen=True)

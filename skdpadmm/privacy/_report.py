@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.privacy._formatting import round_down, round_up
+from skdpadmm.privacy._formatting import round_down, round_up, text_table
 from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._neighboring import Neighboring
 from skdpadmm.privacy._pairs import Pairs
@@ -363,16 +363,16 @@ class PrivacyReport:
         if self.simulation:
             # First, because it voids the figures that follow.
             blocks.append(f"SIMULATION: {self.simulation}")
-        blocks.append(_text_table(_OBSERVER_COLUMNS, self._observers()))
+        blocks.append(text_table(_OBSERVER_COLUMNS, self._observers()))
         if ranges := self._ranges():
             blocks.append("\n".join(ranges))
         agents, figures = self._of_each_agent()
         if figures:
-            blocks.append(_text_table(agents, figures))
+            blocks.append(text_table(agents, figures))
         if spent := self._spent():
             blocks.append(spent)
         if self.releases:
-            blocks.append(_text_table(self._release_columns(), self._releases()))
+            blocks.append(text_table(self._release_columns(), self._releases()))
         for title, lines in self._remarks():
             blocks.append("\n".join([f"{title}:", *(f"- {line}" for line in lines)]))
         return "\n\n".join(blocks)
@@ -512,15 +512,6 @@ def _epsilons(guarantees: Sequence[Guarantee], delta: float) -> NDArray[np.float
 
 def _finite_or_text(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
-
-
-def _text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    table = [header, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    )
 
 
 def _html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -22,7 +22,7 @@ from skdpadmm.privacy._mixture import Mixture
 from skdpadmm.privacy._randomized_response import RandomizedResponseDP
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._validation import require, require_target
-from skdpadmm.privacy._worst import Worst
+from skdpadmm.privacy._worst import Worst, worst
 
 # Small budgets are decided at high orders, large ones at low orders.
 _ORDERS = tuple((1.0 + np.geomspace(0.02, 1e6, 200)).tolist())
@@ -356,6 +356,50 @@ def best_of_trials(
     added = law._log_selection(trial, curve, at) / (at - 1.0)
     best = np.maximum((curve + added) * (1.0 + _ROUNDING), 0.0)
     return RenyiDP(known, tuple(best.tolist()))
+
+
+def any_of(*guarantees: Guarantee) -> Guarantee:
+    """Return what holds for a trial that is one of several, drawn by public chances and named.
+
+    Parameters
+    ----------
+    *guarantees : Guarantee
+        Of each that may be drawn; at least one.
+
+    Returns
+    -------
+    Guarantee
+        The weakest where it implies all others, else the largest Renyi divergence at every order.
+
+    Raises
+    ------
+    TypeError
+        If Renyi divergences are needed and not known.
+
+    See Also
+    --------
+    worst : The same for cases that are not drawn: a pair of neighbours is in one of them, always.
+
+    Notes
+    -----
+    A trial draws anew which one it is, so that :func:`best_of_trials` may not take them case by
+    case, as it does with :func:`worst`: the divergence of a trial may be that of one kind, and the
+    ranks of its answer may differ as those of another. The divergence of a law that is drawn and
+    named is at most the largest one of those that it is drawn from.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import GaussianDP, LaplaceDP, any_of
+    >>> any_of(GaussianDP(0.1), GaussianDP(0.3))
+    GaussianDP(mu=0.3)
+    >>> any_of(GaussianDP(0.3), LaplaceDP((1.0,))).describe()
+    'Renyi DP at 200 orders'
+    """
+    different = list(dict.fromkeys(guarantees))
+    if len(different) == 1:
+        return different[0]
+    weakest = worst(*different)
+    return renyi_divergences(weakest) if isinstance(weakest, Worst) else weakest
 
 
 def renyi_divergences(

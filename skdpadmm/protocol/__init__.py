@@ -18,8 +18,8 @@ from skdpadmm.protocol._agents import (
     Network,
 )
 from skdpadmm.protocol._facts import Budget, Facts, neighborhood_of, network_of
-from skdpadmm.protocol._gate import Gate, PlanViolation
-from skdpadmm.protocol._plan import Plan
+from skdpadmm.protocol._gate import Gate
+from skdpadmm.protocol._plan import Plan, PlanViolation
 from skdpadmm.protocol._preparation import SMALLEST_SPREAD, Conditioning, Scaling
 from skdpadmm.protocol._problem import Problem, Solution
 from skdpadmm.protocol._release import (

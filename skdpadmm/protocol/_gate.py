@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.noise import NoiseSource, round_to_grid
 from skdpadmm.protocol._agents import Agents
-from skdpadmm.protocol._plan import Plan
+from skdpadmm.protocol._plan import Plan, PlanViolation
 from skdpadmm.protocol._release import (
     AgentMessages,
     AgentTurns,
@@ -22,14 +22,11 @@ from skdpadmm.protocol._release import (
     Release,
     SharedSum,
 )
+from skdpadmm.protocol._turns import TurnsOfAgents
 from skdpadmm.secret_sharing import centred, residues_of, share_and_sum
 
 # Noise of a path is drawn for as many steps at once as this many numbers serve.
 PATH_ENTRIES = 2**14
-
-
-class PlanViolation(RuntimeError):
-    """An algorithm tried to release what its plan does not list, or left a planned release out."""
 
 
 class Gate:
@@ -55,12 +52,7 @@ class Gate:
         self._index = {release.name: i for i, release in enumerate(plan.releases)}
         self._passed = [n_arrived if release.times is None else 0 for release in plan.releases]
         self._draws = 0
-        # For each release in turns, how many each agent took, the scale of its noise, and the noise
-        # that some still need.
-        self._turns: dict[str, NDArray[np.intp]] = {}
-        self._turn_units: dict[str, NDArray[np.float64]] = {}
-        self._turn_noise: dict[tuple[str, int], NDArray[np.float64]] = {}
-        self._turn_places: dict[str, NDArray[np.intp]] = {}
+        self._turns: dict[str, TurnsOfAgents] = {}
         self.trace: list[tuple[str, tuple[int, ...]]] = []
 
     def release(
@@ -103,13 +95,15 @@ class Gate:
         noise_std = self._noise_std(release, senders)
         repetition = self._pass(name)
         if release.noise_std == 0:
-            return value
+            return self.let_out("release", release, repetition, value, value)
         if isinstance(release, AgentMessages):
             # Each agent's noise is drawn in units of its own share.
             shares = np.asarray(release.shares)[self._agents(release).kind]
             shares = shares.reshape(-1, *(1,) * (value.ndim - 1))
-            return shares * self._noise.add_gaussian(value / shares, 1.0, (index, repetition))
-        return self._noise.add_gaussian(value, noise_std, (index, repetition))
+            out = shares * self._noise.add_gaussian(value / shares, 1.0, (index, repetition))
+            return self.let_out("release", release, repetition, value, out, shares)
+        out = self._noise.add_gaussian(value, noise_std, (index, repetition))
+        return self.let_out("release", release, repetition, value, out, noise_std)
 
     def share(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         """Let the sum of all agents' messages through, by secret sharing.
@@ -152,7 +146,7 @@ class Gate:
             )
         repetition = self._pass(name)
         if release.noise_std == 0:
-            return np.asarray(value.sum(axis=0))
+            return self.let_out("share", release, repetition, value, np.asarray(value.sum(axis=0)))
         secrets = np.empty(value.shape, dtype=np.int64)
         for kind, share in enumerate(release.shares):
             who, scale = agents.kind == kind, share / release.cell
@@ -165,7 +159,8 @@ class Gate:
         total = share_and_sum(
             residues_of(secrets, release.modulus), release.n_curators, release.modulus
         )
-        return np.asarray(release.cell * centred(total, release.modulus))
+        out = np.asarray(release.cell * centred(total, release.modulus))
+        return self.let_out("share", release, repetition, value, out, release.noise_std)
 
     def take_turns(
         self, name: str, agents: NDArray[np.intp], value: NDArray[np.float64]
@@ -194,7 +189,8 @@ class Gate:
             Where the plan knows no such turns, where an agent has taken all of its turns, or where
             the value is not finite.
         """
-        release = self._planned_turns(name)
+        turns = self._turns_of(name)
+        release = turns.release
         if value.shape != (len(agents), *release.shape[1:]):
             raise PlanViolation(
                 f"Got shape {value.shape} for {len(agents)} turns of {name!r}, expected"
@@ -202,16 +198,15 @@ class Gate:
             )
         if not np.isfinite(value).all():
             raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
-        # Of an agent that is there twice, the last place alone stays.
-        places = self._places_of(release)
-        places[agents] = each = np.arange(len(agents))
-        if (places[agents] != each).any():
-            raise PlanViolation(f"Got an agent twice in a turn of {name!r}, expected each once.")
-        noise = self._take(name, release, agents, self._turns_of(release)[agents])
+        turns.require_each_once(agents)
+        of_each = turns.taken[agents]
+        noise = turns.take(agents, of_each)
+        self.trace.append((name, noise.shape))
         if release.noise_std == 0:
-            return value
-        units = self._turn_units[name][agents].reshape(-1, *(1,) * (value.ndim - 1))
-        return units * (round_to_grid(value / units, 1.0) + noise)
+            return self.let_out("take_turns", release, of_each, value, value, 0.0, agents)
+        units = turns.units[agents].reshape(-1, *(1,) * (value.ndim - 1))
+        out = units * (round_to_grid(value / units, 1.0) + noise)
+        return self.let_out("take_turns", release, of_each, value, out, units, agents)
 
     def turn_noise(
         self, name: str, agents: NDArray[np.intp]
@@ -243,10 +238,32 @@ class Gate:
         PlanViolation
             Where the plan knows no such turns, or an agent has taken all of its turns.
         """
-        release = self._planned_turns(name)
-        turns = self._turns_of(release)[agents] + _earlier(agents)
-        noise = self._take(name, release, agents, turns)
-        return turns, noise, self._turn_units[name][agents]
+        turns = self._turns_of(name)
+        of_each = turns.following(agents)
+        noise = turns.take(agents, of_each)
+        self.trace.append((name, noise.shape))
+        units = turns.units[agents]
+        noise = self.let_out("turn_noise", turns.release, of_each, None, noise, units, agents)
+        return of_each, noise, units
+
+    def turns_taken(self, name: str) -> NDArray[np.intp]:
+        """How many turns each agent took so far; below 0 for one without rows, who takes none.
+
+        Parameters
+        ----------
+        name : str
+            Name of a release in turns in the plan.
+
+        Returns
+        -------
+        ndarray of intp of shape (n_agents,)
+
+        Raises
+        ------
+        PlanViolation
+            Where the plan knows no such turns.
+        """
+        return self._turns_of(name).taken.copy()
 
     def perturb_rows(
         self, name: str, value: NDArray[np.float64], owner: NDArray[np.intp]
@@ -279,13 +296,14 @@ class Gate:
             raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
         repetition = self._pass(name)
         if release.noise_std == 0:
-            return value
+            return self.let_out("perturb_rows", release, repetition, value, value)
         is_laplace = release.law == "laplace"
         # Laplace noise of scale one has the standard deviation sqrt(2).
         shares = np.asarray(release.shares) / (math.sqrt(2.0) if is_laplace else 1.0)
         units = shares[kind].reshape(-1, *(1,) * (value.ndim - 1))
         draw = self._noise.add_laplace if is_laplace else self._noise.add_gaussian
-        return units * draw(value / units, 1.0, (index, repetition))
+        out = units * draw(value / units, 1.0, (index, repetition))
+        return self.let_out("perturb_rows", release, repetition, value, out, units)
 
     def randomize_labels(
         self, name: str, labels: NDArray[np.intp], owner: NDArray[np.intp]
@@ -318,13 +336,14 @@ class Gate:
             raise PlanViolation(f"Got labels of {name!r} outside of [0, {n_labels}).")
         repetition = self._pass(name)
         if release.noise_std == 0:
-            return labels
+            return self.let_out("randomize_labels", release, repetition, labels, labels)
         # Uniform numbers are multiples of 2**-53, and so are the probabilities that are compared
         # with them: in whole cells none of the others is told less often than planned.
         words = self._noise.uniform(labels.shape, (index, repetition)) * 2.0**53
         cells = [math.ceil(other * 2.0**53) for other in release.others]
         step = words.astype(np.int64) // np.asarray(cells, dtype=np.int64)[kind] + 1
-        return np.where(step < n_labels, (labels + step) % n_labels, labels)
+        out = np.where(step < n_labels, (labels + step) % n_labels, labels)
+        return self.let_out("randomize_labels", release, repetition, labels, out, 1.0)
 
     def skip(self, name: str) -> None:
         """Use up one repetition of a planned release without releasing anything.
@@ -353,7 +372,8 @@ class Gate:
         """
         self._draws += 1
         # Releases have streams of two words, so that these are others.
-        return self._noise.uniform(shape, (len(self._passed), 0, self._draws))
+        drawn = self._noise.uniform(shape, (len(self._passed), 0, self._draws))
+        return self.let_out("uniform", None, self._draws - 1, None, drawn)
 
     def hidden_term(self, name: str) -> NDArray[np.float64]:
         """Draw the noise of a planned hidden term, which must never leave the algorithm.
@@ -375,7 +395,8 @@ class Gate:
         index, term = self._planned(name, "hidden_term")
         assert isinstance(term, HiddenTerm)
         repetition = self._pass(name)
-        return self._noise.add_gaussian(np.zeros(term.shape), term.noise_std, (index, repetition))
+        drawn = self._noise.add_gaussian(np.zeros(term.shape), term.noise_std, (index, repetition))
+        return self.let_out("hidden_term", term, repetition, None, drawn, term.noise_std)
 
     def path_noise(self, name: str, n_steps: int) -> NDArray[np.float64]:
         """Draw the noise of the next steps of a planned path, to be added one by one.
@@ -409,6 +430,72 @@ class Gate:
             )
         self._passed[index] = stop
         self.trace.append((name, (n_steps, *path.shape)))
+        noise = self._steps_of_path(path, (index, first), n_steps)
+        return self.let_out("path_noise", path, first, None, noise, path.noise_std)
+
+    def let_out(
+        self,
+        method: str,
+        release: Release | HiddenTerm | NoisyPath | None,
+        repetition: int | NDArray[np.intp],
+        value: NDArray[Any] | None,
+        out: NDArray[Any],
+        unit: float | NDArray[np.float64] = 0.0,
+        agents: NDArray[np.intp] | None = None,
+    ) -> NDArray[Any]:
+        """Let out what a method gives to its caller: all of them end here, and a fit adds nothing.
+
+        Who looks on at a fit, as an audit does, overrides this, and may let out something else.
+
+        Parameters
+        ----------
+        method : str
+            Which method: "release", "share", "take_turns", "turn_noise", "perturb_rows",
+            "randomize_labels", "hidden_term", "path_noise" or "uniform".
+        release : Release, HiddenTerm, NoisyPath or None
+            As it is planned; None: random numbers that are no release.
+        repetition : int or ndarray of intp of shape (n_turns,)
+            How often it passed before, and for turns how many turns each of `agents` had taken.
+        value : ndarray or None
+            The exact quantity; None: noise is all that passes.
+        out : ndarray
+            With its noise.
+        unit : float or ndarray, default=0.0
+            The planned standard deviation of ``out - value``, of Laplace noise the scale, of shared
+            sums that of the plan's line; 0: there is no noise. Turns for a loop are given in
+            units of it.
+        agents : ndarray of intp of shape (n_turns,), default=None
+            Whose turns they are.
+
+        Returns
+        -------
+        ndarray of the shape of `out`
+        """
+        return out
+
+    def close(self) -> None:
+        """Check that everything planned was released.
+
+        Raises
+        ------
+        PlanViolation
+            Where a planned release is missing.
+        """
+        for release, passed in zip(self._plan.releases, self._passed, strict=True):
+            if isinstance(release, AgentTurns):
+                self._turns_of(release.name).close()
+                continue
+            if release.times is not None and passed != release.times:
+                raise PlanViolation(
+                    f"Got the release {release.name!r} {passed} times, expected {release.times}."
+                )
+
+    def _steps_of_path(
+        self, path: NoisyPath, stream: tuple[int, int], n_steps: int
+    ) -> NDArray[np.float64]:
+        """Noise of steps of a path, which begin where its stream says."""
+        index, first = stream
+        stop = first + n_steps
         noise = np.zeros((n_steps, *path.shape))
         if path.noise_std == 0 or n_steps == 0:
             return noise
@@ -423,96 +510,19 @@ class Gate:
             noise[low - first : high - first] = drawn[low - block * size : high - block * size]
         return noise
 
-    def close(self) -> None:
-        """Check that everything planned was released.
-
-        Raises
-        ------
-        PlanViolation
-            Where a planned release is missing.
-        """
-        for release, passed in zip(self._plan.releases, self._passed, strict=True):
-            if isinstance(release, AgentTurns):
-                self._close_turns(release)
-                continue
-            if release.times is not None and passed != release.times:
-                raise PlanViolation(
-                    f"Got the release {release.name!r} {passed} times, expected {release.times}."
-                )
-
-    def _planned_turns(self, name: str) -> AgentTurns:
-        _, release = self._planned(name, "take_turns")
+    def _turns_of(self, name: str) -> TurnsOfAgents:
+        """The turns that agents took in a planned release."""
+        index, release = self._planned(name, "take_turns")
         assert isinstance(release, AgentTurns)
-        return release
-
-    def _take(
-        self, name: str, release: AgentTurns, agents: NDArray[np.intp], turns: NDArray[np.intp]
-    ) -> NDArray[np.float64]:
-        """Count turns of agents, and give out their noise in units of one."""
-        taken = self._turns_of(release)
-        if len(agents) and taken[agents].min() < 0:
-            raise PlanViolation(f"Got an agent without rows in a turn of {name!r}, expected none.")
-        last = int(turns.max()) if len(turns) else -1
-        if last >= release.times:
-            raise PlanViolation(
-                f"Got turn {last + 1} of an agent in {name!r}, expected no more than"
-                f" {release.times} turns."
-            )
-        noise = np.zeros((len(agents), *release.shape[1:]))
-        if release.noise_std > 0:
-            by_turn, bounds = _grouped(turns)
-            sorted_agents, drawn = agents[by_turn], np.empty(noise.shape)
-            for a, b in pairwise(bounds.tolist()):
-                of_turn = self._noise_of_turn(name, release, int(turns[by_turn[a]]))
-                # With mode="raise" numpy would write to a copy first. All agents are in range.
-                of_turn.take(sorted_agents[a:b], axis=0, out=drawn[a:b], mode="clip")
-            noise[by_turn] = drawn
-        np.add.at(taken, agents, 1)
-        self.trace.append((name, noise.shape))
-        return noise
-
-    def _noise_of_turn(self, name: str, release: AgentTurns, turn: int) -> NDArray[np.float64]:
-        """Noise of all agents in a turn, in units of one; kept as long as somebody needs it."""
-        key = (name, turn)
-        if key not in self._turn_noise:
-            taken = self._turns[name]
-            fewest = taken[taken >= 0].min()
-            for known in [k for k in self._turn_noise if k[0] == name]:
-                # Turns that everybody has behind them.
-                if known[1] < fewest:
-                    del self._turn_noise[known]
-            draw = self._noise.add_laplace if release.law == "laplace" else self._noise.add_gaussian
-            stream = (self._index[name], turn)
-            self._turn_noise[key] = draw(np.zeros(release.shape), 1.0, stream)
-        return self._turn_noise[key]
-
-    def _places_of(self, release: AgentTurns) -> NDArray[np.intp]:
-        """A note for each agent, to see who is there twice."""
-        if release.name not in self._turn_places:
-            n_agents = self._agents(release).n_agents
-            self._turn_places[release.name] = np.zeros(n_agents, dtype=np.intp)
-        return self._turn_places[release.name]
-
-    def _turns_of(self, release: AgentTurns) -> NDArray[np.intp]:
-        """How many turns each agent took; below 0 for one without rows, who takes none."""
-        name, agents = release.name, self._agents(release)
         if name not in self._turns:
-            sizes = np.asarray(agents.agent_sizes)
-            self._turns[name] = np.where(sizes > 0, 0, -1).astype(np.intp)
-            shares = np.asarray(release.shares)[agents.kind]
-            # Laplace noise of scale one has the standard deviation sqrt(2).
-            self._turn_units[name] = shares / (np.sqrt(2.0) if release.law == "laplace" else 1.0)
-        return self._turns[name]
 
-    def _close_turns(self, release: AgentTurns) -> None:
-        """Check that every agent with rows has taken all of its turns."""
-        taken = self._turns_of(release)
-        taken = taken[taken >= 0]
-        if (taken != release.times).any():
-            raise PlanViolation(
-                f"Got {taken.min()} turns of an agent in {release.name!r}, expected"
-                f" {release.times}."
-            )
+            def draw(turn: int) -> NDArray[np.float64]:
+                noise, stream = self._noise, (index, turn)
+                add = noise.add_laplace if release.law == "laplace" else noise.add_gaussian
+                return add(np.zeros(release.shape), 1.0, stream)
+
+            self._turns[name] = TurnsOfAgents(release, self._agents(release), draw)
+        return self._turns[name]
 
     def _noise_std(self, release: Release, senders: NDArray[np.bool_] | None) -> float:
         """Noise of a release; of a sum, that of the messages which are in it."""
@@ -591,21 +601,3 @@ class Gate:
         self._passed[index] += 1
         self.trace.append((name, release.shape))
         return repetition
-
-
-def _grouped(keys: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Places of equal keys side by side, ascending; and where each key begins, and the end."""
-    # Keys and places in one number: a sort of numbers is many times faster than one of places.
-    bits = max(len(keys) - 1, 1).bit_length()
-    joined = np.sort((keys << bits) | np.arange(len(keys)))
-    places, keys = joined & ((1 << bits) - 1), joined >> bits
-    begins = np.flatnonzero(keys[1:] != keys[:-1]) + 1
-    return places, np.concatenate([[0], begins, [len(keys)]]) if len(keys) else np.zeros(1, int)
-
-
-def _earlier(agents: NDArray[np.intp]) -> NDArray[np.intp]:
-    """How often the same agent came before, for each place."""
-    places, bounds = _grouped(agents)
-    earlier = np.empty(len(agents), dtype=np.intp)
-    earlier[places] = np.arange(len(agents)) - np.repeat(bounds[:-1], np.diff(bounds))
-    return earlier

@@ -36,6 +36,10 @@ from skdpadmm.protocol._release import (
 )
 
 
+class PlanViolation(RuntimeError):
+    """An algorithm tried to release what its plan does not list, or left a planned release out."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     """What a fit will release and what that costs; compares by value and sees no data.

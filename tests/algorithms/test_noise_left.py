@@ -73,6 +73,7 @@ def test_what_stays_is_best_in_the_metric_of_the_basis():
     np.testing.assert_allclose(pull[[0, 2, 3]], 0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighboring", ["replace_one", "zero_out"])
 def test_a_default_lasso_is_about_as_sparse_and_as_good_as_without_privacy(neighboring):
     rng = np.random.default_rng(0)

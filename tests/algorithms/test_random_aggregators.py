@@ -582,6 +582,7 @@ def test_classifiers_fit_however_labels_are_called(data, name, loss, n_classes, 
         assert accuracy > 1.3 / n_classes
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         estimator(algorithm=algorithm, max_iter=10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.linear_model import LinearRegression
@@ -100,12 +101,78 @@ def test_objective_perturbation_without_its_factor_is_found_and_with_it_is_not(i
         assert report.lower_bound > 2.0
 
 
+class Bare:
+    """The right mean, in as much of scikit-learn's manner as `fit` and `coef_`."""
+
+    epsilon, delta = 1.0, 1e-2
+
+    def fit(self, X, y):
+        noise = 2 / len(y) / MU * self.normal()
+        self.coef_ = np.array([np.clip(y, -1, 1).mean() + noise])
+        return self
+
+    def normal(self):
+        return np.random.default_rng().standard_normal()
+
+
+class HoldsAGenerator(Bare):
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+        self.old = np.random.RandomState(0)
+
+    def normal(self):
+        return (self.rng.standard_normal() + self.old.standard_normal()) / np.sqrt(2)
+
+
+class TwoRows(Bare):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.coef_ = np.tile(self.coef_, (2, 1))
+
+
+class SparseCoef(Bare):
+    def fit(self, X, y):
+        self.coef_ = sparse.csr_array(super().fit(X, y).coef_[None])
+        return self
+
+
+class NotClonable(Bare, BaseEstimator):
+    def __init__(self, epsilon=1.0):
+        self.epsilon = epsilon * np.ones(1)[0] + 0.0
+
+
+@pytest.mark.parametrize("make", [Bare, HoldsAGenerator, TwoRows, SparseCoef, NotClonable])
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_what_is_no_estimator_of_scikit_learn_is_audited_too(make, random_state):
+    model = make()
+    before = dict(vars(model))
+    report = audit(model, method="black-box", n_runs=1000, random_state=random_state)
+    assert not report.is_violation
+    assert vars(model) == before
+    half = type("Half", (make,), {"normal": lambda self: 0.3 * make.normal(self)})
+    assert audit(half(), method="black-box", n_runs=2000, random_state=random_state).is_violation
+
+
+def test_canaries_need_a_coefficient_for_each_feature_and_no_more_of_scikit_learn():
+    class Sums:
+        epsilon, delta = 2.0, 1e-5
+
+        def fit(self, X, y):
+            self.coef_ = (X * np.asarray(y)[:, None]).sum(axis=0)[None]
+
+    report = audit(Sums(), method="canaries", random_state=0)
+    assert report.is_violation
+    assert "125 of 125 guesses" in report.event
+    with pytest.raises(ValueError, match="a coefficient for each of"):
+        audit(Bare(), method="canaries")
+
+
 def test_neighbours_may_be_given_and_models_without_noise_are_told_apart():
     class Exact(LinearRegression):
         epsilon, delta = 1.0, 1e-5
 
     X = np.arange(6.0)[:, None]
-    pair = ((X, np.arange(6.0)), (X, np.arange(6.0)[::-1]))
+    pair = ((X, np.arange(6.0)), (X, np.r_[9.0, np.arange(1.0, 6.0)]))
     report = audit(Exact(), method="black-box", n_runs=200, neighbors=pair)
     assert report.is_violation
     assert report.neighbors == "as they were given"

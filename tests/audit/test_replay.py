@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import skdpadmm
 import skdpadmm._fitting as fitting
+import skdpadmm.algorithms.blocks._agent_gradients as agent_gradients
 import skdpadmm.algorithms.blocks._agent_turns as agent_turns
 import skdpadmm.algorithms.blocks._clipped_loss as clipped_loss
 import skdpadmm.algorithms.blocks._record_blocks as record_blocks
+import skdpadmm.audit._replay as replay_module
 from skdpadmm import (
     DPAdmmHuberRegressor,
     DPAdmmLogisticRegression,
@@ -28,9 +34,12 @@ from skdpadmm.algorithms import (
     PersonalizedCoordinateDescent,
     names_of_algorithms,
 )
+from skdpadmm.algorithms.blocks._compiled_turns import CompiledWakes
 from skdpadmm.audit import audit
+from skdpadmm.audit._neighbors import schema_of, worst_case_neighbors
 from skdpadmm.noise import CryptographicNoise, SeededNoise
 from skdpadmm.privacy import Neighboring
+from skdpadmm.protocol import Gate
 
 ESTIMATORS = [getattr(skdpadmm, name) for name in skdpadmm.__all__ if name.startswith("DP")]
 FAMILIES = {
@@ -39,11 +48,10 @@ FAMILIES = {
     "decentralized": (DPDecentralizedRegressor, DPDecentralizedClassifier),
     "personalized": (DPPersonalizedRegressor, DPPersonalizedClassifier),
 }
-# What replays cannot hold fixed: a path's iterates, and solutions with hidden terms.
+# What hidden terms have moved as well, and what a solver leaves: no replay tells them apart.
 UNSEEN = {
-    "gradient-admm": {"iterate", "noisy gradient"},
-    "objective-perturbation": {"minimiser"},
-    "dual-perturbation-admm": {"linear terms of agents", "minimisers of agents"},
+    "objective-perturbation": ("minimiser",),
+    "dual-perturbation-admm": ("minimisers of agents",),
 }
 WITHOUT_NOISE = {"exact-consensus-admm", "gossip-admm"}
 FOR_RECORDS = {
@@ -61,13 +69,17 @@ def found(report):
 
 @pytest.mark.parametrize("make", ESTIMATORS, ids=lambda make: make.__name__)
 def test_defaults_of_every_estimator_move_as_declared(make):
-    report = audit(make(max_iter=10), random_state=0)
+    # Noisy models have to be wrong about a record before its logistic slope is as long as the clip,
+    # and the noise of secure sums takes more rounds to get them there: 0.76 of it after 10.
+    n_rounds = 50 if make is DPFedLogisticRegression else 10
+    report = audit(make(max_iter=n_rounds), random_state=0)
     assert not report.is_violation, report
-    assert "proves nothing" in report.verdict
+    assert report.verdict.endswith("a better attack may find one.")
+    assert report.not_replayed == ()
     # The neighbours are the worst case: releases move nearly as far as they may.
     for line in report.lines:
         assert line.moved <= line.declared * (1 + 1e-9)
-        assert line.moved > 0.7 * line.declared
+        assert line.moved > 0.97 * line.declared
 
 
 CASES = [
@@ -97,8 +109,10 @@ def test_every_algorithm_of_every_family_moves_as_declared(setting, name, make, 
     model = make(algorithm=name, max_iter=6, **knobs)
     report = audit(model, random_state=0, confidence=0.9999)
     assert not report.is_violation, report
+    assert report.not_replayed == UNSEEN.get(name, ())
     for line in report.lines:
-        assert (line.moved is None) == (line.name in UNSEEN.get(name, ()))
+        assert (line.moved is None) == (line.name in report.not_replayed)
+        assert (line.found == "nothing wrong") == (line.moved is not None)
         assert line.noise is not None
 
 
@@ -179,6 +193,134 @@ def test_the_hidden_term_that_makes_up_for_a_record_is_compared(monkeypatch, is_
     model = DPAdmmRidge(algorithm="objective-perturbation", max_iter=10)
     line = audit(model, random_state=0).lines[0]
     assert line.name == "linear term"
+    assert line.is_violation != is_clipped
+    if is_clipped:
+        assert 0.99 * line.declared < line.moved <= line.declared
+    else:
+        assert line.found == "moves too far"
+
+
+PATHS = [
+    GradientADMM(),
+    GradientADMM(compiled=True),
+    GradientADMM(noise_at="gradient", release="path"),
+    GradientADMM(average=True, release="path", schedule="stream"),
+    GradientADMM(schedule="sampling"),
+    GradientADMM(schedule="stopping"),
+]
+
+
+@pytest.mark.parametrize("is_clipped", [True, False])
+@pytest.mark.parametrize("algorithm", PATHS, ids=repr)
+def test_iterates_of_a_path_are_compared_step_by_step(monkeypatch, algorithm, is_clipped):
+    if algorithm.compiled:
+        pytest.importorskip("numba")
+    if not is_clipped:
+        open_bounds(monkeypatch)
+    report = audit(DPAdmmRidge(algorithm=algorithm), random_state=0)
+    (line,) = report.lines
+    assert line.is_violation != is_clipped
+    assert report.not_replayed == ()
+    if is_clipped:
+        assert 0.8 * line.declared < line.moved <= line.declared * (1 + 1e-9)
+    else:
+        assert line.found == "moves too far"
+
+
+def open_bounds(monkeypatch):
+    """Clip nothing in the loops of gradient ADMM, whoever runs them."""
+    honest = GradientADMM._steps
+
+    def steps(self, plan, rows):
+        made = honest(self, plan, rows)
+        take = type(made).advance
+
+        class Open(type(made)):
+            def advance(self, state, rows, target, bound, noise):
+                return take(self, state, rows, target, 10 * bound, noise)
+
+        return Open(**vars(made))
+
+    monkeypatch.setattr(GradientADMM, "_steps", steps)
+
+
+@pytest.mark.parametrize("model", EVERYWHERE, ids=lambda model: type(model).__name__)
+def test_whatever_passes_a_gate_is_let_out_in_one_place(monkeypatch, model):
+    gates, seen = [], []
+
+    def let_out(self, method, release, repetition, value, out, unit=0.0, agents=None):
+        gates.append(self)
+        if release is not None:
+            seen.append((release.name, out.shape))
+            assert np.min(unit) > 0
+            assert (agents is None) == (method not in ("take_turns", "turn_noise"))
+            assert value is None or value.shape in (out.shape, (len(value), *out.shape))
+        return out
+
+    monkeypatch.setattr(Gate, "let_out", let_out)
+    pair = next(worst_case_neighbors(schema_of(model, None, None, {}, 3)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clone(model).fit(*pair.first, **pair.fit_params)
+    assert seen == gates[-1].trace
+    monkeypatch.undo()
+    # In a fit it changes nothing, and copies nothing.
+    value = np.ones(2)
+    assert gates[-1].let_out("uniform", None, 0, None, value) is value
+
+
+def test_a_path_whose_loop_is_not_known_is_not_called_sound(monkeypatch):
+    monkeypatch.setattr(replay_module, "in_sight", lambda algorithm, gate, by_numpy: algorithm)
+    report = audit(DPAdmmRidge(algorithm=GradientADMM()), random_state=0)
+    assert not report.is_violation
+    assert report.not_replayed == ("iterate",)
+    assert report.lines[0].found == "not replayed: the loop is not known"
+    assert "Not replayed: iterate." in report.verdict
+    assert report.lines[0].noise is not None
+
+
+@pytest.mark.parametrize("unit", ["record", "agent"])
+def test_compiled_turns_are_compared(unit):
+    pytest.importorskip("numba")
+    algorithm = PersonalizedCoordinateDescent(compiled=True)
+    model = DPPersonalizedRegressor(algorithm=algorithm, privacy_unit=unit)
+    report = audit(model, random_state=0, n_runs=2)
+    assert not report.is_violation, report
+    assert report.not_replayed == ()
+    (line,) = report.lines
+    assert 0.97 * line.declared < line.moved <= line.declared
+
+
+def test_compiled_turns_that_say_something_else_are_found(monkeypatch):
+    pytest.importorskip("numba")
+    honest = CompiledWakes.advance
+
+    def advance(self, models, woken, wave):
+        exact = self.gradient.exact
+        loose = dataclasses.replace(exact, slope_bound=10 * exact.slope_bound)
+        monkeypatch.setattr(self.gradient, "exact", loose)
+        honest(self, models, woken, wave)
+        monkeypatch.undo()
+        monkeypatch.setattr(CompiledWakes, "advance", advance)
+
+    monkeypatch.setattr(CompiledWakes, "advance", advance)
+    algorithm = PersonalizedCoordinateDescent(compiled=True)
+    report = audit(DPPersonalizedRegressor(algorithm=algorithm), random_state=0, n_runs=1)
+    assert found(report) == {"compiled turns": "other than turns one by one"}
+
+
+@pytest.mark.parametrize("is_clipped", [True, False])
+def test_hidden_terms_of_all_rounds_are_compared(monkeypatch, is_clipped):
+    if not is_clipped:
+        honest = agent_gradients.clip_derivative
+        monkeypatch.setattr(
+            agent_gradients, "clip_derivative", lambda slope, limit: honest(slope, 3 * limit)
+        )
+    model = DPDecentralizedRegressor(algorithm="dual-perturbation-admm", max_iter=3)
+    report = audit(model, random_state=0, n_runs=1)
+    line = report.lines[0]
+    assert (line.name, line.times) == ("linear terms of agents", 3)
+    assert report.not_replayed == ("minimisers of agents",)
     assert line.is_violation != is_clipped
     if is_clipped:
         assert 0.99 * line.declared < line.moved <= line.declared

@@ -10,6 +10,7 @@ import struct
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV
@@ -29,6 +30,7 @@ from skdpadmm import (
 )
 from skdpadmm.algorithms import GradientADMM, GradientDescent
 from skdpadmm.algorithms.planning._last_iterate import longest_step
+from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.protocol import Gate
 
 STREAM = GradientADMM(schedule="stream")
@@ -682,6 +684,119 @@ def test_searches_and_pipelines_take_a_stream(name):
     assert bool(best.privacy_.if_unseen) != best.algorithm.average
     pipe = make_pipeline(FunctionTransformer(np.tanh), model).fit(X, y)
     assert pipe[-1].n_samples_seen_ == 90
+
+
+# Accounts
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A stream with an account, and 20 of 50 records."""
+    model = DPAdmmRidge(
+        algorithm=STREAM, epsilon=1.0, delta=1e-6, ledger=str(tmp_path / "study.db")
+    )
+    X, y = data(model)
+    return model.partial_fit(X[:20], y[:20]), X, y, PrivacyLedger(tmp_path / "study.db")
+
+
+def test_a_stream_that_goes_on_stays_one_entry_wherever_it_is_kept(begun):
+    model, X, y, account = begun
+    for start in (20, 30, 40):
+        # Only the last of them goes on, as after a restart.
+        model = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+        model.partial_fit(X[start : start + 10], y[start : start + 10])
+    assert [entry["state"] for entry in account.entries()] == ["done"]
+    assert account.total(1e-6) == pytest.approx(model.privacy_.epsilon(), rel=1e-9)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_every_copy_of_a_stream_that_goes_on_is_counted(begun, duplicate):
+    model, X, y, account = begun
+    copies = [duplicate(model) for _ in range(5)]
+    for each in copies:
+        each.partial_fit(X[20:35], y[20:35])
+    assert len(account.entries()) == 5
+    assert {entry["state"] for entry in account.entries()} == {"done"}
+    # Each goes on under a key of its own.
+    for each in copies:
+        each.partial_fit(X[35:], y[35:])
+    assert len(account.entries()) == 5
+    assert len({each._arrived.account for each in copies}) == 5
+    # The first of all comes last, with pieces of another size.
+    model.partial_fit(X[20:21], y[20:21]).partial_fit(X[21:], y[21:])
+    assert len(account.entries()) == 6
+    assert account.guarantee().mu == pytest.approx(
+        math.sqrt(6) * model.privacy_.guarantee().mu, rel=1e-9
+    )
+
+
+def test_a_copy_of_a_copy_is_counted_too(begun):
+    model, X, y, account = begun
+    other = copy.deepcopy(model)
+    model.partial_fit(X[20:30], y[20:30])
+    other.partial_fit(X[20:30], y[20:30])
+    third = copy.deepcopy(other)
+    for each in (other, third, model):
+        each.partial_fit(X[30:], y[30:])
+    assert len(account.entries()) == 3
+
+
+def piece(model, X, y):
+    return model.partial_fit(X, y)._arrived.account
+
+
+def test_copies_in_workers_are_counted(begun):
+    model, X, y, account = begun
+    keys = Parallel(n_jobs=2)(delayed(piece)(model, X[20:], y[20:]) for _ in range(6))
+    assert len(set(keys)) == len(account.entries()) == 6
+
+
+def test_a_piece_that_failed_is_used_up(begun, monkeypatch):
+    model, X, y, account = begun
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "_gate", None)
+        with pytest.raises(TypeError):
+            model.partial_fit(X[20:], y[20:])
+    assert model.n_samples_seen_ == 20
+    assert len(account.entries()) == 1
+    model.partial_fit(X[20:], y[20:])
+    assert len(account.entries()) == 2
+    assert model.n_samples_seen_ == 50
+
+
+def test_a_copy_that_there_is_no_room_for_is_refused_before_its_data(begun):
+    model, X, y, account = begun
+    account.limit(1.1, 1e-6)
+    other = copy.deepcopy(model)
+    model.partial_fit(X[20:30], y[20:30])
+    before = parameters(other)
+    with pytest.raises(PrivacyBudgetExceeded):
+        other.partial_fit(X[20:], y[20:])
+    np.testing.assert_array_equal(parameters(other), before)
+    assert other.n_samples_seen_ == 20
+    model.partial_fit(X[30:], y[30:])
+    assert len(account.entries()) == 1
+
+
+def test_a_stream_that_its_account_does_not_know_is_refused(begun, tmp_path, monkeypatch):
+    _, X, y, _ = begun
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    model = DPAdmmRidge(algorithm=STREAM, epsilon=1.0, delta=1e-6, ledger="study.db")
+    model.partial_fit(X[:20], y[:20])
+    monkeypatch.chdir(tmp_path / "b")
+    clone(model).fit(X, y)
+    with pytest.raises(LedgerError, match="expected one that reserve gave"):
+        model.partial_fit(X[20:], y[20:])
+    monkeypatch.chdir(tmp_path / "c")
+    with pytest.raises(LedgerError, match="no such file"):
+        model.partial_fit(X[20:], y[20:])
+    assert model.n_samples_seen_ == 20
+    assert list((tmp_path / "c").iterdir()) == []
+    monkeypatch.chdir(tmp_path / "a")
+    model.partial_fit(X[20:], y[20:])
+    assert len(PrivacyLedger("study.db").entries()) == 1
 
 
 def test_noise_of_a_stream_is_as_planned_and_fresh_in_every_step(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +33,11 @@ def entry() -> Callable[..., LedgerEntry]:
     return entry_of
 
 
+@pytest.fixture(name="store")
+def store_by_sql() -> Callable[..., None]:
+    return store
+
+
 @pytest.fixture
 def gaussian() -> LedgerEntry:
     return entry_of(GaussianDP(0.1))
@@ -40,6 +46,28 @@ def gaussian() -> LedgerEntry:
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "study.db")
+
+
+def store(path: str, promise: str, record: str, *, wait: bool = False) -> None:
+    """Write a fit by SQL alone, and perhaps die with the lock in hand."""
+    import hashlib
+    import sqlite3
+    import time
+    import uuid
+
+    values = (uuid.uuid4().hex, "", promise, record)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(
+        "INSERT INTO entries (key, dataset, promise, record, checksum) VALUES (?, ?, ?, ?, ?)",
+        (*values, hashlib.sha256("\n".join(values).encode()).hexdigest()),
+    )
+    if wait:
+        connection.execute("PRAGMA cache_spill = 1")
+        print("inside", flush=True)
+        time.sleep(600)
+    connection.execute("COMMIT")
+    connection.close()
 
 
 PRELUDE = """
@@ -52,7 +80,8 @@ path = sys.argv[1]
 def entry(mu):
     world = Observer("model", "the model", "record", "replace_one", GaussianDP(mu))
     return LedgerEntry("Lasso", "0" * 64, 1e-6, (world,))
-"""
+
+""" + inspect.getsource(store)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpadmm.ledger import LedgerError, Summed, compose_all
+from skdpadmm.ledger import LedgerError, Summed, _account, compose_all
 from skdpadmm.ledger._account import _coarsened, converted, is_within, left_of, total_of
 from skdpadmm.ledger._entry import Claim, Relation
 from skdpadmm.privacy import (
@@ -161,6 +161,53 @@ def test_pure_groups_add_up_and_leave_delta_to_the_others():
     assert mixed.epsilon(1e-6) == pytest.approx(GaussianDP(0.5).epsilon(1e-6), rel=1e-4)
 
 
+@pytest.mark.parametrize("n", [2, 5, 50])
+@pytest.mark.parametrize("mu", [1e-3, 0.1])
+def test_groups_share_one_delta(n, mu):
+    groups = Summed((GaussianDP(mu),) * n)
+    for delta in (1e-9, 1e-4, 0.3 * mu):
+        assert groups.epsilon(delta) == pytest.approx(
+            n * GaussianDP(mu).epsilon(delta / n), rel=1e-6
+        )
+    # Enough of a delta for any one of them, and too little for all together.
+    delta = 1.01 * GaussianDP(mu).delta(0.0)
+    assert GaussianDP(mu).epsilon(delta) == 0.0
+    assert groups.epsilon(delta) >= GaussianDP(math.sqrt(n) * mu).epsilon(delta) > 0.0
+    assert groups.delta(0.0) >= GaussianDP(math.sqrt(n) * mu).delta(0.0) * (1 - 1e-5)
+
+
+def test_no_split_of_delta_spends_more_than_all_of_it(monkeypatch):
+    splits, each = [], Summed._each
+
+    def watch(groups, deltas):
+        splits.append(math.fsum(deltas))
+        return each(groups, deltas)
+
+    monkeypatch.setattr(Summed, "_each", watch)
+    Summed((RENYI, OBJECTIVE, LaplaceDP((0.1,)), GaussianDP(0.3))).epsilon(1e-6)
+    # The pure one, and three that spend nearly all.
+    assert splits == [0.0, *[pytest.approx(1e-6, rel=1e-9)] * 3]
+    assert max(splits) <= 1e-6
+
+
+def test_a_sum_of_groups_keeps_its_limit_and_no_smaller_one():
+    both = Summed((RENYI, OBJECTIVE))
+    for delta in (1e-8, 1e-4):
+        epsilon = both.epsilon(delta)
+        assert is_within(both, epsilon, delta)
+        assert not is_within(both, epsilon * (1 - 1e-6), delta)
+        assert not is_within(both, epsilon, 0.99 * delta)
+
+
+@pytest.mark.parametrize("mu", [1e-3, 0.1, 1.0])
+def test_without_a_delta_no_gaussian_guarantee_keeps_a_limit(mu):
+    assert GaussianDP(mu).delta(1e4) == 0.0  # it underflows
+    assert not is_within(GaussianDP(mu), 1e4, 0.0)
+    assert is_within(GaussianDP(0.0), 0.0, 0.0)
+    assert is_within(LaplaceDP((0.5,)), 0.5, 0.0)
+    assert not is_within(LaplaceDP((0.5,)), 0.49, 0.0)
+
+
 def test_both_directions_of_a_sum_of_groups_agree():
     both = Summed((RENYI, OBJECTIVE))
     for delta in (1e-8, 1e-4):
@@ -235,3 +282,69 @@ def test_what_is_left_can_be_spent_and_no_more():
     assert left_of(NonPrivate(), 1.0, 1e-6) == 0.0
     assert left_of(LaplaceDP((0.1,)), 1.0, 0.0) == 0.0
     assert 0 < left_of(SAMPLED, 1.0, 1e-6) < 1.0
+
+
+@pytest.fixture
+def no_room(monkeypatch):
+    """Sums that may do hardly any work, and that nothing is remembered of."""
+
+    def limit(most):
+        monkeypatch.setattr(_account, "_MOST_WORK", most)
+        _account._attempt.cache_clear()
+
+    yield limit
+    _account._attempt.cache_clear()
+
+
+@pytest.mark.parametrize("most", [2, 20, 200])
+@pytest.mark.parametrize("seed", range(6))
+def test_fewer_labels_in_a_sum_never_promise_more_than_the_exact_one(no_room, most, seed):
+    generator = np.random.default_rng(seed)
+    mixtures = [
+        Mixture(
+            tuple(generator.dirichlet(np.ones(k))),
+            tuple(map(GaussianDP, generator.exponential(0.3, k).tolist())),
+        )
+        for k in (2, 3, 6)
+    ]
+    parts = [mixtures[i] for i in generator.integers(0, 3, 7)] + [GaussianDP(0.2)]
+    exact = compose(*parts)
+    no_room(most)
+    bound = compose_all(*parts)
+    for epsilon in (0.0, 0.3, 1.0, 3.0):
+        assert bound.delta(epsilon) >= exact.delta(epsilon) * (1 - 1e-12)
+    for delta in (1e-9, 1e-6, 1e-2):
+        assert bound.epsilon(delta) >= exact.epsilon(delta) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("n_labels", [2, 3, 5, 40, 500])
+@pytest.mark.parametrize("n", [1, 3, 30, 300, 3000])
+def test_the_work_of_a_sum_is_bounded_whatever_the_number_of_fits(n_labels, n, monkeypatch):
+    work, composed = [], _account.compose
+
+    def count(*parts):
+        whole = composed(*parts)
+        n_components = len(whole.components) if isinstance(whole, Mixture) else 1
+        n_told = max(len(part.components) for part in parts if isinstance(part, Mixture))
+        work.append(n_components * min(len(parts), n_told))
+        return whole
+
+    monkeypatch.setattr(_account, "compose", count)
+    _account._attempt.cache_clear()
+    weights = (1 / n_labels,) * n_labels
+    mixture = Mixture(weights, tuple(GaussianDP(0.01 * (i + 1)) for i in range(n_labels)))
+    total = compose_all(*[mixture] * n)
+    assert not isinstance(total, Summed)
+    assert len(work) == 1
+    assert n == 1 or work[0] <= _account._MOST_WORK
+
+
+def test_what_is_left_of_a_long_mixture_can_be_spent():
+    mixture = Mixture((0.2, 0.3, 0.5), tuple(map(GaussianDP, (0.01, 0.02, 0.03))))
+    spent = compose_all(*[mixture] * 60)
+    assert len(spent.components) > 1000
+    limit = 1.5 * spent.epsilon(1e-6)
+    left = left_of(spent, limit, 1e-6)
+    assert left > 0.3 * limit
+    more = GaussianDP(gaussian_mu(left, 1e-6))
+    assert is_within(compose(spent, more), limit, 1e-6)

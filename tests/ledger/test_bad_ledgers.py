@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -10,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from skdpadmm.ledger import LedgerError, PrivacyLedger, _database
+from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger, _database
 from skdpadmm.privacy import GaussianDP
 
 
@@ -39,11 +40,19 @@ def ledger(path, gaussian):
     return ledger
 
 
-def forget(path):
-    """Be a process that has not met the ledger."""
-    _database._met.pop(os.path.realpath(path), None)
-    _database._checked.clear()
-    _database._longest.clear()
+@pytest.fixture
+def elsewhere(start):
+    """What a process says that has not met the ledger."""
+
+    def run(path, use):
+        script = (
+            f"\ntry:\n    PrivacyLedger(path).{use}\nexcept Exception as error:\n    print(error)"
+        )
+        out, err = start(script, path).communicate(timeout=120)
+        assert not err
+        return out
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -145,7 +154,7 @@ def test_an_old_copy_in_its_place_is_noticed(ledger, path, tmp_path, gaussian):
             use()
 
 
-def test_a_fit_whose_ledger_was_swapped_cannot_be_finished(path, tmp_path, gaussian):
+def test_a_fit_whose_ledger_was_swapped_cannot_be_finished(path, tmp_path, gaussian, elsewhere):
     ledger = PrivacyLedger(path)
     key = ledger.reserve(gaussian)
     other = tmp_path / "other.db"
@@ -153,39 +162,35 @@ def test_a_fit_whose_ledger_was_swapped_cannot_be_finished(path, tmp_path, gauss
     os.replace(other, path)
     with pytest.raises(LedgerError, match="another ledger"):
         ledger.finish(key)
-    forget(path)
-    with pytest.raises(LedgerError, match="key"):
-        ledger.finish(key)
+    assert f"Got key={key!r}" in elsewhere(path, f"finish({key!r})")
 
 
-def test_a_file_that_is_deleted_while_it_is_written_is_noticed(ledger, path):
-    database = ledger._database
+def test_a_file_that_is_deleted_while_it_is_written_is_noticed(ledger, path, gaussian, monkeypatch):
+    add = _database.Database.add
 
-    def write():
-        with database.transaction(write=True) as connection:
-            database.add(connection, "", "{}", "{}")
-            os.unlink(path)
+    def add_and_delete(*values):
+        key = add(*values)
+        os.unlink(path)
+        return key
 
+    monkeypatch.setattr(_database.Database, "add", staticmethod(add_and_delete))
     with pytest.raises(LedgerError, match="replaced or deleted"):
-        write()
+        ledger.reserve(gaussian)
 
 
-def test_a_ledger_cut_off_is_damaged(ledger, path):
+def test_a_ledger_cut_off_is_damaged(ledger, path, elsewhere):
     size = os.path.getsize(path)
     with open(path, "r+b") as file:
         file.truncate(size - 4096)
-    forget(path)
-    with pytest.raises(LedgerError, match="damaged"):
-        PrivacyLedger(path).total(1e-6)
+    assert "damaged" in elsewhere(path, "total(1e-6)")
 
 
-def test_overwritten_pages_are_damage(ledger, path, gaussian):
+def test_overwritten_pages_are_damage(ledger, path, elsewhere):
     with open(path, "r+b") as file:
         file.seek(4096)
         file.write(os.urandom(8192))
-    forget(path)
-    with pytest.raises(LedgerError, match=r"damaged|failed"):
-        PrivacyLedger(path).reserve(gaussian)
+    said = elsewhere(path, "reserve(entry(0.1))")
+    assert "damaged" in said or "failed" in said
 
 
 @pytest.mark.parametrize(
@@ -210,6 +215,54 @@ def test_entries_that_were_taken_out_or_changed_are_noticed(ledger, path, gaussi
 
 
 @pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM limits WHERE id = 1",
+        "DELETE FROM limits WHERE id = 2",
+        "DELETE FROM limits",
+        "UPDATE limits SET terms = replace(terms, '0.5', '9.5')",
+        "UPDATE limits SET dataset = 'elsewhere' WHERE id = 2",
+        "UPDATE limits SET id = 7 WHERE id = 2",
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_limits_that_were_taken_out_or_changed_are_noticed(path, statement, known, elsewhere):
+    prepare = "limit(3.0, 1e-6); PrivacyLedger(path).limit(0.5, 1e-6)"
+    assert elsewhere(path, prepare) == ""
+    ledger = PrivacyLedger(path)
+    if known:
+        assert [limit["epsilon"] for limit in ledger.limits()] == [0.5]
+    with pytest.raises(sqlite3.DatabaseError, match="never"):
+        change(path, statement)
+    change(
+        path, "DROP TRIGGER no_limit_is_taken_back", "DROP TRIGGER no_limit_is_rewritten", statement
+    )
+    for use in ("reserve(entry(0.01))", "limits()", "total(1e-6)", "limit(9.0, 1e-6)"):
+        assert "damaged" in elsewhere(path, use)
+    with pytest.raises(LedgerError, match="damaged"):
+        ledger.limits()
+
+
+def test_limits_are_added_and_the_last_one_holds(path, gaussian):
+    ledger = PrivacyLedger(path)
+    for epsilon in (3.0, 0.1, 2.0):
+        ledger.limit(epsilon, 1e-6)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM limits").fetchone() == (3,)
+    assert [limit["epsilon"] for limit in ledger.limits()] == [2.0]
+    ledger.reserve(gaussian)
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM pieces", "UPDATE pieces SET first = 99"])
+def test_pieces_of_streams_are_never_taken_back(ledger, path, gaussian, statement):
+    key = ledger.reserve(gaussian)
+    assert ledger.advance(key, 0)
+    with pytest.raises(sqlite3.DatabaseError, match="never"):
+        change(path, statement)
+    assert not ledger.advance(key, 0)
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ('"version":1', '"version":2'),
@@ -222,14 +275,10 @@ def test_entries_that_were_taken_out_or_changed_are_noticed(ledger, path, gaussi
         ('"neighboring":"replace_one"', '"neighboring":"add_one"'),
     ],
 )
-def test_entries_that_are_not_known_in_full_are_refused(path, entry, old, new, monkeypatch):
-    ledger = PrivacyLedger(path)
+def test_entries_that_are_not_known_in_full_are_refused(ledger, path, entry, store, old, new):
     promise = entry(GaussianDP(0.1)).promise()
     assert old in promise
-    with ledger._database.transaction(write=True) as connection:
-        ledger._database.add(
-            connection, "", promise.replace(old, new), entry(GaussianDP(0.1)).record()
-        )
+    store(path, promise.replace(old, new), entry(GaussianDP(0.1)).record())
     with pytest.raises(LedgerError, match="Got an entry"):
         ledger.total(1e-6)
     with pytest.raises(LedgerError, match="Got an entry"):
@@ -248,7 +297,8 @@ def test_entries_that_are_not_known_in_full_are_refused(path, entry, old, new, m
     ],
 )
 def test_limits_that_are_not_known_in_full_refuse_every_fit(ledger, path, gaussian, terms):
-    change(path, f"INSERT INTO limits VALUES ('', '{terms}')")
+    checksum = hashlib.sha256(f"1\n\n{terms}".encode()).hexdigest()
+    change(path, f"INSERT INTO limits VALUES (1, '', '{terms}', '{checksum}')")
     with pytest.raises(LedgerError, match="Got a limit"):
         ledger.reserve(gaussian)
 
@@ -346,3 +396,140 @@ def test_a_relative_path_stays_where_it_began(tmp_path, gaussian, monkeypatch):
     monkeypatch.chdir(tmp_path / "below")
     ledger.reserve(gaussian)
     assert (tmp_path / "study.db").is_file()
+
+
+@pytest.fixture
+def verified(monkeypatch):
+    """Fits that were verified, or made verifiable."""
+    seen, checksum = [], _database._checksum
+
+    def count(*values):
+        if len(values) == 4:
+            seen.append(values)
+        return checksum(*values)
+
+    monkeypatch.setattr(_database, "_checksum", count)
+    return seen
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_fit_verifies_what_was_added_and_a_question_verifies_all(
+    ledger, path, gaussian, store, verified, limited
+):
+    if limited:
+        ledger.limit(9.0, 1e-6)
+    ledger.reserve(gaussian)
+    verified.clear()
+    ledger.reserve(gaussian)
+    assert len(verified) == 2  # the one of the last reservation, and the new one
+    for _ in range(3):
+        store(path, gaussian.promise(), gaussian.record())
+    verified.clear()
+    PrivacyLedger(path).reserve(gaussian)
+    assert len(verified) == 1 + 3 + 1
+    verified.clear()
+    assert ledger.guarantee().mu == pytest.approx(0.3)
+    assert len(verified) == 9
+
+
+def test_what_is_added_is_verified_by_every_fit(ledger, path, gaussian):
+    ledger.reserve(gaussian)
+    change(
+        path,
+        "INSERT INTO entries (key, dataset, promise, record, checksum)"
+        " SELECT 'k', dataset, promise, record, checksum FROM entries WHERE id = 1",
+    )
+    with pytest.raises(LedgerError, match="damaged"):
+        ledger.reserve(gaussian)
+
+
+@pytest.mark.parametrize("n_more", [1, 2, 5])
+def test_a_copy_that_went_another_way_is_refused(ledger, path, tmp_path, entry, elsewhere, n_more):
+    copy = str(tmp_path / "copy.db")
+    shutil.copy(path, copy)
+    for _ in range(2):
+        ledger.reserve(entry(GaussianDP(2.0)))
+    for _ in range(n_more):
+        assert elsewhere(copy, "reserve(entry(0.01))") == ""
+    shutil.copy(copy, path)
+    for use in (
+        lambda: ledger.reserve(entry(GaussianDP(0.6))),
+        lambda: PrivacyLedger(path).total(1e-6),
+        lambda: ledger.finish("0" * 32),
+    ):
+        with pytest.raises(LedgerError, match="gone another way"):
+            use()
+
+
+def test_what_a_process_wrote_last_it_has_seen(ledger, path, tmp_path, gaussian):
+    copy = tmp_path / "copy.db"
+    shutil.copy(path, copy)
+    ledger.reserve(gaussian)
+    shutil.copy(copy, path)
+    with pytest.raises(LedgerError, match="older"):
+        ledger.total(1e-6)
+
+
+@pytest.mark.parametrize("write", ["limit(8.0, 1e-6)", "advance(key, 7)"])
+def test_an_old_copy_of_limits_or_of_streams_is_noticed(ledger, path, tmp_path, gaussian, write):
+    key = ledger.reserve(gaussian)
+    ledger.limit(9.0, 1e-6)
+    copy = tmp_path / "copy.db"
+    shutil.copy(path, copy)
+    eval(f"ledger.{write}", {"ledger": ledger, "key": key})
+    shutil.copy(copy, path)
+    with pytest.raises(LedgerError, match="older"):
+        ledger.reserve(gaussian)
+
+
+@pytest.mark.parametrize("other", ["another", "a copy", "nothing", "a directory"])
+def test_a_link_that_leads_elsewhere_now_is_refused(path, tmp_path, gaussian, elsewhere, other):
+    link, target = str(tmp_path / "link.db"), str(tmp_path / "other.db")
+    if other == "a directory":
+        os.mkdir(tmp_path / "a")
+        os.mkdir(tmp_path / "b")
+        (tmp_path / "link").symlink_to(tmp_path / "a")
+        link, path = str(tmp_path / "link" / "study.db"), str(tmp_path / "a" / "study.db")
+    elif not hasattr(os, "symlink"):
+        pytest.skip("no links here")
+    else:
+        os.symlink(path, link)
+    PrivacyLedger(path).reserve(gaussian)
+    if other == "another":
+        assert elsewhere(target, "reserve(entry(0.1))") == ""
+    elif other == "a copy":
+        shutil.copy(path, target)
+    PrivacyLedger(link).limit(0.5, 1e-6)
+    if other == "a directory":
+        (tmp_path / "link").unlink()
+        (tmp_path / "link").symlink_to(tmp_path / "b")
+    else:
+        os.unlink(link)
+        os.symlink(target, link)
+    for use in (
+        lambda: PrivacyLedger(link).reserve(gaussian),
+        lambda: PrivacyLedger(link).total(1e-6),
+    ):
+        with pytest.raises(LedgerError, match=r"Put|Restore"):
+            use()
+    assert not os.path.exists(tmp_path / "b" / "study.db")
+    assert os.path.exists(target) == (other in ("another", "a copy"))
+    # By its own path it is what it was.
+    assert len(PrivacyLedger(path).entries()) == 1
+
+
+def test_a_fit_counts_what_its_process_has_verified_whatever_became_of_it(ledger, path, entry):
+    ledger.limit(GaussianDP(1.0).epsilon(1e-6), 1e-6)
+    ledger.reserve(entry(GaussianDP(0.9)))
+    ledger.entries()
+    # Triggers do not see it: a replacement is no deletion.
+    change(
+        path,
+        "INSERT OR REPLACE INTO entries"
+        " SELECT id, key, dataset, replace(promise, '0.1', '0.0'), record, checksum, finished"
+        " FROM entries WHERE id = 2",
+    )
+    with pytest.raises(PrivacyBudgetExceeded):
+        ledger.reserve(entry(GaussianDP(0.42)))
+    with pytest.raises(LedgerError, match="damaged"):
+        ledger.total(1e-6)

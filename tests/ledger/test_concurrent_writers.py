@@ -74,6 +74,30 @@ def test_a_limit_lets_exactly_as_many_pass_as_it_can_pay_for(path, start):
     assert ledger.total(1e-6) <= epsilon
 
 
+RACE = FORKED.replace(
+    """                try:
+                    key = PrivacyLedger(path).reserve(entry(0.01 * (1 + i) + 0.001 * j))
+                except PrivacyBudgetExceeded:
+                    continue
+                PrivacyLedger(path).finish(key)
+                done += 1
+""",
+    """                done += PrivacyLedger(path).advance(sys.argv[4], j)
+""",
+)
+
+
+@needs_fork
+def test_each_position_of_a_stream_is_taken_by_one_of_sixteen_copies(path, start, gaussian):
+    key = PrivacyLedger(path).reserve(gaussian)
+    assert "advance" in RACE
+    out, err = start(RACE, path, "16", "8", key).communicate(timeout=300)
+    taken = [int(number) for number in out.split()]
+    assert len(taken) == 16, err
+    assert sum(taken) == 8, err
+    assert len(PrivacyLedger(path).entries()) == 1
+
+
 def test_threads_share_a_ledger(path, gaussian):
     ledger = PrivacyLedger(path)
 
@@ -131,14 +155,7 @@ def test_a_fit_that_was_killed_is_counted(path, start):
 @needs_fork
 def test_whoever_dies_in_mid_transaction_has_not_begun_and_blocks_nobody(path, start, gaussian):
     PrivacyLedger(path).reserve(gaussian)
-    script = """
-ledger = PrivacyLedger(path)
-with ledger._database.transaction(write=True) as connection:
-    ledger._database.add(connection, "", entry(0.1).promise(), entry(0.1).record())
-    connection.execute("PRAGMA cache_spill = 1")
-    print("inside", flush=True)
-    time.sleep(600)
-"""
+    script = "store(path, entry(0.1).promise(), entry(0.1).record(), wait=True)"
     kill(start(script, path))
     began = time.monotonic()
     PrivacyLedger(path).reserve(gaussian)

@@ -9,6 +9,7 @@ import pickle
 import signal
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,9 +190,31 @@ def test_a_stream_stays_in_one_account(path, tmp_path, monkeypatch, first):
 
 
 @pytest.mark.parametrize("ledger", [3, True, b"study.db"])
-def test_a_ledger_is_a_path_in_a_string(ledger):
+def test_a_ledger_is_a_path(ledger):
     with pytest.raises(ValueError, match="The 'ledger' parameter"):
         DPAdmmRidge(ledger=ledger).fit(*data())
+
+
+@pytest.mark.parametrize("cls", [DPAdmmRidge, DPFedRidge, DPDecentralizedRegressor])
+def test_a_path_object_is_a_path(cls, path):
+    X, y = data()
+    model = cls(ledger=Path(path), max_iter=3).fit(X, y)
+    assert clone(model).get_params()["ledger"] == Path(path)
+    clone(model).fit(X, y)
+    pickle.loads(pickle.dumps(model)).fit(X, y)
+    assert PrivacyLedger(path).total(DELTA) == pytest.approx(by_hand(*[1.0] * 3), rel=1e-6)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_grid_search_counts_at_a_path_object(path, n_jobs):
+    X, y = data()
+    model = DPAdmmRidge(ledger=Path(path), max_iter=3)
+    search = GridSearchCV(model, {"epsilon": [0.5, 2.0]}, cv=3, n_jobs=n_jobs)
+    cost = PrivacyLedger(path).check(search, X, y)
+    best = search.fit(X, y).best_params_["epsilon"]
+    total = PrivacyLedger(path).total(DELTA)
+    assert total == pytest.approx(by_hand(*[0.5] * 3, *[2.0] * 3, best), rel=1e-6)
+    assert total <= cost.epsilon(DELTA) * (1 + 1e-9)
 
 
 def test_an_account_that_cannot_be_used_stops_a_fit_before_data(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import pickle
 import sqlite3
 import struct
@@ -13,12 +14,20 @@ import numpy as np
 import pytest
 
 from skdpadmm import DPAdmmRidge
-from skdpadmm.ledger import LedgerEntry, LedgerError, PrivacyBudgetExceeded, PrivacyLedger
+from skdpadmm.ledger import (
+    LedgerEntry,
+    LedgerError,
+    PrivacyBudgetExceeded,
+    PrivacyLedger,
+    Summed,
+    compose_all,
+)
 from skdpadmm.privacy import (
     GaussianDP,
     LaplaceDP,
     NonPrivate,
     Observer,
+    PerturbedObjectiveDP,
     PoissonSubsampledGaussian,
     PrivacyReport,
     RenyiDP,
@@ -90,6 +99,91 @@ def test_one_name_in_two_spellings_is_one_data_set(path, gaussian):
     PrivacyLedger(f"{path}::caf\u00e9").reserve(gaussian)
     PrivacyLedger(f"{path}::cafe\u0301").reserve(gaussian)
     assert PrivacyLedger(path).guarantee(disjoint=True).mu == pytest.approx(0.1 * math.sqrt(2))
+
+
+@pytest.mark.parametrize(
+    "other", ["Adult", "ADULT", "\uff41\uff44\uff55\uff4c\uff54", "\uff21dult"]
+)
+@pytest.mark.parametrize("stored", ["a fit", "a limit"])
+def test_a_name_that_a_reader_takes_for_another_is_refused(path, gaussian, other, stored):
+    first, second = PrivacyLedger(f"{path}::adult"), PrivacyLedger(f"{path}::{other}")
+    if stored == "a fit":
+        first.reserve(gaussian)
+    else:
+        first.limit(9.0, 1e-6)
+    for use in (lambda: second.reserve(gaussian), lambda: second.limit(1.0, 1e-6)):
+        with pytest.raises(LedgerError, match=r"Got .*, expected 'adult', .* Use that spelling"):
+            use()
+    assert len(first.limits()) == (stored == "a limit")
+    assert len(first.entries()) == (stored == "a fit")
+    first.reserve(gaussian)
+    PrivacyLedger(f"{path}::adult2").reserve(gaussian)
+    PrivacyLedger(path).reserve(gaussian)
+
+
+def test_a_search_under_another_spelling_is_refused_before_its_first_fit(path, gaussian):
+    PrivacyLedger(f"{path}::stra\u00dfe").reserve(gaussian)
+    name = f"{path}::STRASSE"
+    model = DPAdmmRidge(ledger=name)
+    with pytest.raises(LedgerError, match="Use that spelling"):
+        PrivacyLedger(name).check(model, np.zeros((50, 2)), np.zeros(50))
+
+
+def test_a_stream_takes_each_position_once(path, gaussian):
+    ledger = PrivacyLedger(path)
+    one, other = ledger.reserve(gaussian), ledger.reserve(gaussian)
+    assert [ledger.advance(one, first) for first in (0, 10, 0, 10, np.int64(20))] == [
+        True, True, False, False, True,
+    ]  # fmt: skip
+    assert PrivacyLedger(path).advance(other, 10)
+    assert not PrivacyLedger(path).advance(one, 20)
+    assert ledger.guarantee().mu == pytest.approx(0.1 * math.sqrt(2))
+    with pytest.raises(LedgerError, match="expected one that reserve gave"):
+        ledger.advance("0" * 32, 0)
+    with pytest.raises(ValueError, match="Got first=-1, expected an int"):
+        ledger.advance(one, -1)
+    for bad in (1.0, "1", None, True):
+        with pytest.raises(TypeError, match=r"Got first=.*, expected an int"):
+            ledger.advance(one, bad)
+
+
+def test_a_stream_of_a_ledger_that_is_not_there_makes_none(path):
+    for use in (lambda: PrivacyLedger(path).advance("0" * 32, 0),
+                lambda: PrivacyLedger(path).finish("0" * 32)):  # fmt: skip
+        with pytest.raises(LedgerError, match="no such file"):
+            use()
+    assert not os.path.exists(path)
+
+
+def test_a_limit_without_a_delta_lets_no_gaussian_fit_through(path, entry):
+    ledger = PrivacyLedger(path)
+    ledger.limit(50.0, 0.0)
+    for part in (GaussianDP(1.0), GaussianDP(1e-3), Worst((GaussianDP(0.1), LaplaceDP((0.1,))))):
+        with pytest.raises(PrivacyBudgetExceeded):
+            ledger.reserve(entry(part))
+    ledger.reserve(entry(LaplaceDP((30.0,))))
+    ledger.reserve(entry(LaplaceDP((20.0,))))
+    with pytest.raises(PrivacyBudgetExceeded):
+        ledger.reserve(entry(LaplaceDP((0.1,))))
+
+
+def test_the_limit_of_a_sum_of_groups_is_checked_at_its_own_delta(path, entry):
+    orders = tuple(float(a) for a in range(2, 64))
+    parts = [
+        RenyiDP(orders, tuple(0.01 * a for a in orders)),
+        PerturbedObjectiveDP(0.1, 0.02, "replace_one", "one_sign"),
+    ]
+    spent = compose_all(*parts)
+    assert isinstance(spent, Summed)
+    for factor in (1.001, 0.99):
+        name = f"{path}{factor}"
+        PrivacyLedger(name).limit(factor * spent.epsilon(1e-6), 1e-6)
+        PrivacyLedger(name).reserve(entry(parts[0]))
+        if factor > 1:
+            PrivacyLedger(name).reserve(entry(parts[1]))
+            continue
+        with pytest.raises(PrivacyBudgetExceeded):
+            PrivacyLedger(name).reserve(entry(parts[1]))
 
 
 def test_observers_by_name_and_the_adversary_of_each_fit(path, entry):
@@ -183,10 +277,13 @@ def test_limits_of_data_sets_and_of_everything(path, entry):
     adult.reserve(entry(GaussianDP(0.6 * whole)))
     with pytest.raises(PrivacyBudgetExceeded, match="'adult'"):
         all_of_it.reserve(entry(GaussianDP(0.9 * whole)))
-    all_of_it.limit(1.0, 1e-6)
-    with pytest.raises(PrivacyBudgetExceeded):
+    with pytest.warns(UserWarning, match="spent already, epsilon=2"):
+        all_of_it.limit(1.0, 1e-6)
+    with pytest.raises(PrivacyBudgetExceeded, match=r"Nothing is left\."):
         adult.reserve(entry(GaussianDP(0.01 * whole)))
-    all_of_it.limit(1.0, 1e-6, disjoint=True)
+    # The bank is beyond it all the same, and adult is not.
+    with pytest.warns(UserWarning, match="every fit that counts for it is refused"):
+        all_of_it.limit(1.0, 1e-6, disjoint=True)
     adult.reserve(entry(GaussianDP(0.01 * whole)))
     with pytest.raises(PrivacyBudgetExceeded):
         bank.reserve(entry(GaussianDP(0.01 * whole)))
@@ -376,3 +473,45 @@ def test_a_guarantee_that_json_does_not_know_is_refused(path, entry):
 
     with pytest.raises(LedgerError, match="cannot be read"):
         entry(Unknown(0.1))
+
+
+def test_a_fit_is_counted_around_its_work(path, gaussian):
+    ledger = PrivacyLedger(path)
+    with ledger.counting(gaussian) as key:
+        assert [fit["state"] for fit in ledger.entries()] == ["reserved"]
+    assert [fit["state"] for fit in ledger.entries()] == ["done"]
+    ledger.finish(key)
+    with pytest.raises(FloatingPointError), ledger.counting(gaussian):
+        raise FloatingPointError
+    assert [fit["state"] for fit in ledger.entries()] == ["done", "reserved"]
+    assert ledger.guarantee().mu == pytest.approx(0.1 * math.sqrt(2))
+    with pytest.warns(UserWarning, match="above what was spent already"):
+        ledger.limit(0.1, 1e-6)
+    begun = []
+    with pytest.raises(PrivacyBudgetExceeded), ledger.counting(gaussian):
+        begun.append(1)
+    assert not begun
+
+
+@pytest.mark.parametrize("bad", ["1", None, b"1", [1.0], 1j])
+def test_what_is_no_number_is_refused_in_words(path, gaussian, bad):
+    ledger = PrivacyLedger(path)
+    ledger.reserve(gaussian)
+    for ask in (
+        lambda: ledger.limit(bad, 1e-6),
+        lambda: ledger.limit(1.0, bad),
+        lambda: ledger.total(bad),
+        lambda: ledger.epsilon_by_estimator(bad),
+    ):
+        with pytest.raises(TypeError, match=r"Got \w+=.*, expected a float in .* Give a number"):
+            ask()
+    assert ledger.limits() == []
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.5, math.nan])
+def test_questions_out_of_range_are_refused(path, gaussian, delta):
+    ledger = PrivacyLedger(path)
+    ledger.reserve(gaussian)
+    for ask in (ledger.total, ledger.epsilon_by_estimator):
+        with pytest.raises(ValueError, match=r"Got delta=.* expected a float in \[0, 1\]"):
+            ask(delta)

@@ -6,6 +6,7 @@ import math
 from types import MappingProxyType
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import uniform
 from sklearn.base import BaseEstimator
@@ -21,13 +22,16 @@ from sklearn.model_selection import (
     ShuffleSplit,
 )
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
 from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from skdpadmm.preprocessing import RowNormClipper
 from skdpadmm.privacy import GaussianDP, gaussian_mu
+
+# Few rows, so that scores are nearly all noise: what they cost is what is asked here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*choices are nearly random")
 
 X = np.random.default_rng(0).normal(size=(61, 3))
 y = X @ np.array([1.0, -1.0, 0.5])
@@ -78,6 +82,7 @@ def test_candidates_times_folds_and_the_refit_are_counted(ledger, cv, refit):
         (ShuffleSplit(4, test_size=0.5), 4),
         (LeaveOneOut(), 61),
         ([(np.arange(40), np.arange(40, 61)), (np.arange(30), np.arange(30, 61))], 2),
+        ([(np.arange(61) < 40, np.arange(61) >= 40)], 1),
     ],
 )
 def test_every_splitter_is_asked_for_its_folds(ledger, cv, n_fits):
@@ -112,6 +117,17 @@ def test_each_fold_is_planned_at_its_own_size(ledger):
     assert sorted(set(asked)) == [(40, 3), (41, 3), (61, 3)]
 
 
+def test_masks_are_counted_by_their_rows(ledger):
+    model = ridge(epsilon=0.5, algorithm="gradient-admm", max_iter=4)
+    masks = [(np.arange(61) < size, np.arange(61) >= size) for size in (30, 40)]
+    positions = [tuple(np.flatnonzero(part) for part in pair) for pair in masks]
+    search = GridSearchCV(model, {"alpha": [1.0]}, refit=False)
+    cost = ledger.check(search.set_params(cv=masks), X, y)
+    assert cost == ledger.check(search.set_params(cv=positions), X, y)
+    search.set_params(cv=masks).fit(X, y)
+    assert ledger.guarantee().epsilon(DELTA) == pytest.approx(cost.epsilon(DELTA), rel=1e-9)
+
+
 def test_the_last_step_of_a_pipeline_is_planned(ledger):
     pipe = Pipeline([("clip", RowNormClipper()), ("model", Pipeline([("m", ridge())]))])
     search = GridSearchCV(pipe, {"model__m__epsilon": [0.2, 0.4]}, cv=3, refit=False)
@@ -124,14 +140,31 @@ def test_a_step_of_the_grid_is_planned_in_its_place(ledger):
     assert ledger.check(search, X, y).mu == pytest.approx(by_hand([0.3] * 2), rel=1e-6)
 
 
-def test_another_number_of_features_is_a_fact(ledger):
-    twice = FunctionTransformer(lambda X: np.hstack([X, X]))
-    model = DPAdmmRidge(delta=DELTA, epsilon=0.5, feature_bounds=([-3] * 6, [3] * 6), **HERE)
-    search = GridSearchCV(make_pipeline(twice, model), {"dpadmmridge__alpha": [1.0]}, cv=2)
+def wide_ridge():
+    return DPAdmmRidge(delta=DELTA, epsilon=0.5, feature_bounds=([-9] * 9, [9] * 9), **HERE)
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [PolynomialFeatures(2, include_bias=False), FunctionTransformer(lambda X: np.hstack([X] * 3))],
+)
+@pytest.mark.parametrize("rows", [X, pd.DataFrame(X, columns=["a", "b", "c"])])
+def test_features_that_arrive_at_the_last_step_are_counted(ledger, transformer, rows):
+    pipe = make_pipeline(transformer, wide_ridge())
+    search = GridSearchCV(pipe, {"dpadmmridge__alpha": [1.0]}, cv=2)
+    cost = by_hand([0.5] * 3)
+    assert ledger.check(search, rows, y).mu == pytest.approx(cost, rel=1e-6)
+    assert ledger.check(search, X, y, n_features=9).mu == pytest.approx(cost, rel=1e-6)
+    assert ledger.check(pipe, rows, y).mu == pytest.approx(by_hand([0.5]), rel=1e-6)
+
+
+def test_features_that_are_learned_from_data_are_a_fact(ledger):
+    pipe = make_pipeline(OneHotEncoder(), wide_ridge())
+    search = GridSearchCV(pipe, {"dpadmmridge__alpha": [1.0]}, cv=2)
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the text is the estimator's own
         ledger.check(search, X, y)
     assert "candidate" in caught.value.__notes__[0]
-    assert ledger.check(search, X, y, n_features=6).mu == pytest.approx(by_hand([0.5] * 3))
+    assert ledger.check(search, X, y, n_features=9).mu == pytest.approx(by_hand([0.5] * 3))
 
 
 def test_random_candidates_are_those_that_the_search_draws(ledger):
@@ -319,3 +352,43 @@ def test_fits_that_would_be_counted_elsewhere_are_refused(path, tmp_path, monkey
     for bad in (None, path, f"{path}::bank", "other.db::adult"):
         with pytest.raises(ValueError, match="would not be counted here"):
             ledger.check(GridSearchCV(WithLedger(ledger=bad), grid, cv=3), X, y)
+
+
+def both_relations():
+    return GridSearchCV(ridge(epsilon=0.5), {"neighboring": ["replace_one", "zero_out"]}, cv=3)
+
+
+def test_what_a_limit_converts_is_checked_and_fitted(ledger):
+    ledger.limit(9.0, DELTA, unit="record", neighboring="replace_one")
+    search = both_relations().set_params(refit=False)
+    cost = ledger.check(search, X, y)
+    mu = gaussian_mu(0.5, DELTA)
+    assert cost.mu == pytest.approx(math.hypot(*[mu] * 3, *[2 * mu] * 3), rel=1e-6)
+    search.fit(X, y)
+    asked = {"unit": "record", "neighboring": "replace_one"}
+    assert ledger.guarantee(**asked).mu == pytest.approx(cost.mu, rel=1e-9)
+
+
+def test_what_is_asked_for_is_converted_without_a_limit(ledger):
+    search = both_relations().set_params(refit=False)
+    with pytest.raises(LedgerError, match="unit='record', neighboring='replace_one'"):
+        ledger.check(search, X, y)
+    cost = ledger.check(search, X, y, unit="record", neighboring="replace_one")
+    mu = gaussian_mu(0.5, DELTA)
+    assert cost.mu == pytest.approx(math.hypot(*[mu] * 3, *[2 * mu] * 3), rel=1e-6)
+    with pytest.raises(LedgerError, match="says something about"):
+        ledger.check(search, X, y, unit="record", neighboring="zero_out")
+    with pytest.raises(ValueError, match="together"):
+        ledger.check(search, X, y, unit="record")
+
+
+def test_the_limit_of_the_data_set_says_what_is_returned(path):
+    PrivacyLedger(path).limit(9.0, DELTA)
+    adult = PrivacyLedger(f"{path}::adult")
+    model = ridge(epsilon=0.5, neighboring="zero_out").set_params(ledger=f"{path}::adult")
+    mu = gaussian_mu(0.5, DELTA)
+    assert adult.check(model, X, y).mu == pytest.approx(mu, rel=1e-6)
+    adult.limit(9.0, DELTA, unit="record", neighboring="replace_one")
+    assert adult.check(model, X, y).mu == pytest.approx(2 * mu, rel=1e-6)
+    asked = {"unit": "record", "neighboring": "zero_out"}
+    assert adult.check(model, X, y, **asked).mu == pytest.approx(mu, rel=1e-6)

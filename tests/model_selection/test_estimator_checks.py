@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import pytest
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV
+from skdpadmm.preprocessing import BoundedScaler
 
 SEARCHES = [
     DPGridSearchCV(DPAdmmRidge(), {"alpha": [0.1, 1.0]}, score_bounds=(-10, 0)),
     DPGridSearchCV(DPAdmmLogisticRegression(), {"C": [0.1, 1.0]}),
+    DPGridSearchCV(
+        make_pipeline(BoundedScaler(), DPAdmmLogisticRegression()),
+        {"dpadmmlogisticregression__C": [0.1, 1.0]},
+    ),
     DPRandomizedSearchCV(DPAdmmLogisticRegression(), {"C": [0.1, 1.0, 10.0]}, n_iter=2),
 ]
 
 
+# The checks have a few rows, of which a fifth validates.
+@pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
 @parametrize_with_checks(SEARCHES)
 def test_estimator_check_of_scikit_learn(estimator, check):
     check(estimator)

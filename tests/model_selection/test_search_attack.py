@@ -16,6 +16,9 @@ from skdpadmm.privacy import GaussianDP, gaussian_mu
 N_RUNS, CONFIDENCE, EPSILON, DELTA = 1_500, 0.99, 2.0, 1e-2
 TRAIN, VALIDATION = np.arange(6), np.arange(6, 12)
 
+# Twelve rows: a score is mostly noise.
+pytestmark = pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
+
 
 def neighbours(part):
     """Two data sets that differ in one extreme row, which trains or validates."""
@@ -98,7 +101,9 @@ def plan_once(monkeypatch):
 
     def use(**bent):
         plan = replace(search().plan(12, 1), **bent)
-        monkeypatch.setattr("skdpadmm.model_selection._search.plan_search", lambda *_, **__: plan)
+        monkeypatch.setattr(
+            "skdpadmm.model_selection._base_search.plan_search", lambda *_, **__: plan
+        )
 
     return use
 

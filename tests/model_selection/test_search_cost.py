@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
-from sklearn.exceptions import NotFittedError
+from sklearn.base import clone
+from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, RandomizedSearchCV
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    HalvingGridSearchCV,
+    KFold,
+    LeavePOut,
+    PredefinedSplit,
+    RandomizedSearchCV,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    TimeSeriesSplit,
+)
 from sklearn.pipeline import make_pipeline
 
-from skdpadmm import DPAdmmRidge, DPFedRidge
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
+from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV, _cost, search_cost
+from skdpadmm.model_selection._folds import sizes_of_folds
 from skdpadmm.preprocessing import BoundedScaler
 from skdpadmm.privacy import GaussianDP, NonPrivate, gaussian_mu
 
@@ -96,8 +113,146 @@ def test_a_cost_by_the_number_of_rows_asks_for_it(monkeypatch):
     monkeypatch.setattr(_cost, "plan_candidate", by_size)
     with pytest.raises(ValueError, match="expected n_samples"):
         search_cost(search)
-    # Half of the rows train in a fold.
-    assert search_cost(search, n_samples=600).guarantee().mu == pytest.approx(3**0.5 / 300)
+    # Half of the rows train in a fold, and all of them in the last fit.
+    known = math.sqrt(2 / 300**2 + 1 / 600**2)
+    assert search_cost(search, n_samples=600).guarantee().mu == pytest.approx(known)
+    uneven = math.sqrt(1 / 200**2 + 1 / 400**2 + 1 / 600**2)
+    cost = search_cost(search, n_samples=600, fold_sizes=[200, 400])
+    assert cost.guarantee().mu == pytest.approx(uneven)
+
+
+def hidden(**parameters):
+    """A guarantee that goes by the number of rows."""
+    return DPAdmmRidge(epsilon=0.3, algorithm="gradient-admm", max_iter=4, **BOUNDS, **parameters)
+
+
+def logistic(**parameters):
+    return DPAdmmLogisticRegression(
+        epsilon=0.3, classes=[0, 1], feature_bounds=(-1, 1), max_iter=4, **parameters
+    )
+
+
+MIXED = ["consensus-admm", "objective-perturbation"]
+
+
+@pytest.mark.parametrize(
+    ("model", "grid", "n", "cv"),
+    [
+        (DPAdmmRidge(epsilon=0.2, **BOUNDS), {"alpha": [0.0, 1.0]}, 61, 3),
+        (hidden(), {"alpha": [1.0]}, 64, 3),
+        (hidden(), {"alpha": [1.0, 2.0]}, 200, 3),
+        (hidden(), {"alpha": [1.0]}, 50, ShuffleSplit(2, train_size=0.3)),
+        (hidden(), {"alpha": [1.0]}, 30, [(np.arange(10), np.arange(10, 30))]),
+        (hidden(), {"alpha": [1.0]}, 30, [(np.arange(30) < 12, np.arange(30) >= 12)]),
+        (logistic(algorithm="gradient-admm"), {"C": [1.0]}, 64, StratifiedKFold(3)),
+        (logistic(), {"algorithm": MIXED}, 100, 3),
+        (logistic(), {"epsilon": [0.1, 0.3], "algorithm": MIXED}, 60, 2),
+        (DPFedRidge(n_agents=3, epsilon=0.3, max_iter=5, **BOUNDS), {"alpha": [1.0]}, 61, 3),
+    ],
+)
+@pytest.mark.parametrize("refit", [False, True])
+def test_the_cost_is_never_below_what_a_ledger_counted(tmp_path, model, grid, n, cv, refit):
+    X, y = (part[:n] for part in data())
+    path, delta = str(tmp_path / "study.db"), 1e-5
+    labels = (y > 0).astype(int) if isinstance(model, DPAdmmLogisticRegression) else y
+    search = GridSearchCV(clone(model).set_params(ledger=path), grid, cv=cv, refit=refit)
+    cost = search_cost(search.fit(X, labels), n_samples=n, n_features=2).epsilon(delta=delta)
+    total = PrivacyLedger(path).total(delta)
+    assert cost >= total * (1 - 1e-9)
+    if not refit or "algorithm" not in grid:
+        # Nothing is unknown but which of several was fitted once more.
+        assert cost == pytest.approx(total, rel=1e-9)
+
+
+def test_equal_budgets_with_unequal_curves_ask_for_the_number_of_rows():
+    search = GridSearchCV(hidden(), {"alpha": [1.0]}, cv=3).fit(*(p[:64] for p in data()))
+    with pytest.raises(ValueError, match="expected n_samples"):
+        search_cost(search)
+
+
+def test_folds_that_nobody_knows_are_asked_for():
+    X, y = (part[:60] for part in data())
+    groups = np.repeat([0, 1, 2, 3], [30, 10, 10, 10])
+    cv = GroupKFold(2)
+    search = GridSearchCV(hidden(), {"alpha": [1.0]}, cv=cv).fit(X, y, groups=groups)
+    with pytest.raises(ValueError, match="expected fold_sizes"):
+        search_cost(search, n_samples=60)
+    sizes = [len(train) for train, _ in cv.split(X, y, groups)]
+    search_cost(search, n_samples=60, fold_sizes=sizes)
+    for wrong in ([30], [30, 0], [30, 29.5]):
+        with pytest.raises(ValueError, match="2 positive ints"):
+            search_cost(search, n_samples=60, fold_sizes=wrong)
+    # Where sizes make no difference nobody is asked.
+    plain = GridSearchCV(DPAdmmRidge(**BOUNDS), {"alpha": [1.0]}, cv=cv).fit(X, y, groups=groups)
+    assert search_cost(plain, n_samples=60).guarantee().mu > 0
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [
+        4,
+        KFold(7, shuffle=True),
+        StratifiedKFold(4),
+        RepeatedStratifiedKFold(n_splits=3, n_repeats=2),
+        ShuffleSplit(3, test_size=0.37),
+        StratifiedShuffleSplit(3, train_size=0.41),
+        LeavePOut(2),
+        PredefinedSplit(np.arange(23) % 5),
+        TimeSeriesSplit(4),
+        [(np.arange(5), np.arange(5, 23)), (np.arange(23) < 9, np.arange(23) >= 9)],
+    ],
+)
+def test_sizes_of_folds_are_those_that_the_search_had(cv):
+    X, y = np.zeros((23, 1)), np.arange(23) % 2
+    splitter = StratifiedKFold(cv) if isinstance(cv, int) else cv
+    if isinstance(cv, list):
+        sizes = [5, 9]
+    else:
+        sizes = [len(train) for train, _ in splitter.split(X, y)]
+    assert sizes_of_folds(cv, 23, len(sizes)) == sizes
+    if cv != 4:
+        assert isinstance(cv, list) or sizes_of_folds(cv, None, len(sizes)) is None
+
+
+def test_a_number_of_rows_that_makes_other_folds_is_refused():
+    with pytest.raises(ValueError, match="expected the 3 that"):
+        sizes_of_folds(LeavePOut(1), 4, 3)
+
+
+@pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
+def test_private_searches_within_a_search_add_up(tmp_path):
+    X, y = (part[:100] for part in data())
+    path = str(tmp_path / "study.db")
+    inner = DPGridSearchCV(DPAdmmRidge(max_iter=3, **BOUNDS), {"alpha": [1.0]}, ledger=path)
+    outer = GridSearchCV(inner, {"epsilon": [0.2, 0.4]}, cv=2).fit(X, y)
+    cost = search_cost(outer, n_samples=100)
+    assert cost.subject == "GridSearchCV of DPGridSearchCV, 5 fits"
+    assert cost.epsilon(delta=1e-5) >= PrivacyLedger(path).total(1e-5) * (1 - 1e-9)
+
+
+class Fragile(DPAdmmRidge):
+    """Fails on the fold that lacks the first row."""
+
+    def fit(self, X, y):
+        if self.alpha > 1 and len(X) < 600 and X[0, 0] != data()[0][0, 0]:
+            raise FloatingPointError("somewhere")
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("scoring", [None, ["r2", "neg_mean_absolute_error"]])
+def test_a_search_with_a_failed_fit_is_refused(scoring):
+    search = GridSearchCV(
+        Fragile(**BOUNDS), {"alpha": [1.0, 2.0]}, cv=3, scoring=scoring, refit=False
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of scores that are not finite
+        warnings.simplefilter("ignore", FitFailedWarning)
+        search.fit(*data())
+    assert not hasattr(search, "best_estimator_")
+    with pytest.raises(ValueError, match=f"{1 if scoring is None else 2} scores that are NaN"):
+        search_cost(search, n_features=2)
+    whole = search.set_params(param_grid={"alpha": [0.5, 1.0]}).fit(*data())
+    assert search_cost(whole, n_features=2).epsilon() > 0
 
 
 def test_what_has_no_known_cost_is_refused():

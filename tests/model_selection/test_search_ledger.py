@@ -75,9 +75,21 @@ def test_the_total_is_what_the_search_claims(path, make, trials, refit):
     assert account.guarantee() == search.privacy_.guarantee()
     assert account.total(DELTA) == search.privacy_.epsilon() <= 1.5
     (entry,) = account.entries()
-    assert entry["subject"] == type(search).__name__
+    subject = f"{type(search).__name__}.DPAdmmLogisticRegression"
+    assert entry["subject"] == subject
     assert (entry["state"], entry["observer"], entry["unit"]) == ("done", "model", "record")
-    assert list(account.epsilon_by_estimator(DELTA)) == [type(search).__name__]
+    assert list(account.epsilon_by_estimator(DELTA)) == [subject]
+
+
+def test_searches_of_different_estimators_are_told_apart(path):
+    X, y = data()
+    grid_search(path, epsilon=0.5).fit(X, y)
+    steps = make_pipeline(BoundedScaler(), DPAdmmRidge(target_bounds=(0, 1), max_iter=3))
+    DPGridSearchCV(steps, {"dpadmmridge__alpha": [1.0]}, epsilon=0.5, ledger=path).fit(X, y)
+    assert list(PrivacyLedger(path).epsilon_by_estimator(DELTA)) == [
+        "DPGridSearchCV.DPAdmmLogisticRegression",
+        "DPGridSearchCV.DPAdmmRidge",
+    ]
 
 
 def test_the_entry_has_the_plan_of_the_search(path):
@@ -137,6 +149,7 @@ def test_a_search_beyond_the_limit_is_refused_before_it_touches_data(path, make)
     assert PrivacyLedger(path).total(DELTA) == done.privacy_.epsilon()
 
 
+@pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
 @pytest.mark.parametrize("refit", [False, True])
 def test_a_search_may_use_a_limit_up(path, refit):
     PrivacyLedger(path).limit(1.0, DELTA)
@@ -251,6 +264,8 @@ def test_what_is_refused_by_its_plan_or_its_input_is_not_counted(path):
         grid_search(path, scoring="roc_auc").fit(X, y)
     with pytest.raises(ValueError, match="NaN"):
         grid_search(path).fit(np.full_like(X, np.nan), y)
+    with pytest.raises(ValueError, match="among classes"):
+        grid_search(path).fit(X, y + (np.arange(N) == 0))
     grid_search(path).plan(N, 2)
     assert not os.path.exists(path)
 
@@ -259,6 +274,15 @@ def test_what_is_refused_by_its_plan_or_its_input_is_not_counted(path):
 def test_a_ledger_is_a_path_in_a_string(ledger):
     with pytest.raises(ValueError, match="The 'ledger' parameter"):
         grid_search(ledger).fit(*data())
+
+
+@pytest.mark.parametrize("make", [grid_search, randomized_search])
+def test_a_ledger_may_be_a_path_object(tmp_path, make):
+    path = tmp_path / "study.db"
+    search = make(path).fit(*data())
+    assert clone(search).ledger == path
+    assert states(path) == ["done"]
+    assert PrivacyLedger(path).guarantee() == search.privacy_.guarantee()
 
 
 def test_an_account_that_cannot_be_used_stops_a_search_before_data(tmp_path):

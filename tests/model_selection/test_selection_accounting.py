@@ -22,10 +22,12 @@ from skdpadmm.privacy import (
     RandomizedResponseDP,
     RenyiDP,
     Worst,
+    any_of,
     best_of_trials,
     calibrate_trial,
     compose,
     renyi_divergences,
+    worst,
 )
 
 ORDERS = (1.05, 1.3, 2.0, 3.0, 5.0, 10.0, 30.0)
@@ -175,6 +177,21 @@ def test_the_gaussian_bound_is_nearly_attained():
     assert 0.35 * claimed < exact <= claimed
 
 
+@pytest.mark.parametrize("eta", [0.0, 1.0, 3.0])
+def test_what_selection_adds_to_a_gaussian_trial_is_what_some_score_does(eta):
+    # Best is what the neighbour makes likelier, next what the divergence of a trial is made of:
+    # far on the other side. Where the two meet is tried out.
+    law, mu, order = NegativeBinomialTrials.of_mean(eta, 10.0), 1.0, 5.0
+    p, q = binned(mu)
+    cells, exact = np.arange(len(p)), 0.0
+    for cut in range(600, 900, 30):
+        by = np.concatenate([cells[:cut][::-1], cells[cut:]])
+        exact = max(exact, divergence(best_of(p[by], law), best_of(q[by], law), order))
+    claimed = best_of_trials(GaussianDP(mu), law, (order,)).divergences[0]
+    trial = 0.5 * order * mu**2
+    assert 0.9 * (claimed - trial) < exact - trial <= claimed - trial
+
+
 @pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), (-0.5, 0.001), (2.0, 0.3)])
 def test_the_bound_is_theorem_2_for_renyi_trials(eta, gamma):
     law = NegativeBinomialTrials(eta, gamma)
@@ -232,6 +249,51 @@ def test_divergences_of_kinds_of_trials():
     assert renyi_divergences(mixture, (2.0,)).divergences[0] == pytest.approx(expected)
     of_worst = renyi_divergences(Worst((mixture, GaussianDP(0.5))), orders).divergences
     assert of_worst[1] == renyi_divergences(mixture, orders).divergences[1]
+
+
+def best_of_two_kinds(gaussian, response, law):
+    """Cells of the best trial's answer; a trial is a Gaussian or a response by equal chances.
+
+    A response scores below or above all Gaussian answers.
+    """
+    trial = np.concatenate([[response], gaussian[::-1], [1.0 - response]]) / 2
+    below = np.minimum(np.cumsum(np.concatenate([[0.0], trial])), 1.0)
+    return np.diff(law.gamma * below / (1.0 - (1.0 - law.gamma) * below))
+
+
+def exact_delta_of_two_kinds(mu, response_epsilon, law, epsilon):
+    edges = np.concatenate([[-60.0], np.linspace(-9.0, 9.0, 1201), [60.0]])
+    one, other = (np.diff(ndtr(edges - mean)) for mean in (0.0, mu))
+    p = 1.0 / (1.0 + math.exp(-response_epsilon))
+    pairs = [
+        [best_of_two_kinds(one, q, law), best_of_two_kinds(other, 1.0 - q, law)]
+        for q in (p, 1.0 - p)
+    ]
+    return max(
+        np.maximum(a - math.exp(epsilon) * b, 0.0).sum()
+        for pair in pairs
+        for a, b in (pair, pair[::-1])
+    )
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-7, 1e-8, 1e-10])
+def test_the_best_of_trials_of_several_kinds_costs_what_any_of_them_may(delta):
+    kinds = (GaussianDP(0.8), LaplaceDP((2.0,)))
+    law = NegativeBinomialTrials.of_mean(1.0, 100.0)
+    epsilon = best_of_trials(any_of(*kinds), law).epsilon(delta)
+    assert exact_delta_of_two_kinds(0.8, 2.0, law, epsilon) <= delta
+    if delta < 1e-6:
+        # Case by case, as though all trials were of one kind: no bound.
+        epsilon = best_of_trials(worst(*kinds), law).epsilon(delta)
+        assert exact_delta_of_two_kinds(0.8, 2.0, law, epsilon) > 2.0 * delta
+
+
+def test_kinds_that_imply_each_other_stay_as_they_are():
+    cases = worst(GaussianDP(0.8), LaplaceDP((2.0,)))
+    assert any_of(cases, cases) is cases
+    assert any_of(GaussianDP(0.2), GaussianDP(0.8)) == GaussianDP(0.8)
+    # What may be one case for one pair, and another one for the next, is drawn with another kind.
+    assert any_of(cases, GaussianDP(0.8)) == renyi_divergences(cases)
 
 
 def test_the_best_of_several_cases_is_the_worst_of_their_bests():

@@ -246,6 +246,7 @@ def test_an_attack_on_fits_comes_close_to_the_claim_and_not_above(mu_lower_bound
     assert 0.5 * claimed <= found <= claimed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guarantee", ["path", "last"])
 def test_an_attack_catches_half_the_noise(mu_lower_bound, guarantee, monkeypatch):
     class HalfTheNoise(CryptographicNoise):

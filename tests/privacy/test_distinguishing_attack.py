@@ -80,6 +80,7 @@ def claim(example):
     return DPAdmmRidge(algorithm=LINEAR, **LAST_ITERATE).plan(2, 1).guarantee().mu
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.__name__)
 def test_attack_on_fits_finds_no_more_than_the_claimed_mu(example, mu_lower_bound):
     assert attack(example, mu_lower_bound) <= claim(example)
@@ -111,22 +112,26 @@ def plant_noise(monkeypatch, source):
     monkeypatch.setattr("skdpadmm._fitting.noise_source", lambda *args: source())
 
 
+@pytest.mark.slow
 def test_attack_catches_half_the_noise(monkeypatch, mu_lower_bound):
     plant_noise(monkeypatch, HalfTheNoise)
     assert attack(regression, mu_lower_bound) > 1.3 * claim(regression)
 
 
+@pytest.mark.slow
 def test_attack_catches_a_missing_clip(monkeypatch, mu_lower_bound):
     monkeypatch.setattr(record_blocks, "clip_derivative", lambda derivative, limit: derivative)
     assert attack(regression, mu_lower_bound) > 1.3 * claim(regression)
 
 
+@pytest.mark.slow
 def test_attack_catches_replace_one_calibrated_as_zero_out(monkeypatch, mu_lower_bound):
     honest = claim(regression)
     monkeypatch.setattr(Neighboring, "sensitivity_factor", 1)
     assert attack(regression, mu_lower_bound) > 1.3 * honest
 
 
+@pytest.mark.slow
 def test_attack_catches_the_same_noise_for_every_class(monkeypatch, mu_lower_bound):
     plant_noise(monkeypatch, SameNoiseForEveryClass)
     assert attack(multinomial, mu_lower_bound) > 1.3 * claim(multinomial)

@@ -347,6 +347,7 @@ def claim(kind):
     return planned(kind)[2].guarantee().mu
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ATTACKED)
 def test_attack_finds_no_more_than_the_claimed_mu(kind, mu_lower_bound):
     assert attack(kind, mu_lower_bound) <= claim(kind)
@@ -379,17 +380,20 @@ def plant_noise(monkeypatch, source):
     monkeypatch.setattr("skdpadmm._fitting.noise_source", lambda *args: source())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ATTACKED)
 def test_attack_catches_half_the_noise(mu_lower_bound, kind):
     assert attack(kind, mu_lower_bound, source=HalfTheNoise) > 1.2 * claim(kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ATTACKED)
 def test_attack_catches_a_missing_clip(monkeypatch, mu_lower_bound, kind):
     monkeypatch.setattr(module, "clip_derivative", lambda derivative, limit: derivative)
     assert attack(kind, mu_lower_bound) > 1.2 * claim(kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ATTACKED)
 def test_attack_catches_replace_one_calibrated_as_zero_out(monkeypatch, mu_lower_bound, kind):
     honest = claim(kind)
@@ -397,6 +401,7 @@ def test_attack_catches_replace_one_calibrated_as_zero_out(monkeypatch, mu_lower
     assert attack(kind, mu_lower_bound) > 1.2 * honest
 
 
+@pytest.mark.slow
 def test_attack_catches_amplification_that_is_not_there(monkeypatch, mu_lower_bound):
     # As though twice as many steps hid every record as there are.
     honest = claim("cyclic")

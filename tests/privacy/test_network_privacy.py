@@ -760,6 +760,7 @@ def beside_another_agent(released):
     return sum((value[0] - value[1]).sum() for value in released)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "statistic"),
     [
@@ -829,6 +830,7 @@ def batches_seen(plan, slope, n_runs, *, secret=True):
     return totals
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Got delta")
 @pytest.mark.parametrize(("neighboring", "other"), [("zero_out", 0.0), ("replace_one", -1.0)])
 def test_attack_on_batches_stays_below_the_claim_and_catches_batches_that_are_known(

@@ -30,6 +30,7 @@ from skdpadmm.privacy import (
     compose,
 )
 from skdpadmm.protocol import AgentTurns, Budget, Facts, Gate, Neighborhood, PlanViolation, Problem
+from skdpadmm.protocol._turns import TurnsOfAgents
 from skdpadmm.records import Rows, declared_coordinates, rounding_factor
 
 SIZES = (4, 9, 1, 0, 6)
@@ -141,7 +142,7 @@ class ReplayGate(Gate):
         self.path, self.said = path, np.zeros(path.shape)
 
     def take_turns(self, name, agents, value):
-        turns = self._turns_of(self._planned_turns(name))[agents]
+        turns = self.turns_taken(name)[agents]
         super().take_turns(name, agents, value)
         self.said[turns, agents] = value
         return self.path[turns, agents]
@@ -368,23 +369,19 @@ def with_euclidean_clip(patch):
 
 
 def with_half_the_noise(patch):
-    whole = Gate._noise_of_turn
-    patch.setattr(Gate, "_noise_of_turn", lambda self, *args: whole(self, *args) / 2)
+    whole = TurnsOfAgents.take
+    patch.setattr(TurnsOfAgents, "take", lambda self, *args: whole(self, *args) / 2)
 
 
 def with_noise_of_means(patch):
     """Sums of records have the noise that would do for their means."""
-    counted = Gate._turns_of
+    begun = TurnsOfAgents.__init__
 
-    def careless(self, release):
-        is_first = release.name not in self._turns
-        taken = counted(self, release)
-        if is_first:
-            sizes = np.asarray(self._plan.facts.agents.agent_sizes)
-            self._turn_units[release.name] = self._turn_units[release.name] / np.maximum(sizes, 1)
-        return taken
+    def careless(self, release, agents, draw):
+        begun(self, release, agents, draw)
+        self.units = self.units / np.maximum(np.asarray(agents.agent_sizes), 1)
 
-    patch.setattr(Gate, "_turns_of", careless)
+    patch.setattr(TurnsOfAgents, "__init__", careless)
 
 
 def with_zero_out_counted(patch):
@@ -393,12 +390,12 @@ def with_zero_out_counted(patch):
 
 def with_noise_used_twice(patch):
     """The noise of the first turn, in every turn."""
-    fresh = Gate._noise_of_turn
+    fresh = TurnsOfAgents.take
 
-    def stale(self, name, release, turn):
-        return fresh(self, name, release, 0)
+    def stale(self, agents, turns):
+        return fresh(self, agents, np.zeros_like(turns))
 
-    patch.setattr(Gate, "_noise_of_turn", stale)
+    patch.setattr(TurnsOfAgents, "take", stale)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -550,6 +547,7 @@ def test_the_exact_divergence_of_unequal_turns_attains_the_claim(law, loop, spli
     np.testing.assert_allclose(upper, claimed, rtol=5e-3, atol=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize(
@@ -638,7 +636,7 @@ class TurnsTap(Gate):
             self.noise[turn, agent] = own.copy()
 
     def take_turns(self, name, agents, value):
-        turns = self._turns_of(self._planned_turns(name))[agents]
+        turns = self.turns_taken(name)[agents]
         heard = super().take_turns(name, agents, value)
         self._note(agents, turns, heard - value)
         return heard

@@ -58,7 +58,7 @@ class ReplayGate(Gate):
         self.path, self.values, self.rng = iter(path), [], np.random.default_rng(5)
 
     def take_turns(self, name, agents, value):
-        taken = self._turns_of(self._planned(name)[1])
+        taken = self._turns_of(name).taken
         taken[agents] += 1
         assert np.isfinite(value).all()
         whole = np.zeros((len(taken), *value.shape[1:]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from skdpadmm.privacy import (
     NonPrivate,
     PoissonSubsampledGaussian,
     RenyiDP,
+    _composition,
     calibrate_noise,
     compose,
     gaussian_mu,
@@ -305,3 +308,85 @@ def test_more_combinations_of_labels_than_memory_holds_are_refused():
     mixtures = [Mixture((0.5, 0.5), (GaussianDP(i + 1.0), GaussianDP(i + 1.5))) for i in range(20)]
     with pytest.raises(ValueError, match="more than 100000 combinations"):
         compose(*mixtures)
+
+
+def product_of_labels(*guarantees):
+    """Weights and mu of every choice of one label of each, none of them merged."""
+    laws = [
+        list(zip(g.weights, [c.mu for c in g.components], strict=True))
+        if isinstance(g, Mixture)
+        else [(1.0, g.mu)]
+        for g in guarantees
+    ]
+    return [
+        (math.prod(weight for weight, _ in chosen), math.hypot(*(mu for _, mu in chosen)))
+        for chosen in itertools.product(*laws)
+    ]
+
+
+THREE = Mixture((0.2, 0.3, 0.5), tuple(map(GaussianDP, (0.1, 0.2, 0.4))))
+SHARED = Mixture((0.9, 0.1), (GaussianDP(0.4), GaussianDP(0.7)))
+ONE = Mixture((1.0, 0.0), (GaussianDP(0.3), GaussianDP(9.0)))
+EQUAL = Mixture((0.25,) * 4, (GaussianDP(0.1), GaussianDP(0.2)) * 2)
+
+
+@pytest.mark.parametrize(
+    "guarantees",
+    [
+        [THREE] * 5,
+        [THREE, SHARED, THREE, GaussianDP(0.4), SHARED, THREE],
+        [ONE] * 3 + [THREE],
+        [EQUAL] * 4 + [GaussianDP(0.1), GaussianDP(0.3)],
+    ],
+)
+def test_counts_of_labels_are_their_product(guarantees):
+    composed = compose(*guarantees)
+    by_hand = product_of_labels(*guarantees)
+    assert math.fsum(composed.weights) == pytest.approx(1.0, abs=1e-14)
+    for epsilon in (0.0, 0.5, 2.0, 6.0):
+        delta = math.fsum(weight * GaussianDP(mu).delta(epsilon) for weight, mu in by_hand)
+        assert composed.delta(epsilon) == pytest.approx(delta, rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 31, 150])
+@pytest.mark.parametrize("law", [(0.2, 0.3, 0.5), (1e-9, 1e-3, 1 - 1e-9 - 1e-3)])
+def test_weights_of_counts_are_those_of_the_multinomial_law(n, law):
+    law = (*law[:2], 1.0 - law[0] - law[1])
+    mus = (1.0, 1e-3, 1e-6)  # a sum of squares tells how often each occurs
+    composed = compose(*[Mixture(law, tuple(map(GaussianDP, mus)))] * n)
+    exact = [Fraction(weight) for weight in law]
+    assert len(composed.components) == math.comb(n + 2, 2)
+    for weight, component in zip(composed.weights, composed.components, strict=True):
+        first = round(component.mu**2)
+        second = round((component.mu**2 - first) * 1e6) if first == 0 else None
+        if second is None:
+            continue
+        expected = math.comb(n, second) * exact[1] ** second * exact[2] ** (n - second)
+        assert weight == pytest.approx(float(expected), rel=1e-11, abs=1e-300)
+
+
+def test_mass_that_rounding_lost_stays_lost():
+    leaky = Mixture((0.5, 0.5 - 4e-13), (GaussianDP(0.1), GaussianDP(0.2)))
+    assert 1.0 - math.fsum(compose(leaky, leaky).weights) == pytest.approx(8e-13, rel=1e-3)
+    with pytest.raises(ValueError, match="sum"):
+        compose(*[leaky] * 10)
+
+
+def test_a_combination_is_as_long_as_there_are_labels_and_not_fits(monkeypatch):
+    lengths, together = [], _composition._together
+
+    def count(chosen):
+        lengths.append(len(chosen))
+        return together(chosen)
+
+    monkeypatch.setattr(_composition, "_together", count)
+    n = 100
+    composed = compose(*[THREE] * n, *[GaussianDP(0.01 * i) for i in range(n)])
+    assert len(lengths) == len(composed.components) == math.comb(n + 2, 2)
+    assert max(lengths) == 4
+
+
+def test_equal_labels_together_are_never_below_one_by_one():
+    for n in (2, 3, 7, 50, 1000):
+        for mu in (1e-3, 0.1, 0.7, 3.0):
+            assert _composition._together(((GaussianDP(mu), n),)).mu >= math.hypot(*[mu] * n)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdpadmm.privacy import GaussianDP, NonPrivate, gaussian_mu
+from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, gaussian_mu
 
 mpmath = pytest.importorskip("mpmath")
 
@@ -155,3 +155,33 @@ def test_guarantees_are_values_and_describe_themselves_unflatteringly():
     assert len({GaussianDP(0.5), GaussianDP(0.5), GaussianDP(0.6)}) == 2
     assert GaussianDP(np.float64(0.26801)).describe() == "GDP(mu=0.2681)"
     assert GaussianDP(1).to_dict() == {"kind": "gaussian", "mu": 1.0}
+
+
+@given(mu=st.floats(1e-8, 1e3), log10_delta=st.floats(-300.0, -0.01))
+def test_epsilon_is_what_a_search_without_derivatives_finds(mu, log10_delta):
+    guarantee, delta = GaussianDP(mu), 10.0**log10_delta
+    epsilon = guarantee.epsilon(delta)
+    assert guarantee.delta(epsilon) <= delta
+    assert epsilon == pytest.approx(Guarantee.epsilon(guarantee, delta), rel=1e-12, abs=0.0)
+
+
+def test_epsilon_takes_few_looks_at_the_curve(monkeypatch):
+    looks, log_delta = [], GaussianDP.log_delta
+
+    def look(self, epsilon):
+        looks.append(epsilon)
+        return log_delta(self, epsilon)
+
+    monkeypatch.setattr(GaussianDP, "log_delta", look)
+    for mu in (1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3):
+        for delta in (0.5, 1e-3, 1e-6, 1e-12, 1e-100):
+            looks.clear()
+            GaussianDP(mu).epsilon(delta)
+            assert len(looks) <= 20
+
+
+@pytest.mark.parametrize("mu", [0.0, 1e-300, 1e-160, 1e8, 1e100, 1e160, 1e300])
+@pytest.mark.parametrize("delta", [0.0, 5e-324, 1e-300, 1e-6, 0.5, 1.0 - 2.0**-53, 1.0])
+def test_epsilon_at_the_ends_of_numbers_is_that_of_the_plain_search(mu, delta):
+    guarantee = GaussianDP(mu)
+    assert guarantee.epsilon(delta) == Guarantee.epsilon(guarantee, delta)

@@ -122,6 +122,7 @@ def exact_delta(one, other, ridge, std, epsilon, mu=0.0, side=20_001):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:overflow")
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
 @pytest.mark.parametrize("kind", ["huber", "hinge", "logistic", "clipped logistic"])

@@ -181,7 +181,7 @@ def test_noise_that_nobody_needs_any_more_is_forgotten():
     everybody = np.array([0, 1, 2])
     for _ in range(6):
         gate.take_turns(NAME, everybody, np.zeros((3, N_FEATURES, 1)))
-        assert len(gate._turn_noise) <= 3
+        assert len(gate._turns_of(NAME)._noise) <= 3
     gate.close()
 
 

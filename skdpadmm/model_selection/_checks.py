@@ -1,29 +1,19 @@
-"""Candidates of a search: estimators with their budget, and what is known of them before data."""
+"""What a private search refuses: candidates, and plans that do not belong together."""
 
 from __future__ import annotations
 
-import inspect
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-import numpy as np
-from sklearn.base import clone
+from sklearn.base import MetaEstimatorMixin
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import PolynomialFeatures
-from sklearn.utils import get_tags
 
+from skdpadmm._candidates import is_verbosity, last_step, steps_that_learn
 from skdpadmm.privacy import Neighboring
 
 _SET_BY_SEARCH = ("epsilon", "delta", "random_state", "ledger")
-
-
-def last_step(estimator: Any) -> Any:
-    """The estimator itself, or what a pipeline ends with."""
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return estimator
 
 
 def prefix_of_last_step(estimator: Any) -> str:
@@ -33,15 +23,6 @@ def prefix_of_last_step(estimator: Any) -> str:
         name, estimator = estimator.steps[-1]
         prefix += f"{name}__"
     return prefix
-
-
-def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -> Any:
-    """A clone with the parameters of a candidate; `own` ones are those of the last step."""
-    values = {name: clone(value, safe=False) for name, value in parameters.items()}
-    made = clone(estimator).set_params(**values)
-    last = last_step(made)
-    last.set_params(**{name: value for name, value in own.items() if name in last.get_params()})
-    return made
 
 
 def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
@@ -62,6 +43,11 @@ def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
         If something in it is not the candidate's to choose, or learns from data for free.
     """
     last = last_step(estimator)
+    if isinstance(last, MetaEstimatorMixin) and hasattr(last, "cv"):
+        raise TypeError(
+            f"Got a {type(last).__name__} inside a private search, expected an estimator: the best"
+            " of several searches is the best of all their candidates. Put these into one grid."
+        )
     if not (hasattr(last, "plan") and {"epsilon", "delta"} <= set(last.get_params())):
         raise TypeError(
             f"Got an estimator of type {type(last).__name__}, expected one of this package, alone"
@@ -69,7 +55,8 @@ def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
         )
     prefix = prefix_of_last_step(estimator)
     for name in parameters:
-        if name.removeprefix(prefix) in _SET_BY_SEARCH and name.startswith(prefix):
+        of_last_step = name.startswith(prefix) and name.removeprefix(prefix) in _SET_BY_SEARCH
+        if of_last_step or is_verbosity(name):
             raise ValueError(
                 f"Got candidates with {name!r}, expected parameters of the model only: the search"
                 " sets it for every trial."
@@ -84,50 +71,47 @@ def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
             "Got an estimator with a ledger of its own, expected none: it would count, and so tell,"
             " how many trials there were. Give the ledger to the search."
         )
-    for step in _transformers(estimator):
-        stateless = not get_tags(step).requires_fit or isinstance(step, PolynomialFeatures)
-        if not stateless:
+    if getattr(last, "agent_column", None) is not None:
+        raise ValueError(
+            f"Got an estimator with agent_column={last.agent_column!r}, expected None: how many"
+            " rows each agent has is not known for the rows that train. Let n_agents and partition"
+            " deal the rows out, or fit the estimator by itself."
+        )
+    for step in _that_learn(estimator):
+        raise ValueError(
+            f"Got a Pipeline with {type(step).__name__}, expected transformers that learn"
+            " nothing from data, such as BoundedScaler or RowNormClipper, alone or in a"
+            " ColumnTransformer: what others learn is in no budget. Declare public bounds instead."
+        )
+
+
+def _that_learn(estimator: Any) -> Iterator[Any]:
+    """Transformers that a fit adapts to data, also of single columns."""
+    for step in steps_that_learn(estimator):
+        if not isinstance(step, ColumnTransformer):
+            yield step
+            continue
+        for part, columns in _parts(step):
+            if callable(columns):
+                raise ValueError(
+                    "Got a ColumnTransformer whose columns are found by a function, expected names"
+                    " or positions: a function is shown the rows. List the columns."
+                )
+            if part not in ("drop", "passthrough"):
+                yield from _that_learn(Pipeline([("part", part), ("rest", "passthrough")]))
+        if step.sparse_threshold != 0:
             raise ValueError(
-                f"Got a Pipeline with {type(step).__name__}, expected transformers that learn"
-                " nothing from data, such as BoundedScaler or RowNormClipper: what others learn is"
-                " in no budget. Declare public bounds instead."
+                f"Got a ColumnTransformer with sparse_threshold={step.sparse_threshold!r}, expected"
+                " 0: it keeps whether rows have many zeros, all of them together. Set"
+                " sparse_threshold=0."
             )
 
 
-def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None) -> int:
-    """How many features arrive at the last step, from a row of zeros."""
-    rows: Any = np.zeros((2, n_features))
-    if columns is not None:
-        import pandas as pd
-
-        rows = pd.DataFrame(rows, columns=columns)
-    while isinstance(estimator, Pipeline):
-        if len(estimator.steps) > 1:
-            rows = clone(estimator[:-1]).fit_transform(rows)
-        estimator = estimator.steps[-1][1]
-    return int(rows.shape[1])
-
-
-def plan_candidate(
-    estimator: Any,
-    parameters: Mapping[str, Any],
-    n_samples: int,
-    n_features: int,
-    n_classes: int | None,
-) -> tuple[Any, list[str]]:
-    """Return a candidate's plan, and what it warned of."""
-    last = last_step(estimator)
-    shape: dict[str, Any] = {}
-    if "n_classes" in inspect.signature(last.plan).parameters and last.classes is None:
-        shape["n_classes"] = n_classes
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            plan = last.plan(n_samples, n_features, **shape)
-        except (TypeError, ValueError) as error:
-            error.add_note(f"It was raised by the plan of the candidate {dict(parameters)}.")
-            raise
-    return plan, list(dict.fromkeys(str(line.message) for line in caught))
+def _parts(step: ColumnTransformer) -> Iterator[tuple[Any, Any]]:
+    """What it holds, each with its columns."""
+    for _, part, columns in step.transformers:
+        yield part, columns
+    yield step.remainder, None
 
 
 def check_plan(plan: Any) -> None:
@@ -161,14 +145,3 @@ def common_adversary(plans: Sequence[Any]) -> tuple[str, str]:
             " guarantees against different ones do not add up."
         )
     return found.pop()
-
-
-def _transformers(estimator: Any) -> list[Any]:
-    found = []
-    while isinstance(estimator, Pipeline):
-        found += [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
-        estimator = estimator.steps[-1][1]
-    inner = [
-        [*_transformers(step), last_step(step)] for step in found if isinstance(step, Pipeline)
-    ]
-    return [s for s in found if not isinstance(s, Pipeline)] + [s for many in inner for s in many]

@@ -1,0 +1,133 @@
+"""What a search fits: a candidate with its parameters, and what its plan says before data."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils import get_tags
+
+
+def last_step(estimator: Any) -> Any:
+    """The estimator itself, or what a pipeline ends with."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
+def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -> Any:
+    """A clone with the parameters of a candidate; `own` ones are those of the last step."""
+    # Values are cloned as scikit-learn does: a step of a grid is never touched.
+    values = {name: clone(value, safe=False) for name, value in parameters.items()}
+    made = clone(estimator).set_params(**values)
+    last = last_step(made)
+    last.set_params(**{name: value for name, value in own.items() if name in last.get_params()})
+    return made
+
+
+def silent(estimator: Any) -> Any:
+    """The same estimator, told to print nothing, in all that it holds: lines can be counted."""
+    loud = {
+        name: False if isinstance(value, bool | np.bool_) else 0
+        for name, value in estimator.get_params(deep=True).items()
+        if is_verbosity(name) and value
+    }
+    return estimator.set_params(**loud)
+
+
+def is_verbosity(name: str) -> bool:
+    """Whether a parameter, of a step or of all, says how much is printed."""
+    return name.rpartition("__")[2] == "verbose"
+
+
+def n_rows(positions: Any) -> int:
+    """How many rows a part of a split has, by their positions or by a mask."""
+    rows = np.asarray(positions)
+    return int(rows.sum()) if rows.dtype == bool else len(rows)
+
+
+def steps_that_learn(estimator: Any) -> list[Any]:
+    """Transformers before the last step that a fit adapts to data, in pipelines of any depth."""
+    found = []
+    while isinstance(estimator, Pipeline):
+        for _, step in estimator.steps[:-1]:
+            if step in (None, "passthrough"):
+                continue
+            last = last_step(step)
+            if last not in (None, "passthrough") and _learns(last):
+                found.append(last)
+            found += steps_that_learn(step)
+        estimator = estimator.steps[-1][1]
+    return found
+
+
+def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None) -> int:
+    """How many features arrive at the last step, from rows of zeros."""
+    rows: Any = np.zeros((2, n_features))
+    if columns is not None:
+        import pandas as pd
+
+        rows = pd.DataFrame(rows, columns=columns)
+    while isinstance(estimator, Pipeline):
+        if len(estimator.steps) > 1:
+            rows = silent(clone(estimator[:-1])).fit_transform(rows)
+        estimator = estimator.steps[-1][1]
+    return int(rows.shape[1])
+
+
+def asks_for_classes(estimator: Any) -> bool:
+    """Whether the plan of a last step needs the number of classes, as none are declared."""
+    is_known = "n_classes" in inspect.signature(estimator.plan).parameters
+    return is_known and getattr(estimator, "classes", None) is None
+
+
+def plan_candidate(
+    estimator: Any,
+    parameters: Mapping[str, Any],
+    n_samples: int,
+    n_features: int,
+    n_classes: int | None,
+    facts: Mapping[str, Any] | None = None,
+) -> tuple[Any, list[str]]:
+    """Return a candidate's plan, and what it warned of.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With the parameters of the candidate.
+    parameters : dict
+        The candidate; empty where there is no search.
+    n_samples, n_features : int
+        Shape of what arrives at the last step.
+    n_classes : int or None
+        Passed where the last step does not declare them.
+    facts : dict or None, default=None
+        Other arguments of its plan, which win.
+
+    Returns
+    -------
+    plan : Plan or SearchPlan
+    warned : list of str
+    """
+    last = last_step(estimator)
+    known = {"n_classes": n_classes} if asks_for_classes(last) else {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            plan = last.plan(n_samples, n_features, **{**known, **(facts or {})})
+        except (TypeError, ValueError) as error:
+            if parameters:
+                error.add_note(f"It was raised by the plan of the candidate {dict(parameters)}.")
+            raise
+    return plan, list(dict.fromkeys(str(line.message) for line in caught))
+
+
+def _learns(step: Any) -> bool:
+    # It takes nothing but the number of columns from data.
+    return get_tags(step).requires_fit and not isinstance(step, PolynomialFeatures)

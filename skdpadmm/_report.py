@@ -1,0 +1,287 @@
+"""What a plan says to a reader: who sees what, at which cost, and what that rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from skdpadmm.privacy import (
+    Composed,
+    Neighboring,
+    NonPrivate,
+    Observer,
+    Pairs,
+    PoissonSubsampledGaussian,
+    PrivacyReport,
+    ReleaseLine,
+    worst,
+)
+from skdpadmm.protocol import (
+    EAVESDROPPER,
+    MODEL,
+    PEER,
+    SERVER,
+    SUMS,
+    AgentMessages,
+    Budget,
+    Federation,
+    HiddenPath,
+    HiddenTerm,
+    MessageSum,
+    Neighborhood,
+    Network,
+    NoisyPath,
+    PerturbedRows,
+    Plan,
+    Release,
+    Token,
+    Viewed,
+)
+from skdpadmm.records import Coordinates
+
+
+def report_of(
+    subject: str, plan: Plan, *, seed: Any, simulated: bool, labels: tuple[Any, ...] = ()
+) -> PrivacyReport:
+    """Say what a plan that was run guarantees, what that rests on, and what it leaves out.
+
+    Parameters
+    ----------
+    subject : str
+        Name of the estimator.
+    plan : Plan
+    seed : object
+        Its ``random_state``.
+    simulated : bool
+        Whether it fixes the noise.
+    labels : tuple, default=()
+        Of the agents, where there are some.
+
+    Returns
+    -------
+    PrivacyReport
+    """
+    simulation = (
+        f"random_state={seed if isinstance(seed, Integral) else type(seed).__name__} fixes the"
+        " noise. Whoever knows the seed can remove it, and fits with equal seeds share it. Publish"
+        " only fits with random_state=None."
+        if simulated and plan.budget.is_private
+        else ""
+    )
+    return PrivacyReport(
+        subject=subject,
+        delta=plan.budget.delta,
+        observers=tuple(_observers(plan)),
+        releases=tuple(
+            ReleaseLine(
+                name=r.name + _hidden(r),
+                times=r.times,
+                shape=r.shape,
+                sensitivity=max(r.sensitivities, default=None),
+                noise_std=r.noise_std,
+                agent_noise_std=_shares(r),
+            )
+            for r in plan.releases
+        ),
+        assumptions=plan.assumptions,
+        not_covered=(
+            "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
+            "Scores on private data, cv_results_, and the selection of a best model by them.",
+            "Other fits on the same records: their costs add up.",
+            "Whether the input is valid: errors of validation may show values of the data.",
+            "Running time and memory.",
+        ),
+        simulation=simulation,
+        adversary=plan.budget.observer,
+        agent_labels=labels,
+    )
+
+
+def _shares(release: Release | HiddenTerm | NoisyPath) -> tuple[float, ...]:
+    """Noise that an agent adds to what it says, for each kind of agent."""
+    if isinstance(release, MessageSum | AgentMessages | PerturbedRows):
+        return release.shares
+    return (release.noise_std,) if isinstance(release, Token) else ()
+
+
+def _observers(plan: Plan) -> Iterator[Observer]:
+    """What each observer can learn."""
+    facts, agents = plan.facts, plan.facts.agents
+    for name in facts.observers:
+        line = Observer(
+            name=name,
+            sees=_visible(plan, name),
+            unit=facts.unit,
+            neighboring=facts.neighboring,
+            guarantee=plan.guarantee(name) if plan.budget.is_private else NonPrivate(),
+        )
+        if plan.budget.is_private:
+            kinds, always = plan.guarantees(name), plan.worst_cases(name)
+            if always != kinds:
+                line = replace(line, always=worst(*always))
+        if agents is not None and plan.budget.is_private:
+            per_agent = tuple(kinds[k] for k in agents.kind)
+            line = replace(line, per_agent=per_agent, pairs=_pairs(plan, name))
+        yield line
+
+
+def _visible(plan: Plan, observer: str) -> str:
+    """What an observer sees of a fit, in words."""
+    federation = plan.facts.agents
+    if isinstance(federation, Neighborhood):
+        alone = federation.n_agents == 1
+        models = "the final model" if alone else "the final models of all agents"
+        if any(isinstance(release, PerturbedRows) for release in plan.releases):
+            return models if observer == MODEL else f"every record with its noise, and {models}"
+        return models if observer == MODEL else f"every message of every agent, and {models}"
+    if isinstance(federation, Network):
+        return _visible_in_network(federation, observer)
+    if isinstance(federation, Federation) and observer == SERVER:
+        count = federation.n_curators
+        together = f", all {count} curators together" if count else ""
+        return f"every message of every agent{together}"
+    if isinstance(federation, Federation) and observer == SUMS:
+        told = federation.n_agents - federation.n_honest
+        return f"sums of messages, and what {told} of {federation.n_agents} agents know"
+    seen = [release for release in plan.releases if observer in release.seen_by]
+    if not any(_is_hidden(release) for release in seen):
+        return "everything that was released, and the final model"
+    if len(seen) == 1:
+        return "the final model alone"
+    return "what prepared the fit, and the final model alone"
+
+
+def _visible_in_network(network: Network, observer: str) -> str:
+    """What an observer sees of agents that talk along the edges of a graph."""
+    if network.n_curators:
+        return _visible_of_sums(network, observer)
+    if observer == EAVESDROPPER:
+        return "every message along every edge"
+    if observer == PEER and network.coalition > 1:
+        return f"what {network.coalition} peers hear together, and the final model"
+    return "what one peer hears, and the final model" if observer == PEER else "the final model"
+
+
+def _visible_of_sums(network: Network, observer: str) -> str:
+    """The same where messages are shared out, so that their sums are what is said."""
+    if observer == MODEL:
+        return "the final model"
+    if network.sees_each_message(observer):
+        return f"all shares that {network.n_curators} curators got: every message"
+    who = f"{network.coalition} peers know" if network.coalition > 1 else "one peer knows"
+    heard = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
+    return f"{heard}sums of messages, what {who}, and the final model"
+
+
+def _pairs(plan: Plan, observer: str) -> Pairs | None:
+    """What holds for pairs of agents, where some release tells them apart."""
+    return next(
+        (
+            pairs
+            for release in plan.releases
+            if isinstance(release, Viewed) and (pairs := release.view(observer).pairs) is not None
+        ),
+        None,
+    )
+
+
+def _is_hidden(release: Release | HiddenTerm | NoisyPath) -> bool:
+    """Whether the end of a path is seen, and no more."""
+    return isinstance(release, HiddenPath) or (isinstance(release, NoisyPath) and release.is_hidden)
+
+
+def _hidden(release: Release | HiddenTerm | NoisyPath) -> str:
+    """What a reader has to know of a line of the plan that nobody sees in full."""
+    if _is_hidden(release):
+        return " (only the last is seen)"
+    return " (never seen)" if isinstance(release, HiddenTerm) else ""
+
+
+def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterator[str]:
+    """Say line by line what the guarantee of a plan rests on, whatever the algorithm is.
+
+    Parameters
+    ----------
+    plan : Plan
+    coordinates : Coordinates
+        Public ones, in which it runs.
+    sampler : str
+        Where noise comes from.
+
+    Yields
+    ------
+    str
+    """
+    n_samples, agents = plan.facts.n_samples, plan.facts.agents
+    if plan.facts.is_stream:
+        yield "How many records arrive, and when, is public and does not depend on them."
+    size = "Column" if plan.facts.is_stream else f"n_samples={n_samples}, column"
+    yield f"{size} names and all parameters of the estimator are public."
+    if plan.facts.unit == "record":
+        yield "One record is one row: a person with several rows is protected less."
+    if agents is not None:
+        yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
+        if plan.facts.unit == "agent" and plan.facts.neighboring is Neighboring.ZERO_OUT:
+            yield "An agent that is zeroed out sends noise alone."
+    if isinstance(agents, Network) and any(
+        isinstance(guarantee, PoissonSubsampledGaussian | Composed)
+        for guarantee in plan.guarantees(plan.budget.observer)
+    ):
+        yield "Which records are in a batch is drawn at random, and only their agent knows."
+    if isinstance(agents, Federation):
+        yield from _federal_assumptions(plan, agents)
+    if isinstance(agents, Network):
+        yield f"The graph is public: {agents.topology.describe()}."
+    if isinstance(agents, Neighborhood):
+        yield (
+            "Who is like whom is public and was not learnt from these rows:"
+            f" {agents.similarity.describe()}."
+        )
+        yield (
+            "The confidence of agents is public, and so is the order in which they wake up: neither"
+            " depends on the values in rows. Wake-ups that only average cost nothing."
+        )
+    if not np.isfinite(coordinates.lower).all():
+        yield (
+            "feature_bounds not declared, or not for every column: rows (with their intercept) are"
+            " scaled down to norm sqrt(n_parameters)."
+        )
+    if plan.facts.rounding > 1.1:
+        yield (
+            f"feature_bounds far from 0 beside their width: {plan.facts.rounding:.3g} times the"
+            " noise, to cover rounding errors. Subtract a public constant from such columns."
+        )
+    yield from weak_delta(plan.budget, n_samples)
+    # Noise that is added to what is not on its grid is not certified by a sampler alone.
+    hidden = any(isinstance(r, NoisyPath) and r.is_hidden for r in plan.releases)
+    if sampler == "floating-point" or hidden:
+        yield "Noise is sampled in floating point: not certified against attacks on its last bits."
+
+
+def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
+    n_agents, n_honest = federation.n_agents, federation.n_honest
+    yield (
+        f"sums: {n_honest} of {n_agents} agents add their noise and tell nobody what it was; the"
+        " sums are taken by a protocol that shows nothing else."
+    )
+    if federation.participation < 1 or federation.dropout > 0:
+        yield "Who takes part in a round, and who drops out, does not depend on data."
+    if federation.dropout > 0 and plan.facts.preparations:
+        yield "Preparations, such as the second moment, wait for every agent: no message is lost."
+    rounds = getattr(plan.settings, "rounds", None)
+    if rounds is not None and rounds.are_secret(plan.facts):
+        yield "model: whoever sees the model is not told who took part in which round."
+
+
+def weak_delta(budget: Budget, n_samples: int) -> Iterator[str]:
+    """Warn of a delta that is not small beside the number of records."""
+    if budget.delta >= 1 / n_samples:
+        yield (
+            f"Got delta={budget.delta:g} for n_samples={n_samples}, expected delta < 1 / n_samples:"
+            " a mechanism that publishes one record in full can satisfy such a guarantee. Choose"
+            " delta well below 1 / n_samples."
+        )

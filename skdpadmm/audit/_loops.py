@@ -1,0 +1,185 @@
+"""Loops that are handed their noise, and tilted problems: what replays need to see of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import root
+
+from skdpadmm.algorithms import GradientADMM, PersonalizedCoordinateDescent
+
+Array = NDArray[np.float64]
+# Terms that lead to the same minimisers are sought by so many fits, and found up to this.
+MOST_TILTS, TILT_ERROR = 30, 1e-6
+
+
+class StepGate(Protocol):
+    """A gate that is told of every step of a path."""
+
+    def step(self, name: str, state: Any, reached: Any, along: Callable[[Any], Array]) -> Any:
+        """Note a step; returns the state that the next one begins with."""
+
+
+@dataclass(eq=False, kw_only=True)
+class SeenSteps:
+    """The steps of a loop, one at a time, so that its iterates are seen.
+
+    Attributes
+    ----------
+    steps : object
+        With `advance`: the loop itself.
+    gate : StepGate
+    name : str
+        Of the path.
+    scale : float
+        Of its noise.
+    response : ndarray of shape (n_parameters, n_parameters) or None
+        How an iterate answers to noise, which is the same for every step: to nothing is added what
+        depends on data.
+    """
+
+    steps: Any
+    gate: StepGate
+    name: str
+    scale: float
+    response: Array | None = field(default=None, init=False)
+
+    def advance(self, state: Any, rows: Any, target: Any, bound: Array, noise: Array) -> Any:
+        """See `NoisySteps.advance`."""
+        for i in range(len(rows)):
+            own = (rows[i : i + 1], target[i : i + 1], bound[i : i + 1])
+            reached = self.steps.advance(state, *own, noise[i : i + 1])
+            if self.response is None:
+                self.response = self._responses(state, own, noise[i : i + 1], reached)
+            state = self.gate.step(self.name, state, reached, self._as_noise)
+        return state
+
+    def _responses(self, state: Any, own: Any, noise: Array, reached: Any) -> Array:
+        columns = []
+        for j in range(noise.shape[1]):
+            more = noise.copy()
+            more[:, j] += self.scale
+            moved = self.steps.advance(state, *own, more).x - reached.x
+            columns.append(moved[:, 0] / self.scale)
+        return np.stack(columns, axis=1)
+
+    def _as_noise(self, moved: Array) -> Array:
+        """The noise that would have moved an iterate as far."""
+        assert self.response is not None
+        return np.asarray(np.linalg.solve(self.response, moved), dtype=np.float64)
+
+
+def in_sight(algorithm: Any, gate: Callable[[], StepGate], *, by_numpy: bool) -> Any:
+    """A copy of an algorithm whose loops can be looked at; itself, where there is none.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+    gate : callable
+        The gate that the loop's noise comes from.
+    by_numpy : bool
+        Whether turns are to pass the gate one by one, and not in a compiled loop.
+
+    Returns
+    -------
+    Algorithm
+    """
+    if isinstance(algorithm, GradientADMM):
+        seen, made = copy(algorithm), algorithm._steps
+
+        def steps(plan: Any, rows: Any) -> SeenSteps:
+            path = plan.releases[-1]
+            return SeenSteps(
+                steps=made(plan, rows), gate=gate(), name=path.name, scale=path.noise_std
+            )
+
+        seen.__dict__["_steps"] = steps
+        return seen
+    if by_numpy and is_known(algorithm):
+        seen = copy(algorithm)
+        seen.compiled = False
+        return seen
+    return algorithm
+
+
+def is_known(algorithm: Any) -> bool:
+    """Whether a compiled loop's turns can pass the gate one by one."""
+    return isinstance(algorithm, PersonalizedCoordinateDescent)
+
+
+def tilts_between(missed: Callable[[Array], Array], start: Array, size: float) -> Array | None:
+    """Terms with which other data have the same minimisers, all rounds and agents at once.
+
+    A minimiser depends on its own term alone, and moves against it by at most as much: Broyden's
+    method, for each of them, beginning with that slope; and if it fails with slopes by differences.
+
+    Parameters
+    ----------
+    missed : callable
+        Maps terms of shape (n_problems, ...) to how far each minimiser is from where it should be.
+    start : ndarray of shape (n_problems, ...)
+    size : float
+        Of minimisers, or 1.
+
+    Returns
+    -------
+    ndarray of the shape of `start`, or None
+        None: there is a problem for which none was found.
+    """
+    d = math.prod(start.shape[1:])
+    # Inverses of slopes: how far a term has to move for a minimiser to move by one.
+    inverse = np.broadcast_to(np.eye(d), (len(start), d, d)).copy()
+    found = _broyden(missed, start, size, inverse)
+    if found is not None:
+        return found
+    error, slopes = missed(start), []
+    step = 1e-3 * max(float(np.abs(start).max()), 1e-12)
+    for j in range(d):
+        more = start.reshape(len(start), d).copy()
+        more[:, j] += step
+        slopes.append((error - missed(more.reshape(start.shape))).reshape(len(start), d) / step)
+    found = _broyden(missed, start, size, np.linalg.pinv(np.stack(slopes, axis=2)))
+    if found is not None or len(start) > 1:
+        return found
+
+    def of_one(tilt: Array) -> Array:
+        return np.ravel(missed(tilt.reshape(start.shape)))
+
+    # One problem alone can afford a trust region.
+    options: Any = {"maxfev": 100}
+    last = root(of_one, start.ravel(), method="hybr", options=options).x
+    is_close = np.abs(of_one(last)).max() <= TILT_ERROR * size
+    return np.asarray(last).reshape(start.shape) if is_close else None
+
+
+def _broyden(
+    missed: Callable[[Array], Array], start: Array, size: float, inverse: Array
+) -> Array | None:
+    shape = start.shape
+    tilts = start.reshape(len(start), -1).copy()
+    n_problems, d = tilts.shape
+    error = missed(tilts.reshape(shape)).reshape(n_problems, d)
+    for _ in range(MOST_TILTS):
+        if np.abs(error).max() <= TILT_ERROR * size:
+            return tilts.reshape(shape)
+        step = np.einsum("bij,bj->bi", inverse, error)
+        tilts = tilts + step
+        found = missed(tilts.reshape(shape)).reshape(n_problems, d)
+        # The inverse maps a change of the error to minus the step that made it.
+        change = error - found
+        back = np.einsum("bij,bj->bi", inverse, change)
+        weight = np.einsum("bi,bi->b", step, back)
+        usable = np.abs(weight) > 1e-12 * np.einsum("bi,bi->b", step, step)
+        left = np.einsum("bi,bij->bj", step, inverse)
+        update = np.einsum("bi,bj->bij", step - back, left)
+        inverse = inverse + np.where(
+            usable[:, None, None], update / np.where(usable, weight, 1.0)[:, None, None], 0.0
+        )
+        error = found
+    return None
