@@ -36,8 +36,8 @@ def search_cost(
     """Add up what the fits of a finished search of scikit-learn cost.
 
     Every candidate was fitted on every fold, and the best one once more. Each fit
-    counts for every row, though each row is left out of some. Fits are planned at the sizes that they had and summed as a ledger sums
-    them.
+    counts for every row, though each row is left out of some. Fits are planned at the sizes that
+    they had and summed as a ledger sums them.
 
     Parameters
     ----------
