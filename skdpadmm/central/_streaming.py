@@ -55,6 +55,9 @@ class StreamingModel(PrivateLinearModel):
         between, here or from a pickle, is private against whoever sees all of it. Pieces of any
         size lead to the same model as one `fit`, bit for bit, where `random_state` is an int.
 
+        With a `ledger` a stream is counted as it begins. A copy of it that goes on beside it, with
+        records that it may have seen too, is counted as a stream of its own.
+
         After `fit` and after `finalize` it goes on, as in scikit-learn. `privacy_` then speaks
         again of whoever saw every intermediate state, until `finalize` is called anew.
 
@@ -79,8 +82,8 @@ class StreamingModel(PrivateLinearModel):
             Where the algorithm is none for streams.
         ValueError
             Where the input is not valid, `epsilon` is inf, or parameters have changed since the
-            first records, among them classes, `sampler`, and whether there is a `random_state`;
-            nothing is stored then.
+            first records, among them classes, `sampler`, `ledger`, and whether there is a
+            `random_state`; nothing is stored then.
         """
         with all_or_nothing(self):
             if not self._is_stream():
