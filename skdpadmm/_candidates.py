@@ -47,9 +47,16 @@ def is_verbosity(name: str) -> bool:
 
 
 def n_rows(positions: Any) -> int:
-    """How many rows a part of a split has, by their positions or by a mask."""
+    """How many rows a part of a split has, by their positions or by a mask; each of them once."""
     rows = np.asarray(positions)
-    return int(rows.sum()) if rows.dtype == bool else len(rows)
+    if rows.dtype == bool:
+        return int(rows.sum())
+    if len(np.unique(rows)) < len(rows):
+        raise ValueError(
+            "Got a fold in which rows are repeated, expected each at most once: a record that is"
+            " there several times is protected less than a fit claims. Draw without replacement."
+        )
+    return len(rows)
 
 
 def steps_that_learn(estimator: Any) -> list[Any]:

@@ -72,6 +72,7 @@ def test_the_search_of_the_guide_is_in_its_account_once(study):
     assert not hasattr(names["search"], "cv_results_")
 
 
+@pytest.mark.slow
 def test_shares_of_a_trial_are_those_of_the_table(study):
     names, _ = study
     rows = re.findall(r"^(logarithmic|geometric|poisson) +(\.\d+) +(\.\d+)$", TEXT, re.MULTILINE)

@@ -696,6 +696,7 @@ class PrivacyLedger:
         """The accounts that a question is about."""
         with self._database.transaction(write=False) as connection:
             seen = self._seen(connection, anew=True)
+        self._refuse_other_spelling(seen)
         if dataset is not None:
             names = {fit.dataset for fit in seen.counted}
             names |= {limit.dataset for limit in seen.limits}

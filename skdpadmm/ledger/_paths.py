@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import unicodedata
 from typing import Any
 
@@ -11,6 +12,11 @@ from skdpadmm.ledger._errors import LedgerError
 
 _LONGEST_NAME = 100
 _PROCESSES = "/proc"
+# What Unicode lets a program draw as nothing, of what counts as printable.
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
 
 
 def parsed_path(path: Any) -> tuple[str, str]:
@@ -72,8 +78,12 @@ def _is_in_directory_of(pid: int) -> bool:
 
 
 def folded_name(name: str) -> str:
-    """Return what names have in common that are one for a reader: letters of any case and width."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    """Return what names have in common that are one for a reader: letters of any case and width.
+
+    Marks and letters that are not drawn count for nothing.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(letter for letter in folded if not _UNSEEN.match(letter))
 
 
 def dataset_name(name: Any) -> str:

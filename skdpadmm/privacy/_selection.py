@@ -370,6 +370,7 @@ def any_of(*guarantees: Guarantee) -> Guarantee:
     -------
     Guarantee
         The weakest where it implies all others, else the largest Renyi divergence at every order.
+        One alone is returned as it is: cases within it are of pairs of neighbours, not of draws.
 
     Raises
     ------

@@ -173,6 +173,7 @@ def test_an_iteration_is_that_of_the_paper_on_huberised_losses(loss, guarantee, 
         assert isinstance(plan.releases[0], HiddenPath) == hidden
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss()], ids=["squared", "logistic"])
 @pytest.mark.parametrize("tolerance", [1.0, 0.01])
 def test_an_inner_solution_is_within_the_planned_tolerance(loss, tolerance):

@@ -159,6 +159,7 @@ def test_exact_consensus_keeps_the_zeros_of_the_lasso():
     np.testing.assert_array_equal(coef == 0, [False, False, True])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
 def test_exact_consensus_without_room_for_second_moments_finds_the_same(monkeypatch, penalty):
     X, y = data()
@@ -337,6 +338,7 @@ def test_gradient_descent_on_the_complete_graph_of_equal_agents_is_descent_of_th
 # Fits.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRIVATE)
 @pytest.mark.parametrize("topology", ["complete", "ring", "star"])
 def test_private_fits_learn_with_a_generous_budget(name, topology):

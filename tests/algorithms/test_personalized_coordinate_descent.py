@@ -263,6 +263,7 @@ def test_scores_that_may_move_together_do_not(penalty):
     np.testing.assert_allclose(optimum.parameters_per_agent.sum(axis=2), 0.0, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss()], ids=repr)
 def test_gossip_ends_at_the_optimum(loss):
     facts, *data = example(loss)

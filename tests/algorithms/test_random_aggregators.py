@@ -126,6 +126,7 @@ def error(solution, best):
 # The limit without privacy.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", SIZES)
 @pytest.mark.parametrize("name", TASKS)
 def test_random_and_fixed_aggregators_reach_the_optimum_on_every_graph(topology, name):

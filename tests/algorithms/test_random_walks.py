@@ -297,6 +297,7 @@ def test_admm_as_printed_minimises_the_penalty_alone():
     assert np.abs(best[:-1]).max() > 0.3
 
 
+@pytest.mark.slow
 def test_proximal_points_stay_the_closer_to_the_optimum_the_shorter_the_step():
     X, y = problem_data(SquaredLoss())
     best = optimum(X, y, SquaredLoss(), 0, 0.1)

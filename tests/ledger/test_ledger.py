@@ -102,7 +102,16 @@ def test_one_name_in_two_spellings_is_one_data_set(path, gaussian):
 
 
 @pytest.mark.parametrize(
-    "other", ["Adult", "ADULT", "\uff41\uff44\uff55\uff4c\uff54", "\uff21dult"]
+    "other",
+    [
+        "Adult",
+        "ADULT",
+        "\uff41\uff44\uff55\uff4c\uff54",
+        "\uff21dult",
+        "adult\ufe0f",
+        "ad\u034fult",
+        "adult\u3164",
+    ],
 )
 @pytest.mark.parametrize("stored", ["a fit", "a limit"])
 def test_a_name_that_a_reader_takes_for_another_is_refused(path, gaussian, other, stored):
@@ -111,7 +120,12 @@ def test_a_name_that_a_reader_takes_for_another_is_refused(path, gaussian, other
         first.reserve(gaussian)
     else:
         first.limit(9.0, 1e-6)
-    for use in (lambda: second.reserve(gaussian), lambda: second.limit(1.0, 1e-6)):
+    for use in (
+        lambda: second.reserve(gaussian),
+        lambda: second.limit(1.0, 1e-6),
+        lambda: second.total(1e-6),
+        lambda: second.epsilon_by_estimator(1e-6),
+    ):
         with pytest.raises(LedgerError, match=r"Got .*, expected 'adult', .* Use that spelling"):
             use()
     assert len(first.limits()) == (stored == "a limit")

@@ -26,7 +26,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, Polynomial
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
 from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger
-from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV
+from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
 from skdpadmm.preprocessing import RowNormClipper
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 
@@ -115,6 +115,16 @@ def test_each_fold_is_planned_at_its_own_size(ledger):
     recorder = Recorder(**ridge().get_params())
     ledger.check(GridSearchCV(recorder, {"epsilon": [0.5]}, cv=3), X, y)
     assert sorted(set(asked)) == [(40, 3), (41, 3), (61, 3)]
+
+
+def test_folds_that_repeat_a_row_are_refused(ledger):
+    drawn = np.random.default_rng(0).integers(0, 61, size=61)
+    search = GridSearchCV(ridge(epsilon=0.5), {"alpha": [1.0]}, cv=[(drawn, np.arange(61))])
+    with pytest.raises(ValueError, match="rows are repeated"):
+        ledger.check(search, X, y)
+    search.set_params(estimator__ledger=None).fit(X, y)
+    with pytest.raises(ValueError, match="rows are repeated"):
+        search_cost(search, n_samples=61)
 
 
 def test_masks_are_counted_by_their_rows(ledger):

@@ -126,6 +126,7 @@ def test_states_learn_classes(n_classes, epsilon, floor):
     assert mean_score(model, lambda seed: states_of_classes(n_classes, seed)) > floor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trade_off", [0.1, 1.0, 10.0])
 def test_agents_of_one_mind_pool_their_rows_whatever_the_trade_off(trade_off):
     model = regressor(trade_off=trade_off, epsilon=10.0)
