@@ -187,8 +187,15 @@ def _labels(
     column = _declared(estimator, "agent_column")
     if agents is not None:
         return list(np.ravel(np.asarray(agents)).tolist())
-    if column is None or last_step(estimator) is not estimator:
+    if column is None:
         return None
+    if last_step(estimator) is not estimator:
+        raise ValueError(
+            f"Got neighbors and a Pipeline whose last step has agent_column={column!r}, expected"
+            " agent_column=None: which agents hold the rows is not known before other steps have"
+            " made that column. Pass agents=... by the name of the last step, or the last step"
+            " alone with rows that others have made."
+        )
     try:
         labels, others = (_column(X, column) for X, _ in (first, second))
     except (IndexError, KeyError, TypeError, ValueError):

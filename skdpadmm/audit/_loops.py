@@ -17,6 +17,14 @@ from skdpadmm.algorithms import GradientADMM, PersonalizedCoordinateDescent
 Array = NDArray[np.float64]
 # Terms that lead to the same minimisers are sought by so many fits, and found up to this.
 MOST_TILTS, TILT_ERROR = 30, 1e-6
+# States that are equal up to rounding, to the grid as well, and answers to noise: in units of the
+# largest entry.
+SAME_STATE, SAME_ANSWER = 1e-5, 1e-6
+# An answer to noise so much weaker in one direction than in another is none.
+NO_ANSWER = 1e-9
+NO_NOISE, MIXED_NOISE = "no noise in a step", "noise is not just added"
+MORE_THAN_ITERATES = "a step tells more than its noisy iterate"
+OTHER_BLOCK = "a block is other than its steps one by one"
 
 
 class StepGate(Protocol):
@@ -25,10 +33,17 @@ class StepGate(Protocol):
     def step(self, name: str, state: Any, reached: Any, along: Callable[[Any], Array]) -> Any:
         """Note a step; returns the state that the next one begins with."""
 
+    def tell(self, name: str, what: str) -> None:
+        """Note what is wrong with a path, in words."""
+
 
 @dataclass(eq=False, kw_only=True)
 class SeenSteps:
     """The steps of a loop, one at a time, so that its iterates are seen.
+
+    Blocks are run as well, as they are in a fit, and have to lead to the same state. At every step
+    noise is moved along one direction, and where the iterate does not answer as known from a step
+    before, all directions are tried anew.
 
     Attributes
     ----------
@@ -39,9 +54,9 @@ class SeenSteps:
         Of the path.
     scale : float
         Of its noise.
-    response : ndarray of shape (n_parameters, n_parameters) or None
-        How an iterate answers to noise, which is the same for every step: to nothing is added what
-        depends on data.
+    response : ndarray of shape (n_outputs, n_parameters, n_parameters) or None
+        How an iterate answers to noise in the step that was last seen: for each output, a column
+        for each entry of its noise.
     """
 
     steps: Any
@@ -49,30 +64,91 @@ class SeenSteps:
     name: str
     scale: float
     response: Array | None = field(default=None, init=False)
+    _inverse: Array | None = field(default=None, init=False)
 
     def advance(self, state: Any, rows: Any, target: Any, bound: Array, noise: Array) -> Any:
         """See `NoisySteps.advance`."""
+        start = alone = state
         for i in range(len(rows)):
             own = (rows[i : i + 1], target[i : i + 1], bound[i : i + 1])
-            reached = self.steps.advance(state, *own, noise[i : i + 1])
-            if self.response is None:
-                self.response = self._responses(state, own, noise[i : i + 1], reached)
-            state = self.gate.step(self.name, state, reached, self._as_noise)
+            given = noise[i : i + 1]
+            reached = self.steps.advance(state, *own, given.copy())
+            # A replay goes on from what was recorded, and the block from its own steps.
+            alone = reached if alone is state else self.steps.advance(alone, *own, given.copy())
+            self._answer(state, own, given, reached)
+            known = self.gate.step(self.name, state, reached, self._as_noise)
+            if known is not reached and self._inverse is not None:
+                # Noise that makes up for the move leads to all that was recorded.
+                made_up = given - self._as_noise(reached.x - known.x)
+                if not _is_same_state(self.steps.advance(state, *own, made_up), known):
+                    self.gate.tell(self.name, MORE_THAN_ITERATES)
+            state = known
+        if len(rows) > 1:
+            block = self.steps.advance(start, rows, target, bound, noise.copy())
+            if not _is_same_state(block, alone):
+                self.gate.tell(self.name, OTHER_BLOCK)
         return state
 
-    def _responses(self, state: Any, own: Any, noise: Array, reached: Any) -> Array:
-        columns = []
-        for j in range(noise.shape[1]):
-            more = noise.copy()
-            more[:, j] += self.scale
-            moved = self.steps.advance(state, *own, more).x - reached.x
-            columns.append(moved[:, 0] / self.scale)
-        return np.stack(columns, axis=1)
+    def _answer(self, state: Any, own: Any, noise: Array, reached: Any) -> None:
+        """Know how the iterate of this step answers to noise."""
+
+        def answer(more: Array) -> Array:
+            moved = self.steps.advance(state, *own, noise + self.scale * more).x - reached.x
+            return np.asarray(moved / self.scale)
+
+        shape = noise.shape[1:]
+        # All entries, and no two of them alike.
+        probe = 1.0 + np.arange(math.prod(shape)).reshape(shape) / math.prod(shape)
+        answered = answer(probe)
+        if self.response is not None and _is_close(answered, self._answered(probe), SAME_ANSWER):
+            return
+        d, n_outputs = shape
+        response = np.empty((n_outputs, d, d))
+        for k in range(n_outputs):
+            for j in range(d):
+                entry = np.zeros(shape)
+                entry[j, k] = 1.0
+                response[k, :, j] = answer(entry)[:, k]
+        self.response = response
+        self._inverse = None
+        if not np.isfinite(response).all():
+            return
+        sizes = np.linalg.svd(response, compute_uv=False)
+        if sizes.min() <= NO_ANSWER * sizes.max():
+            self.gate.tell(self.name, NO_NOISE)
+            return
+        self._inverse = np.asarray(np.linalg.inv(response), dtype=np.float64)
+        if not _is_close(answered, self._answered(probe), SAME_ANSWER):
+            self._inverse = None
+            self.gate.tell(self.name, MIXED_NOISE)
+
+    def _answered(self, more: Array) -> Array:
+        assert self.response is not None
+        return np.asarray(np.einsum("kij,jk->ik", self.response, more))
 
     def _as_noise(self, moved: Array) -> Array:
         """The noise that would have moved an iterate as far."""
-        assert self.response is not None
-        return np.asarray(np.linalg.solve(self.response, moved), dtype=np.float64)
+        if self._inverse is None:
+            # What moves without noise counts as if there were some.
+            return moved
+        return np.asarray(np.einsum("kij,jk->ik", self._inverse, moved))
+
+
+def _is_same_state(one: Any, other: Any) -> bool:
+    names = ("x", "multipliers", "mean_x", "mean_multipliers")
+    return one.n_steps == other.n_steps and all(
+        _is_close(getattr(one, name), getattr(other, name), SAME_STATE) for name in names
+    )
+
+
+def _is_close(one: Array, other: Array, error: float) -> bool:
+    if one.shape != other.shape:
+        return False
+    if np.array_equal(one, other, equal_nan=True):
+        return True
+    size = max(float(np.abs(other).max(initial=0.0)), 1e-300)
+    # Beside its like, what is not a number is close to nothing.
+    return bool(np.abs(one - other).max(initial=0.0) <= error * size)
 
 
 def in_sight(algorithm: Any, gate: Callable[[], StepGate], *, by_numpy: bool) -> Any:

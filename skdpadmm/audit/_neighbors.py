@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from skdpadmm._candidates import last_step
+from skdpadmm.algorithms import GradientADMM
 from skdpadmm.audit._copies import estimators_in, given_to_last_step, is_classifier
 
 # What is assumed of targets by an estimator of ours, and of another one.
@@ -58,6 +59,9 @@ class Schema:
     fit_params : dict
     changed : ndarray of intp
         Rows of the unit in which neighbours differ.
+    last : ndarray of intp or None
+        The last record, where an algorithm takes them in the order of the data: the first one
+        meets nothing but the start.
     is_clipped : bool
         Whether rows may be of any size; what learns from rows before they are clipped takes none
         that is huge.
@@ -71,6 +75,7 @@ class Schema:
     opposite: NDArray[np.float64]
     fit_params: dict[str, Any]
     changed: NDArray[np.intp]
+    last: NDArray[np.intp] | None
     is_clipped: bool
 
 
@@ -154,12 +159,16 @@ def schema_of(
         opposite=opposite,
         fit_params=fit_params,
         changed=_changed(estimator, fit_params, n_samples),
+        last=np.array([n_samples - 1]) if _is_in_order(estimator) else None,
         is_clipped=whole is estimator,
     )
 
 
 def worst_case_neighbors(schema: Schema) -> Iterator[Neighbors]:
     """Pairs of data sets, the likeliest one to tell the most first.
+
+    Where the order is that of the data the same pairs follow with the last record in place of the
+    first.
 
     Parameters
     ----------
@@ -170,10 +179,17 @@ def worst_case_neighbors(schema: Schema) -> Iterator[Neighbors]:
     Neighbors
     """
     what = "one record" if len(schema.changed) == 1 else "the records of one agent"
+    yield from _worst_case_in(schema, schema.changed, what)
+    if schema.last is not None:
+        yield from _worst_case_in(schema, schema.last, "the last record")
+
+
+def _worst_case_in(schema: Schema, changed: NDArray[np.intp], what: str) -> Iterator[Neighbors]:
+    """Pairs that differ in given rows."""
 
     def with_unit(row: Any, target: Any) -> tuple[Any, Any]:
         X, y = schema.X.copy(), schema.y.copy()
-        X[schema.changed], y[schema.changed] = row, target
+        X[changed], y[changed] = row, target
         return X, y
 
     corner, high, low = schema.corner, schema.high, schema.low
@@ -193,6 +209,12 @@ def worst_case_neighbors(schema: Schema) -> Iterator[Neighbors]:
             fit_params=schema.fit_params,
             differ=f"{what}, which has {words}",
         )
+
+
+def _is_in_order(estimator: Any) -> bool:
+    """Whether records are taken one after the other in the order of the data."""
+    algorithms = [getattr(one, "algorithm", None) for one in estimators_in(estimator)]
+    return any(isinstance(one, GradientADMM) and one._order == "arrival" for one in algorithms)
 
 
 def _takes_agents(estimator: Any) -> bool:

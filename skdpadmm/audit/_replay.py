@@ -103,12 +103,15 @@ class RecordingGate(Gate):
     plan : Plan
     noise : NoiseSource
     passages : list of Passage
+    told : dict of str to list of str
+        Of each release, what was found to be wrong with it while it was made.
     """
 
     def __init__(self, plan: Plan, noise: NoiseSource, n_arrived: int = 0) -> None:
         super().__init__(plan, noise, n_arrived)
         self.plan, self.noise = plan, noise
         self.passages: list[Passage] = []
+        self.told: dict[str, list[str]] = {}
 
     def let_out(
         self,
@@ -160,6 +163,11 @@ class RecordingGate(Gate):
             Passage(method="step", name=name, value=np.zeros(reached.x.shape), out=reached)
         )
         return reached
+
+    def tell(self, name: str, what: str) -> None:
+        """Keep what is wrong with a release, once."""
+        if what not in self.told.setdefault(name, []):
+            self.told[name].append(what)
 
 
 class Diverged(Exception):
@@ -408,6 +416,8 @@ class Replays:
     # For each release the largest move, in units of what is declared, with what is declared.
     moved: dict[str, tuple[float, float]] = field(default_factory=dict)
     unit_noise: dict[str, list[list[Passage]]] = field(default_factory=dict)
+    # What else was found to be wrong with a release.
+    told: dict[str, list[str]] = field(default_factory=dict)
     # What is other than it should be beside releases, and how.
     differs: dict[str, str] = field(default_factory=dict)
 
@@ -451,6 +461,10 @@ class Replays:
         )
         (replayed,) = second.gates
         assert isinstance(replayed, ReplayingGate)
+        for gate in (recorded, replayed):
+            for name, found in gate.told.items():
+                known = self.told.setdefault(name, [])
+                known += [what for what in found if what not in known]
         if not (recorded.plan == replayed.plan == self.plan):
             self.differs["the plan"] = ON_DATA
         if not self.differs and not replayed.is_over():
@@ -581,7 +595,7 @@ class Replays:
     def _line(self, release: Any, level: float) -> ReplayLine:
         runs = self.unit_noise[release.name]
         moved = self.moved.get(release.name)
-        wrong = []
+        wrong = [*self.told.get(release.name, [])]
         slack = SLACK if not isinstance(release, HiddenTerm) else 1 + TILT_SLACK
         if moved is not None and moved[0] > moved[1] * slack:
             wrong.append("moves too far")

@@ -494,6 +494,11 @@ def test_agents_in_a_column_are_the_same_in_both_neighbours():
             audit(model, neighbors=((rows, y), (far, y)))
         with pytest.raises(ValueError, match=r"the same in both\. Change a row alone"):
             audit(model, neighbors=((rows, y), (rows.rename(columns={"one": "1"}), y)))
+    # Which column of its own rows a last step means, its neighbours do not say.
+    for unit in ("record", "agent"):
+        model = DPPersonalizedRegressor(max_iter=2, privacy_unit=unit, agent_column=2)
+        with pytest.raises(ValueError, match="Got neighbors and a Pipeline whose last step has"):
+            audit(make_pipeline(BoundedScaler(), model), neighbors=((rows, y), (near, y)))
     model = DPPersonalizedRegressor(max_iter=2, privacy_unit="agent", agent_column="nobody")
     with pytest.raises(ValueError, match="Got"):
         audit(model, neighbors=((rows, y), (near, y)))

@@ -36,6 +36,7 @@ from skdpadmm.algorithms import (
 )
 from skdpadmm.algorithms.blocks._compiled_turns import CompiledWakes
 from skdpadmm.audit import audit
+from skdpadmm.audit._loops import OTHER_BLOCK
 from skdpadmm.audit._neighbors import schema_of, worst_case_neighbors
 from skdpadmm.noise import CryptographicNoise, SeededNoise
 from skdpadmm.privacy import Neighboring
@@ -229,19 +230,139 @@ def test_iterates_of_a_path_are_compared_step_by_step(monkeypatch, algorithm, is
 
 def open_bounds(monkeypatch):
     """Clip nothing in the loops of gradient ADMM, whoever runs them."""
+    plant_in_loops(monkeypatch, lambda n_steps, bound, noise: (10 * bound, noise))
+
+
+def plant_in_loops(monkeypatch, change, *, of_blocks=True):
+    """Give loops of gradient ADMM another bound and noise: block by block, or step by step."""
     honest = GradientADMM._steps
 
     def steps(self, plan, rows):
         made = honest(self, plan, rows)
         take = type(made).advance
 
-        class Open(type(made)):
+        class Planted(type(made)):
             def advance(self, state, rows, target, bound, noise):
-                return take(self, state, rows, target, 10 * bound, noise)
+                size = max(len(rows), 1) if of_blocks else 1
+                for i in range(0, len(rows), size):
+                    own = slice(i, i + size)
+                    given = change(state.n_steps, bound[own], noise[own].copy())
+                    state = take(self, state, rows[own], target[own], *given)
+                return state
 
-        return Open(**vars(made))
+        return Planted(**vars(made))
 
     monkeypatch.setattr(GradientADMM, "_steps", steps)
+
+
+def path_of(algorithm):
+    return "gradient" if algorithm.noise_at == "gradient" else "iterate"
+
+
+def of_ridge(algorithm):
+    if algorithm.compiled:
+        pytest.importorskip("numba")
+    return found(audit(DPAdmmRidge(algorithm=algorithm), random_state=0))
+
+
+@pytest.mark.parametrize("algorithm", PATHS, ids=repr)
+def test_a_path_without_noise_is_found(monkeypatch, algorithm):
+    plant_in_loops(monkeypatch, lambda n_steps, bound, noise: (bound, 0 * noise))
+    assert "no noise in a step" in of_ridge(algorithm)[path_of(algorithm)]
+
+
+@pytest.mark.parametrize("algorithm", PATHS, ids=repr)
+def test_half_the_noise_of_all_steps_but_the_first_is_found(monkeypatch, algorithm):
+    def change(n_steps, bound, noise):
+        return bound, noise / 2 if n_steps > 0 else noise
+
+    plant_in_loops(monkeypatch, change, of_blocks=False)
+    assert of_ridge(algorithm) == {path_of(algorithm): "moves too far"}
+
+
+def test_half_the_noise_of_one_step_is_found(monkeypatch):
+    def change(n_steps, bound, noise):
+        return bound, noise / 2 if n_steps == 3 else noise
+
+    plant_in_loops(monkeypatch, change, of_blocks=False)
+    # The last record takes the last step.
+    assert of_ridge(GradientADMM(schedule="stream")) == {"iterate": "moves too far"}
+
+
+@pytest.mark.parametrize("algorithm", PATHS, ids=repr)
+def test_noise_that_is_missing_inside_of_blocks_is_found(monkeypatch, algorithm):
+    def change(n_steps, bound, noise):
+        noise[1:] /= 100
+        return bound, noise
+
+    plant_in_loops(monkeypatch, change)
+    assert of_ridge(algorithm) == {path_of(algorithm): OTHER_BLOCK}
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        GradientADMM(order="arrival"),
+        GradientADMM(schedule="stream"),
+        GradientADMM(schedule="stopping"),
+    ],
+    ids=repr,
+)
+def test_a_clip_that_is_missing_after_the_first_step_is_found(monkeypatch, algorithm):
+    def change(n_steps, bound, noise):
+        return 10 * bound if n_steps > 0 else bound, noise
+
+    plant_in_loops(monkeypatch, change, of_blocks=False)
+    assert of_ridge(algorithm) == {"iterate": "moves too far"}
+
+
+def test_averages_that_know_an_iterate_before_its_noise_are_found(monkeypatch):
+    honest = GradientADMM._steps
+
+    def steps(self, plan, rows):
+        made = honest(self, plan, rows)
+        take = type(made).advance
+
+        class Planted(type(made)):
+            def advance(self, state, rows, target, bound, noise):
+                for i in range(len(rows)):
+                    own = slice(i, i + 1)
+                    state = take(self, state, rows[own], target[own], bound[own], noise[own])
+                    mean_x = state.mean_x - noise[i] / (state.n_steps + 1)
+                    state = dataclasses.replace(state, mean_x=mean_x)
+                return state
+
+        return Planted(**vars(made))
+
+    monkeypatch.setattr(GradientADMM, "_steps", steps)
+    wrong = of_ridge(GradientADMM(average=True, release="path"))
+    assert wrong == {"iterate": "a step tells more than its noisy iterate"}
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_the_last_record_is_changed_as_well_where_the_order_is_that_of_the_data(is_last):
+    algorithm = GradientADMM(order="arrival" if is_last else "random")
+    pairs = list(
+        worst_case_neighbors(schema_of(DPAdmmRidge(algorithm=algorithm), None, None, {}, 3))
+    )
+    where = [np.flatnonzero((p.first[0] != p.second[0]).any(axis=1) | (p.first[1] != p.second[1]))
+             for p in pairs]  # fmt: skip
+    assert np.concatenate(where).tolist() == [0] * 5 + [3] * 5 * is_last
+    assert sum("the last record" in pair.differ for pair in pairs) == 5 * is_last
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda noise: np.repeat(noise[:, :, :1], noise.shape[2], axis=2), "no noise in a step"),
+        (lambda noise: noise + noise[:, :, ::-1] / 2, "noise is not just added"),
+    ],
+    ids=["the same for all", "mixed"],
+)
+def test_noise_of_classes_that_loops_mix_is_found(monkeypatch, change, words):
+    plant_in_loops(monkeypatch, lambda n_steps, bound, noise: (bound, change(noise)))
+    model = DPAdmmLogisticRegression(algorithm=GradientADMM(), classes=[0, 1, 2])
+    assert words in found(audit(model, random_state=0))["iterate"]
 
 
 @pytest.mark.parametrize("model", EVERYWHERE, ids=lambda model: type(model).__name__)
