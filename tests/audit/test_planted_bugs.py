@@ -29,7 +29,8 @@ def ridge(**changed):
 
 
 def multinomial():
-    return DPAdmmLogisticRegression(C=np.inf, classes=[0, 1, 2], **LINEAR)
+    # What conditioning spends on second moments, which are equal here, a model does not show.
+    return DPAdmmLogisticRegression(C=np.inf, classes=[0, 1, 2], conditioning=None, **LINEAR)
 
 
 class HalfTheNoise(CryptographicNoise):

@@ -20,6 +20,9 @@ N_FITS = 1500
 # 1 / 3 of the path: one iterate of three.
 LAST_ITERATE = {"max_iter": 3, "delta": 1e-3, "epsilon": 3.0, "fit_intercept": False}
 LINEAR = ConsensusADMM(step_size=0.01, clip_norm=0.01, tail_fraction=1 / 3)
+# Without conditioning: the neighbours' second moments are equal, so what is spent on those is not
+# seen in the last iterate.
+CLASSIFIER = {"algorithm": LINEAR, "conditioning": None, **LAST_ITERATE}
 
 
 def regression(neighbour, estimator=DPAdmmRidge):
@@ -36,18 +39,14 @@ def lasso(neighbour):
 def binary(neighbour):
     X = np.array([[1.0], [1.0]])
     y = np.array([1, 0 if neighbour else 1])
-    model = DPAdmmLogisticRegression(
-        C=np.inf, classes=[0, 1], algorithm=LINEAR, **LAST_ITERATE
-    ).fit(X, y)
+    model = DPAdmmLogisticRegression(C=np.inf, classes=[0, 1], **CLASSIFIER).fit(X, y)
     return model.coef_[0, 0]
 
 
 def multinomial(neighbour):
     X = np.array([[1.0], [1.0]])
     y = np.array([2, 0 if neighbour else 1])
-    model = DPAdmmLogisticRegression(
-        C=np.inf, classes=[0, 1, 2], algorithm=LINEAR, **LAST_ITERATE
-    ).fit(X, y)
+    model = DPAdmmLogisticRegression(C=np.inf, classes=[0, 1, 2], **CLASSIFIER).fit(X, y)
     return model.coef_[0, 0] - model.coef_[1, 0]
 
 
@@ -71,12 +70,7 @@ def attack(example, mu_lower_bound, n_fits=N_FITS):
 def claim(example):
     n_classes = {binary: 2, multinomial: 3}.get(example)
     if n_classes:
-        return (
-            DPAdmmLogisticRegression(algorithm=LINEAR, **LAST_ITERATE)
-            .plan(2, 1, n_classes)
-            .guarantee()
-            .mu
-        )
+        return DPAdmmLogisticRegression(**CLASSIFIER).plan(2, 1, n_classes).guarantee().mu
     return DPAdmmRidge(algorithm=LINEAR, **LAST_ITERATE).plan(2, 1).guarantee().mu
 
 
