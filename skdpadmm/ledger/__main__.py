@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 
 from skdpadmm.ledger._errors import LedgerError
@@ -69,21 +70,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n" + text_table(_COLUMNS, rows) + "\n")
     n_open = sum(entry["state"] == "reserved" for entry in shown)
     n_simulated = sum(entry["simulation"] for entry in shown)
-    if ledger.dataset and not any(entry["dataset"] == ledger.dataset for entry in entries):
-        print(f"No fit names {ledger.dataset}.")
     print(f"fits: {len(shown)}, of which not done: {n_open}, simulations: {n_simulated}")
     for limit in limits:
         about = f" of {limit['dataset']}" if limit["dataset"] else ""
         print(f"limit{about}: epsilon <= {limit['epsilon']:g} at delta={limit['delta']:g}")
     about = f" of {ledger.dataset}" if ledger.dataset else ""
     try:
-        total = ledger.guarantee(
-            observer=asked.observer,
-            include_simulated=asked.include_simulated,
-            disjoint=asked.disjoint,
-            unit=asked.unit,
-            neighboring=asked.neighboring,
-        )
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            total = ledger.guarantee(
+                observer=asked.observer,
+                include_simulated=asked.include_simulated,
+                disjoint=asked.disjoint,
+                unit=asked.unit,
+                neighboring=asked.neighboring,
+            )
+        for warning in said:
+            print(warning.message)
         figure = round_up(total.epsilon(asked.delta))
         print(f"total{about}: epsilon={figure} at delta={asked.delta:g}, {total.describe()}")
     except (LedgerError, ImportError) as error:

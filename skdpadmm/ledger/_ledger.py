@@ -405,6 +405,11 @@ class PrivacyLedger:
             If there is no ledger, or if what it holds cannot be summed.
         ValueError
             If nothing is known of the data set.
+
+        Warns
+        -----
+        UserWarning
+            If the path names a data set of which nothing is known, in a ledger that knows others.
         """
         relation = relation_of(unit, neighboring)
         sums = [
@@ -650,6 +655,19 @@ class PrivacyLedger:
                     " that differs by more than the case or the width of letters."
                 )
 
+    def _warn_of_unknown_name(self, seen: _Seen) -> None:
+        """A name with a slip of the pen has an account of its own, and it is empty."""
+        names = {fit.dataset for fit in seen.counted} | {limit.dataset for limit in seen.limits}
+        known = sorted(names - {""})
+        if known and self.dataset and self.dataset not in known:
+            warnings.warn(
+                f"Got a data set's name {self.dataset!r}, expected one of {known}, which fits or"
+                f" limits of {self.path} have: only fits without a name count for it so far. Check"
+                " its spelling.",
+                UserWarning,
+                stacklevel=4,
+            )
+
     def _unknown(self, key: str) -> LedgerError:
         return LedgerError(
             f"Got key={key!r}, expected one that reserve gave for {self.path}. If the file was"
@@ -706,6 +724,7 @@ class PrivacyLedger:
             dataset = dataset_name(dataset)
         else:
             dataset = self.dataset
+            self._warn_of_unknown_name(seen)
         accounts = accounts_of(seen.counted, dataset, disjoint)
         n_simulated = sum(fit.promise.simulation for account in accounts for fit in account)
         if n_simulated and not include_simulated:

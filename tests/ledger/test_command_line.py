@@ -56,6 +56,15 @@ def test_one_data_set_has_a_table_of_its_own(ledger, path, entry, capsys):
     assert "Ridge" in out
     assert "OfBank" not in out
     assert "total of adult: epsilon=" in out
+    assert "spelling" not in out
+
+
+def test_a_name_that_nothing_has_is_said_beside_its_total(ledger, path, entry, capsys):
+    PrivacyLedger(f"{path}::adult").reserve(entry(GaussianDP(0.1)))
+    assert main([f"{path}::adlut"]) == 0
+    said, total = capsys.readouterr().out.splitlines()[-2:]
+    assert said.startswith("Got a data set's name 'adlut', expected one of ['adult']")
+    assert total.startswith("total of adlut: epsilon=")
 
 
 def test_a_total_that_cannot_be_given_says_why(ledger, path, entry, capsys):

@@ -95,6 +95,27 @@ def test_data_sets_are_told_apart_and_what_has_no_name_overlaps_with_all(path, e
         ledger.total(1e-6, "adlut")
 
 
+@pytest.mark.parametrize("stored", ["a fit", "a limit"])
+def test_a_name_in_a_path_that_nothing_has_is_warned_of(path, gaussian, stored):
+    misspelt, adult = PrivacyLedger(f"{path}::adlut"), PrivacyLedger(f"{path}::adult")
+    PrivacyLedger(path).reserve(gaussian)
+    # The first one of a study has nobody to be compared with.
+    assert misspelt.guarantee() == GaussianDP(0.1)
+    if stored == "a fit":
+        adult.reserve(gaussian)
+    else:
+        adult.limit(9.0, 1e-6)
+    for ask in (misspelt.guarantee, lambda: misspelt.total(1e-6)):
+        with pytest.warns(UserWarning, match=r"'adlut', expected one of \['adult'\].* spelling"):
+            ask()
+    with pytest.warns(UserWarning, match="spelling"):
+        misspelt.epsilon_by_estimator(1e-6)
+    adult.total(1e-6)
+    PrivacyLedger(path).total(1e-6)
+    misspelt.reserve(gaussian)
+    misspelt.total(1e-6)
+
+
 def test_one_name_in_two_spellings_is_one_data_set(path, gaussian):
     PrivacyLedger(f"{path}::caf\u00e9").reserve(gaussian)
     PrivacyLedger(f"{path}::cafe\u0301").reserve(gaussian)
