@@ -226,7 +226,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
             self._run(data, y, plan, source, candidates, own)
         self.candidates_ = candidates
         self.scorer_ = self._public_score()
-        self.refit_ = plan.refit is not None
+        self.refit_ = plan.refit_guarantee is not None
         self.privacy_ = report
         # The report of a trial says nothing of the choice: it would claim too little.
         last_step(self.best_estimator_).privacy_ = self.privacy_
@@ -269,12 +269,12 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         self.best_index_ = int(chosen[best])
         self.best_params_ = dict(candidates[self.best_index_])
         self.best_score_, self.best_estimator_ = results[best]
-        if plan.refit is not None:
+        if plan.refit_guarantee is not None:
             model = made(self.best_params_, seeds[n_trials], epsilon=plan.refit_epsilon)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
                 self.best_estimator_ = model.fit(data, y)
-            require_as_planned(last_step(model).privacy_, plan.refit, plan.delta)
+            require_as_planned(last_step(model).privacy_, plan.refit_guarantee, plan.delta)
 
     def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Validate what a fit gets, and note the columns."""

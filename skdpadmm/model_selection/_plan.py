@@ -51,9 +51,9 @@ class SearchPlan:
         The epsilon that every trial's fit gets, at `delta`.
     n_train, n_validation : int
         How many private rows train and validate in every trial.
-    fit : Guarantee
+    fit_guarantee : Guarantee
         Of one trial's fit: the weakest over the candidates.
-    score : Guarantee
+    score_guarantee : Guarantee
         Of one trial's noisy score.
     score_std : float
         Standard deviation of the noise of a score.
@@ -67,7 +67,7 @@ class SearchPlan:
         Of the best of all trials.
     refit_epsilon : float or None
         The epsilon of a last fit on all rows, at `delta`.
-    refit : Guarantee or None
+    refit_guarantee : Guarantee or None
         Of that fit.
     neighboring : Neighboring
     assumptions : tuple of str
@@ -99,15 +99,15 @@ class SearchPlan:
     trial_epsilon: float
     n_train: int
     n_validation: int
-    fit: Guarantee
-    score: Guarantee
+    fit_guarantee: Guarantee
+    score_guarantee: Guarantee
     score_std: float
     scoring: str | None
     score_sensitivity: float | None
     score_width: float | None
     selection: Guarantee
     refit_epsilon: float | None
-    refit: Guarantee | None
+    refit_guarantee: Guarantee | None
     neighboring: Neighboring
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -119,11 +119,11 @@ class SearchPlan:
     @property
     def trial(self) -> Guarantee:
         """Of one trial; a record is in its fit or in its score, never in both."""
-        return worst(self.fit, self.score)
+        return worst(self.fit_guarantee, self.score_guarantee)
 
     def guarantee(self) -> Guarantee:
         """What holds for search and final model together."""
-        return _together(self.selection, self.refit)
+        return _together(self.selection, self.refit_guarantee)
 
     def digest(self) -> bytes:
         """SHA-256 of the plan: different plans draw unrelated noise from the same seed.
@@ -158,10 +158,10 @@ class SearchPlan:
             )
         found, own = (
             "not private" if isinstance(g, NonPrivate) else f"epsilon={round_up(g.epsilon(d))}"
-            for g, d in ((self.selection, self.delta), (self.fit, self.delta))
+            for g, d in ((self.selection, self.delta), (self.fit_guarantee, self.delta))
         )
         final = "that of the chosen trial"
-        if self.refit is not None and self.refit_epsilon is not None:
+        if self.refit_guarantee is not None and self.refit_epsilon is not None:
             final = f"a fit of all rows with epsilon={round_up(self.refit_epsilon)}"
         return (
             f"Plan of a search among {self.n_candidates} candidates:"
@@ -268,15 +268,15 @@ def plan_search(
         trial_epsilon=trial_epsilon,
         n_train=n_train,
         n_validation=n_validation,
-        fit=fit,
-        score=noise,
+        fit_guarantee=fit,
+        score_guarantee=noise,
         score_std=score_std,
         scoring=None if score is None else score.describe(),
         score_sensitivity=None if score is None else score.sensitivity(n_validation),
         score_width=None if score is None else score.width,
         selection=selection,
         refit_epsilon=refit_epsilon,
-        refit=refit,
+        refit_guarantee=refit,
         neighboring=common_relation(trial_plans),
         assumptions=tuple(
             dict.fromkeys(line for p in (*trial_plans, *refit_plans) for line in p.assumptions)

@@ -136,7 +136,7 @@ def report_of(
         ),
         trial=plan.trial,
         selection=plan.selection,
-        refit=plan.refit,
+        refit=plan.refit_guarantee,
         law=plan.law.describe(),
     )
 

@@ -39,7 +39,7 @@ class Trials:
             # The plan has warned already, once: as often as there are trials would tell of them.
             warnings.simplefilter("ignore", UserWarning)
             model = estimator.fit(self.X, self.y)
-        require_as_planned(last_step(model).privacy_, self.plan.fit, self.plan.delta)
+        require_as_planned(last_step(model).privacy_, self.plan.fit_guarantee, self.plan.delta)
         if self.score is None:
             value = float(self.public_score(model, self.X_validation, self.y_validation))
             return (value if math.isfinite(value) else -math.inf), model

@@ -248,10 +248,10 @@ def test_the_total_is_the_budget_and_comes_from_its_parts(trials, refit, neighbo
     report = search.fit(X, y).privacy_
     assert 0.999 * 1.5 < report.epsilon() <= 1.5
     assert report.observers[0].neighboring == neighboring
-    by_hand = best_of_trials(worst(plan.fit, plan.score), plan.law)
+    by_hand = best_of_trials(worst(plan.fit_guarantee, plan.score_guarantee), plan.law)
     if refit:
-        by_hand = compose(by_hand, renyi_divergences(plan.refit))
-        assert plan.refit.epsilon(1e-6) == pytest.approx(0.75, rel=1e-6)
+        by_hand = compose(by_hand, renyi_divergences(plan.refit_guarantee))
+        assert plan.refit_guarantee.epsilon(1e-6) == pytest.approx(0.75, rel=1e-6)
     assert report.guarantee() == by_hand == plan.guarantee()
     assert plan.law.mean == pytest.approx(4.0)
 
@@ -267,7 +267,7 @@ def test_every_trial_gets_the_budget_of_the_plan():
         assert estimator.epsilon == plan.trial_epsilon
         assert estimator.delta == search.delta
     assert search.best_estimator_.epsilon == plan.trial_epsilon
-    assert plan.fit.epsilon(1e-5) <= plan.trial_epsilon * (1 + 1e-9)
+    assert plan.fit_guarantee.epsilon(1e-5) <= plan.trial_epsilon * (1 + 1e-9)
 
 
 def test_the_report_of_the_final_model_is_that_of_the_search():
@@ -694,7 +694,7 @@ def test_public_rows_are_scored_exactly_and_cost_nothing():
     spy = Spy()
     search = grid_search(public_validation=public, scoring=spy, epsilon=2.0)
     plan = search.plan(N, 3)
-    assert (plan.n_train, plan.n_validation, plan.score.mu) == (N, 0, 0.0)
+    assert (plan.n_train, plan.n_validation, plan.score_guarantee.mu) == (N, 0, 0.0)
     search.fit(X, y)
     np.testing.assert_array_equal(spy.shown[0][1], public[0])
     assert search.best_score_ == np.mean(search.predict(public[0]) == public[1])
