@@ -4,14 +4,40 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    LeavePGroupsOut,
+    LeavePOut,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+    check_cv,
+)
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import get_tags
+
+# Which rows train goes by positions, or by groups. What inherits from them may look at rows.
+_BY_POSITION = (
+    KFold,
+    LeaveOneOut,
+    LeavePOut,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+)
+_BY_GROUP = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut)
 
 
 def last_step(estimator: Any) -> Any:
@@ -32,13 +58,14 @@ def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -
 
 
 def silent(estimator: Any) -> Any:
-    """The same estimator, told to print nothing, in all that it holds: lines can be counted."""
-    loud = {
-        name: False if isinstance(value, bool | np.bool_) else 0
-        for name, value in estimator.get_params(deep=True).items()
-        if is_verbosity(name) and value
-    }
-    return estimator.set_params(**loud)
+    """The same estimator, told to print and to keep nothing: lines and files can be counted."""
+    told: dict[str, Any] = {}
+    for name, value in estimator.get_params(deep=True).items():
+        if is_verbosity(name) and value:
+            told[name] = False if isinstance(value, bool | np.bool_) else 0
+        elif name.rpartition("__")[2] == "memory" and value is not None:
+            told[name] = None
+    return estimator.set_params(**told)
 
 
 def is_verbosity(name: str) -> bool:
@@ -46,11 +73,50 @@ def is_verbosity(name: str) -> bool:
     return name.rpartition("__")[2] == "verbose"
 
 
-def n_rows(positions: Any) -> int:
+def public_folds(search: Any) -> Any:
+    """The splitter of a search of scikit-learn, none of whose rows changes a fold.
+
+    Parameters
+    ----------
+    search : estimator
+        With the parameters `cv` and `estimator`.
+
+    Returns
+    -------
+    splitter
+
+    Raises
+    ------
+    ValueError
+        Where folds may go by rows or labels. A label that is another one moves other rows to other
+        folds then, and a fit differs in many records.
+    """
+    # Any labels of two classes: an int means folds by classes, for a classifier.
+    splitter = check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
+    is_given = hasattr(search.cv, "__iter__") and not hasattr(search.cv, "split")
+    if is_given or type(splitter) in (*_BY_POSITION, *_BY_GROUP):
+        return splitter
+    meant = "" if type(splitter) is type(search.cv) else f" which is {type(splitter).__name__},"
+    raise ValueError(
+        f"Got cv={search.cv!r},{meant} expected folds that no row changes: with folds by labels one"
+        " record moves others from fold to fold, and a fit differs in all of these. Pass"
+        " cv=KFold(5, shuffle=True, random_state=0), or positions that are public."
+    )
+
+
+def goes_by_groups(splitter: Any) -> bool:
+    """Whether sizes of folds follow from who is in which group."""
+    return type(splitter) in _BY_GROUP
+
+
+def n_rows(positions: Any, n_samples: int | None = None) -> int:
     """How many rows a part of a split has, by their positions or by a mask; each of them once."""
     rows = np.asarray(positions)
     if rows.dtype == bool:
         return int(rows.sum())
+    if n_samples is not None:
+        # Counted from the end they are the same rows.
+        rows = np.where(rows < 0, rows + n_samples, rows)
     if len(np.unique(rows)) < len(rows):
         raise ValueError(
             "Got a fold in which rows are repeated, expected each at most once: a record that is"
@@ -59,19 +125,40 @@ def n_rows(positions: Any) -> int:
     return len(rows)
 
 
-def steps_that_learn(estimator: Any) -> list[Any]:
-    """Transformers before the last step that a fit adapts to data, in pipelines of any depth."""
-    found = []
+def _earlier_steps(estimator: Any) -> Iterator[Any]:
+    """Transformers before the last step, in pipelines of any depth."""
     while isinstance(estimator, Pipeline):
         for _, step in estimator.steps[:-1]:
-            if step in (None, "passthrough"):
-                continue
-            last = last_step(step)
-            if last not in (None, "passthrough") and _learns(last):
-                found.append(last)
-            found += steps_that_learn(step)
+            yield from _earlier_steps(step)
+            if (last := last_step(step)) not in (None, "passthrough"):
+                yield last
         estimator = estimator.steps[-1][1]
-    return found
+
+
+def steps_that_learn(estimator: Any) -> list[Any]:
+    """Transformers before the last step that a fit adapts to data, in pipelines of any depth."""
+    return [step for step in _earlier_steps(estimator) if _learns(step)]
+
+
+def require_one_that_spends(estimator: Any) -> None:
+    """Refuse a pipeline in which more than the last step has a budget: its plan is not the whole.
+
+    Parameters
+    ----------
+    estimator : estimator
+
+    Raises
+    ------
+    TypeError
+    """
+    for step in _earlier_steps(estimator):
+        for part in (step, *step.get_params(deep=True).values()):
+            if hasattr(part, "get_params") and (hasattr(part, "plan") or hasattr(part, "ledger")):
+                raise TypeError(
+                    f"Got a Pipeline with {type(part).__name__} before its last step, expected one"
+                    " estimator with a budget, the last: what others cost is not known from its"
+                    " plan. Fit them by themselves, each with the ledger."
+                )
 
 
 def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None) -> int:

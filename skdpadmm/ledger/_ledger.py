@@ -598,9 +598,12 @@ class PrivacyLedger:
             what to convert them to, or nothing converts them. If the name of the data set is known
             in another spelling.
         TypeError
-            If it is another kind of search, or the estimator cannot plan.
+            If it is another kind of search, if the estimator cannot plan, or if another step of
+            its pipeline has a budget, too.
         ValueError
-            If its candidates or folds are not fixed in advance, or its fits would go elsewhere.
+            If its candidates or folds are not fixed in advance, or its fits would go elsewhere. If
+            labels decide on folds, as with an int for `cv` and a classifier: then one record moves
+            others, and a fit costs more than it says.
         """
         relation = relation_of(unit, neighboring)
         claims = cost_of_search(search, X, y, groups, facts, self._is_here, self._name)

@@ -10,21 +10,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
 from sklearn.model_selection import (
     GridSearchCV,
     ParameterGrid,
     ParameterSampler,
     RandomizedSearchCV,
-    check_cv,
 )
 
 from skdpadmm._candidates import (
     asks_for_classes,
+    goes_by_groups,
     last_step,
     n_features_of_last_step,
     n_rows,
     plan_candidate,
+    public_folds,
+    require_one_that_spends,
     steps_that_learn,
     with_parameters,
 )
@@ -109,6 +110,7 @@ def cost_of_search(
     if _can_plan(last := last_step(search)):
         # One plan for all: that of a private search holds for its trials together.
         _require_ledger(last, is_here, here)
+        require_one_that_spends(search)
         return [(data.claim(search, {}, data.n_samples), 1)]
     if hasattr(getattr(search, "cv", None), "__next__"):
         raise ValueError(
@@ -116,8 +118,7 @@ def cost_of_search(
             " Use cv=list(...)."
         )
     candidates = _candidates(search)
-    folds = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
-    sizes = Counter(n_rows(train) for train, _ in folds.split(X, y, groups))
+    sizes = Counter(_sizes_of_folds(search, X, y, groups, data.n_samples))
     if not candidates or not sizes:
         raise ValueError("Got a search without candidates or folds, expected one of each at least.")
     claims: Counter[Claim] = Counter()
@@ -126,6 +127,7 @@ def cost_of_search(
         candidate = with_parameters(search.estimator, parameters)
         _require_plan(last_step(candidate))
         _require_ledger(last_step(candidate), is_here, here)
+        require_one_that_spends(candidate)
         for size, count in sizes.items():
             claims[data.claim(candidate, parameters, size)] += count
         if search.refit:
@@ -135,6 +137,19 @@ def cost_of_search(
     for relation, guarantees in refits.items():
         claims[Claim("adversary", relation, worst(*guarantees))] += 1
     return list(claims.items())
+
+
+def _sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> list[int]:
+    """How many rows each fold will train on."""
+    # A generator stays where it is: fit draws the same from it.
+    folds = copy.deepcopy(public_folds(search))
+    is_drawn = getattr(folds, "shuffle", True) and getattr(folds, "random_state", 0) is None
+    if goes_by_groups(folds) and is_drawn:
+        raise ValueError(
+            f"Got cv={search.cv!r}, expected a random_state: groups of other sizes may be drawn in"
+            " fit, and so fits that cost otherwise. Pass an int."
+        )
+    return [n_rows(train, n_samples) for train, _ in folds.split(X, y, groups)]
 
 
 def _candidates(search: Any) -> list[dict[str, Any]]:

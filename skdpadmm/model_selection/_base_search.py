@@ -43,6 +43,7 @@ from skdpadmm.model_selection._trials import (
     Trials,
     require_as_planned,
     rows_at,
+    unheard,
 )
 from skdpadmm.noise import NoiseSource, noise_source
 from skdpadmm.privacy import NegativeBinomialTrials, PoissonTrials, TrialLaw
@@ -271,8 +272,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         self.best_score_, self.best_estimator_ = results[best]
         if plan.refit_guarantee is not None:
             model = made(self.best_params_, seeds[n_trials], epsilon=plan.refit_epsilon)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)
+            with unheard():
                 self.best_estimator_ = model.fit(data, y)
             require_as_planned(last_step(model).privacy_, plan.refit_guarantee, plan.delta)
 

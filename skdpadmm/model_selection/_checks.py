@@ -11,6 +11,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
 from skdpadmm._candidates import is_verbosity, last_step, steps_that_learn
+from skdpadmm.algorithms import is_streaming
 from skdpadmm.privacy import Neighboring
 
 _SET_BY_SEARCH = ("epsilon", "delta", "random_state", "ledger")
@@ -70,6 +71,12 @@ def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
         raise ValueError(
             "Got an estimator with a ledger of its own, expected none: it would count, and so tell,"
             " how many trials there were. Give the ledger to the search."
+        )
+    if is_streaming(getattr(last, "algorithm", None)):
+        raise ValueError(
+            f"Got an estimator with algorithm={last.algorithm!r}, expected one that fits all"
+            " records at once: a stream goes on after the search, which has a budget for its own"
+            " records alone. Search with another schedule."
         )
     if getattr(last, "agent_column", None) is not None:
         raise ValueError(

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from skdpadmm._candidates import (
     last_step,
     n_features_of_last_step,
     plan_candidate,
+    public_folds,
+    require_one_that_spends,
     with_parameters,
 )
 from skdpadmm.ledger import compose_all
@@ -63,8 +66,9 @@ def search_cost(
     Raises
     ------
     ValueError
-        If the search is not fitted, if a score is NaN, as those of failed fits are, or if the cost
-        depends on what is not known.
+        If the search is not fitted, if a score is NaN, as those of failed fits are, if the cost
+        depends on what is not known, if folds go by labels, as those of a classifier with an int
+        for `cv` do, or if the search has other parameters than those it was fitted with.
     TypeError
         If the cost of a fit is not known, or if fits do not compose.
 
@@ -100,10 +104,12 @@ def search_cost(
         n_classes = len(search.best_estimator_.classes_)
     if n_samples is not None:
         n_samples = _known(n_samples, "n_samples", None)
+    if not hasattr(search.cv, "__next__"):
+        public_folds(search)
     if fold_sizes is not None:
         sizes: list[int] | None = given_sizes(fold_sizes, n_folds)
     else:
-        sizes = sizes_of_folds(search.cv, n_samples, n_folds)
+        sizes = sizes_of_folds(search, n_samples, n_folds)
     is_known = sizes is not None and (n_samples is not None or not search.refit)
     wanted = {*(sizes or ()), *(() if n_samples is None else (n_samples,))}
     folds: Sequence[int | None] = sizes or [None] * n_folds
@@ -117,6 +123,7 @@ def search_cost(
                 f"Got a search over {type(last).__name__}, expected an estimator of this package:"
                 " what its fits cost is not known."
             )
+        require_one_that_spends(candidate)
         width = n_features_of_last_step(candidate, n_features)
         plans = {
             n: plan_candidate(candidate, parameters, n, width, n_classes)[0]
@@ -133,6 +140,7 @@ def search_cost(
         first.append(next(iter(plans.values())))
         deltas.append(float(last.delta))
         is_simulation |= last.random_state is not None
+    _require_as_fitted(search, max(wanted, default=_SIZES[0]), n_features, n_classes)
     observer, unit = common_adversary(first)
     name = f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}"
     n_fits = len(fits) + bool(search.refit)
@@ -151,6 +159,8 @@ def search_cost(
         delta=max(deltas),
         assumptions=(
             "Every fit counts for every row. That bounds the cost: each row is left out of some.",
+            "Folds are public, and so are groups: no row decides which rows train together.",
+            "The search and its estimator have the parameters that they were fitted with.",
         ),
         not_covered=(
             "selection and cv_results_: no guarantee",
@@ -179,6 +189,34 @@ def _require_scores(results: Mapping[str, Any]) -> None:
             f"Got cv_results_ with {n_missing} scores that are NaN, expected none: fits that failed"
             " may have spent nothing, a part or all. Search with error_score='raise', or count fits"
             " in a ledger."
+        )
+
+
+def _require_as_fitted(search: Any, n_samples: int, n_features: int, n_classes: Any) -> None:
+    """Refuse a search that was changed since it ran, as far as its best model tells.
+
+    Searches and estimators know the parameters of today alone.
+    """
+    best = getattr(search, "best_estimator_", None)
+    if bool(search.refit) != (best is not None):
+        raise ValueError(
+            f"Got refit={search.refit!r}, expected that of the fit, which left"
+            f" {'no' if best is None else 'a'} best_estimator_. Set it back."
+        )
+    if best is None:
+        return
+    facts = []
+    for estimator in (with_parameters(search.estimator, search.best_params_), clone(best)):
+        if not hasattr(last := last_step(estimator), "plan"):
+            return
+        width = n_features_of_last_step(estimator, n_features)
+        plan, _ = plan_candidate(estimator, {}, n_samples, width, n_classes)
+        facts.append((plan.digest(), last.random_state is None))
+    if facts[0] != facts[1]:
+        raise ValueError(
+            "Got an estimator that plans other fits than those of best_estimator_, expected the"
+            " parameters that it was searched with: what they cost is asked for. Set them back, or"
+            " give each search an estimator of its own, clone(estimator)."
         )
 
 

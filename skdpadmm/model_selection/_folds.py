@@ -3,49 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import (
-    KFold,
-    LeaveOneOut,
-    LeavePOut,
-    PredefinedSplit,
-    RepeatedKFold,
-    RepeatedStratifiedKFold,
-    ShuffleSplit,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-    TimeSeriesSplit,
-)
 
-from skdpadmm._candidates import n_rows
-
-# Sizes of their folds follow from the number of rows, whatever the labels are. What inherits from
-# them may split another way.
-_BY_NUMBER = (
-    KFold,
-    LeaveOneOut,
-    LeavePOut,
-    PredefinedSplit,
-    RepeatedKFold,
-    RepeatedStratifiedKFold,
-    ShuffleSplit,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-    TimeSeriesSplit,
-)
+from skdpadmm._candidates import goes_by_groups, n_rows, public_folds
 
 
-def sizes_of_folds(cv: Any, n_samples: int | None, n_folds: int) -> list[int] | None:
-    """Return how many rows each fold trains on; None where that is not known.
+def sizes_of_folds(search: Any, n_samples: int | None, n_folds: int) -> list[int] | None:
+    """Return how many rows each fold trained on; None where that is not known.
 
     Parameters
     ----------
-    cv : int, splitter, iterable or None
-        Of the search.
+    search : GridSearchCV or RandomizedSearchCV
     n_samples : int or None
     n_folds : int
         Those that it had.
@@ -57,19 +29,18 @@ def sizes_of_folds(cv: Any, n_samples: int | None, n_folds: int) -> list[int] | 
     Raises
     ------
     ValueError
-        If so many rows do not make so many folds.
+        If so many rows do not make so many folds, or if folds may go by rows.
     """
-    if isinstance(cv, Iterable) and not hasattr(cv, "split") and not hasattr(cv, "__next__"):
-        sizes = [n_rows(train) for train, _ in cv]
-    elif n_samples is None:
+    if hasattr(search.cv, "__next__"):
+        # It was gone through.
         return None
-    elif cv is None or isinstance(cv, Integral) or type(cv) in _BY_NUMBER:
-        # Folds of classes have the same sizes as those of positions. A generator stays as it is.
-        splitter = copy.deepcopy(cv) if type(cv) in _BY_NUMBER else KFold(n_folds)
-        zeros = np.zeros(n_samples)
-        sizes = [len(train) for train, _ in splitter.split(zeros[:, None], zeros)]
-    else:
+    splitter = public_folds(search)
+    is_given = hasattr(search.cv, "__iter__") and not hasattr(search.cv, "split")
+    if goes_by_groups(splitter) or (n_samples is None and not is_given):
         return None
+    # A generator stays as it is. Positions that are given look at no rows.
+    zeros = np.zeros((n_samples or 1, 1))
+    sizes = [n_rows(train, n_samples) for train, _ in copy.deepcopy(splitter).split(zeros)]
     if len(sizes) != n_folds:
         raise ValueError(
             f"Got n_samples={n_samples} that make {len(sizes)} folds, expected the {n_folds} that"

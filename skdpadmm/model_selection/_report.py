@@ -12,6 +12,7 @@ from skdpadmm._candidates import last_step
 from skdpadmm.model_selection._plan import SearchPlan
 from skdpadmm.privacy import (
     Guarantee,
+    Neighboring,
     NonPrivate,
     Observer,
     PrivacyReport,
@@ -119,13 +120,14 @@ def report_of(
             else ()
         ),
         delta=float(search.delta),
-        assumptions=(*_assumptions(search, is_declared), *plan.assumptions) if is_private else (),
+        assumptions=_assumptions(search, plan, is_declared) if is_private else (),
         not_covered=(
             "Models and scores of trials that were not chosen: they are not kept.",
             "Candidates that were picked by looking at the data.",
             "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
             "Other fits on the same records: their costs add up.",
             "Whether the input is valid: errors of validation may show values of the data.",
+            "Errors of transformers and scorers: they may tell which candidates were drawn.",
             "Running time and memory.",
         ),
         simulation=(
@@ -141,7 +143,7 @@ def report_of(
     )
 
 
-def _assumptions(search: Any, is_declared: bool) -> tuple[str, ...]:
+def _assumptions(search: Any, plan: SearchPlan, is_declared: bool) -> tuple[str, ...]:
     """What the guarantee rests on, as far as it is about the search."""
     lines = [
         "The candidates, the law of the number of trials and the split of rows by positions are"
@@ -157,8 +159,10 @@ def _assumptions(search: Any, is_declared: bool) -> tuple[str, ...]:
             "Nobody who sees the result reads the ledger, whose times tell how long the search"
             " took."
         )
+    if plan.neighboring is Neighboring.ZERO_OUT and plan.n_validation:
+        lines.append("A record that is zeroed has the least score that its bounds allow.")
     if isinstance(search.estimator, Pipeline):
         lines.append("Transformers before the estimator treat each row by itself.")
     if not is_declared:
         lines.append("classes not declared: the set of labels seen in y is assumed to be public.")
-    return tuple(lines)
+    return (*lines, *plan.assumptions)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,19 +36,28 @@ class Trials:
 
     def run(self, number: int, estimator: Any) -> tuple[float, Any]:
         """Fit and score; the score without noise does not leave."""
-        with warnings.catch_warnings():
-            # The plan has warned already, once: as often as there are trials would tell of them.
-            warnings.simplefilter("ignore", UserWarning)
+        with unheard():
             model = estimator.fit(self.X, self.y)
-        require_as_planned(last_step(model).privacy_, self.plan.fit_guarantee, self.plan.delta)
-        if self.score is None:
-            value = float(self.public_score(model, self.X_validation, self.y_validation))
-            return (value if math.isfinite(value) else -math.inf), model
-        value = self.score.mean(model, self.X_validation, self.y_validation)
+            require_as_planned(last_step(model).privacy_, self.plan.fit_guarantee, self.plan.delta)
+            if self.score is None:
+                value = float(self.public_score(model, self.X_validation, self.y_validation))
+                return (value if math.isfinite(value) else -math.inf), model
+            value = self.score.mean(model, self.X_validation, self.y_validation)
         if self.plan.score_std == 0:
             return value, model
         noisy = self.noise.add_gaussian(np.array([value]), self.plan.score_std, (SCORE, number))
         return float(noisy[0]), model
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Without warnings: they would tell how many trials ran, and of those not chosen.
+
+    What a plan warns of is known before, once.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
+    GroupShuffleSplit,
     KFold,
     LeaveOneOut,
     RandomizedSearchCV,
@@ -94,6 +95,43 @@ def test_splitters_that_need_groups_get_them(ledger):
     groups = np.arange(61) % 7
     search = GridSearchCV(ridge(), {"epsilon": [0.5]}, cv=GroupKFold(3), refit=False)
     assert ledger.check(search, X, y, groups).mu == pytest.approx(by_hand([0.5] * 3), rel=1e-6)
+
+
+def test_groups_that_are_drawn_in_fit_need_a_seed(ledger):
+    groups = np.r_[np.zeros(30), np.arange(1, 32)]
+    for seed in (None, 0, np.random.RandomState(0)):
+        cv = GroupShuffleSplit(2, test_size=0.5, random_state=seed)
+        search = GridSearchCV(ridge(), {"epsilon": [0.5]}, cv=cv, refit=False)
+        if seed is None:
+            with pytest.raises(ValueError, match="expected a random_state: groups"):
+                ledger.check(search, X, y, groups)
+        else:
+            cost = ledger.check(search, X, y, groups)
+            assert cost.mu == pytest.approx(by_hand([0.5] * 2), rel=1e-6)
+
+
+def test_a_generator_of_folds_stays_where_it_is(ledger):
+    sizes = []
+
+    class Recorder(DPAdmmRidge):
+        def plan(self, n_samples, n_features):
+            sizes.append(n_samples)
+            return super().plan(n_samples, n_features)
+
+    groups = np.r_[np.zeros(30), np.arange(1, 32)]
+    cv = GroupShuffleSplit(3, test_size=0.5, random_state=np.random.RandomState(0))
+    model = Recorder(**ridge().get_params())
+    ledger.check(GridSearchCV(model, {"epsilon": [0.5]}, cv=cv, refit=False), X, y, groups)
+    assert set(sizes) == {len(train) for train, _ in cv.split(X, y, groups)}
+
+
+def test_a_row_that_is_named_from_both_ends_is_there_twice(ledger):
+    train = np.r_[np.arange(31, 61), np.arange(-30, 0)]
+    search = GridSearchCV(ridge(), {"epsilon": [0.5]}, cv=[(train, np.arange(31))], refit=False)
+    with pytest.raises(ValueError, match="rows are repeated"):
+        ledger.check(search, X, y)
+    search.set_params(cv=[(np.arange(-30, 0), np.arange(31))])
+    assert ledger.check(search, X, y).mu == pytest.approx(by_hand([0.5]), rel=1e-6)
 
 
 def test_folds_that_can_be_seen_once_are_left_alone(ledger):
@@ -320,9 +358,9 @@ def test_classes_come_from_the_declaration_the_facts_or_the_labels(ledger):
     silent = DPAdmmLogisticRegression(epsilon=0.5, delta=DELTA, **HERE)
     grid = {"C": [1.0]}
     costs = {
-        ledger.check(GridSearchCV(declared, grid, cv=3), X),
-        ledger.check(GridSearchCV(silent, grid, cv=3), X, n_classes=2),
-        ledger.check(GridSearchCV(silent, grid, cv=3), X, labels),
+        ledger.check(GridSearchCV(declared, grid, cv=KFold(3)), X),
+        ledger.check(GridSearchCV(silent, grid, cv=KFold(3)), X, n_classes=2),
+        ledger.check(GridSearchCV(silent, grid, cv=KFold(3)), X, labels),
     }
     mus = {round(cost.mu, 9) for cost in costs}
     assert mus == {round(by_hand([0.5] * 4), 9)}

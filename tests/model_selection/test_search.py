@@ -30,6 +30,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
 from skdpadmm import DPAdmmLinearSVC, DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
+from skdpadmm.algorithms import GradientADMM
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from skdpadmm.model_selection._scores import row_score
 from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
@@ -611,6 +612,68 @@ def test_a_candidate_is_left_out_as_often_as_the_parameters_say(n_candidates):
         left_out = sum(law.probability(n) * kept**n for n in range(1, 1_500))
         said = (n_candidates - 1) / (n_candidates - 1 + mean)
         assert left_out == pytest.approx(said, abs=1e-9)
+
+
+class Warns(FunctionTransformer):
+    """Warns of floating point and of itself, as transformers may."""
+
+    def transform(self, X):
+        warnings.warn("of data", RuntimeWarning, stacklevel=2)
+        np.ones(1) / np.zeros(1)
+        return super().transform(X)
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize("refit", [False, True])
+@pytest.mark.parametrize("public", [{}, {"scoring": "precision"}])
+def test_no_trial_warns_as_warnings_can_be_counted(refit, public):
+    X, y = data(200)
+    if public:
+        # There is nothing to find: precision is warned of where nothing is found.
+        public = {**public, "public_validation": (np.zeros((20, 3)), np.arange(20) % 2)}
+    search = DPGridSearchCV(
+        make_pipeline(Warns(), classifier(fit_intercept=False)),
+        {"dpadmmlogisticregression__C": [1.0]},
+        refit=refit,
+        n_trials=20,
+        **public,
+    )
+    with warnings.catch_warnings(record=True) as planned:
+        search.plan(*X.shape)
+    with warnings.catch_warnings(record=True) as caught:
+        search.fit(X, y)
+    # Widths are planned with rows of zeros, before any trial.
+    assert any("of data" in str(line.message) for line in planned)
+    assert [str(line.message) for line in caught] == [str(line.message) for line in planned]
+
+
+def test_no_trial_leaves_a_cache_as_files_can_be_counted(tmp_path):
+    X, y = data(200)
+    model = Pipeline([("scale", BoundedScaler()), ("model", classifier())], memory=str(tmp_path))
+    grid = {"scale__upper": [1 + 0.01 * i for i in range(30)]}
+    search = DPGridSearchCV(model, grid, epsilon=100.0, random_state=0).fit(X, y)
+    assert not list(tmp_path.rglob("*.pkl"))
+    assert search.best_estimator_.memory is None
+    assert search.estimator.memory == str(tmp_path)
+
+
+def test_a_stream_is_refused_as_it_would_go_on_after_the_search():
+    X, y = regression(200)
+    stream = GradientADMM(schedule="stream")
+    search = DPGridSearchCV(regressor(algorithm=stream), {"alpha": [1.0]})
+    with pytest.raises(ValueError, match="a stream goes on after the search"):
+        search.fit(X, y)
+    grid = {"algorithm": ["gradient-admm", stream]}
+    with pytest.raises(ValueError, match="a stream goes on after the search"):
+        search.set_params(estimator=regressor(), param_grid=grid).fit(X, y)
+
+
+def test_a_report_under_zero_out_says_what_a_zeroed_record_scores():
+    X, y = data(200)
+    for neighboring, is_said in (("zero_out", True), ("replace_one", False)):
+        search = DPGridSearchCV(classifier(neighboring=neighboring), {"C": [1.0]}, epsilon=100.0)
+        said = " ".join(search.fit(X, y).privacy_.assumptions)
+        assert ("A record that is zeroed has the least score" in said) == is_said
 
 
 def test_a_report_says_what_a_plain_fit_does_not_cover_and_all_numbers_of_rows():

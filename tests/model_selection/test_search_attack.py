@@ -128,6 +128,6 @@ def test_the_attack_sees_scores_with_a_fortieth_of_the_noise(plan_once):
 @pytest.mark.slow
 def test_the_attack_sees_trials_that_each_spend_four_times_the_total(plan_once):
     spent = GaussianDP(gaussian_mu(4 * EPSILON, DELTA))
-    plan_once(trial_epsilon=4 * EPSILON, fit=spent)
+    plan_once(trial_epsilon=4 * EPSILON, fit_guarantee=spent)
     _, y, other = neighbours("train")
     assert lower_bound(published(y, 500), published(other, 500)) > EPSILON

@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
     GridSearchCV,
@@ -19,13 +20,16 @@ from sklearn.model_selection import (
     LeavePOut,
     PredefinedSplit,
     RandomizedSearchCV,
+    RepeatedKFold,
     RepeatedStratifiedKFold,
     ShuffleSplit,
+    StratifiedGroupKFold,
     StratifiedKFold,
     StratifiedShuffleSplit,
     TimeSeriesSplit,
+    check_cv,
 )
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
 from skdpadmm.ledger import PrivacyLedger
@@ -104,6 +108,9 @@ def test_a_cost_by_the_number_of_rows_asks_for_it(monkeypatch):
             self.adversary, self.unit = plan.adversary, plan.unit
             self.neighboring = plan.neighboring
 
+        def digest(self):
+            return b""
+
         def guarantee(self):
             return GaussianDP(1.0 / self.n)
 
@@ -144,9 +151,9 @@ MIXED = ["consensus-admm", "objective-perturbation"]
         (hidden(), {"alpha": [1.0]}, 50, ShuffleSplit(2, train_size=0.3)),
         (hidden(), {"alpha": [1.0]}, 30, [(np.arange(10), np.arange(10, 30))]),
         (hidden(), {"alpha": [1.0]}, 30, [(np.arange(30) < 12, np.arange(30) >= 12)]),
-        (logistic(algorithm="gradient-admm"), {"C": [1.0]}, 64, StratifiedKFold(3)),
-        (logistic(), {"algorithm": MIXED}, 100, 3),
-        (logistic(), {"epsilon": [0.1, 0.3], "algorithm": MIXED}, 60, 2),
+        (logistic(algorithm="gradient-admm"), {"C": [1.0]}, 64, KFold(3)),
+        (logistic(), {"algorithm": MIXED}, 100, KFold(3)),
+        (logistic(), {"epsilon": [0.1, 0.3], "algorithm": MIXED}, 60, KFold(2, shuffle=True)),
         (DPFedRidge(n_agents=3, epsilon=0.3, max_iter=5, **BOUNDS), {"alpha": [1.0]}, 61, 3),
     ],
 )
@@ -192,10 +199,8 @@ def test_folds_that_nobody_knows_are_asked_for():
     [
         4,
         KFold(7, shuffle=True),
-        StratifiedKFold(4),
-        RepeatedStratifiedKFold(n_splits=3, n_repeats=2),
+        RepeatedKFold(n_splits=3, n_repeats=2),
         ShuffleSplit(3, test_size=0.37),
-        StratifiedShuffleSplit(3, train_size=0.41),
         LeavePOut(2),
         PredefinedSplit(np.arange(23) % 5),
         TimeSeriesSplit(4),
@@ -203,20 +208,107 @@ def test_folds_that_nobody_knows_are_asked_for():
     ],
 )
 def test_sizes_of_folds_are_those_that_the_search_had(cv):
-    X, y = np.zeros((23, 1)), np.arange(23) % 2
-    splitter = StratifiedKFold(cv) if isinstance(cv, int) else cv
+    search = GridSearchCV(DPAdmmRidge(), {}, cv=cv)
     if isinstance(cv, list):
         sizes = [5, 9]
     else:
-        sizes = [len(train) for train, _ in splitter.split(X, y)]
-    assert sizes_of_folds(cv, 23, len(sizes)) == sizes
-    if cv != 4:
-        assert isinstance(cv, list) or sizes_of_folds(cv, None, len(sizes)) is None
+        sizes = [len(train) for train, _ in check_cv(cv).split(np.zeros((23, 1)))]
+    assert sizes_of_folds(search, 23, len(sizes)) == sizes
+    unknown = sizes_of_folds(search, None, len(sizes))
+    assert unknown == (sizes if isinstance(cv, list) else None)
 
 
 def test_a_number_of_rows_that_makes_other_folds_is_refused():
     with pytest.raises(ValueError, match="expected the 3 that"):
-        sizes_of_folds(LeavePOut(1), 4, 3)
+        sizes_of_folds(GridSearchCV(DPAdmmRidge(), {}, cv=LeavePOut(1)), 4, 3)
+
+
+class OfLabels(KFold):
+    """Looks at labels, for all that anybody knows."""
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [
+        None,
+        4,
+        StratifiedKFold(4, shuffle=True, random_state=0),
+        RepeatedStratifiedKFold(n_splits=2, n_repeats=2),
+        StratifiedShuffleSplit(3),
+        StratifiedGroupKFold(2),
+        OfLabels(3),
+    ],
+)
+def test_folds_by_labels_are_refused_as_one_label_moves_other_rows(tmp_path, cv):
+    X, y = data()
+    labels = (y > 0).astype(int)
+    groups = np.arange(600) % 5 if isinstance(cv, StratifiedGroupKFold) else None
+    ledger = PrivacyLedger(tmp_path / "study.db")
+    model = make_pipeline(BoundedScaler(), logistic(ledger=ledger.path))
+    search = GridSearchCV(model, {"dpadmmlogisticregression__C": [1.0]}, cv=cv)
+    for ask in (
+        lambda: ledger.check(search, X, labels, groups),
+        lambda: search_cost(search.fit(X, labels, groups=groups), n_samples=600),
+        lambda: search_cost(search, n_samples=600, fold_sizes=[480] * search.n_splits_),
+    ):
+        with pytest.raises(ValueError, match=r"(?s)Got cv=.*, expected folds that no row"):
+            ask()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_what_is_refused_of_folds_by_labels_is_so_and_what_is_accepted_is_not(shuffle):
+    labels = (np.arange(100) % 3 == 0).astype(int)
+    other = np.where(np.arange(100) == 0, 0, labels)
+    seed = 0 if shuffle else None
+
+    def moved(cv):
+        pairs = zip(cv.split(labels, labels), cv.split(other, other), strict=True)
+        return max(len(np.setdiff1d(a, b)) for (a, _), (b, _) in pairs)
+
+    assert moved(StratifiedKFold(5, shuffle=shuffle, random_state=seed)) > 1
+    assert moved(KFold(5, shuffle=shuffle, random_state=seed)) == 0
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_search_that_was_changed_since_it_ran_is_refused(is_known):
+    model = DPAdmmRidge(epsilon=0.5, **BOUNDS)
+    search = GridSearchCV(model, {"alpha": [0.0, 1.0]}, cv=3).fit(*data())
+    known = {"n_samples": 600} if is_known else {}
+    cost = search_cost(search, **known).epsilon()
+    for change in ({"epsilon": 0.01}, {"max_iter": 3}, {"random_state": 0}):
+        before = model.get_params()
+        model.set_params(**change)
+        with pytest.raises(ValueError, match="plans other fits than those of best_estimator_"):
+            search_cost(search, **known)
+        model.set_params(**before)
+    search.set_params(refit=False)
+    with pytest.raises(ValueError, match=r"Got refit=False, .* a best_estimator_"):
+        search_cost(search, n_features=2, **known)
+    search.set_params(refit=True)
+    assert search_cost(search, **known).epsilon() == cost
+
+
+def test_a_pipeline_in_which_two_steps_spend_is_refused(tmp_path):
+    X, y = data()
+    ledger = PrivacyLedger(tmp_path / "study.db")
+    own = {"epsilon": 0.5, "ledger": ledger.path, **BOUNDS}
+    chooses = SelectFromModel(DPAdmmRidge(**own), max_features=1, threshold=-np.inf)
+    last = DPAdmmRidge(**own)
+    for early in (chooses, make_pipeline(BoundedScaler(), chooses), FeatureUnion([("a", chooses)])):
+        model = make_pipeline(early, last)
+        search = GridSearchCV(model, {"dpadmmridge__alpha": [0.0, 1.0]}, cv=2)
+        for ask in (
+            lambda model=model: ledger.check(model, X, y),
+            lambda search=search: ledger.check(search, X, y),
+            lambda search=search: search_cost(search.fit(X, y)),
+        ):
+            with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
+                ask()
+    # A candidate may put one in.
+    plain = make_pipeline("passthrough", last)
+    grid = {"passthrough": ["passthrough", chooses]}
+    with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
+        ledger.check(GridSearchCV(plain, grid, cv=2), X, y)
 
 
 @pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")

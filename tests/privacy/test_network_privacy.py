@@ -714,7 +714,8 @@ def test_attack_on_each_agent_comes_close_to_its_own_budget(monkeypatch, mu_lowe
     for first in range(3):
         # The attacked agent is agent 0 of the data.
         knobs = {"epsilon": np.roll(order, -first).tolist()}
-        found, claimed = attack(monkeypatch, mu_lower_bound, n_fits=2500, **knobs), claim(**knobs)
+        # Half of them count: 2,500 runs show .85 of the smallest budget, give or take .03.
+        found, claimed = attack(monkeypatch, mu_lower_bound, n_fits=5000, **knobs), claim(**knobs)
         assert found <= claimed
         assert GaussianDP(claimed).epsilon(1e-3) == pytest.approx(order[first], rel=1e-3)
         assert GaussianDP(found).epsilon(1e-3) >= 0.65 * order[first]
