@@ -8,36 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
-from sklearn.model_selection import (
-    GroupKFold,
-    GroupShuffleSplit,
-    KFold,
-    LeaveOneGroupOut,
-    LeaveOneOut,
-    LeavePGroupsOut,
-    LeavePOut,
-    PredefinedSplit,
-    RepeatedKFold,
-    ShuffleSplit,
-    TimeSeriesSplit,
-    check_cv,
-)
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import get_tags
-
-# Which rows train goes by positions, or by groups. What inherits from them may look at rows.
-_BY_POSITION = (
-    KFold,
-    LeaveOneOut,
-    LeavePOut,
-    PredefinedSplit,
-    RepeatedKFold,
-    ShuffleSplit,
-    TimeSeriesSplit,
-)
-_BY_GROUP = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut)
 
 
 def last_step(estimator: Any) -> Any:
@@ -71,58 +45,6 @@ def silent(estimator: Any) -> Any:
 def is_verbosity(name: str) -> bool:
     """Whether a parameter, of a step or of all, says how much is printed."""
     return name.rpartition("__")[2] == "verbose"
-
-
-def public_folds(search: Any) -> Any:
-    """The splitter of a search of scikit-learn, none of whose rows changes a fold.
-
-    Parameters
-    ----------
-    search : estimator
-        With the parameters `cv` and `estimator`.
-
-    Returns
-    -------
-    splitter
-
-    Raises
-    ------
-    ValueError
-        Where folds may go by rows or labels. A label that is another one moves other rows to other
-        folds then, and a fit differs in many records.
-    """
-    # Any labels of two classes: an int means folds by classes, for a classifier.
-    splitter = check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
-    is_given = hasattr(search.cv, "__iter__") and not hasattr(search.cv, "split")
-    if is_given or type(splitter) in (*_BY_POSITION, *_BY_GROUP):
-        return splitter
-    meant = "" if type(splitter) is type(search.cv) else f" which is {type(splitter).__name__},"
-    raise ValueError(
-        f"Got cv={search.cv!r},{meant} expected folds that no row changes: with folds by labels one"
-        " record moves others from fold to fold, and a fit differs in all of these. Pass"
-        " cv=KFold(5, shuffle=True, random_state=0), or positions that are public."
-    )
-
-
-def goes_by_groups(splitter: Any) -> bool:
-    """Whether sizes of folds follow from who is in which group."""
-    return type(splitter) in _BY_GROUP
-
-
-def n_rows(positions: Any, n_samples: int | None = None) -> int:
-    """How many rows a part of a split has, by their positions or by a mask; each of them once."""
-    rows = np.asarray(positions)
-    if rows.dtype == bool:
-        return int(rows.sum())
-    if n_samples is not None:
-        # Counted from the end they are the same rows.
-        rows = np.where(rows < 0, rows + n_samples, rows)
-    if len(np.unique(rows)) < len(rows):
-        raise ValueError(
-            "Got a fold in which rows are repeated, expected each at most once: a record that is"
-            " there several times is protected less than a fit claims. Draw without replacement."
-        )
-    return len(rows)
 
 
 def _earlier_steps(estimator: Any) -> Iterator[Any]:

@@ -19,16 +19,14 @@ from sklearn.model_selection import (
 
 from skdpadmm._candidates import (
     asks_for_classes,
-    goes_by_groups,
     last_step,
     n_features_of_last_step,
-    n_rows,
     plan_candidate,
-    public_folds,
     require_one_that_spends,
     steps_that_learn,
     with_parameters,
 )
+from skdpadmm._folds import sizes_of_folds
 from skdpadmm.ledger._entry import Claim, Relation
 from skdpadmm.privacy import Guarantee, worst
 
@@ -118,7 +116,7 @@ def cost_of_search(
             " Use cv=list(...)."
         )
     candidates = _candidates(search)
-    sizes = Counter(_sizes_of_folds(search, X, y, groups, data.n_samples))
+    sizes = Counter(sizes_of_folds(search, X, y, groups, data.n_samples))
     if not candidates or not sizes:
         raise ValueError("Got a search without candidates or folds, expected one of each at least.")
     claims: Counter[Claim] = Counter()
@@ -137,19 +135,6 @@ def cost_of_search(
     for relation, guarantees in refits.items():
         claims[Claim("adversary", relation, worst(*guarantees))] += 1
     return list(claims.items())
-
-
-def _sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> list[int]:
-    """How many rows each fold will train on."""
-    # A generator stays where it is: fit draws the same from it.
-    folds = copy.deepcopy(public_folds(search))
-    is_drawn = getattr(folds, "shuffle", True) and getattr(folds, "random_state", 0) is None
-    if goes_by_groups(folds) and is_drawn:
-        raise ValueError(
-            f"Got cv={search.cv!r}, expected a random_state: groups of other sizes may be drawn in"
-            " fit, and so fits that cost otherwise. Pass an int."
-        )
-    return [n_rows(train, n_samples) for train, _ in folds.split(X, y, groups)]
 
 
 def _candidates(search: Any) -> list[dict[str, Any]]:

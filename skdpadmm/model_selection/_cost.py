@@ -15,13 +15,12 @@ from skdpadmm._candidates import (
     last_step,
     n_features_of_last_step,
     plan_candidate,
-    public_folds,
     require_one_that_spends,
     with_parameters,
 )
+from skdpadmm._folds import sizes_of_past_folds
 from skdpadmm.ledger import compose_all
 from skdpadmm.model_selection._checks import common_adversary, common_relation
-from skdpadmm.model_selection._folds import given_sizes, sizes_of_folds
 from skdpadmm.privacy import Guarantee, Observer, PrivacyReport, Worst, worst
 
 # Where nobody knows how many rows there were, a guarantee has to be the same for all of these.
@@ -98,21 +97,15 @@ def search_cost(
             " folds."
         )
     _require_scores(search.cv_results_)
-    n_folds = int(search.n_splits_)
     n_features = _known(n_features, "n_features", getattr(search, "n_features_in_", None))
     if n_classes is None and hasattr(getattr(search, "best_estimator_", None), "classes_"):
         n_classes = len(search.best_estimator_.classes_)
     if n_samples is not None:
         n_samples = _known(n_samples, "n_samples", None)
-    if not hasattr(search.cv, "__next__"):
-        public_folds(search)
-    if fold_sizes is not None:
-        sizes: list[int] | None = given_sizes(fold_sizes, n_folds)
-    else:
-        sizes = sizes_of_folds(search, n_samples, n_folds)
+    sizes = sizes_of_past_folds(search, n_samples, fold_sizes)
     is_known = sizes is not None and (n_samples is not None or not search.refit)
     wanted = {*(sizes or ()), *(() if n_samples is None else (n_samples,))}
-    folds: Sequence[int | None] = sizes or [None] * n_folds
+    folds: Sequence[int | None] = sizes or [None] * int(search.n_splits_)
     fits: list[Guarantee] = []
     refits, first, deltas, is_simulation = [], [], [], False
     for parameters in candidates:
@@ -207,11 +200,9 @@ def _require_as_fitted(search: Any, n_samples: int, n_features: int, n_classes: 
         return
     facts = []
     for estimator in (with_parameters(search.estimator, search.best_params_), clone(best)):
-        if not hasattr(last := last_step(estimator), "plan"):
-            return
         width = n_features_of_last_step(estimator, n_features)
         plan, _ = plan_candidate(estimator, {}, n_samples, width, n_classes)
-        facts.append((plan.digest(), last.random_state is None))
+        facts.append((plan.digest(), last_step(estimator).random_state is None))
     if facts[0] != facts[1]:
         raise ValueError(
             "Got an estimator that plans other fits than those of best_estimator_, expected the"

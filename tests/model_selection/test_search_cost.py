@@ -32,9 +32,9 @@ from sklearn.model_selection import (
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
+from skdpadmm._folds import sizes_of_past_folds
 from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV, _cost, search_cost
-from skdpadmm.model_selection._folds import sizes_of_folds
 from skdpadmm.preprocessing import BoundedScaler
 from skdpadmm.privacy import GaussianDP, NonPrivate, gaussian_mu
 
@@ -213,14 +213,17 @@ def test_sizes_of_folds_are_those_that_the_search_had(cv):
         sizes = [5, 9]
     else:
         sizes = [len(train) for train, _ in check_cv(cv).split(np.zeros((23, 1)))]
-    assert sizes_of_folds(search, 23, len(sizes)) == sizes
-    unknown = sizes_of_folds(search, None, len(sizes))
+    search.n_splits_ = len(sizes)
+    assert sizes_of_past_folds(search, 23, None) == sizes
+    unknown = sizes_of_past_folds(search, None, None)
     assert unknown == (sizes if isinstance(cv, list) else None)
 
 
 def test_a_number_of_rows_that_makes_other_folds_is_refused():
+    search = GridSearchCV(DPAdmmRidge(), {}, cv=LeavePOut(1))
+    search.n_splits_ = 3
     with pytest.raises(ValueError, match="expected the 3 that"):
-        sizes_of_folds(GridSearchCV(DPAdmmRidge(), {}, cv=LeavePOut(1)), 4, 3)
+        sizes_of_past_folds(search, 4, None)
 
 
 class OfLabels(KFold):
