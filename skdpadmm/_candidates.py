@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import get_tags
@@ -73,14 +74,24 @@ def require_one_that_spends(estimator: Any) -> None:
     ------
     TypeError
     """
-    for step in _earlier_steps(estimator):
-        for part in (step, *step.get_params(deep=True).values()):
-            if hasattr(part, "get_params") and (hasattr(part, "plan") or hasattr(part, "ledger")):
-                raise TypeError(
-                    f"Got a Pipeline with {type(part).__name__} before its last step, expected one"
-                    " estimator with a budget, the last: what others cost is not known from its"
-                    " plan. Fit them by themselves, each with the ledger."
-                )
+    for part in _fitted_parts(list(_earlier_steps(estimator))):
+        if callable(getattr(part, "plan", None)) or hasattr(part, "ledger"):
+            raise TypeError(
+                f"Got a Pipeline with {type(part).__name__} before its last step, expected one"
+                " estimator with a budget, the last: what others cost is not known from its plan."
+                " Fit them by themselves, each with the ledger, and freeze them: FrozenEstimator."
+            )
+
+
+def _fitted_parts(value: Any) -> Iterator[Any]:
+    """Estimators that a fit may fit: steps, and what they hold."""
+    if isinstance(value, list | tuple | Mapping):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _fitted_parts(part)
+    elif hasattr(value, "get_params") and not isinstance(value, type | FrozenEstimator):
+        yield value
+        if getattr(value, "prefit", False) is not True:
+            yield from _fitted_parts(value.get_params(deep=False))
 
 
 def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None) -> int:

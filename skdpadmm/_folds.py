@@ -34,6 +34,8 @@ _BY_POSITION = (
     ShuffleSplit,
     TimeSeriesSplit,
 )
+# Positions, or masks, that somebody made.
+_GIVEN = type(check_cv([]))
 _BY_GROUP = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut)
 
 
@@ -57,13 +59,14 @@ def public_folds(search: Any) -> Any:
     """
     # Any labels of two classes: an int means folds by classes, for a classifier.
     splitter = check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
-    if _is_given(search) or type(splitter) in (*_BY_POSITION, *_BY_GROUP):
+    if type(splitter) in (_GIVEN, *_BY_POSITION, *_BY_GROUP):
         return splitter
     meant = "" if type(splitter) is type(search.cv) else f" which is {type(splitter).__name__},"
     raise ValueError(
         f"Got cv={search.cv!r},{meant} expected folds that no row changes: with folds by labels one"
         " record moves others from fold to fold, and a fit differs in all of these. Pass"
-        " cv=KFold(5, shuffle=True, random_state=0), or positions that are public."
+        " cv=KFold(5, shuffle=True, random_state=0), or positions that are public, and search with"
+        " these."
     )
 
 
@@ -124,7 +127,7 @@ def sizes_of_past_folds(
     splitter: Any = None if is_gone else public_folds(search)
     if fold_sizes is not None:
         return _given_sizes(fold_sizes, n_folds)
-    if is_gone or _goes_by_groups(splitter) or (n_samples is None and not _is_given(search)):
+    if is_gone or _goes_by_groups(splitter) or (n_samples is None and type(splitter) is not _GIVEN):
         return None
     # A generator stays as it is. Positions that are given look at no rows.
     zeros = np.zeros((n_samples or 1, 1))
@@ -146,11 +149,6 @@ def _given_sizes(fold_sizes: Sequence[int], n_folds: int) -> list[int]:
             " fold trained on, [len(train) for train, _ in cv.split(X, y, groups)]."
         )
     return [int(n) for n in sizes]
-
-
-def _is_given(search: Any) -> bool:
-    """Whether folds are positions, or masks, that somebody made."""
-    return hasattr(search.cv, "__iter__") and not hasattr(search.cv, "split")
 
 
 def _goes_by_groups(splitter: Any) -> bool:

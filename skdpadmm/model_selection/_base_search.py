@@ -261,15 +261,23 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
             return model
 
         # Not what joblib is set to elsewhere: it would print how many trials there are.
-        results = Parallel(n_jobs=self.n_jobs, verbose=0)(
-            delayed(shared.run)(number, made(candidates[index], seeds[number]))
-            for number, index in enumerate(chosen.tolist())
-        )
+        with unheard():
+            results = Parallel(n_jobs=self.n_jobs, verbose=0)(
+                delayed(shared.run)(number, made(candidates[index], seeds[number]))
+                for number, index in enumerate(chosen.tolist())
+            )
         # Of equal scores the first: a public rule.
         best = max(range(n_trials), key=lambda number: results[number][0])
         self.best_index_ = int(chosen[best])
         self.best_params_ = dict(candidates[self.best_index_])
         self.best_score_, self.best_estimator_ = results[best]
+        if self.best_score_ == -math.inf:
+            warnings.warn(
+                "Got scores of public_validation that are not finite, for every trial: the choice"
+                f" is that of the first one. Does scoring={self.scoring!r} fit these rows?",
+                UserWarning,
+                stacklevel=4,
+            )
         if plan.refit_guarantee is not None:
             model = made(self.best_params_, seeds[n_trials], epsilon=plan.refit_epsilon)
             with unheard():
@@ -412,6 +420,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
             public_score=public_score,
             plan=plan,
             noise=source,
+            process=os.getpid(),
         )
 
     @property

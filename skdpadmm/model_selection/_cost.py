@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from skdpadmm._candidates import (
@@ -97,6 +96,12 @@ def search_cost(
             " folds."
         )
     _require_scores(search.cv_results_)
+    has_model = hasattr(search, "best_estimator_")
+    if bool(search.refit) != has_model:
+        raise ValueError(
+            f"Got refit={search.refit!r}, expected that of the fit, which left"
+            f" {'a' if has_model else 'no'} best_estimator_. Set it back."
+        )
     n_features = _known(n_features, "n_features", getattr(search, "n_features_in_", None))
     if n_classes is None and hasattr(getattr(search, "best_estimator_", None), "classes_"):
         n_classes = len(search.best_estimator_.classes_)
@@ -131,9 +136,10 @@ def search_cost(
         if search.refit:
             refits.append(by_size[n_samples])
         first.append(next(iter(plans.values())))
+        if search.refit and len(first) == search.best_index_ + 1:
+            is_simulation |= _require_as_fitted(search, plans.get(n_samples, first[-1]))
         deltas.append(float(last.delta))
         is_simulation |= last.random_state is not None
-    _require_as_fitted(search, max(wanted, default=_SIZES[0]), n_features, n_classes)
     observer, unit = common_adversary(first)
     name = f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}"
     n_fits = len(fits) + bool(search.refit)
@@ -185,30 +191,42 @@ def _require_scores(results: Mapping[str, Any]) -> None:
         )
 
 
-def _require_as_fitted(search: Any, n_samples: int, n_features: int, n_classes: Any) -> None:
+def _require_as_fitted(search: Any, plan: Any) -> bool:
     """Refuse a search that was changed since it ran, as far as its best model tells.
 
-    Searches and estimators know the parameters of today alone.
+    Searches and estimators know the parameters of today alone; a report is that of its fit.
+
+    Parameters
+    ----------
+    search : GridSearchCV or RandomizedSearchCV
+        With a ``best_estimator_``.
+    plan : Plan
+        Of its last fit.
+
+    Returns
+    -------
+    bool
+        Whether that fit was a simulation.
     """
-    best = getattr(search, "best_estimator_", None)
-    if bool(search.refit) != (best is not None):
+    report = last_step(search.best_estimator_).privacy_
+    (against,) = (line for line in report.observers if line.name == report.adversary)
+    planned = (plan.adversary, plan.unit, plan.neighboring)
+    is_other = planned != (report.adversary, against.unit, against.neighboring)
+    if is_other or not _covers(plan.guarantee(), report.guarantee(), float(report.delta)):
         raise ValueError(
-            f"Got refit={search.refit!r}, expected that of the fit, which left"
-            f" {'no' if best is None else 'a'} best_estimator_. Set it back."
+            f"Got a search whose best model has {report.guarantee().describe()}, and is planned"
+            f" with {plan.guarantee().describe()}, expected what it was fitted with. Pass its"
+            " n_samples, set the parameters of its estimator back, or give each search an"
+            " estimator of its own, clone(estimator)."
         )
-    if best is None:
-        return
-    facts = []
-    for estimator in (with_parameters(search.estimator, search.best_params_), clone(best)):
-        width = n_features_of_last_step(estimator, n_features)
-        plan, _ = plan_candidate(estimator, {}, n_samples, width, n_classes)
-        facts.append((plan.digest(), last_step(estimator).random_state is None))
-    if facts[0] != facts[1]:
-        raise ValueError(
-            "Got an estimator that plans other fits than those of best_estimator_, expected the"
-            " parameters that it was searched with: what they cost is asked for. Set them back, or"
-            " give each search an estimator of its own, clone(estimator)."
-        )
+    return bool(report.simulation)
+
+
+def _covers(planned: Guarantee, spent: Guarantee, delta: float) -> bool:
+    levels = (delta, delta**0.5, 1e-3 * delta)
+    return planned.dominates(spent) or all(
+        spent.epsilon(level) <= planned.epsilon(level) * (1 + 1e-9) for level in levels
+    )
 
 
 def _known(value: int | None, name: str, seen: int | None) -> int:

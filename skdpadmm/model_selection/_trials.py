@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +34,13 @@ class Trials:
     public_score: Any
     plan: SearchPlan
     noise: NoiseSource
+    process: int
 
     def run(self, number: int, estimator: Any) -> tuple[float, Any]:
         """Fit and score; the score without noise does not leave."""
-        with unheard():
+        # In this process warnings are off already: threads would switch them on and off at once.
+        warned = nullcontext() if os.getpid() == self.process else unheard()
+        with warned, np.errstate(all="ignore"):
             model = estimator.fit(self.X, self.y)
             require_as_planned(last_step(model).privacy_, self.plan.fit_guarantee, self.plan.delta)
             if self.score is None:

@@ -647,6 +647,26 @@ def test_no_trial_warns_as_warnings_can_be_counted(refit, public):
     assert [str(line.message) for line in caught] == [str(line.message) for line in planned]
 
 
+def test_threads_leave_warnings_as_they_were():
+    X, y = data(200)
+    search = DPGridSearchCV(classifier(), {"C": [1.0]}, epsilon=100.0, n_trials=20, n_jobs=4)
+    before = list(warnings.filters)
+    with parallel_config(backend="threading"):
+        search.fit(X, y)
+    assert list(warnings.filters) == before
+
+
+def test_scores_of_public_rows_that_are_no_numbers_are_warned_of():
+    X, y = data(200)
+    one_class = (X[:20], np.ones(20, dtype=int))
+    search = DPGridSearchCV(
+        classifier(), {"C": [1.0]}, public_validation=one_class, scoring="roc_auc"
+    )
+    with pytest.warns(UserWarning, match="Does scoring='roc_auc' fit these rows"):
+        search.fit(X, y)
+    assert search.best_score_ == -math.inf
+
+
 def test_no_trial_leaves_a_cache_as_files_can_be_counted(tmp_path):
     X, y = data(200)
     model = Pipeline([("scale", BoundedScaler()), ("model", classifier())], memory=str(tmp_path))

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_selection import SelectFromModel
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
     GridSearchCV,
@@ -30,11 +31,12 @@ from sklearn.model_selection import (
     check_cv,
 )
 from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
 from skdpadmm._folds import sizes_of_past_folds
 from skdpadmm.ledger import PrivacyLedger
-from skdpadmm.model_selection import DPGridSearchCV, _cost, search_cost
+from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, _cost, search_cost
 from skdpadmm.preprocessing import BoundedScaler
 from skdpadmm.privacy import GaussianDP, NonPrivate, gaussian_mu
 
@@ -108,11 +110,8 @@ def test_a_cost_by_the_number_of_rows_asks_for_it(monkeypatch):
             self.adversary, self.unit = plan.adversary, plan.unit
             self.neighboring = plan.neighboring
 
-        def digest(self):
-            return b""
-
         def guarantee(self):
-            return GaussianDP(1.0 / self.n)
+            return GaussianDP(600.0 / self.n)
 
     def by_size(candidate, parameters, n, *rest):
         return Dearer(made(candidate, parameters, n, *rest)[0], n), []
@@ -121,9 +120,9 @@ def test_a_cost_by_the_number_of_rows_asks_for_it(monkeypatch):
     with pytest.raises(ValueError, match="expected n_samples"):
         search_cost(search)
     # Half of the rows train in a fold, and all of them in the last fit.
-    known = math.sqrt(2 / 300**2 + 1 / 600**2)
+    known = math.sqrt(2 * 2**2 + 1)
     assert search_cost(search, n_samples=600).guarantee().mu == pytest.approx(known)
-    uneven = math.sqrt(1 / 200**2 + 1 / 400**2 + 1 / 600**2)
+    uneven = math.sqrt(3**2 + 1.5**2 + 1)
     cost = search_cost(search, n_samples=600, fold_sizes=[200, 400])
     assert cost.guarantee().mu == pytest.approx(uneven)
 
@@ -278,17 +277,59 @@ def test_a_search_that_was_changed_since_it_ran_is_refused(is_known):
     search = GridSearchCV(model, {"alpha": [0.0, 1.0]}, cv=3).fit(*data())
     known = {"n_samples": 600} if is_known else {}
     cost = search_cost(search, **known).epsilon()
-    for change in ({"epsilon": 0.01}, {"max_iter": 3}, {"random_state": 0}):
+    for change in ({"epsilon": 0.01}, {"delta": 1e-9}, {"neighboring": "zero_out"}):
         before = model.get_params()
         model.set_params(**change)
-        with pytest.raises(ValueError, match="plans other fits than those of best_estimator_"):
+        with pytest.raises(ValueError, match="expected what it was fitted with"):
             search_cost(search, **known)
         model.set_params(**before)
+    # Dearer fits bound what was spent, and seeds make no difference to it.
+    model.set_params(epsilon=0.6, random_state=0)
+    assert search_cost(search, **known).epsilon() > cost
+    model.set_params(epsilon=0.5, random_state=None)
+    assert not search_cost(search, **known).simulation
     search.set_params(refit=False)
     with pytest.raises(ValueError, match=r"Got refit=False, .* a best_estimator_"):
         search_cost(search, n_features=2, **known)
     search.set_params(refit=True)
     assert search_cost(search, **known).epsilon() == cost
+
+
+def test_a_seed_that_was_taken_away_is_remembered():
+    model = DPAdmmRidge(random_state=0, **BOUNDS)
+    search = GridSearchCV(model, {"alpha": [1.0]}, cv=2).fit(*data())
+    model.set_params(random_state=None)
+    assert "fits share it" in search_cost(search).simulation
+
+
+def test_a_number_of_rows_that_the_best_model_did_not_have_is_refused():
+    search = GridSearchCV(hidden(), {"alpha": [1.0]}, cv=3).fit(*(p[:64] for p in data()))
+    search_cost(search, n_samples=64)
+    with pytest.raises(ValueError, match="Pass its n_samples"):
+        search_cost(search, n_samples=640)
+
+
+@pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
+def test_a_search_whose_plan_draws_candidates_freshly_is_counted():
+    inner = DPRandomizedSearchCV(
+        DPAdmmRidge(max_iter=3, **BOUNDS), {"alpha": [0.0, 1.0, 2.0, 3.0]}, n_iter=2
+    )
+    outer = GridSearchCV(inner, {"epsilon": [0.2, 0.4]}, cv=2).fit(*(p[:100] for p in data()))
+    assert search_cost(outer, n_samples=100).epsilon() > 0.4
+
+
+def test_folds_that_scikit_learn_has_wrapped_are_those_that_were_given():
+    X, y = data()
+    cv = check_cv(list(KFold(3).split(X)))
+    search = GridSearchCV(DPAdmmRidge(**BOUNDS), {"alpha": [1.0]}, cv=cv).fit(X, y)
+    assert search_cost(search, n_samples=600).subject.endswith("4 fits")
+
+
+class Several(SelectFromModel):
+    """Holds models in places where nobody looks."""
+
+    def __init__(self, models):
+        self.models = models
 
 
 def test_a_pipeline_in_which_two_steps_spend_is_refused(tmp_path):
@@ -297,16 +338,29 @@ def test_a_pipeline_in_which_two_steps_spend_is_refused(tmp_path):
     own = {"epsilon": 0.5, "ledger": ledger.path, **BOUNDS}
     chooses = SelectFromModel(DPAdmmRidge(**own), max_features=1, threshold=-np.inf)
     last = DPAdmmRidge(**own)
-    for early in (chooses, make_pipeline(BoundedScaler(), chooses), FeatureUnion([("a", chooses)])):
+    for early in (
+        chooses,
+        make_pipeline(BoundedScaler(), chooses),
+        FeatureUnion([("a", chooses)]),
+        FunctionTransformer(kw_args={"model": last}),
+        Several([chooses]),
+    ):
         model = make_pipeline(early, last)
         search = GridSearchCV(model, {"dpadmmridge__alpha": [0.0, 1.0]}, cv=2)
         for ask in (
             lambda model=model: ledger.check(model, X, y),
             lambda search=search: ledger.check(search, X, y),
-            lambda search=search: search_cost(search.fit(X, y)),
         ):
             with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
                 ask()
+    search = GridSearchCV(make_pipeline(chooses, last), {"dpadmmridge__alpha": [0.0]}, cv=2)
+    with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
+        search_cost(search.fit(X, y))
+    # What is fitted already spends no more.
+    frozen = SelectFromModel(FrozenEstimator(last.fit(X, y)), max_features=1, threshold=-np.inf)
+    search.set_params(estimator=make_pipeline(frozen, last))
+    cost = ledger.check(search, X, y)
+    assert search_cost(search.fit(X, y)).guarantee().mu == pytest.approx(cost.mu)
     # A candidate may put one in.
     plain = make_pipeline("passthrough", last)
     grid = {"passthrough": ["passthrough", chooses]}
