@@ -254,7 +254,7 @@ def test_an_attack_catches_half_the_noise(mu_lower_bound, guarantee, monkeypatch
             return super().add_gaussian(value, scale / 2, stream)
 
     monkeypatch.setattr("skdpadmm._fitting.noise_source", lambda *args: HalfTheNoise())
-    found, claimed = attack(mu_lower_bound, guarantee, n_fits=1200)
+    found, claimed = attack(mu_lower_bound, guarantee, n_fits=2500)
     assert found > 1.1 * claimed
 
 

@@ -695,7 +695,8 @@ def claims(unit="record", **knobs):
 def test_attack_on_each_observer_comes_close_to_the_claim_and_not_above(
     monkeypatch, mu_lower_bound, unit, budgeted
 ):
-    found = attack(monkeypatch, mu_lower_bound, unit, adversary=budgeted)
+    # The largest mu is 3.6, of which 1,500 fits leave .55 unseen, give or take .1.
+    found = attack(monkeypatch, mu_lower_bound, unit, n_fits=2500, adversary=budgeted)
     for observer, claimed in claims(unit, adversary=budgeted).items():
         assert claimed - UNSEEN <= found[observer] <= claimed
 
