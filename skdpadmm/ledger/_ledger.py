@@ -102,6 +102,10 @@ class PrivacyLedger:
 
     Anything else is an error.
 
+    A sum is about one record more or less in each fit. Where one record decides which others a fit
+    gets, as in folds by labels, which scikit-learn makes for a classifier unless `cv` is a splitter
+    such as KFold, more of them differ, and no fit knows.
+
     **Data sets.** With ``disjoint=True`` you say that no unit is in two data sets of different
     names. Then nobody is in more than one, and the worst of their accounts, each with all that has
     no name, is a bound for all. Otherwise everything is composed.
