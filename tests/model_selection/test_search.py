@@ -649,7 +649,7 @@ def test_no_trial_warns_as_warnings_can_be_counted(refit, public):
 
 def test_threads_leave_warnings_as_they_were():
     X, y = data(200)
-    search = DPGridSearchCV(classifier(), {"C": [1.0]}, epsilon=100.0, n_trials=20, n_jobs=4)
+    search = DPGridSearchCV(classifier(), {"C": [1.0]}, epsilon=100.0, n_jobs=4, **MANY)
     before = list(warnings.filters)
     with parallel_config(backend="threading"):
         search.fit(X, y)
