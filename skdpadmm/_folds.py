@@ -34,40 +34,9 @@ _BY_POSITION = (
     ShuffleSplit,
     TimeSeriesSplit,
 )
+_BY_GROUP = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut)
 # Positions, or masks, that somebody made.
 _GIVEN = type(check_cv([]))
-_BY_GROUP = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut)
-
-
-def public_folds(search: Any) -> Any:
-    """The splitter of a search of scikit-learn, none of whose rows changes a fold.
-
-    Parameters
-    ----------
-    search : estimator
-        With the parameters `cv` and `estimator`.
-
-    Returns
-    -------
-    splitter
-
-    Raises
-    ------
-    ValueError
-        Where folds may go by rows or labels. A label that is another one moves other rows to other
-        folds then, and a fit differs in many records.
-    """
-    # Any labels of two classes: an int means folds by classes, for a classifier.
-    splitter = check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
-    if type(splitter) in (_GIVEN, *_BY_POSITION, *_BY_GROUP):
-        return splitter
-    meant = "" if type(splitter) is type(search.cv) else f" which is {type(splitter).__name__},"
-    raise ValueError(
-        f"Got cv={search.cv!r},{meant} expected folds that no row changes: with folds by labels one"
-        " record moves others from fold to fold, and a fit differs in all of these. Pass"
-        " cv=KFold(5, shuffle=True, random_state=0), or positions that are public, and search with"
-        " these."
-    )
 
 
 def sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> list[int]:
@@ -90,7 +59,7 @@ def sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> 
         If folds may go by rows, or repeat them, or if fit may draw others.
     """
     # A generator stays where it is: fit draws the same from it.
-    folds = copy.deepcopy(public_folds(search))
+    folds = copy.deepcopy(_public_folds(search))
     is_drawn = getattr(folds, "shuffle", True) and getattr(folds, "random_state", 0) is None
     if _goes_by_groups(folds) and is_drawn:
         raise ValueError(
@@ -124,7 +93,7 @@ def sizes_of_past_folds(
     """
     n_folds = int(search.n_splits_)
     is_gone = hasattr(search.cv, "__next__")
-    splitter: Any = None if is_gone else public_folds(search)
+    splitter: Any = None if is_gone else _public_folds(search)
     if fold_sizes is not None:
         return _given_sizes(fold_sizes, n_folds)
     if is_gone or _goes_by_groups(splitter) or (n_samples is None and type(splitter) is not _GIVEN):
@@ -138,6 +107,37 @@ def sizes_of_past_folds(
             " the search had. Pass the number of rows that it was fitted on."
         )
     return sizes
+
+
+def _public_folds(search: Any) -> Any:
+    """The splitter of a search of scikit-learn, none of whose rows changes a fold.
+
+    Parameters
+    ----------
+    search : estimator
+        With the parameters `cv` and `estimator`.
+
+    Returns
+    -------
+    splitter
+
+    Raises
+    ------
+    ValueError
+        Where folds may go by rows or labels. A label that is another one moves other rows to other
+        folds then, and a fit differs in many records.
+    """
+    # Any labels of two classes: an int means folds by classes, for a classifier.
+    splitter = check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
+    if type(splitter) in (_GIVEN, *_BY_POSITION, *_BY_GROUP):
+        return splitter
+    meant = "" if type(splitter) is type(search.cv) else f" which is {type(splitter).__name__},"
+    raise ValueError(
+        f"Got cv={search.cv!r},{meant} expected folds that no row changes: with folds by labels one"
+        " record moves others from fold to fold, and a fit differs in all of these. Pass"
+        " cv=KFold(5, shuffle=True, random_state=0), or positions that are public, and search with"
+        " these."
+    )
 
 
 def _given_sizes(fold_sizes: Sequence[int], n_folds: int) -> list[int]:

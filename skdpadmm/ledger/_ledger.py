@@ -102,9 +102,10 @@ class PrivacyLedger:
 
     Anything else is an error.
 
-    A sum is about one record more or less in each fit. Where one record decides which others a fit
-    gets, as in folds by labels, which scikit-learn makes for a classifier unless `cv` is a splitter
-    such as KFold, more of them differ, and no fit knows.
+    A sum is about data sets that differ in one record, or one agent, and so about fits that do.
+    Where one record decides which others a fit gets, more of them differ, and no fit knows. So it
+    is with folds by labels, which scikit-learn makes for a classifier unless `cv` is a splitter
+    such as KFold.
 
     **Data sets.** With ``disjoint=True`` you say that no unit is in two data sets of different
     names. Then nobody is in more than one, and the worst of their accounts, each with all that has

@@ -233,8 +233,15 @@ def open_bounds(monkeypatch):
     plant_in_loops(monkeypatch, lambda n_steps, bound, noise: (10 * bound, noise))
 
 
-def plant_in_loops(monkeypatch, change, *, of_blocks=True):
-    """Give loops of gradient ADMM another bound and noise: block by block, or step by step."""
+def as_it_is(n_steps, bound, noise):
+    return bound, noise
+
+
+def plant_in_loops(monkeypatch, change, *, of_blocks=True, after=lambda state, noise: state):
+    """Give loops of gradient ADMM another bound and noise, and other states after them.
+
+    Block by block, or step by step.
+    """
     honest = GradientADMM._steps
 
     def steps(self, plan, rows):
@@ -247,7 +254,7 @@ def plant_in_loops(monkeypatch, change, *, of_blocks=True):
                 for i in range(0, len(rows), size):
                     own = slice(i, i + size)
                     given = change(state.n_steps, bound[own], noise[own].copy())
-                    state = take(self, state, rows[own], target[own], *given)
+                    state = after(take(self, state, rows[own], target[own], *given), noise[own])
                 return state
 
         return Planted(**vars(made))
@@ -317,24 +324,11 @@ def test_a_clip_that_is_missing_after_the_first_step_is_found(monkeypatch, algor
 
 
 def test_averages_that_know_an_iterate_before_its_noise_are_found(monkeypatch):
-    honest = GradientADMM._steps
+    def known(state, noise):
+        mean_x = state.mean_x - noise[0] / (state.n_steps + 1)
+        return dataclasses.replace(state, mean_x=mean_x)
 
-    def steps(self, plan, rows):
-        made = honest(self, plan, rows)
-        take = type(made).advance
-
-        class Planted(type(made)):
-            def advance(self, state, rows, target, bound, noise):
-                for i in range(len(rows)):
-                    own = slice(i, i + 1)
-                    state = take(self, state, rows[own], target[own], bound[own], noise[own])
-                    mean_x = state.mean_x - noise[i] / (state.n_steps + 1)
-                    state = dataclasses.replace(state, mean_x=mean_x)
-                return state
-
-        return Planted(**vars(made))
-
-    monkeypatch.setattr(GradientADMM, "_steps", steps)
+    plant_in_loops(monkeypatch, as_it_is, of_blocks=False, after=known)
     wrong = of_ridge(GradientADMM(average=True, release="path"))
     assert wrong == {"iterate": "a step tells more than its noisy iterate"}
 
