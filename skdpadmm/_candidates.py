@@ -9,10 +9,28 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import AdditiveChi2Sampler
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import PolynomialFeatures
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    Normalizer,
+    PolynomialFeatures,
+)
 from sklearn.utils import get_tags
+
+# They transform each row by itself.
+_BY_ROW = (
+    AdditiveChi2Sampler,
+    Binarizer,
+    FeatureHasher,
+    HashingVectorizer,
+    Normalizer,
+    PolynomialFeatures,
+)
 
 
 def last_step(estimator: Any) -> Any:
@@ -48,11 +66,11 @@ def is_verbosity(name: str) -> bool:
     return name.rpartition("__")[2] == "verbose"
 
 
-def _earlier_steps(estimator: Any) -> Iterator[Any]:
+def earlier_steps(estimator: Any) -> Iterator[Any]:
     """Transformers before the last step, in pipelines of any depth."""
     while isinstance(estimator, Pipeline):
         for _, step in estimator.steps[:-1]:
-            yield from _earlier_steps(step)
+            yield from earlier_steps(step)
             if (last := last_step(step)) not in (None, "passthrough"):
                 yield last
         estimator = estimator.steps[-1][1]
@@ -60,7 +78,16 @@ def _earlier_steps(estimator: Any) -> Iterator[Any]:
 
 def steps_that_learn(estimator: Any) -> list[Any]:
     """Transformers before the last step that a fit adapts to data, in pipelines of any depth."""
-    return [step for step in _earlier_steps(estimator) if _learns(step)]
+    return [step for step in earlier_steps(estimator) if learns(step)]
+
+
+def acts_by_row(step: Any) -> bool:
+    """Whether a transformer is known to transform each row by itself."""
+    if type(step) is FunctionTransformer:
+        func = step.func
+        elementwise = isinstance(func, np.ufunc) and func.nin == 1 and func.signature is None
+        return func is None or (elementwise and not step.kw_args)
+    return type(step) in _BY_ROW or type(step).__module__.startswith("skdpadmm.preprocessing")
 
 
 def require_one_that_spends(estimator: Any) -> None:
@@ -74,7 +101,7 @@ def require_one_that_spends(estimator: Any) -> None:
     ------
     TypeError
     """
-    for part in _fitted_parts(list(_earlier_steps(estimator))):
+    for part in _fitted_parts(list(earlier_steps(estimator))):
         if callable(getattr(part, "plan", None)) or hasattr(part, "ledger"):
             raise TypeError(
                 f"Got a Pipeline with {type(part).__name__} before its last step, expected one"
@@ -155,6 +182,7 @@ def plan_candidate(
     return plan, list(dict.fromkeys(str(line.message) for line in caught))
 
 
-def _learns(step: Any) -> bool:
-    # It takes nothing but the number of columns from data.
+def learns(step: Any) -> bool:
+    """Whether a fit adapts a transformer to data."""
+    # The exception takes nothing but the number of columns.
     return get_tags(step).requires_fit and not isinstance(step, PolynomialFeatures)

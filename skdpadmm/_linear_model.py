@@ -388,7 +388,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
         X, y = self._check_fit(X, y, **checks)
-        check_classification_targets(y)
         classes, index = encode(y, self._known_classes())
         encoded = 2.0 * index - 1.0 if len(classes) == 2 else index
         return X, y, Targets(encoded=encoded, classes=classes)
@@ -524,6 +523,8 @@ def _declared_classes(classes: Any) -> NDArray[Any]:
 def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """The classes, sorted, and for each label the index of its class."""
     if classes is None:
+        # Where classes are declared its warning of many distinct labels would speak of data.
+        check_classification_targets(y)
         seen, index = np.unique(y, return_inverse=True)
         if len(seen) < 2:
             raise ValueError(

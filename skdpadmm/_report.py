@@ -221,6 +221,11 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         yield "How many records arrive, and when, is public and does not depend on them."
     size = "Column" if plan.facts.is_stream else f"n_samples={n_samples}, column"
     yield f"{size} names and all parameters of the estimator are public."
+    if plan.facts.neighboring is Neighboring.ZERO_OUT and plan.facts.unit == "record":
+        yield (
+            "A record that is zeroed out has a loss of zero and counts as absent wherever a scale"
+            " or a second moment is released; n_samples still counts it."
+        )
     if plan.facts.unit == "record":
         yield "One record is one row: a person with several rows is protected less."
     if agents is not None:
@@ -236,6 +241,11 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         yield from _federal_assumptions(plan, agents)
     if isinstance(agents, Network):
         yield f"The graph is public: {agents.topology.describe()}."
+        if agents.coalition > 1:
+            yield (
+                "privacy_.pairwise is the figure of one peer by itself, not of a coalition of"
+                f" {agents.coalition}."
+            )
     if isinstance(agents, Neighborhood):
         yield (
             "Who is like whom is public and was not learnt from these rows:"
@@ -267,6 +277,10 @@ def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
     yield (
         f"sums: {n_honest} of {n_agents} agents add their noise and tell nobody what it was; the"
         " sums are taken by a protocol that shows nothing else."
+    )
+    yield (
+        f"model: all {n_agents} agents add their noise, also those that need not be honest for the"
+        " figure of sums."
     )
     if federation.participation < 1 or federation.dropout > 0:
         yield "Who takes part in a round, and who drops out, does not depend on data."

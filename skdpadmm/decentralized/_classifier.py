@@ -347,34 +347,50 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
         return self._labels(self.decision_function(X, agents=agents))
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Predict the probability of each class, by the average model.
+    def predict_proba(self, X: Any, agents: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Predict the probability of each class, by the average model or by agents' own.
+
+        They are corrected for the noise of the average model; an agent's own can have more.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        agents : array-like of shape (n_samples,), default=None
+            As in `predict`.
 
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
+
+        Raises
+        ------
+        ValueError
+            Where a label is none of the agents of the fit.
         """
-        return super().predict_proba(X)
+        return np.exp(self.predict_log_proba(X, agents=agents))
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Predict the logarithm of the probability of each class, by the average model.
+    def predict_log_proba(self, X: Any, agents: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Predict the logarithm of the probability of each class.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        agents : array-like of shape (n_samples,), default=None
+            As in `predict`.
 
         Returns
         -------
         log_proba : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
+
+        Raises
+        ------
+        ValueError
+            Where a label is none of the agents of the fit.
         """
-        return super().predict_log_proba(X)
+        return self._log_probabilities(self.decision_function(X, agents=agents))
 
     def score(
         self,

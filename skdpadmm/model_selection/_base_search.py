@@ -21,7 +21,6 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import check_scalar, get_tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpadmm._candidates import last_step, n_features_of_last_step, silent, with_parameters
@@ -315,7 +314,6 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
             if declared in checked:
                 continue
             checked.add(declared)
-            check_classification_targets(y)
             found, _ = encode(y, classes)
             if classes is None:
                 own = found

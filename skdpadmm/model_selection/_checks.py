@@ -10,8 +10,9 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
-from skdpadmm._candidates import is_verbosity, last_step, steps_that_learn
+from skdpadmm._candidates import acts_by_row, earlier_steps, is_verbosity, last_step, learns
 from skdpadmm.algorithms import is_streaming
+from skdpadmm.network import condition_of
 from skdpadmm.privacy import Neighboring
 
 _SET_BY_SEARCH = ("epsilon", "delta", "random_state", "ledger")
@@ -84,17 +85,31 @@ def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
             " rows each agent has is not known for the rows that train. Let n_agents and partition"
             " deal the rows out, or fit the estimator by itself."
         )
-    for step in _that_learn(estimator):
+    if isinstance(rule := getattr(last, "partition", None), str) and condition_of(rule):
         raise ValueError(
-            f"Got a Pipeline with {type(step).__name__}, expected transformers that learn"
-            " nothing from data, such as BoundedScaler or RowNormClipper, alone or in a"
-            " ColumnTransformer: what others learn is in no budget. Declare public bounds instead."
+            f"Got an estimator with partition={rule!r}, expected 'iid', 'quantity' or a seed: who"
+            " owns a row would depend on the labels of all rows."
         )
+    for step in _transformers(estimator):
+        if learns(step):
+            raise ValueError(
+                f"Got a Pipeline with {type(step).__name__}, expected transformers that learn"
+                " nothing from data, such as BoundedScaler or RowNormClipper, alone or in a"
+                " ColumnTransformer: what others learn is in no budget. Declare public bounds"
+                " instead."
+            )
+        if not acts_by_row(step):
+            raise ValueError(
+                f"Got a Pipeline with {step!r}, expected transformers that are known to transform"
+                " each row by itself: this package's, Normalizer, Binarizer, PolynomialFeatures,"
+                " hashing, or FunctionTransformer with a NumPy ufunc such as np.log1p. If yours"
+                " does, apply it to X before the search."
+            )
 
 
-def _that_learn(estimator: Any) -> Iterator[Any]:
-    """Transformers that a fit adapts to data, also of single columns."""
-    for step in steps_that_learn(estimator):
+def _transformers(estimator: Any) -> Iterator[Any]:
+    """Transformers before the last step, also of single columns."""
+    for step in earlier_steps(estimator):
         if not isinstance(step, ColumnTransformer):
             yield step
             continue
@@ -105,7 +120,7 @@ def _that_learn(estimator: Any) -> Iterator[Any]:
                     " or positions: a function is shown the rows. List the columns."
                 )
             if part not in ("drop", "passthrough"):
-                yield from _that_learn(Pipeline([("part", part), ("rest", "passthrough")]))
+                yield from _transformers(Pipeline([("part", part), ("rest", "passthrough")]))
         if step.sparse_threshold != 0:
             raise ValueError(
                 f"Got a ColumnTransformer with sparse_threshold={step.sparse_threshold!r}, expected"

@@ -88,6 +88,11 @@ class Mixture(Guarantee):
             "components": [component.to_dict() for component in self.components],
         }
 
+    def __repr__(self) -> str:
+        if len(self.components) > 3:
+            return f"Mixture(<{len(self.components)} guarantees>)"
+        return f"Mixture(weights={self.weights}, components={self.components})"
+
     def describe(self) -> str:
         """Return the number of labels and, if there are few, the components."""
         if len(self.components) > 3:

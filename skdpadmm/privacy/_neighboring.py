@@ -12,7 +12,8 @@ class Neighboring(StrEnum):
     - ``REPLACE_ONE``: the number of records is fixed and public; one record is replaced by any
       other.
     - ``ZERO_OUT``: the number of records is fixed and public; one record's loss is replaced by the
-      zero function. Under sampling it is stronger: the participant is absent, its message zero.
+      zero function. It counts as absent from a released second moment and from a histogram of
+      scales. Under sampling the participant is absent, its message zero.
 
     Examples
     --------

@@ -67,8 +67,8 @@ class Coordinates:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what was declared, whatever the order of the columns."""
-        columns = sorted(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
+        """A digest of what was declared, column by column."""
+        columns = list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
         declared = (columns, self.target_lower, self.target_upper, self.fit_intercept)
         return hashlib.sha256(repr(declared).encode()).hexdigest()[:16]
 

@@ -1,0 +1,150 @@
+"""What a fit says, and what it accepts, follows from public facts and not from values of data."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
+
+from skdpadmm import (
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+    DPDecentralizedClassifier,
+    DPDecentralizedRegressor,
+    DPFedRidge,
+)
+from skdpadmm.algorithms import GradientADMM
+from skdpadmm.model_selection import DPGridSearchCV
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (30, 2))
+STREAM = {"algorithm": GradientADMM(schedule="stream"), "random_state": 0}
+SHORT = {"max_iter": 2, "random_state": 0}
+
+
+@pytest.mark.parametrize("n_seen", [15, 16])
+def test_declared_classes_are_never_warned_of_however_many_are_seen(n_seen):
+    # scikit-learn warns of more distinct labels than half of the records.
+    model = DPAdmmLogisticRegression(classes=range(20), **SHORT)
+    search = DPGridSearchCV(model, {"C": [0.1, 1.0]}, epsilon=1e4, random_state=0)
+    y = np.arange(30) % n_seen
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y)
+        search.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "bounds", [([-1, -10], [1, 10]), {"a": (-1, 1), "b": (-10, 10)}], ids=["arrays", "names"]
+)
+def test_a_stream_refuses_bounds_that_swap_columns(bounds):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    swapped = (
+        {"a": bounds["b"], "b": bounds["a"]}
+        if isinstance(bounds, dict)
+        else tuple(side[::-1] for side in bounds)
+    )
+    model = DPAdmmRidge(feature_bounds=bounds, **STREAM).partial_fit(frame, X[:, 0])
+    coef = model.coef_.copy()
+    with pytest.raises(ValueError, match="parameters"):
+        model.set_params(feature_bounds=swapped).partial_fit(frame, X[:, 0])
+    np.testing.assert_array_equal(model.coef_, coef)
+    model.set_params(feature_bounds=bounds).partial_fit(frame, X[:, 0])
+
+
+def search_over(*steps, model=None):
+    model = DPAdmmRidge(**SHORT) if model is None else model
+    name = type(model).__name__.lower()
+    grid = {f"{name}__alpha": [0.1, 1.0]}
+    return DPGridSearchCV(
+        make_pipeline(*steps, model), grid, epsilon=1e4, score_bounds=(-4, 0), random_state=0
+    )
+
+
+class Centred(Normalizer):
+    def transform(self, X, copy=None):
+        return X - X.mean(axis=0)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        FunctionTransformer(lambda X: X - X.mean(0)),
+        FunctionTransformer(np.cumsum),
+        FunctionTransformer(np.add, kw_args={"x2": 1}),
+        Centred(),
+        ColumnTransformer([("all", FunctionTransformer(np.sort), [0, 1])], sparse_threshold=0),
+        make_pipeline(Binarizer(), FunctionTransformer(np.cumsum)),
+    ],
+    ids=lambda step: type(step).__name__,
+)
+def test_a_private_search_refuses_transformers_not_known_to_act_on_each_row_by_itself(step):
+    search = search_over(step)
+    with pytest.raises(ValueError, match="each row by itself"):
+        search.fit(X, X[:, 0])
+    assert not hasattr(search, "best_estimator_")
+
+
+@pytest.mark.parametrize(
+    "step", [FunctionTransformer(), FunctionTransformer(np.tanh), Normalizer(), Binarizer()]
+)
+def test_a_private_search_accepts_transformers_that_act_on_each_row_by_itself(step):
+    assert search_over(step).fit(X, X[:, 0]).best_params_
+
+
+@pytest.mark.parametrize("partition", ["sorted", "dirichlet"])
+def test_a_private_search_refuses_owners_that_depend_on_labels(partition):
+    model = DPFedRidge(partition=partition, n_agents=3, adversary="model", **SHORT)
+    with pytest.raises(ValueError, match="labels of all rows"):
+        search_over(Normalizer(), model=model).fit(X, X[:, 0])
+
+
+def assumptions(model):
+    return " ".join(model.fit(X, X[:, 0]).privacy_.assumptions)
+
+
+def test_the_report_says_that_the_figure_for_the_model_rests_on_the_noise_of_all_agents():
+    assert "model: all 4 agents add their noise" in assumptions(
+        DPFedRidge(n_agents=4, n_honest=2, **SHORT)
+    )
+
+
+def test_the_report_defines_the_null_record_of_zero_out_and_of_nothing_else():
+    assert "counts as absent" in assumptions(DPAdmmRidge(neighboring="zero_out", **SHORT))
+    assert "counts as absent" not in assumptions(DPAdmmRidge(**SHORT))
+
+
+def test_the_report_says_that_figures_of_pairs_are_not_those_of_a_coalition():
+    known = {"topology": "complete", "n_agents": 6, **SHORT}
+    words = "not of a coalition of 2"
+    assert words in assumptions(DPDecentralizedRegressor(coalition=2, **known))
+    assert "coalition" not in assumptions(DPDecentralizedRegressor(**known))
+
+
+def test_what_holds_if_nobody_saw_a_state_prints_in_a_few_lines():
+    model = DPAdmmRidge(**STREAM).fit(np.resize(X, (400, 2)), np.resize(X[:, 0], 400))
+    assert len(model.privacy_.if_unseen) > 1
+    assert len(repr(model.privacy_.if_unseen)) < 2000
+
+
+def test_probabilities_are_those_of_an_agents_own_model_where_agents_are_named():
+    owners = np.arange(30) % 3
+    model = DPDecentralizedClassifier(epsilon=5.0, **SHORT)
+    with pytest.raises(NotFittedError):
+        model.predict_proba(X)
+    model.fit(X, (X[:, 0] > 0).astype(int), agents=owners)
+    own = model.predict_proba(X, agents=owners)
+    np.testing.assert_allclose(own.sum(axis=1), 1)
+    np.testing.assert_allclose(np.log(own), model.predict_log_proba(X, agents=owners))
+    np.testing.assert_array_equal(
+        model.classes_[own.argmax(axis=1)], model.predict(X, agents=owners)
+    )
+    assert not np.allclose(own, model.predict_proba(X))
+    with pytest.raises(ValueError, match="label"):
+        model.predict_proba(X, agents=np.full(30, 7))
