@@ -13,7 +13,7 @@ OLDEST_TESTS = tests/test_common.py tests/central/test_interface.py tests/federa
   tests/decentralized/test_interface.py tests/personalized/test_interface.py tests/preprocessing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest lint format docs benchmarks clean
+.PHONY: help demo test test-slow test-oldest mutants lint format docs benchmarks clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ test: $(VENV)/.installed ## Run the tests and doctests, without the slow ones
 
 test-slow: $(VENV)/.installed ## Run the slow tests: attacks on the guarantees, large statistics
 	@$(BIN)/python -m pytest -q -n 2 -m slow
+
+mutants: $(VENV)/.installed ## Plant every known bug, and fail if the tests do not find one
+	@$(BIN)/python -m pytest -q -n 2 -m mutant tests/bugs
 
 test-oldest: $(OLDEST)/.installed ## Run the public tests on the oldest supported scikit-learn, numpy and scipy
 	@$(OLDEST)/bin/python -m pytest -q -n 2 -m "not slow" $(OLDEST_TESTS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import doctest
 import io
 import re
 from pathlib import Path
@@ -20,31 +19,19 @@ def block(language: str) -> str:
     return found
 
 
-def without_accuracy(text: str) -> tuple[str, float]:
-    """The text with its accuracy cut out, and the accuracy."""
-    (accuracy,) = re.findall(r"held-out rows: (\S+)", text)
-    return text.replace(f"held-out rows: {accuracy}", "held-out rows:").rstrip(), float(accuracy)
+def scores(text: str) -> list[float]:
+    return [float(line.split()[-1]) for line in text.splitlines()]
 
 
-def test_the_example_prints_what_the_readme_says_it_prints():
+def test_the_example_prints_the_scores_that_the_readme_shows():
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(block("python"), "README.md", "exec"), {})
-    text, accuracy = without_accuracy(printed.getvalue())
-    expected_text, expected_accuracy = without_accuracy(block("text"))
-    assert text == expected_text
-    # Other libraries may round a score differently: one of 143 rows, not a draw of the noise.
-    assert accuracy == pytest.approx(expected_accuracy, abs=0.011)
-
-
-def test_the_account_of_a_study_is_what_the_readme_says_it_is(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(block("python"), "README.md", "exec"), names)
-    example = doctest.DocTestParser().get_doctest(block("pycon"), names, "README.md", None, None)
-    failed, attempted = doctest.DocTestRunner().run(example)
-    assert (failed, attempted) == (0, 4)
+    constant, private, not_private = scores(printed.getvalue())
+    shown = scores(block("text"))
+    assert [constant, not_private] == pytest.approx([shown[0], shown[2]], abs=0.011)
+    # Each fit draws other noise: the bar is six standard deviations wide.
+    assert private == pytest.approx(shown[1], abs=0.1)
 
 
 def test_every_file_that_the_readme_links_to_exists():
