@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.noise._grid import add_on_grid, require_scale
-from skdpadmm.noise._laplace import standard_laplace
-from skdpadmm.noise._normal import standard_normal
+from skdpadmm.noise._grid import add_on_grid
+from skdpadmm.noise._laplace import LAPLACE
+from skdpadmm.noise._law import Law
+from skdpadmm.noise._normal import NORMAL
 from skdpadmm.noise._uniform import standard_uniform
 
 
@@ -43,7 +44,7 @@ class CryptographicNoise:
         ValueError
             If ``scale`` is not finite and positive.
         """
-        return _add(value, scale, standard_normal)
+        return _add(value, scale, NORMAL)
 
     def add_laplace(
         self, value: NDArray[np.float64], scale: float, stream: tuple[int, ...]
@@ -55,20 +56,21 @@ class CryptographicNoise:
         ValueError
             If ``scale`` is not finite and positive.
         """
-        return _add(value, scale, standard_laplace)
+        return _add(value, scale, LAPLACE)
 
     def uniform(self, shape: tuple[int, ...], stream: tuple[int, ...]) -> NDArray[np.float64]:
         """Return uniform numbers in [0, 1); every call is fresh, ``stream`` or not."""
-        bits = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
-        return standard_uniform(bits).reshape(shape)
+        return standard_uniform(_words(math.prod(shape))).reshape(shape)
 
 
-def _add(
-    value: NDArray[np.float64],
-    scale: float,
-    standard: Callable[[NDArray[np.uint64]], NDArray[np.float64]],
-) -> NDArray[np.float64]:
-    def draw(size: int) -> NDArray[np.float64]:
-        return standard(np.frombuffer(os.urandom(8 * size), dtype=np.uint64))
+def _add(value: NDArray[np.float64], scale: float, law: Law) -> NDArray[np.float64]:
+    return add_on_grid(np.asarray(value, dtype=np.float64), scale, law, _words, _more)
 
-    return add_on_grid(np.asarray(value, dtype=np.float64), require_scale(scale), draw)
+
+def _words(size: int) -> NDArray[np.uint64]:
+    return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+
+
+def _more(place: int) -> Iterator[int]:
+    while True:
+        yield int.from_bytes(os.urandom(8))

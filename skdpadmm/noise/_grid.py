@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+
+from skdpadmm.noise._law import Law, in_doubt
 
 # A cell of the grid, at most, in standard deviations of the noise. Guarantees of iterates that stay
 # hidden count it.
@@ -46,28 +48,45 @@ def round_to_grid(value: NDArray[np.float64], scale: float) -> NDArray[np.float6
 def add_on_grid(
     value: NDArray[np.float64],
     scale: float,
-    draw: Callable[[int], NDArray[np.float64]],
+    law: Law,
+    draw: Callable[[int], NDArray[np.uint64]],
+    more: Callable[[int], Iterator[int]],
 ) -> NDArray[np.float64]:
-    """Return ``value`` + ``scale`` times standard numbers, rounded to the grid of the scale.
+    """Return ``value`` + ``scale`` times numbers of a law, rounded to the grid of the scale.
+
+    Every number lies in the cell that exact arithmetic finds. Which zero it is tells nothing.
 
     Parameters
     ----------
     value : ndarray
     scale : float
+    law : Law
     draw : callable
-        Maps a size to the next so many standard numbers, of shape (size,).
+        Maps a size to the next so many random words, of shape (size,).
+    more : callable
+        Maps a place in `value` to further random words for the number there.
 
     Returns
     -------
     ndarray of the shape of `value`
     """
+    scale = require_scale(scale)
+    cell, exponent = grid_cell(scale), _grid_exponent(scale)
     exact = value.ravel()
     noisy = np.empty(exact.shape)
     for start in range(0, exact.size, PIECE):
-        numbers = draw(min(PIECE, exact.size - start))
-        numbers *= scale
-        numbers += exact[start : start + PIECE]
-        noisy[start : start + PIECE] = round_to_grid(numbers, scale)
+        piece, rounded = exact[start : start + PIECE], noisy[start : start + PIECE]
+        bits = draw(len(piece))
+        error = law.standard(bits)
+        error *= scale
+        # Adding zero makes zeros positive: the sign of one would show where it was rounded from.
+        np.add(round_to_grid(error + piece, scale), 0.0, out=rounded)
+        error += piece - rounded
+        for place in in_doubt(bits, np.abs(error, out=error), scale, cell):
+            found = law.cell_of(
+                float(piece[place]), scale, exponent, int(bits[place]), more(start + place)
+            )
+            rounded[place] = found
     return noisy.reshape(value.shape)
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.noise._grid import add_on_grid, require_scale
-from skdpadmm.noise._laplace import standard_laplace
-from skdpadmm.noise._normal import standard_normal
+from skdpadmm.noise._grid import add_on_grid
+from skdpadmm.noise._laplace import LAPLACE
+from skdpadmm.noise._law import Law
+from skdpadmm.noise._normal import NORMAL
 from skdpadmm.noise._uniform import standard_uniform
+
+# In front of the words that refine a number: no seed has as many words.
+_FURTHER = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class SeededNoise:
         ValueError
             If ``scale`` is not finite and positive, or ``stream`` is not made of 32-bit words.
         """
-        return self._add(value, scale, stream, standard_normal)
+        return self._add(value, scale, stream, NORMAL)
 
     def add_laplace(
         self, value: NDArray[np.float64], scale: float, stream: tuple[int, ...]
@@ -76,7 +80,7 @@ class SeededNoise:
         ValueError
             If ``scale`` is not finite and positive, or ``stream`` is not made of 32-bit words.
         """
-        return self._add(value, scale, stream, standard_laplace)
+        return self._add(value, scale, stream, LAPLACE)
 
     def uniform(self, shape: tuple[int, ...], stream: tuple[int, ...]) -> NDArray[np.float64]:
         """Return uniform numbers in [0, 1), the same at every call.
@@ -94,22 +98,29 @@ class SeededNoise:
         value: NDArray[np.float64],
         scale: float,
         stream: tuple[int, ...],
-        standard: Callable[[NDArray[np.uint64]], NDArray[np.float64]],
+        law: Law,
     ) -> NDArray[np.float64]:
         words = self._words(stream)
 
-        def draw(size: int) -> NDArray[np.float64]:
-            return standard(np.asarray(words.random_raw(size), dtype=np.uint64))
+        def draw(size: int) -> NDArray[np.uint64]:
+            return np.asarray(words.random_raw(size), dtype=np.uint64)
 
-        return add_on_grid(np.asarray(value, dtype=np.float64), require_scale(scale), draw)
+        def more(place: int) -> Iterator[int]:
+            further = self._words((*stream, *divmod(place, 2**32)), _FURTHER)
+            while True:
+                yield int(further.random_raw())
 
-    def _words(self, stream: tuple[int, ...]) -> np.random.Philox:
-        """The generator of a stream's words, at its beginning."""
+        return add_on_grid(np.asarray(value, dtype=np.float64), scale, law, draw, more)
+
+    def _words(self, stream: tuple[int, ...], *purpose: int) -> np.random.Philox:
+        """The generator of a stream's words, at its beginning; further words in front name it."""
         _require_words("stream", stream)
         digest = list(self.digest)
         # Lengths in front keep (seed, digest) pairs apart whose concatenations are equal. As an
         # array, because numbers of a list are converted one by one.
-        words = np.array([len(self.entropy), *self.entropy, len(digest), *digest], dtype=np.uint32)
+        words = np.array(
+            [*purpose, len(self.entropy), *self.entropy, len(digest), *digest], dtype=np.uint32
+        )
         sequence = np.random.SeedSequence(words, spawn_key=tuple(int(word) for word in stream))
         return np.random.Philox(sequence)
 
