@@ -1,10 +1,12 @@
 """Laws that are sampled by inversion, and the cell of the grid that a noisy number lies in.
 
-A 64-bit word gives a sign and the first bits of a tail probability p. They leave an interval for p,
-of which floats know one number to some error. Where all of that lies in one cell the floats are
-right. Where it does not, `Law.cell_of` compares p with the probability at the boundary in decimal
-arithmetic, and draws further words, the next bits of p, until the comparison is decided. So every
-cell has the probability that the law gives it, at every depth.
+Think of a sign and of a tail probability p that has infinitely many random bits: by inversion they
+are a number z of exactly that law, and a release is ``value + scale * z`` rounded to the grid. A
+64-bit word gives the sign and the first bits of p. They leave an interval for p, and floats compute
+z for one p in it, up to errors. Where the interval and the errors lie in one cell the release is
+known. Elsewhere `Law.cell_of` compares p with the tail probability at the cell's boundary in decimal
+arithmetic, and draws the next bits of p until they decide. Nothing remains to be accounted for:
+the release is that of the exact z.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class Law:
         Returns
         -------
         float
-            The float next to the number on the grid.
+            The float next to the number on the grid. What is not finite stays as it is.
         """
         if not math.isfinite(value):
             return value

@@ -91,10 +91,9 @@ def test_the_last_word_of_the_tail_is_refined_by_further_words_of_each_place(law
     monkeypatch.setattr(_grid, "PIECE", 30)
     shares = (np.arange(100) + 0.5) / 100
     words = [[int(share * 2.0**64), 2**63] for share in shares.tolist()]
-    numbers = _grid.add_on_grid(
-        np.zeros(100), 1.0, law, lambda size: np.zeros(size, np.uint64), lambda i: iter(words[i])
-    )
-    left = [float(tail(law, mpmath.mpf(number)) * 2**law.n_bits) for number in numbers.tolist()]
+    zeros = np.zeros(100, dtype=np.uint64)
+    out = _grid.add_on_grid(zeros * 1.0, 1.0, law, lambda n: zeros[:n], lambda i: iter(words[i]))
+    left = [float(tail(law, mpmath.mpf(number)) * 2**law.n_bits) for number in out.tolist()]
     assert_allclose(left, shares, rtol=1e-5)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from skdpadmm.noise import CryptographicNoise, NoiseSource, OpenDPNoise, SeededNoise, noise_source
+from skdpadmm.noise import CryptographicNoise, OpenDPNoise, SeededNoise, noise_source
 from skdpadmm.noise._laplace import standard_laplace
 from skdpadmm.noise._normal import standard_normal
 
@@ -111,7 +111,6 @@ def test_every_pattern_of_bits_gives_a_finite_number(standard, end):
 @pytest.mark.parametrize("law", LAWS)
 def test_big_releases_are_drawn_in_chunks_without_repetition(law):
     noise = getattr(CryptographicNoise(), law)(np.zeros((1 << 20) + 1000), 1.0, (0, 0))
-    assert np.all(noise[:1000] == noise[1 << 20 :]) == np.False_
     assert abs(np.corrcoef(noise[:1000], noise[1 << 20 :])[0, 1]) < 6.5 / math.sqrt(1000)
 
 
@@ -193,9 +192,8 @@ def test_none_asks_the_operating_system():
 
 @pytest.mark.parametrize("seed", [0, 42, np.int64(42), 2**32 - 1])
 def test_an_integer_makes_a_simulation(seed):
-    source: NoiseSource = noise_source(seed, b"plan")
-    assert source == SeededNoise((int(seed),), b"plan")
-    assert source.simulation
+    assert noise_source(seed, b"plan") == SeededNoise((int(seed),), b"plan")
+    assert SEEDED.simulation
 
 
 @pytest.mark.parametrize("kind", [np.random.RandomState, np.random.default_rng])
