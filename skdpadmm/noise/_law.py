@@ -4,9 +4,9 @@ Think of a sign and of a tail probability p that has infinitely many random bits
 are a number z of exactly that law, and a release is ``value + scale * z`` rounded to the grid. A
 64-bit word gives the sign and the first bits of p. They leave an interval for p, and floats compute
 z for one p in it, up to errors. Where the interval and the errors lie in one cell the release is
-known. Elsewhere `Law.cell_of` compares p with the tail probability at the cell's boundary in decimal
-arithmetic, and draws the next bits of p until they decide. Nothing remains to be accounted for:
-the release is that of the exact z.
+known. Elsewhere `Law.cell_of` compares p with the tail probability at a boundary in decimal
+arithmetic, and draws the next bits of p until they decide. Nothing remains to be accounted for: the
+release is that of the exact z.
 """
 
 from __future__ import annotations
