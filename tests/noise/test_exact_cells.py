@@ -15,10 +15,8 @@ from skdpadmm.noise._normal import NORMAL
 
 mpmath = pytest.importorskip("mpmath")
 LAWS = pytest.mark.parametrize("law", [NORMAL, LAPLACE], ids=["normal", "laplace"])
-SCALE = 1.5
+SCALE, N_WORDS = 1.5, 3
 CELL = grid_cell(SCALE)
-# Of a word, and of one that refines it.
-N_WORDS = 3
 
 
 def tail(law, t):
@@ -123,7 +121,9 @@ def test_words_that_refine_are_a_function_of_the_place_and_of_nothing_drawn(monk
     assert len({next(_more(0)) for _ in range(9)}) == 9
 
 
-def test_a_zero_has_one_sign():
+def test_a_zero_has_one_sign_and_what_no_float_can_hold_is_infinite():
     ones = np.full(2, 2**64 - 1, dtype=np.uint64)
     out = _grid.add_on_grid(np.array([0.0, -1e-9]), 1.0, NORMAL, lambda _: ones, _more)
     assert_array_equal(np.copysign(1.0, out), 1.0)
+    for value in (1.7e308, np.inf):
+        assert NORMAL.cell_of(value, 1e308, 1003, 0, iter([2**63])) == np.inf

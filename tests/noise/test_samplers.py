@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from skdpadmm.noise import CryptographicNoise, OpenDPNoise, SeededNoise, noise_source
+from skdpadmm.noise import CryptographicNoise, OpenDPNoise, SeededNoise, _opendp, noise_source
 from skdpadmm.noise._laplace import standard_laplace
 from skdpadmm.noise._normal import standard_normal
 
@@ -123,17 +123,15 @@ def test_noise_that_protects_is_fresh_on_every_call(source, law):
 
 def test_opendp_accounts_without_a_rounding_term():
     """Its own maps give rho = (Delta/scale)^2 / 2 and epsilon = Delta/scale: no rounding before."""
-    from skdpadmm.noise._opendp import _measurement
-
     for scale in (1e-3, 1.0, 1e3):
-        assert _measurement(scale).map(0.5 * scale) == pytest.approx(0.125, rel=1e-14)
-        assert _measurement(scale).map(0.0) == 0.0
-        assert _measurement(scale, "laplace").map(0.5 * scale) == pytest.approx(0.5, rel=1e-14)
+        assert _opendp._measurement(scale).map(0.5 * scale) == pytest.approx(0.125, rel=1e-14)
+        assert _opendp._measurement(scale).map(0.0) == 0.0
+        assert _opendp._measurement(scale, "laplace").map(0.5 * scale) == pytest.approx(
+            0.5, rel=1e-14
+        )
 
 
 def test_a_missing_opendp_is_named(monkeypatch):
-    from skdpadmm.noise import _opendp
-
     _opendp._measurement.cache_clear()
     for name in ("opendp", "opendp.prelude"):
         monkeypatch.setitem(sys.modules, name, None)
