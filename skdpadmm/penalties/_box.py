@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength
+from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength, solver_rounding
 from ._prox import box_operator
 
 _SLACK = 1e-12
@@ -65,6 +65,10 @@ class Box(Penalty):
         """See :meth:`Penalty.proximal_operator`; the projection in the metric, for any step."""
         return box_operator(step, metric, self.lower, self.upper)
 
+    def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
+        """See :meth:`Penalty.proximal_rounding`; units do not count."""
+        return solver_rounding(len(scale), condition)
+
     def scaled(self, factor: float) -> Box:
         """See :meth:`Penalty.scaled`; the same bounds."""
         check_strength("factor", factor)
@@ -96,6 +100,10 @@ class NonNegative(Penalty):
     def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
         """See :meth:`Penalty.proximal_operator`; the projection in the metric, for any step."""
         return box_operator(step, metric, 0.0, np.inf)
+
+    def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
+        """See :meth:`Penalty.proximal_rounding`; units do not count."""
+        return solver_rounding(len(scale), condition)
 
     def scaled(self, factor: float) -> NonNegative:
         """See :meth:`Penalty.scaled`; the same penalty."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 
+import numpy as np
+
 from ._group_prox import GroupIndex, group_operator
-from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength
+from ._penalty import ENTRYWISE, FloatArray, Penalty, ProximalOperator, check_strength
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class GroupLasso(Penalty):
     def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
         """See :meth:`Penalty.proximal_operator`; a scalar equation per group if M is diagonal."""
         return group_operator(step, metric, self.strength, GroupIndex.of(self.groups))
+
+    def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
+        """See :meth:`Penalty.proximal_rounding`; not where M is full: its operator iterates."""
+        return ENTRYWISE if condition is None or self.strength == 0 else np.inf
 
     def scaled(self, factor: float) -> GroupLasso:
         """See :meth:`Penalty.scaled`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength
+from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength, solver_rounding
 from ._prox import elastic_net_operator
 
 
@@ -54,6 +54,10 @@ class L1(Penalty):
     def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
         """See :meth:`Penalty.proximal_operator`; soft thresholding where the metric is diagonal."""
         return elastic_net_operator(step, metric, l1=self.strength, l2=0.0)
+
+    def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
+        """See :meth:`Penalty.proximal_rounding`; units do not count."""
+        return solver_rounding(len(scale), condition)
 
     def scaled(self, factor: float) -> L1:
         """See :meth:`Penalty.scaled`."""

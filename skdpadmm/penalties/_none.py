@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength
+from ._penalty import ENTRYWISE, FloatArray, Penalty, ProximalOperator, check_strength
 from ._prox import elastic_net_operator
 
 
@@ -31,6 +31,10 @@ class NoPenalty(Penalty):
     def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
         """See :meth:`Penalty.proximal_operator`; copies the point."""
         return elastic_net_operator(step, metric, l1=0.0, l2=0.0)
+
+    def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
+        """See :meth:`Penalty.proximal_rounding`; that of two changes of units."""
+        return ENTRYWISE
 
     def scaled(self, factor: float) -> NoPenalty:
         """See :meth:`Penalty.scaled`; the same penalty."""

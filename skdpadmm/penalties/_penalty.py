@@ -15,6 +15,12 @@ FloatArray = npt.NDArray[np.float64]
 ProximalOperator = Callable[[FloatArray], FloatArray]
 """A proximal operator whose step and metric are fixed."""
 
+ENTRYWISE = 2.0**-49
+"""Rounding of an operator of a few operations on each coefficient, and of two changes of units."""
+
+LARGEST_ROUNDING = 2.0**-20
+"""Beyond this a proximal operator is not certified at all."""
+
 
 class Penalty(ABC):
     """A convex regulariser of the coefficients, the intercept left out.
@@ -104,6 +110,29 @@ class Penalty(ABC):
         """
         return self.proximal_operator(step, metric)(v)
 
+    def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
+        r"""Bound of the relative rounding error of the proximal operator, for any step.
+
+        Let M be a metric with the norm :math:`\|\cdot\|_M`, and w the operator's exact value at v.
+        The computed one is within ``proximal_rounding * (|v|_M + |w|_M)`` of it. So computed
+        values at two points are as far apart as the points are, at most, but for twice as much:
+        the operator is non-expansive to rounding.
+
+        Parameters
+        ----------
+        scale : ndarray of shape (p,)
+            Units of the coefficients, positive: in these units M is the identity, or has the
+            condition number `condition`.
+        condition : float, default=None
+            None: M is diagonal, ``scale ** -2``.
+
+        Returns
+        -------
+        float
+            At most 2**-20. Infinite: nothing is certified, as for a penalty that does not say.
+        """
+        return np.inf
+
     @abstractmethod
     def scaled(self, factor: float) -> Penalty:
         """Penalty times a factor.
@@ -130,6 +159,21 @@ class Penalty(ABC):
             One whose proximal operator is cheap.
         """
         return None, self
+
+
+def certified(rounding: float) -> float:
+    """A bound of rounding that is small enough to mean something, else infinity."""
+    return rounding if rounding <= LARGEST_ROUNDING else np.inf
+
+
+def solver_rounding(size: int, condition: float | None) -> float:
+    """Rounding of operators of single coefficients, which take a linear system in a full metric.
+
+    A Cholesky factor does not depend on the units of the coefficients, up to powers of two, so
+    units do not count. The system of the coefficients that rest at no kink is solved with a
+    residual of about `size` units in the last place.
+    """
+    return ENTRYWISE if condition is None else certified(ENTRYWISE * (8 + size) * condition)
 
 
 def check_strength(name: str, strength: float) -> None:

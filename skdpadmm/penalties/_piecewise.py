@@ -160,17 +160,22 @@ class _Solver:
             if settled and not leaving.any():
                 break
             piece[leaving] += excess[leaving] > 0
-            settled = self._step(force, piece, resting, leaving, excess)
+            try:
+                settled = self._step(force, piece, resting, leaving, excess)
+            except linalg.LinAlgError:
+                # Rounding may cost the matrix its definiteness: there is no better point.
+                break
         return self.point
 
     def _force(self) -> FloatArray:
         """The downward slope of the smooth part."""
         return -(self.quadratic @ (self.point - self.v) + self.linear)
 
-    def _rounding(self) -> float:
-        """What rounding may leave of a gradient that is zero."""
+    def _rounding(self) -> FloatArray:
+        """What rounding may leave of a gradient that is zero, each entry in its own units."""
         sizes = self.size @ (np.abs(self.point) + np.abs(self.v)) + np.abs(self.linear)
-        return 4.0 * _EPSILON * (float(sizes.max()) + self.steepest)
+        rounding: FloatArray = (4.0 + self.v.size) * _EPSILON * (sizes + self.steepest)
+        return rounding
 
     def _states(
         self, force: FloatArray

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength
+from ._penalty import FloatArray, Penalty, ProximalOperator, check_strength, solver_rounding
 from ._prox import elastic_net_operator
 
 
@@ -49,6 +49,10 @@ class SquaredL2(Penalty):
     def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
         """See :meth:`Penalty.proximal_operator`; one linear system."""
         return elastic_net_operator(step, metric, l1=0.0, l2=self.strength)
+
+    def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
+        """See :meth:`Penalty.proximal_rounding`; units do not count."""
+        return solver_rounding(len(scale), condition)
 
     def scaled(self, factor: float) -> SquaredL2:
         """See :meth:`Penalty.scaled`."""
