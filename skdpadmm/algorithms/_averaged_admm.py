@@ -40,7 +40,13 @@ from skdpadmm.algorithms.planning._knobs import (
     is_number,
     tail_length,
 )
-from skdpadmm.noise import GRID_CELL
+from skdpadmm.algorithms.planning._last_iterate import (
+    SUMS,
+    certified_rounding,
+    hidden_shift,
+    state_radius,
+    within,
+)
 from skdpadmm.privacy import (
     GaussianDP,
     averaged_admm_contraction,
@@ -52,9 +58,7 @@ from skdpadmm.records import Rows
 
 DISPLACEMENT = "displacement"
 STATE = "state"
-# The gate rounds a state to a grid, by less than 2**-20 noise standard deviations between two data
-# sets; another cell is more than arithmetic can move it.
-GRID = 2 * GRID_CELL
+PATH = "guarantee='path'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +283,7 @@ class AveragedADMM(BaseEstimator):
                 u = length * gate.release(STATE, u / length + (x - z) / unit)
             # A projection onto a public ball, which only a draw of the noise that never comes would
             # leave: so the rounding of scores has a bound.
-            u = u * min(1.0, radius / max(float(np.linalg.norm(u)), radius))
+            u = within(radius, u)
             z = rows.from_coordinates(prox(u))
             if k >= settings.n_iter - settings.n_averaged:
                 tail = tail + u / settings.n_averaged
@@ -425,8 +429,7 @@ def _radius(plan: Plan, unit: float) -> float:
     """Bound of the norm of a state: signal and noise, each with room."""
     settings: AveragedADMMSettings = plan.settings
     n_entries = plan.facts.n_parameters * plan.facts.loss.n_outputs
-    noise = plan.releases[-1].noise_std * math.sqrt(n_entries)
-    return 4.0 * unit * settings.n_iter * (1.0 + 4.0 * noise)
+    return unit * state_radius(settings.n_iter, plan.releases[-1].noise_std, n_entries)
 
 
 def _inner_solver(
@@ -496,9 +499,18 @@ def _path_release(facts: Facts, settings: AveragedADMMSettings, mu: float) -> Re
 
 def _last_release(facts: Facts, settings: AveragedADMMSettings, mu: float) -> HiddenPath:
     sensitivity = _moved(facts, settings)
-    grid = GRID * math.sqrt(facts.n_parameters * facts.loss.n_outputs)
     # The formula is linear in its first argument.
-    ratio = mu / last_iterate_mu(1.0, settings.contraction, settings.n_iter) - grid
+    most = mu / last_iterate_mu(1.0, settings.contraction, settings.n_iter)
+    lam = settings.relaxation
+    grid = hidden_shift(
+        facts,
+        unit=2 * lam * _longest_displacement(settings, _bounds(facts, settings, None)),
+        # A step changes units, applies the penalty's operator once and doubles its value.
+        relative_error=(8 * certified_rounding(facts, otherwise=PATH) + 4 * SUMS) / min(lam, 0.5),
+        n_iter=settings.n_iter,
+        inverse_noise=most / sensitivity,
+    )
+    ratio = most - grid
     if not ratio > grid:
         raise ValueError(
             "Got a budget so small that rounding takes up half of it, expected a larger epsilon."

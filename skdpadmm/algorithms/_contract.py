@@ -132,9 +132,9 @@ def serves(algorithm: Algorithm | type[Algorithm], setting: str) -> bool:
     return setting == own or (isinstance(own, tuple) and setting in own)
 
 
-def check_zero_at_zero(penalty: Penalty) -> None:
+def check_zero_at_zero(penalty: Penalty, n_features: int = 1) -> None:
     """Refuse a penalty whose proximal steps could leave zero by what is not known before data."""
-    if penalty.value(np.zeros(1)) != 0:
+    if penalty.value(np.zeros(n_features)) != 0:
         raise ValueError(
             f"Got {penalty!r}, expected a penalty that is 0 at 0: the size of a solution has to"
             " have a bound."

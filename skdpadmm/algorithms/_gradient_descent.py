@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._contract import check_zero_at_zero, penalty_operator
+from skdpadmm.algorithms.blocks._clipped_loss import LossBounds, score_rounding
 from skdpadmm.algorithms.planning._defaults import default_descent
 from skdpadmm.algorithms.planning._knobs import (
     check_choice,
@@ -30,13 +31,19 @@ from skdpadmm.algorithms.planning._knobs import (
 )
 from skdpadmm.algorithms.planning._last_iterate import (
     SLACK,
+    SUMS,
+    certified_rounding,
     check_smooth_steps,
     curvature_bound,
+    hidden_shift,
     longest_step,
+    n_features,
     open_clip,
+    state_radius,
+    typical_norm,
+    within,
 )
 from skdpadmm.losses import clip_derivative
-from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (
     GaussianDP,
     last_iterate_mu,
@@ -47,9 +54,7 @@ from skdpadmm.protocol import Budget, Facts, Gate, HiddenPath, Plan, Problem, Re
 
 GRADIENT = "mean gradient"
 ITERATE = "iterate"
-# The gate rounds an iterate to a grid, by less than 2**-20 noise standard deviations between two
-# data sets; another cell is more than arithmetic can move it.
-GRID = 2 * GRID_CELL
+PATH = "schedule='full' with guarantee='path'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +234,8 @@ class GradientDescent(BaseEstimator):
                 "Got a guarantee of the last iterate with conditioning, expected conditioning=None:"
                 " the curvature has no useful bound in a basis that depends on data."
             )
+        if self._is_hidden:
+            check_zero_at_zero(facts.penalty, n_features(facts))
         mu = facts.remaining_mu(budget)
         settings = self._settings(facts, mu)
         plan_release = {
@@ -267,6 +274,8 @@ class GradientDescent(BaseEstimator):
         cyclic, hidden = settings.schedule == "cyclic", settings.guarantee == "last"
         sizes = batch_sizes(rows.n_samples, settings)
         step_of = batch_order(sizes, settings.order_seed) if cyclic else None
+        noise_std = plan.releases[-1].noise_std
+        radius = unit * state_radius(settings.n_iter, noise_std, math.prod(shape))
         with np.errstate(divide="ignore"):
             slope_bound = clip_norm / np.sqrt(rows.squared_norm)
         w = previous = tail = np.zeros(shape)
@@ -287,7 +296,7 @@ class GradientDescent(BaseEstimator):
             if hidden:
                 # The iterate itself takes the noise and the rounding of the gate: with a noisy
                 # gradient, what is left of the iterate below the grid would stay without any.
-                u = unit * gate.release(ITERATE, point / unit - moved)
+                u = within(radius, unit * gate.release(ITERATE, point / unit - moved))
             else:
                 u = point - unit * gate.release(GRADIENT, moved)
             previous, w = w, rows.from_coordinates(prox(u))
@@ -426,9 +435,9 @@ def _last_release(facts: Facts, settings: GradientDescentSettings, mu: float) ->
     sensitivity = _moved(facts) / facts.n_samples
     # The formula is linear in its first argument.
     amplified = last_iterate_mu(1.0, settings.contraction, settings.n_iter)
-    room = mu / amplified - _grid_shift(facts)
-    noise_std = sensitivity / _enough(room, mu / amplified) * (1 + 1e-12)
-    ratio = sensitivity / noise_std + _grid_shift(facts)
+    shift = _shift(facts, settings, mu / amplified / sensitivity)
+    noise_std = sensitivity / _enough(mu / amplified - shift, mu / amplified) * (1 + 1e-12)
+    ratio = sensitivity / noise_std + shift
     return HiddenPath(
         name=ITERATE,
         shape=(facts.n_parameters, facts.loss.n_outputs),
@@ -443,7 +452,8 @@ def _cyclic_release(facts: Facts, settings: GradientDescentSettings, mu: float) 
     by_position = single_use_mu(1.0, settings.n_iter) * sensitivities
     # A record's own shift spreads over the steps that follow, rounding is met in every step: by the
     # triangle inequality in the space of steps the two add up.
-    rounding = math.sqrt(settings.n_iter) * _grid_shift(facts)
+    shift = _shift(facts, settings, mu / float(by_position.max()))
+    rounding = math.sqrt(settings.n_iter) * shift
     noise_std = float(by_position.max()) / _enough(mu - rounding, mu) * (1 + 1e-12)
     return HiddenPath(
         name=ITERATE,
@@ -459,16 +469,29 @@ def _moved(facts: Facts) -> float:
     return facts.neighboring.sensitivity_factor * facts.working_rounding
 
 
-def _grid_shift(facts: Facts) -> float:
-    """How far rounding to the grid can move two iterates apart, in noise standard deviations."""
-    return GRID * math.sqrt(facts.n_parameters * facts.loss.n_outputs)
+def _shift(facts: Facts, settings: GradientDescentSettings, inverse_noise: float) -> float:
+    """How far rounding can move two iterates apart in a step, in noise standard deviations."""
+    bounds = LossBounds(
+        row_norm=facts.row_norm,
+        gradient_norm=settings.clip_norm * typical_norm(facts),
+        curvature=curvature_bound(facts),
+    )
+    of_scores = settings.step_size * score_rounding(facts, bounds) / facts.n_samples
+    return hidden_shift(
+        facts,
+        # The proximal step counts the point and its image, both as long as a state.
+        unit=settings.step_size * bounds.gradient_norm,
+        relative_error=2 * certified_rounding(facts, otherwise=PATH) + of_scores + SUMS,
+        n_iter=settings.n_iter,
+        inverse_noise=inverse_noise,
+    )
 
 
 def _enough(room: float, of: float) -> float:
     if not room > of / 2:
         raise ValueError(
             "Got a budget so small that rounding takes up half of it, expected a larger epsilon or"
-            " fewer steps. Use guarantee='path', which rounding does not touch."
+            f" fewer steps. Use {PATH}, which rounding does not touch."
         )
     return room
 

@@ -173,8 +173,12 @@ def score_rounding(facts: Facts, bounds: LossBounds) -> float:
     """Bound of the error of that sum by rounding of scores, for each unit of the parameters' norm.
 
     A score is a product of two vectors, one of them transformed, and a gradient moves by at most
-    the curvature times the error of its score.
+    the curvature times the error of its score. It is computed from a row that is not centred. With
+    the centre o in scaled units a row a, whose last entry r is its weight, is ``r x - r o`` before;
+    so the terms that are added are at most ``(|a| + 2 r |o|) |w| <= (1 + 2 |o|) |a| |w|``.
     """
     condition = 1.0 if facts.conditioning is None else facts.conditioning.condition
-    depth = facts.n_parameters + 16
+    # Without an intercept nothing is centred. Units that are found later have no centre.
+    centre = 0.0 if facts.coordinates is None else facts.coordinates.amplification - 1.0
+    depth = (facts.n_parameters + 16) * (1.0 + 2.0 * centre)
     return facts.n_samples * bounds.curvature * depth * condition * 2.0**-52
