@@ -44,6 +44,7 @@ from skdpadmm.algorithms.planning._last_iterate import (
     SUMS,
     certified_rounding,
     hidden_shift,
+    premises,
     state_radius,
     within,
 )
@@ -244,6 +245,7 @@ class AveragedADMM(BaseEstimator):
             budget=budget,
             settings=settings,
             releases=(*facts.preparations, plan_release(facts, settings, mu)),
+            assumptions=() if settings.guarantee == "path" else premises(facts),
         )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:

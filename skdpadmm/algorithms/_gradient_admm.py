@@ -40,13 +40,19 @@ from skdpadmm.algorithms.planning._last_iterate import (
     check_smooth_steps,
     curvature_bound,
     longest_step,
+    non_expansive,
     open_clip,
     typical_norm,
 )
 from skdpadmm.algorithms.planning._record_schedule import NOBODY, RecordSchedule, calibrated
-from skdpadmm.algorithms.planning._splitting import splitting_facts, splitting_of, thresholds
+from skdpadmm.algorithms.planning._splitting import (
+    splitting_facts,
+    splitting_of,
+    thresholds,
+    y_rounding,
+)
 from skdpadmm.noise import GRID_CELL, grid_cell
-from skdpadmm.penalties import LinearConstraint
+from skdpadmm.penalties import LinearConstraint, NoPenalty
 from skdpadmm.privacy import (
     AmplifiedIteration,
     GaussianDP,
@@ -443,7 +449,10 @@ class GradientADMM(BaseEstimator):
             budget=budget,
             settings=settings,
             releases=(*facts.preparations, path),
-            assumptions=tuple(settings.schedule.assumptions()),
+            assumptions=(
+                *settings.schedule.assumptions(),
+                *((non_expansive(facts),) if settings.schedule.is_hidden else ()),
+            ),
         )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
@@ -587,6 +596,7 @@ class GradientADMM(BaseEstimator):
         # To clip a vector is no contraction, unless the clip never binds.
         if facts.loss.n_outputs > 1 and settings.clip_norm < open_clip(facts) * typical_norm(facts):
             contracts = False
+        contracts = contracts and self._has_exact_step(facts)
         if settings.average or settings.noise_at != "x" or not contracts:
             return ()
         path = plan.releases[-1]
@@ -598,6 +608,22 @@ class GradientADMM(BaseEstimator):
             ("a record at a random position that is secret", mixture_of_slots(mu)),
             ("the first record, the best position", made.first(n_samples)),
         )
+
+    def _has_exact_step(self, facts: Facts) -> bool:
+        """Whether the step of y is off by a few units in the last place and no more.
+
+        Rounding errors of x count as the grid does, those of a step that iterates nowhere.
+        """
+        return y_rounding(facts, self.constraint) <= NoPenalty().proximal_rounding(np.ones(1))
+
+    def _check_exact_step(self, facts: Facts) -> None:
+        if not self._has_exact_step(facts):
+            raise ValueError(
+                f"Got {facts.penalty!r} with constraint={self.constraint!r} and release='last',"
+                " expected a penalty and a diagonal B'B for which the step of y is a formula for"
+                " each variable or group: what another one leaves could tell iterates apart. Use"
+                " release='path'."
+            )
 
     def _splits_coefficients(self, facts: Facts) -> bool:
         """Whether y are the coefficients themselves, in whatever units."""
@@ -659,6 +685,7 @@ class GradientADMM(BaseEstimator):
         clip_norm = clip_norm if self.clip_norm == "auto" else float(self.clip_norm)
         if hidden:
             check_smooth_steps(facts, step_size, clip_norm, otherwise="release='path'")
+            self._check_exact_step(facts)
         weight = self.penalty_weight
         if weight == "auto":
             weight = 1.0 / (step_size * tied.smallest * tied.largest)

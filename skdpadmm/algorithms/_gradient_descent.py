@@ -39,6 +39,7 @@ from skdpadmm.algorithms.planning._last_iterate import (
     longest_step,
     n_features,
     open_clip,
+    premises,
     state_radius,
     typical_norm,
     within,
@@ -249,6 +250,7 @@ class GradientDescent(BaseEstimator):
             budget=budget,
             settings=settings,
             releases=(*facts.preparations, plan_release(facts, settings, mu)),
+            assumptions=premises(facts) if self._is_hidden else (),
         )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:

@@ -244,6 +244,30 @@ class LinearConstraint:
 
         return step
 
+    def y_rounding(self, penalty: Penalty, n_variables: int) -> float:
+        """Relative rounding error of `y_step`, see `Penalty.proximal_rounding`.
+
+        Parameters
+        ----------
+        penalty : Penalty
+        n_variables : int
+            Number of variables y where `is_open`.
+
+        Returns
+        -------
+        float
+            In the metric ``B' B``; infinite where nothing is certified.
+        """
+        _, metric = self._least_squares
+        if metric is None:
+            size = n_variables if self._m is None else self.n_auxiliary
+            return penalty.proximal_rounding(np.ones(size))
+        if metric.ndim == 1:
+            return penalty.proximal_rounding(metric**-0.5)
+        scale = metric.diagonal() ** -0.5
+        condition = float(np.linalg.cond(metric * np.outer(scale, scale)))
+        return penalty.proximal_rounding(scale, condition)
+
     @property
     def _m(self) -> int | None:
         return None if self.c is None else len(self.c)

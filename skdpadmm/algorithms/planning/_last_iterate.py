@@ -108,6 +108,20 @@ def certified_rounding(facts: Facts, *, otherwise: str) -> float:
     return rounding
 
 
+def premises(facts: Facts) -> tuple[str, ...]:
+    """What a guarantee of the last iterate rests on, in words."""
+    return "Nobody saw an iterate before the last.", non_expansive(facts)
+
+
+def non_expansive(facts: Facts) -> str:
+    """The premise of such a guarantee about the penalty, in words."""
+    name = type(facts.penalty).__name__
+    return (
+        f"No step moves two iterates apart: the proximal operator of {name} is non-expansive as it"
+        " is computed, which was checked from the declared bounds, up to rounding."
+    )
+
+
 def proximal_rounding(facts: Facts) -> float:
     """The same, infinite where nothing is certified."""
     return max(facts.penalty.proximal_rounding(scale) for scale in _possible_scales(facts))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from skdpadmm.algorithms._contract import Operator, penalty_operator
+from skdpadmm.algorithms.planning._last_iterate import n_features, proximal_rounding
 from skdpadmm.penalties import (
     L1,
     ElasticNet,
@@ -20,6 +21,7 @@ from skdpadmm.penalties import (
     Penalty,
     SquaredL2,
 )
+from skdpadmm.protocol import Facts
 from skdpadmm.records import Coordinates, Rows
 
 # Of penalties of single coefficients: the strengths of their absolute values and of their halved
@@ -102,6 +104,22 @@ def splitting_facts(
         largest=tied.largest,
         is_square=tied.n_constraints == coordinates.n_parameters,
     )
+
+
+def y_rounding(facts: Facts, constraint: LinearConstraint | None) -> float:
+    """Relative rounding error of the step of y; infinite where it is not known to be non-expansive.
+
+    Parameters
+    ----------
+    facts : Facts
+    constraint : LinearConstraint or None
+    """
+    if constraint is not None:
+        return constraint.y_rounding(facts.penalty, n_features(facts))
+    matrix, inner = facts.penalty.splitting()
+    if matrix is None:
+        return proximal_rounding(facts)
+    return inner.proximal_rounding(np.ones(int(matrix.shape[0])))
 
 
 def splitting_of(penalty: Penalty, rows: Rows, constraint: LinearConstraint | None) -> Splitting:
