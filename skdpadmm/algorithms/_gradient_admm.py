@@ -37,6 +37,8 @@ from skdpadmm.algorithms.planning._knobs import (
     check_steps,
 )
 from skdpadmm.algorithms.planning._last_iterate import (
+    ROOM,
+    SUMS,
     check_smooth_steps,
     curvature_bound,
     longest_step,
@@ -44,6 +46,7 @@ from skdpadmm.algorithms.planning._last_iterate import (
     open_clip,
     typical_norm,
 )
+from skdpadmm.algorithms.planning._linear_terms import LONGEST_DRAW
 from skdpadmm.algorithms.planning._record_schedule import NOBODY, RecordSchedule, calibrated
 from skdpadmm.algorithms.planning._splitting import (
     splitting_facts,
@@ -215,7 +218,9 @@ class GradientADMM(BaseEstimator):
     :math:`\delta(\epsilon) = \frac1n \sum_l \delta_l(\epsilon)`. That is what the budget is
     spent on; the report has the worst position beside it.
 
-    Iterates are rounded to a public grid before noise is added, which counts in every figure.
+    Iterates are rounded to a public grid before noise is added, which counts in every figure. So do
+    other rounding errors of steps that nobody sees, where they are more than a 64th of that. The
+    step of y has to be a formula for each variable or group there.
 
     References
     ----------
@@ -439,7 +444,7 @@ class GradientADMM(BaseEstimator):
                 " singular values have to be known in advance. Declare feature_bounds."
             )
         settings = self._settings(facts, facts.remaining_mu(budget))
-        path = _noisy_path(facts, budget, settings)
+        path = self._noisy_path(facts, budget, settings)
         if self.constraint is not None and self.constraint.c is not None:
             length = 1.0 if self.noise_at == "x" else settings.displacement
             _check_resolution(self.constraint, facts, length * path.noise_std)
@@ -601,7 +606,8 @@ class GradientADMM(BaseEstimator):
             return ()
         path = plan.releases[-1]
         ratio = path.sensitivities[0] / path.noise_std
-        made = AmplifiedIteration(ratio, settings.amplification, _grid_shift(facts))
+        shift = self._shift(facts, settings, n_samples, ratio)
+        made = AmplifiedIteration(ratio, settings.amplification, shift)
         mu = made.slots(np.arange(n_samples), n_samples)
         return (
             ("the last record, the worst position", GaussianDP(float(mu.max()))),
@@ -624,6 +630,63 @@ class GradientADMM(BaseEstimator):
                 " each variable or group: what another one leaves could tell iterates apart. Use"
                 " release='path'."
             )
+
+    def _noisy_path(
+        self, facts: Facts, budget: Budget, settings: GradientADMMSettings
+    ) -> NoisyPath:
+        """The noise of all steps, from the theorem that fits what is seen."""
+        schedule, at_x = settings.schedule, settings.noise_at == "x"
+        # In a step's own norm: of x, or of a gradient.
+        moved = facts.neighboring.sensitivity_factor * facts.working_rounding * settings.clip_norm
+        moved *= settings.displacement if at_x else 1.0
+        made = calibrated(schedule, facts, budget, settings.amplification, _grid_shift(facts))
+        if schedule.is_hidden and schedule.n_steps is not None:
+            # More rounding takes more noise, so this ratio of signal and noise is none too small.
+            shift = self._shift(facts, settings, schedule.n_steps, made.ratio)
+            if shift > made.grid_shift:
+                made = calibrated(schedule, facts, budget, settings.amplification, shift)
+        guarantee, worst_case = schedule.guarantees(made)
+        return NoisyPath(
+            name=ITERATE if at_x else NOISY_GRADIENT,
+            shape=(facts.n_parameters, facts.loss.n_outputs),
+            sensitivity=moved,
+            noise_std=moved / made.ratio,
+            guarantee=guarantee,
+            worst_case=worst_case,
+            times=schedule.n_steps,
+            is_hidden=schedule.is_hidden,
+        )
+
+    def _shift(
+        self, facts: Facts, settings: GradientADMMSettings, n_steps: int, ratio: float
+    ) -> float:
+        """How far rounding can move two iterates apart in a step, in noise standard deviations.
+
+        Beside the grid, rounding errors of arithmetic count where they can be more than a small
+        part of a cell. Steps move no two states apart, so a state is about as long as a random walk
+        with the drift of the gradients.
+
+        Parameters
+        ----------
+        facts : Facts
+        settings : GradientADMMSettings
+        n_steps : int
+        ratio : float
+            The longest step of a record, in noise standard deviations.
+        """
+        assert facts.coordinates is not None
+        n_entries = facts.n_parameters * facts.loss.n_outputs
+        walked = math.sqrt(n_steps) * (math.sqrt(n_entries) + LONGEST_DRAW)
+        radius = ROOM * (n_steps * ratio + walked)
+        relative_error = SUMS + 2 * y_rounding(facts, self.constraint)
+        # Scores; a step is at most 2 over the curvature.
+        relative_error += 2 * (facts.n_parameters + 16) * 2.0**-52
+        if not self._splits_coefficients(facts):
+            tied = splitting_facts(facts.penalty, facts.coordinates, self.constraint)
+            system = 1.0 + settings.step_size * settings.penalty_weight * tied.largest**2
+            relative_error += SUMS * (8 + facts.n_parameters) * system
+        cell, arithmetic = _grid_shift(facts), 2 * relative_error * radius
+        return cell + (arithmetic if arithmetic > cell / 64 else 0.0)
 
     def _splits_coefficients(self, facts: Facts) -> bool:
         """Whether y are the coefficients themselves, in whatever units."""
@@ -789,26 +852,6 @@ def _check_resolution(constraint: LinearConstraint, facts: Facts, noise_std: flo
             f" noise in x, expected at most {LARGEST_OFFSET:.3g} times: floats would not resolve"
             " the noise. Rescale the problem, or move the origin of the coefficients."
         )
-
-
-def _noisy_path(facts: Facts, budget: Budget, settings: GradientADMMSettings) -> NoisyPath:
-    """The noise of all steps, from the theorem that fits what is seen."""
-    schedule, at_x = settings.schedule, settings.noise_at == "x"
-    # In a step's own norm: of x, or of a gradient.
-    moved = facts.neighboring.sensitivity_factor * facts.working_rounding * settings.clip_norm
-    moved *= settings.displacement if at_x else 1.0
-    made = calibrated(schedule, facts, budget, settings.amplification, _grid_shift(facts))
-    guarantee, worst_case = schedule.guarantees(made)
-    return NoisyPath(
-        name=ITERATE if at_x else NOISY_GRADIENT,
-        shape=(facts.n_parameters, facts.loss.n_outputs),
-        sensitivity=moved,
-        noise_std=moved / made.ratio,
-        guarantee=guarantee,
-        worst_case=worst_case,
-        times=schedule.n_steps,
-        is_hidden=schedule.is_hidden,
-    )
 
 
 def _grid_shift(facts: Facts) -> float:

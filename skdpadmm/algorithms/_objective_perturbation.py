@@ -375,6 +375,13 @@ def _check_facts(facts: Facts) -> None:
             f"Got row_norm={facts.row_norm} for ObjectivePerturbation, expected a finite bound:"
             " curvature has to have one."
         )
+    one_by_one = facts.penalty.proximal_rounding(np.ones(facts.n_parameters), 1.0) < math.inf
+    if facts.penalty.splitting()[0] is not None or not one_by_one:
+        raise ValueError(
+            f"Got {facts.penalty!r} for ObjectivePerturbation, expected a penalty of single"
+            " coefficients: the accuracy of a solution rests on that of proximal steps, in any"
+            " basis. Choose another algorithm."
+        )
     if facts.penalty.value(np.zeros(1)) != 0:
         raise ValueError(
             f"Got {facts.penalty!r} for ObjectivePerturbation, expected a penalty that is 0 at 0:"
