@@ -375,8 +375,8 @@ def _check_facts(facts: Facts) -> None:
             f"Got row_norm={facts.row_norm} for ObjectivePerturbation, expected a finite bound:"
             " curvature has to have one."
         )
-    one_by_one = facts.penalty.proximal_rounding(np.ones(facts.n_parameters), 1.0) < math.inf
-    if facts.penalty.splitting()[0] is not None or not one_by_one:
+    of_image = facts.penalty.splitting()[0] is not None
+    if of_image or facts.penalty.proximal_rounding(np.ones(facts.n_parameters), 1.0) == math.inf:
         raise ValueError(
             f"Got {facts.penalty!r} for ObjectivePerturbation, expected a penalty of single"
             " coefficients: the accuracy of a solution rests on that of proximal steps, in any"

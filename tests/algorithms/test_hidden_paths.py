@@ -1,0 +1,218 @@
+"""Guarantees of iterates that nobody sees: what they ask of proximal steps and of rounding."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from skdpadmm import DPAdmmElasticNet, DPAdmmGeneralizedLasso, DPAdmmLasso, DPAdmmRidge
+from skdpadmm.algorithms import AveragedADMM, GradientADMM, GradientDescent, ObjectivePerturbation
+from skdpadmm.algorithms.blocks._clipped_loss import loss_bounds, score_rounding
+from skdpadmm.algorithms.planning import _last_iterate as last_iterate
+from skdpadmm.noise import GRID_CELL
+from skdpadmm.penalties import L1, Box, GroupLasso, LinearConstraint, Penalty
+from skdpadmm.protocol import Budget
+from skdpadmm.records import Rows
+
+HIDDEN = {
+    "cyclic": DPAdmmLasso(algorithm=GradientDescent(schedule="cyclic")),
+    "last": DPAdmmLasso(algorithm=GradientDescent(guarantee="last")),
+    "averaged": DPAdmmRidge(algorithm=AveragedADMM(guarantee="last"), fit_intercept=False),
+    "gradient ADMM": DPAdmmLasso(algorithm=GradientADMM()),
+    "stopping": DPAdmmLasso(algorithm=GradientADMM(schedule="stopping")),
+}
+SEEN = {
+    "gradient descent": DPAdmmLasso(algorithm=GradientDescent()),
+    "averaged": DPAdmmRidge(algorithm=AveragedADMM()),
+    "gradient ADMM": DPAdmmLasso(algorithm=GradientADMM(release="path")),
+}
+# The second feature is in both rows of differences, and outweighs the others.
+FAR_APART = ([-1.0, -1e-8, -1.0], [1.0, 1e-8, 1.0])
+
+
+def plan_of(model, n_samples=2000, n_features=3, **parameters):
+    model.set_params(**({"feature_bounds": (-1, 1), "target_bounds": (-1, 1)} | parameters))
+    return model.plan(n_samples=n_samples, n_features=n_features)
+
+
+def shift_of(plan):
+    """Shift of a step by rounding, in noise standard deviations, from the plan's own guarantee."""
+    release = plan.releases[-1]
+    signal = release.sensitivities[0] / release.noise_std
+    return release.theorem.mu / math.sqrt(plan.settings.n_iter) - signal
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_report_names_both_premises(name):
+    lines = plan_of(HIDDEN[name]).assumptions
+    assert sum("proximal operator" in line and "non-expansive" in line for line in lines) == 1
+    assert sum(line.startswith("Nobody s") and "before the last" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_where_iterates_are_seen_there_are_no_such_premises(name):
+    assert not any("Nobody s" in s or "non-expansive" in s for s in plan_of(SEEN[name]).assumptions)
+
+
+@pytest.mark.parametrize("knobs", [{"schedule": "cyclic"}, {"guarantee": "last"}])
+def test_a_proximal_step_that_is_not_certified_is_refused_before_data(knobs):
+    model = DPAdmmGeneralizedLasso(algorithm=GradientDescent(**knobs), alpha=1e-3)
+    with pytest.raises(ValueError, match="certified to move no two points apart"):
+        plan_of(model, feature_bounds=FAR_APART)
+    # In other units, or where iterates are seen, there is nothing to certify.
+    plan_of(model, feature_bounds=([-1e-3, -1e5, -1e-4], [1e-3, 1e5, 1e-4]))
+    plan_of(model, algorithm=GradientDescent(), feature_bounds=FAR_APART)
+
+
+def test_units_that_are_found_later_have_to_be_certified_before():
+    algorithm = GradientDescent(schedule="cyclic")
+    model = DPAdmmGeneralizedLasso(algorithm=algorithm, scale="private")
+    facts = plan_of(model, feature_bounds=None).facts
+    assert facts.scaling is not None
+    # One feature declared: nobody knows what its unit will be beside those of the others.
+    lower = facts.coordinates.lower.copy()
+    mixed = replace(facts.coordinates, lower=np.array([lower[0], -1.0, lower[2]]), upper=-lower)
+    mixed = replace(mixed, upper=np.array([np.inf, 1.0, np.inf]))
+    with pytest.raises(ValueError, match="certified to move no two points apart"):
+        algorithm.plan(replace(facts, coordinates=mixed), Budget(epsilon=1.0, delta=1e-5))
+
+
+@dataclass(frozen=True)
+class Undeclared(L1):
+    """A penalty of somebody who says nothing about its proximal operator."""
+
+    proximal_rounding = Penalty.proximal_rounding
+
+
+@pytest.mark.parametrize("name", ["cyclic", "last", "gradient ADMM", "stopping"])
+def test_a_penalty_that_states_no_rounding_is_refused_on_a_hidden_path(name):
+    facts = replace(plan_of(HIDDEN[name]).facts, penalty=Undeclared(0.01))
+    with pytest.raises(ValueError, match="expected a penalty"):
+        HIDDEN[name].algorithm.plan(facts, Budget(epsilon=1.0, delta=1e-5))
+
+
+@pytest.mark.parametrize("name", ["cyclic", "last"])
+def test_hidden_states_have_a_bound_only_around_zero(name):
+    facts = replace(plan_of(HIDDEN[name]).facts, penalty=Box(1.0, 2.0))
+    with pytest.raises(ValueError, match="expected a penalty that is 0 at 0"):
+        HIDDEN[name].algorithm.plan(facts, Budget(epsilon=1.0, delta=1e-5))
+
+
+def test_gradient_admm_refuses_steps_that_iterate_unless_they_are_seen():
+    joint = LinearConstraint(B=np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    facts = plan_of(DPAdmmLasso(algorithm=GradientADMM())).facts
+    budget = Budget(epsilon=1.0, delta=1e-5)
+    for penalty in (L1(0.01), GroupLasso(0.01, ((0, 1), (2,)))):
+        of = replace(facts, penalty=penalty)
+        with pytest.raises(ValueError, match="diagonal B'B"):
+            GradientADMM(constraint=joint).plan(of, budget)
+        GradientADMM(constraint=joint, release="path").plan(of, budget)
+        GradientADMM(constraint=LinearConstraint(B=np.diag([1.0, 2.0, 3.0]))).plan(of, budget)
+        for constraint, kinds in ((joint, 0), (None, 3)):
+            stream = GradientADMM(schedule="stream", constraint=constraint)
+            plan = stream.plan(replace(of, n_samples=1, is_stream=True), budget)
+            assert len(stream.unseen_guarantees(plan, 500)) == kinds
+
+
+def test_objective_perturbation_says_which_penalties_it_takes():
+    for penalty in (GroupLasso(0.1, ((0, 1), (2,))), Undeclared(0.1)):
+        plan = plan_of(DPAdmmLasso(algorithm=ObjectivePerturbation()))
+        with pytest.raises(ValueError, match="expected a penalty of single coefficients"):
+            ObjectivePerturbation().plan(replace(plan.facts, penalty=penalty), plan.budget)
+    with pytest.raises(ValueError, match="expected a penalty of single coefficients"):
+        plan_of(DPAdmmGeneralizedLasso(algorithm=ObjectivePerturbation()))
+
+
+def test_rounding_counts_as_two_cells_and_more_where_arithmetic_needs_it():
+    algorithm = GradientDescent(guarantee="last")
+    cells = 2 * GRID_CELL * math.sqrt(4)
+    usual = plan_of(DPAdmmLasso(algorithm=algorithm))
+    assert shift_of(usual) == pytest.approx(cells, rel=1e-6)
+    # Scores of features far from zero are rounded more: about 1e6 times as much.
+    far = plan_of(DPAdmmLasso(algorithm=algorithm), feature_bounds=(1e6, 1e6 + 1))
+    assert shift_of(far) > 1.5 * cells
+    # So are proximal steps of differences of high order.
+    trend = DPAdmmGeneralizedLasso(algorithm=algorithm, penalty_matrix="trend", alpha=1e-3)
+    assert shift_of(plan_of(trend, n_features=40)) > 3 * GRID_CELL * math.sqrt(41)
+
+
+def test_gradient_admm_counts_rounding_where_the_constraint_is_badly_conditioned(monkeypatch):
+    def noise(feature_bounds):
+        model = DPAdmmGeneralizedLasso(algorithm=GradientADMM(schedule="stopping"), alpha=1e-3)
+        return plan_of(model, feature_bounds=feature_bounds).releases[-1].noise_std
+
+    bounds = ((-1, 1), ([-1.0, -1e-3, -1.0], [1.0, 1e-3, 1.0]))
+    counted = [noise(b) for b in bounds]
+    monkeypatch.setattr(GradientADMM, "_shift", lambda *_: 0.0)
+    left_out = [noise(b) for b in bounds]
+    assert counted[0] == left_out[0]
+    assert counted[1] > left_out[1] * (1 + 1e-9)
+
+
+def test_a_state_stays_within_a_ball_that_moves_no_two_apart():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        u, v = rng.standard_normal((2, 4, 1)) * 10 ** rng.uniform(-1, 1, size=(2, 1, 1))
+        a, b = last_iterate.within(1.5, u), last_iterate.within(1.5, v)
+        assert np.linalg.norm(a) <= 1.5 * (1 + 1e-15)
+        assert np.linalg.norm(a - b) <= np.linalg.norm(u - v) * (1 + 1e-12)
+    small = np.array([[0.1], [-0.3]])
+    np.testing.assert_array_equal(last_iterate.within(1.5, small), small)
+
+
+@pytest.mark.parametrize("centre", [0.0, 1e3, 1e7])
+def test_the_error_of_scores_has_its_bound_wherever_bounds_are_centred(centre):
+    rng, n, p = np.random.default_rng(0), 400, 3
+    bounds = (centre - 1, centre + 1)
+    plan = plan_of(HIDDEN["cyclic"], n_samples=n, n_features=p, feature_bounds=bounds)
+    facts = plan.facts
+    X = rng.uniform(*bounds, size=(n, p))
+    rows = Rows(X, facts.coordinates)
+    parameters = rng.standard_normal(p + 1)
+    # The worst parameters let the centre cancel in the score.
+    parameters[-1] = 0.0
+    computed = rows.scores(0, rows.prepare(parameters))
+    offset, scale = (list(map(Fraction, part)) for part in (facts.coordinates.offset, np.ones(p)))
+    weight = list(map(Fraction, rows.weight))
+    exact = [
+        weight[i]
+        * sum(
+            (Fraction(X[i, j]) - offset[j]) / scale[j] * Fraction(parameters[j]) for j in range(p)
+        )
+        for i in range(n)
+    ]
+    error = np.array([float(Fraction(c) - e) for c, e in zip(computed, exact, strict=True)])
+    bound = loss_bounds(facts.loss, row_norm=facts.row_norm, clip_norm=1e9)
+    per_row = score_rounding(facts, bound) / n / bound.curvature * np.linalg.norm(parameters)
+    assert np.abs(error).max() <= per_row * facts.row_norm
+    # Without the centre the bound would be that of centred rows, which is less than what is found.
+    plain = (p + 1 + 16) * 2.0**-52 * np.linalg.norm(parameters) * facts.row_norm
+    assert (np.abs(error).max() > plain) == (centre >= 1e3)
+
+
+@pytest.mark.parametrize(
+    ("model", "knobs"),
+    [
+        (DPAdmmGeneralizedLasso, {"schedule": "cyclic"}),
+        (DPAdmmElasticNet, {"guarantee": "last"}),
+    ],
+)
+def test_a_fit_in_units_decades_apart_is_that_in_its_own_units(model, knobs):
+    rng = np.random.default_rng(0)
+    bounds = np.array([1e-3, 1e5, 1e-4])
+    X = rng.uniform(-1, 1, size=(300, 3)) * bounds
+    y = X @ (np.array([0.5, -0.2, 0.3]) / bounds)
+    fitted = model(
+        algorithm=GradientDescent(**knobs),
+        feature_bounds=(-bounds, bounds),
+        target_bounds=(-1, 1),
+        alpha=1e-9,
+        random_state=0,
+        max_iter=16,
+    ).fit(X, y)
+    assert np.isfinite(fitted.coef_).all()
+    assert any("non-expansive" in line for line in fitted.privacy_.assumptions)
