@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
@@ -146,8 +147,9 @@ class GeneralizedL1(Penalty):
     def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
         """See :meth:`Penalty.proximal_rounding`; it grows with the condition of D in these units.
 
-        Where rows of D in these units, each brought to length one, are nearly dependent, as where
-        bounds of neighbouring features are many decades apart, nothing is certified.
+        Linearly in the last projection, and squared in the system that says where to project.
+        Where rows of D in these units, each brought to length one, are nearly dependent, nothing is
+        certified: as for differences of features whose bounds are many decades apart.
         """
         if self.strength == 0 or not self.matrix.shape[0]:
             return ENTRYWISE
@@ -160,8 +162,14 @@ class GeneralizedL1(Penalty):
         values = linalg.svdvals(rows / linalg.norm(rows, axis=1, keepdims=True))
         if not values[-1] > 1e-8 * values[0]:
             return np.inf
-        spread = float(values[0] / values[-1]) ** 2
-        return certified(ENTRYWISE * (8 + n_rows + p) * spread * (condition or 1.0))
+        spread = float(values[0] / values[-1])
+        # Sums of the factored system have as many terms as its rows have within their envelope.
+        inner = np.abs(rows) @ np.abs(rows.T) > 0
+        width = int((np.arange(n_rows) - inner.argmax(axis=1)).max()) + 1
+        if condition is not None:
+            width, spread = max(n_rows, p), spread * math.sqrt(condition)
+        last, dual = (8 + n_rows + p) * spread, width * (8 + width) * spread**2
+        return certified(ENTRYWISE * (1 + (last + dual) / 4))
 
     def scaled(self, factor: float) -> GeneralizedL1:
         """See :meth:`Penalty.scaled`."""
