@@ -161,7 +161,8 @@ class AveragedADMM(BaseEstimator):
     moved from r to F, as far as it is the same in all directions; an l1 norm stays in r. (An
     elastic net that stays in r is no contraction.) Scores must be single numbers, units declared,
     coordinates not conditioned. Iterates are not averaged: an average is not the last of them.
-    Rounding to the gate's grid counts as two cells of the sensitivity of each update.
+    Rounding counts as two cells of the gate's grid in each update, one of them for arithmetic, or
+    as more where that can be off by more.
 
     References
     ----------

@@ -153,7 +153,9 @@ class GradientDescent(BaseEstimator):
     has ``mu = c C / (b s sqrt(m))``. The worst position is what is claimed.
 
     The state of the last two passes through the gate in every step and leaves it only in the end.
-    Rounding to the gate's grid counts as two cells of each step's sensitivity.
+    Both rest on proximal steps that move no two points apart as they are computed, which is checked
+    from the declared bounds: see `Penalty.proximal_rounding`. Rounding counts as two cells of the
+    gate's grid in each step, one of them for arithmetic, or as more where that can be off by more.
 
     References
     ----------
