@@ -197,8 +197,7 @@ def _shrinkage(
     largest = np.maximum.reduceat(weights, index.starts, axis=0)
     radius = np.where(active, norms - levels, 0.0) / largest
     level = index.spread(levels)
-    # Each weight can bend the function once.
-    for _ in range(100 + 2 * int(index.sizes.max())):
+    for _ in range(100):
         denominator = weights * index.spread(radius) + level
         squares = np.square(force / denominator)
         square = index.sums(squares)
