@@ -1,0 +1,341 @@
+"""Consensus and federated ADMM under known noise: their rounds, and what they must not do.
+
+A curator is one agent, so that one naive loop serves both.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import skdpadmm.algorithms._federated_admm as federated
+import skdpadmm.algorithms.blocks._record_blocks as record_blocks
+from skdpadmm import DPAdmmElasticNet, DPAdmmLasso
+from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
+from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
+from skdpadmm.algorithms.planning._defaults import default_steps
+from skdpadmm.algorithms.planning._messages import Schedule
+from skdpadmm.losses import HuberLoss, MultinomialLoss, SquaredLoss
+from skdpadmm.penalties import L1, ElasticNet
+from skdpadmm.privacy import Neighboring
+from skdpadmm.protocol import Budget, Gate, PlanViolation
+from tests.algorithms.direct_runs import (
+    BUDGET,
+    LOSSES,
+    KnownNoise,
+    augmented,
+    clipped,
+    close,
+    coordinates_of,
+    data_for,
+    facts_for,
+    federated_facts,
+    found,
+    optimum,
+    run,
+    shrunk,
+    slopes,
+)
+
+pytestmark = pytest.mark.usefixtures("keep_noise")
+
+PENALTY = ElasticNet(0.03, 0.1)
+OWNER = np.random.default_rng(9).permutation(np.repeat([0, 1, 2, 3], [16, 4, 3, 2]))
+SOME = np.random.default_rng(5).random((7, 4)) < 0.6
+SOME[3] = False  # nobody
+
+
+def mean_gradient(loss, A, y, x):
+    return A.T @ slopes(loss, A @ x, y) / len(A)
+
+
+def proximal_point(loss, A, y, gamma, v):
+    """Newton's method with a Jacobian by differences, which only has to point the right way."""
+    x = v.copy()
+    for _ in range(60):
+        residual = gamma * mean_gradient(loss, A, y, x) + x - v
+        if np.abs(residual).max() < 1e-13:
+            break
+        jacobian = np.eye(x.size)
+        for j in range(x.size):
+            moved = x.copy().ravel()
+            moved[j] += 1e-6
+            rise = mean_gradient(loss, A, y, moved.reshape(x.shape)) - mean_gradient(loss, A, y, x)
+            jacobian[:, j] += gamma * rise.ravel() / 1e-6
+        step = np.linalg.solve(jacobian, residual.ravel()).reshape(x.shape)
+        x = x - step / max(1.0, np.abs(step).max())
+    return x
+
+
+def naive_path(
+    X, y, owner, takes_part, *, loss, gamma, lam, clip_norm, noise, unit="record", message="state",
+    exact=True, penalty=PENALTY,
+):  # fmt: skip
+    """The mean of states after each round, one state for each block; how often a clip was met."""
+    A, n = augmented(X), len(X)
+    n_agents, shape = takes_part.shape[1], (X.shape[1] + 1, loss.n_outputs)
+    blocks, owners, limits = [[i] for i in range(n)], owner, np.ones(n)
+    if unit == "agent":
+        blocks = [np.flatnonzero(owner == a) for a in range(n_agents)]
+        owners, sizes = np.arange(n_agents), np.array([len(block) for block in blocks])
+        limits = np.minimum(sizes, 2 * n / n_agents) / sizes
+    centers, displacements = np.zeros((2, len(blocks), *shape))
+    center, z, mean = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    path, n_clipped, arriving = [], 0, 1.0 if takes_part.all() else 0.5
+    for k, active in enumerate(takes_part):
+        if not active.any():
+            path.append(mean)
+            continue
+        total = np.zeros(shape)
+        for b, rows in enumerate(blocks):
+            if not active[owners[b]]:
+                continue
+            u, bound = centers[b] - displacements[b], gamma * clip_norm * limits[b]
+            v, old, share = 2 * z - u, displacements[b].copy(), len(rows) / n
+            if exact:
+                d = v - proximal_point(loss, A[rows], y[rows], gamma, v)
+            else:
+                d = gamma * mean_gradient(loss, A[rows], y[rows], z)
+            if message == "increment" and unit == "agent":
+                n_clipped += np.linalg.norm(z - u - d) > bound
+                change = 2 * lam * clipped(z - u - d, bound)
+                centers[b] += change
+                total -= share * change
+                continue
+            n_clipped += np.linalg.norm(d) > bound
+            d, moved = clipped(d, bound), 2 * lam * (z - centers[b])
+            centers[b] += moved
+            if message == "state":
+                displacements[b] = (1 - 2 * lam) * old + 2 * lam * d
+                total += share * displacements[b]
+            else:
+                change = 2 * lam * clipped(d - old, bound)
+                displacements[b] = old + change
+                total -= share * (moved - change)
+        drawn = (
+            gamma * clip_norm * noise[k] * (-1 if (unit, message) == ("agent", "increment") else 1)
+        )
+        if message == "state":
+            center = (1 - 2 * lam) * center + 2 * lam * z
+            mean = center - (total + drawn) / arriving
+        else:
+            mean = mean - total - drawn
+        path.append(mean)
+        z = shrunk(mean, penalty, gamma, X.shape[1])
+    return np.array(path), n_clipped
+
+
+def draws(n_outputs, n=7, seed=1):
+    return 0.05 * np.random.default_rng(seed).normal(size=(n, 4, n_outputs))
+
+
+@pytest.mark.parametrize(
+    ("loss", "exact", "lam", "tail"),
+    [
+        ("squared", True, 0.2, 1e-9), ("squared", False, 0.8, 0.5), ("logistic", True, 0.5, 0.3),
+        ("logistic", False, 0.2, 1e-9), ("three", True, 0.8, 1.0), ("three", False, 0.5, 1e-9),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("warm_steps", "tolerance"), [(10, 1e-10), (None, 1e-5)])
+def test_an_iteration_has_one_state_for_each_record_and_averages_the_tail(
+    loss, exact, lam, tail, warm_steps, tolerance, monkeypatch
+):
+    if warm_steps:
+        monkeypatch.setattr(record_blocks, "WARM_STEPS", warm_steps)
+    loss, gamma = LOSSES[loss], 1.7
+    (X, y), noise = data_for(loss, n=25), draws(loss.n_outputs)
+    constants = {"gamma": gamma, "lam": lam, "clip_norm": 0.5 if exact else 0.6}
+    alone = {"owner": np.zeros(25, dtype=int), "takes_part": np.ones((7, 1), dtype=bool)}
+    path, n_clipped = naive_path(X, y, **alone, loss=loss, noise=noise, exact=exact, **constants)
+    assert 0 < n_clipped < 7 * 25
+    algorithm = ConsensusADMM(
+        step_size=gamma, clip_norm=constants["clip_norm"] / 2, relaxation=lam, tail_fraction=tail,
+        record_step="exact" if exact else "linearized",
+    )  # fmt: skip
+    result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=7, noise=noise)
+    expected = shrunk(path[-max(1, math.ceil(7 * tail)) :].mean(axis=0), PENALTY, gamma, 3)
+    close(result.solution.parameters, expected, tolerance)
+
+
+COVERED = [
+    ("squared", "record", "state", True, False), ("squared", "record", "increment", False, True),
+    ("squared", "agent", "state", False, True), ("squared", "agent", "increment", True, False),
+    ("logistic", "record", "state", False, False), ("logistic", "agent", "increment", False, False),
+    ("logistic", "record", "increment", True, False), ("logistic", "agent", "state", True, True),
+    ("three", "record", "increment", False, False), ("three", "agent", "state", True, False),
+    ("three", "agent", "increment", False, True), ("three", "record", "state", True, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "unit", "message", "exact", "everyone"), COVERED)
+def test_a_round_has_one_state_for_each_block(loss, unit, message, exact, everyone, monkeypatch):
+    monkeypatch.setattr(record_blocks, "WARM_STEPS", 10)
+    loss, gamma = LOSSES[loss], 1.7
+    (X, y), noise = data_for(loss, n=25), draws(loss.n_outputs)
+    takes_part = np.ones((7, 4), dtype=bool) if everyone else SOME
+    if not everyone:
+        schedule = Schedule(takes_part=takes_part, sends=takes_part)
+        monkeypatch.setattr(federated, "draw_schedule", lambda *arguments: schedule)
+    lam = 0.5 if message == "state" and not everyone else 0.3
+    clip_norm = 0.3 if loss is LOSSES["logistic"] else 0.5 if exact else 0.7
+    path, n_clipped = naive_path(
+        X, y, OWNER, takes_part, loss=loss, gamma=gamma, lam=lam, clip_norm=clip_norm, noise=noise,
+        unit=unit, message=message, exact=exact,
+    )  # fmt: skip
+    assert 0 < n_clipped < takes_part.sum() * (25 if unit == "record" else 1)
+    algorithm = FederatedADMM(
+        step_size=gamma, clip_norm=clip_norm / 2, relaxation=lam, message=message,
+        local_step="exact" if exact else "linearized", tail_fraction=0.5,
+    )  # fmt: skip
+    solution = run(
+        algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=7, noise=noise, owner=OWNER,
+        unit=unit, participation=1.0 if everyone else 0.5,
+    ).solution  # fmt: skip
+    # Of the tail those rounds count that took place.
+    tail = path[[k for k in (3, 4, 5, 6) if takes_part[k].any()]].mean(axis=0)
+    close(solution.parameters, shrunk(tail, PENALTY, gamma, 3), 1e-9)
+    assert solution.n_iter == (7 if everyone else 6)
+
+
+def test_the_algorithm_as_it_was_printed_goes_to_zero_and_this_one_to_the_lasso():
+    loss, penalty, gamma, owner = LOSSES["squared"], L1(0.05), 3.0, np.arange(60) % 6
+    X, y = data_for(loss)
+    A, u, z = augmented(X), np.zeros((6, 4, 1)), np.zeros((4, 1))
+    for _ in range(200):
+        change = np.zeros((4, 1))
+        for a in range(6):
+            mine = owner == a
+            x = proximal_point(loss, A[mine], y[mine], gamma, 2 * z - u[a])
+            u[a] += x - z
+            change += (x - z) / 6
+        # As printed, changes of states are added to the point after the proximal step.
+        z = shrunk(z + change, penalty, gamma, 3)
+    best = optimum(loss, penalty, X, y)
+    assert np.abs(best[:-1]).max() > 0.1
+    close(z[:-1], 0.0, 1e-6)
+    algorithm = FederatedADMM(step_size=gamma, message="increment", clip_norm=1e8)
+    around = {"owner": owner, "unit": "agent", "max_iter": 300}
+    close(found(run(algorithm, X, y, loss=loss, penalty=penalty, **around)), best, 1e-6)
+
+
+@pytest.mark.parametrize("message", ["state", "increment"])
+def test_a_large_agent_weighs_no_more_than_two_average_ones(message):
+    # One agent has nearly everything: alone with its rows it would decide alone.
+    X, owner = np.ones((100, 1)), np.repeat([0, 1, 2, 3], [97, 1, 1, 1])
+    y = np.where(owner == 0, 1e6, 0.0)
+    algorithm = FederatedADMM(step_size=1.0, clip_norm=1.0, message=message, tail_fraction=1e-9)
+    result = run(algorithm, X, y, loss=SquaredLoss(), max_iter=1, unit="agent", owner=owner)
+    size = np.linalg.norm(result.source.values[0])
+    assert size == pytest.approx(2 / 4)  # of the mean, in records: 2 n / N of n
+    assert size <= 2 / 4 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("lam", [8e-17, 1e-12, 1e-6, 0.01, 0.3, 0.5, 0.7, 0.99, 1 - 1e-9])
+def test_sensitivities_are_those_of_the_exact_recursion_of_a_state(lam):
+    # |u_k - u_k'| <= |1 - 2 lam| |u - u'| + 2 lam * 2 C, in units of C / n.
+    facts = facts_for(coordinates_of(3), 60, SquaredLoss())
+    plan = ConsensusADMM(relaxation=lam).plan(facts, BUDGET)
+    exact, worst = Fraction(lam), Fraction(0)
+    for declared in plan.releases[0].sensitivities[:20]:
+        worst = abs(1 - 2 * exact) * worst + 4 * exact
+        assert float(worst) * (1 - 1e-12) <= 60 * declared <= float(worst) * (1 + 1e-6)
+
+
+def test_noise_is_in_proportion_to_the_sensitivity():
+    def noise_std(n=60, **more):
+        facts = facts_for(coordinates_of(3), n, SquaredLoss(), **more)
+        return ConsensusADMM().plan(facts, BUDGET).releases[0].noise_std
+
+    assert noise_std(600) == pytest.approx(noise_std() / 10)
+    assert noise_std(relation="zero_out") == pytest.approx(noise_std() / 2)
+    assert noise_std(rounding=1.5) == pytest.approx(noise_std() * 1.5)
+
+
+def test_where_every_message_is_lost_nothing_is_learnt(monkeypatch):
+    nobody = np.zeros((5, 3), dtype=bool)
+    schedule = Schedule(takes_part=nobody, sends=nobody)
+    monkeypatch.setattr(federated, "draw_schedule", lambda *arguments: schedule)
+    X, y = data_for(LOSSES["squared"], n=12)
+    solution = run(
+        FederatedADMM(), X, y, loss=SquaredLoss(), owner=np.arange(12) % 3, dropout=0.5
+    ).solution
+    assert not solution.parameters.any()
+    assert (solution.n_iter, solution.n_messages) == (0, 15)  # the server's, which nobody answers
+
+
+@pytest.mark.parametrize("owner", [None, np.arange(12) % 3])
+def test_progress_hears_of_finished_iterations_and_of_nothing_else(owner):
+    (X, y), told = data_for(LOSSES["squared"], n=12), []
+    algorithm = ConsensusADMM() if owner is None else FederatedADMM()
+    run(algorithm, X, y, loss=SquaredLoss(), owner=owner, told=told)
+    assert told == [1, 2, 3, 4, 5]
+    assert all(type(done) is int for done in told)
+
+
+def test_the_gate_refuses_a_sum_of_fewer_messages_than_planned():
+    plan = FederatedADMM().plan(federated_facts([1] * 20, dropout=0.3), BUDGET)
+    gate, fewest = Gate(plan, KnownNoise()), plan.settings.rounds.fewest
+    with pytest.raises(PlanViolation, match="their noise is too little"):
+        gate.release(federated.MESSAGES, np.zeros((4, 1)), np.arange(20) < fewest - 1)
+    gate.release(federated.MESSAGES, np.zeros((4, 1)), np.arange(20) < fewest)
+
+
+def test_vectors_are_clipped_each_by_itself_whatever_their_size():
+    vectors = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [1e200, 0.0], [np.nan, 1], [1, np.inf]])
+    expected = [[0.6, 0.8], [0.3, 0.4], [0, 0], [2, 0], [0, 0], [0, 0]]
+    bounds = np.array([1.0, 1.0, 1.0, 2.0, 1.0, 1.0])
+    np.testing.assert_allclose(clip_vectors(vectors[:, :, None], bounds)[:, :, 0], expected)
+    # What is too long for its norm to be a float becomes zero as well.
+    for size, entry in ((5e-324, 5e-324), (1e-160, 1e-160), (1e160, 0.5 / 15**0.5), (1.7e308, 0)):
+        with np.errstate(all="ignore"):  # as in every part that an engine calls
+            short = clip_vectors(np.full((1, 5, 3), size), np.array([0.5]))
+        np.testing.assert_allclose(short, entry, rtol=1e-12, atol=1e-323)
+
+
+@pytest.mark.parametrize("record_step", ["exact", "linearized"])
+def test_a_private_lasso_is_sparse(record_step):
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, size=(5000, 20))
+    y = np.clip(2 * X[:, 0] - X[:, 1], -3, 3)
+    algorithm = {"algorithm": ConsensusADMM(record_step=record_step), "random_state": 0}
+    for model in (DPAdmmLasso(alpha=0.1), DPAdmmElasticNet(alpha=0.15, l1_ratio=0.7)):
+        coef = model.set_params(epsilon=2.0, **algorithm).fit(X, y).coef_
+        assert np.sum(coef == 0) >= 10
+        assert np.all(coef[:2] != 0)
+    assert np.all(DPAdmmLasso(alpha=0.0, epsilon=2.0, **algorithm).fit(X, y).coef_ != 0)
+
+
+@settings(max_examples=60)
+@given(
+    n=st.integers(1, 10**12), p=st.integers(1, 10**6), log_mu=st.floats(-300, 3),
+    max_iter=st.integers(1, 10**6), relation=st.sampled_from(Neighboring),
+    loss=st.sampled_from([*LOSSES.values(), HuberLoss(1.0), MultinomialLoss(1000)]),
+)  # fmt: skip
+def test_default_steps_are_positive_and_finite_for_every_problem(
+    n, p, log_mu, max_iter, relation, loss
+):
+    facts = facts_for(coordinates_of(p), n, loss, relation=relation, max_iter=max_iter)
+    step_size, clip_norm = default_steps(facts, 10.0**log_mu)
+    assert 0 < step_size < math.inf
+    assert 0 < clip_norm <= facts.row_norm
+
+
+@settings(max_examples=30)
+@given(
+    n=st.integers(1, 10**9), p=st.integers(1, 10**5), log_epsilon=st.floats(-12, 12),
+    log_delta=st.floats(-100, -0.01), relaxation=st.floats(0.01, 0.99),
+    max_iter=st.integers(1, 300),
+)  # fmt: skip
+def test_a_default_plan_exists_for_every_problem_and_budget(
+    n, p, log_epsilon, log_delta, relaxation, max_iter
+):
+    budget = Budget(epsilon=10.0**log_epsilon, delta=10.0**log_delta)
+    facts = facts_for(coordinates_of(p), n, SquaredLoss(), max_iter=max_iter)
+    plan = ConsensusADMM(relaxation=relaxation).plan(facts, budget)
+    assert plan.guarantee().delta(budget.epsilon) <= budget.delta * (1 + 1e-9)
+    assert plan.releases[0].times == max_iter

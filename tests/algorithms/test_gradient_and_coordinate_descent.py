@@ -1,0 +1,351 @@
+"""Gradient and coordinate descent under known noise, and what their guarantees rest on."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm.algorithms import CoordinateDescent, GradientDescent
+from skdpadmm.algorithms._coordinate_descent import block_schedule
+from skdpadmm.algorithms._gradient_descent import ITERATE, batch_order, batch_sizes
+from skdpadmm.losses import LogisticLoss, SquaredLoss, clip_derivative
+from skdpadmm.noise import CryptographicNoise
+from skdpadmm.penalties import L1, Box, ElasticNet, NonNegative, SquaredL2
+from skdpadmm.privacy import gaussian_mu, last_iterate_mu
+from skdpadmm.protocol import Budget, HiddenPath
+from tests.algorithms.direct_runs import (
+    BUDGET,
+    LOSSES,
+    WIDE_OPEN,
+    augmented,
+    clipped,
+    close,
+    coordinates_of,
+    data_for,
+    facts_for,
+    found,
+    optimum,
+    run,
+    shrunk,
+    slopes,
+)
+
+PENALTY = ElasticNet(0.02, 0.1)
+
+
+def naive_descent(X, y, loss, *, step, clip_norm, momentum, noise, step_of=None):
+    """The algorithm of the docstring, one record at a time; returns all u."""
+    A, path = augmented(X), []
+    w = previous = np.zeros((A.shape[1], loss.n_outputs))
+    for k, drawn in enumerate(noise):
+        point = w + momentum * (w - previous)
+        used = range(len(A)) if step_of is None else np.flatnonzero(step_of == k)
+        gradient = sum(
+            clipped(np.outer(A[i], slopes(loss, A[i : i + 1] @ point, y[i : i + 1])), clip_norm)
+            for i in used
+        ) / len(used)
+        path.append(point - step * (gradient + clip_norm * drawn))
+        previous, w = w, shrunk(path[-1], PENALTY, step, X.shape[1])
+    return path
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("momentum", [0.0, 0.7])
+def test_a_gradient_step_is_that_of_the_docstring(loss, momentum):
+    (X, y), noise = data_for(loss), np.random.default_rng(1).normal(size=(6, 4, loss.n_outputs))
+    path = naive_descent(X, y, loss, step=0.4, clip_norm=0.6, momentum=momentum, noise=0.1 * noise)
+    algorithm = GradientDescent(step_size=0.4, clip_norm=0.3, momentum=momentum)
+    result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=6, noise=0.1 * noise)
+    expected = shrunk(np.mean(path[3:], axis=0), PENALTY, 0.4, 3)
+    close(result.solution.parameters, expected, 1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["full", "cyclic"])
+def test_a_hidden_step_is_the_same_with_noise_on_the_iterate(schedule):
+    loss = LOSSES["logistic"]
+    (X, y), noise = data_for(loss), 0.1 * np.random.default_rng(1).normal(size=(6, 4, 1))
+    algorithm = GradientDescent(
+        step_size=0.4, clip_norm=0.25, schedule=schedule, guarantee="last", order_seed=4
+    )
+    result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=6, noise=-noise)
+    sizes = batch_sizes(60, result.plan.settings)
+    order = batch_order(sizes, 4) if schedule == "cyclic" else None
+    path = naive_descent(
+        X, y, loss, step=0.4, clip_norm=0.5, momentum=0.0, noise=noise, step_of=order
+    )
+    close(result.solution.parameters, shrunk(path[-1], PENALTY, 0.4, 3), 1e-12)
+
+
+def naive_passes(X, y, loss, *, steps, clips, noise, order):
+    """Coordinate descent of the docstring, one record at a time; the points u of each pass."""
+    A, d, passes = augmented(X), X.shape[1] + 1, []
+    w, u = np.zeros((2, d, loss.n_outputs))
+    for t, j in enumerate(order):
+        total = sum(
+            clipped(a[j] * slopes(loss, (a @ w)[None], y[i : i + 1])[0], clips[j])
+            for i, a in enumerate(A)
+        )
+        u[j] = w[j] - steps[j] * (total / len(X) + clips[j] * noise[t])
+        w[j] = shrunk(u[[j]], PENALTY, steps[j], int(j < X.shape[1]))[0]
+        if (t + 1) % d == 0:
+            passes.append(u.copy())
+    return passes
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("schedule", ["cyclic", "random"])
+def test_a_coordinate_step_is_that_of_the_docstring(loss, schedule):
+    (X, y), rng = data_for(loss), np.random.default_rng(1)
+    noise = 0.1 * rng.normal(size=(24, loss.n_outputs))
+    steps, clips = np.array([0.5, 1.0, 0.7, 0.3]), np.array([0.2, 0.3, 0.1, 0.4])
+    algorithm = CoordinateDescent(
+        step_size=steps.tolist(), clip_norm=clips.tolist(), schedule=schedule, order_seed=7
+    )
+    result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=6, noise=noise)
+    kind = "permutation" if schedule == "cyclic" else "random"
+    order = block_schedule(kind, n_blocks=4, n_passes=6, seed=7)[:, 0]
+    steps = steps / loss.smoothness
+    passes = naive_passes(X, y, loss, steps=steps, clips=clips, noise=noise, order=order)
+    u = np.mean(passes[3:], axis=0)
+    expected = [shrunk(u[[j]], PENALTY, steps[j], int(j < 3))[0] for j in range(4)]
+    close(result.solution.parameters, expected, 1e-12)
+
+
+def noisy_fixed_point(operators, blocks, dim, steps, *, relaxation, noise):
+    """Algorithm 1 of Cyffers, Bellet & Basu (2023): ``u_b += lambda_b (R_b(u) + eta_b - u_b)``."""
+    u = np.zeros(dim)
+    for k, updated in enumerate(steps):
+        now = u.copy()
+        for b in updated:
+            target = operators[b](now) + noise[k]
+            u[blocks[b]] += relaxation[b] * (target - now[blocks[b]])
+    return u
+
+
+@pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss()], ids=repr)
+@pytest.mark.parametrize("kind", ["gradient", "cyclic", "random"])
+def test_both_are_noisy_fixed_point_iterations_as_propositions_1_and_2_say(loss, kind):
+    # R = I - (2 / beta) grad F, relaxation gamma beta / 2; one block, or one for each coordinate.
+    X, y = data_for(loss, n=40, p=4)
+    (n, p), beta, gammas = X.shape, loss.smoothness, np.array([0.3, 0.7, 1.0, 0.2])
+    whole = kind == "gradient"
+    blocks = [np.arange(p)] if whole else [np.array([j]) for j in range(p)]
+    operators = [
+        lambda u, b=b: u[b] - 2 / beta * X[:, b].T @ slopes(loss, (X @ u)[:, None], y)[:, 0] / n
+        for b in blocks
+    ]
+    last = {"tail_fraction": 1e-9}
+    if whole:
+        gammas, clip = np.array([0.3]), 100 * math.sqrt(p)
+        algorithm = GradientDescent(step_size=0.3, clip_norm=100.0, momentum=0.0, **last)
+    else:
+        gammas, clip = gammas / beta, 100.0
+        algorithm = CoordinateDescent(
+            step_size=(gammas * beta).tolist(), clip_norm=clip, schedule=kind, order_seed=5, **last
+        )
+    order = {"gradient": "all", "cyclic": "permutation", "random": "random"}[kind]
+    steps = block_schedule(order, n_blocks=len(blocks), n_passes=6, seed=5)
+    noise = np.random.default_rng(1).normal(size=(len(steps), p if whole else 1))
+    expected = noisy_fixed_point(
+        operators, blocks, p, steps, relaxation=gammas * beta / 2, noise=-2 / beta * noise
+    )
+    drawn = (noise / clip)[:, :, None] if whole else noise / clip
+    result = run(algorithm, X, y, loss=loss, max_iter=6, fit_intercept=False, noise=drawn)
+    close(result.solution.parameters[:, 0], expected, 1e-12)
+
+
+def test_schedules_of_blocks_update_what_they_say_and_follow_their_seed():
+    assert block_schedule("all", n_blocks=3, n_passes=2).tolist() == [[0, 1, 2]] * 2
+    passes = block_schedule("permutation", n_blocks=5, n_passes=40).reshape(40, 5).tolist()
+    assert all(sorted(order) == list(range(5)) for order in passes)
+    assert len({tuple(order) for order in passes}) > 10
+    single = block_schedule("random", n_blocks=5, n_passes=400)
+    assert single.shape == (2000, 1)
+    assert np.all(np.abs(np.bincount(single[:, 0]) - 400) < 6 * np.sqrt(400))
+    for kind in ("permutation", "random"):
+        one, same, other = (
+            block_schedule(kind, n_blocks=9, n_passes=3, seed=s).tolist() for s in (1, 1, 2)
+        )
+        assert one == same != other
+    with pytest.raises(ValueError, match=r"^Got schedule='cyclic', expected 'all'"):
+        block_schedule("cyclic", n_blocks=2, n_passes=1)
+
+
+@pytest.mark.parametrize("penalty", [Box(-0.2, 0.1), NonNegative()], ids=repr)
+def test_constraints_of_coordinates_hold_in_the_users_units(penalty):
+    X, y = data_for(LOSSES["squared"])
+    drawn, bounds = np.random.default_rng(0).normal(size=(20, 1)), ([-3, -1, -2], [3, 1, 2])
+    algorithm = CoordinateDescent(clip_norm=1.0)
+    result = run(algorithm, X, y, loss=SquaredLoss(), penalty=penalty, bounds=bounds, noise=drawn)
+    assert penalty.value(found(result)[:-1]) == 0.0
+
+
+def test_every_step_of_every_pass_is_a_release_of_one_coordinate_in_units_of_its_clip():
+    facts = facts_for(coordinates_of(4), 1000, SquaredLoss(), L1(0.1), max_iter=7)
+    plans = [
+        CoordinateDescent(schedule=schedule, clip_norm=clip).plan(facts, BUDGET)
+        for schedule, clip in (("cyclic", 0.1), ("random", [0.1, 5.0, 0.01, 1.0, 2.0]))
+    ]
+    assert plans[0].releases == plans[1].releases
+    (release,) = plans[0].releases
+    assert (release.times, release.shape) == (7 * 5, (1,))
+    expected = math.sqrt(35) * 2 / 1000 / gaussian_mu(1.0, 1e-5)
+    assert release.noise_std == pytest.approx(expected, rel=1e-6)
+
+
+# Conditions of the theorems of a last iterate.
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_a_step_contracts_by_the_constant_that_is_claimed_for_any_data(loss, share):
+    rng, penalty, p, worst = np.random.default_rng(0), ElasticNet(0.1, 0.7), 3, 0.0
+    c = coordinates_of(p, fit_intercept=False)
+    longest = 2 / (loss.smoothness * c.row_norm**2) / (1 + 1e-8)
+    clip = 1e6 if loss.n_outputs > 1 else 0.5
+    algorithm = GradientDescent(step_size=share * longest, clip_norm=clip, guarantee="last")
+    settings = algorithm.plan(facts_for(c, 5, loss, penalty), BUDGET).settings
+    constant, step = settings.contraction, settings.step_size
+    assert constant == pytest.approx(1 / (1 + 0.7 * step), rel=1e-6)
+    for _ in range(300):
+        X, y = rng.normal(size=(5, p)) * rng.choice([0.1, 1, 10]), data_for(loss, n=5)[1]
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True) / c.row_norm, 1)
+        bound = clip * math.sqrt(p) / np.linalg.norm(X, axis=1)
+
+        def one_step(u, X=X, y=y, bound=bound):
+            w = shrunk(u, penalty, step, p)
+            scores = X @ w if loss.n_outputs > 1 else (X @ w)[:, 0]
+            clipped_slopes = clip_derivative(loss.derivative(scores, y), bound)
+            return w - step * X.T @ clipped_slopes.reshape(5, -1) / 5
+
+        u = rng.normal(size=(p, loss.n_outputs)) * rng.choice([0.1, 1, 10])
+        v = u + rng.normal(size=u.shape) * rng.choice([1e-3, 1])
+        worst = max(worst, np.linalg.norm(one_step(u) - one_step(v)) / np.linalg.norm(u - v))
+    assert 0.8 * constant < worst <= constant * (1 + 1e-9)
+
+
+def test_plain_steps_converge_at_their_proven_rate():
+    loss, penalty, step = SquaredLoss(), SquaredL2(0.5), 0.6
+    X, y = data_for(loss)
+    best = optimum(loss, penalty, X, y, fit_intercept=False)
+    rate = np.abs(1 - step * np.linalg.eigvalsh(X.T @ X / len(X))).max() / (1 + step * 0.5)
+    algorithm = GradientDescent(step_size=step, clip_norm=WIDE_OPEN, guarantee="last")
+    away = np.array([
+        np.linalg.norm(
+            found(run(algorithm, X, y, loss=loss, penalty=penalty, max_iter=k, fit_intercept=False))
+            - best
+        )
+        for k in range(1, 12)
+    ])  # fmt: skip
+    assert np.all(away[1:] <= rate * away[:-1] * (1 + 1e-6))
+
+
+def test_the_last_iterate_needs_less_noise_where_a_step_contracts():
+    def plan(guarantee, fit_intercept=False, alpha=1000.0, **more):
+        algorithm = GradientDescent(guarantee=guarantee, step_size=0.1)
+        bounds = {} if "scale" in more else {"feature_bounds": (-1, 1)}
+        return DPAdmmRidge(
+            alpha=alpha, conditioning=None, fit_intercept=fit_intercept, algorithm=algorithm,
+            **bounds, **more,
+        ).plan(1000, 4)  # fmt: skip
+
+    path, last = plan("path"), plan("last")
+    assert 0.85 < last.settings.contraction < 0.95
+    ratio = last_iterate_mu(1.0, last.settings.contraction, 100) / math.sqrt(100)
+    path_noise = path.releases[-1].noise_std
+    assert last.releases[-1].noise_std == pytest.approx(ratio * path_noise, rel=1e-3)
+    # An intercept, units that are found later, and an l1 norm: composition is what is left.
+    free = plan("last", fit_intercept=True)
+    path_noise = plan("path", fit_intercept=True).releases[-1].noise_std
+    assert path_noise <= free.releases[-1].noise_std <= path_noise * 1.001
+    facts = facts_for(coordinates_of(3, fit_intercept=False), 100, SquaredLoss(), L1(0.1))
+    lasso = GradientDescent(guarantee="last").plan(facts, BUDGET)
+    for other in (free, lasso, plan("last", scale="private")):
+        assert other.settings.contraction == 1.0
+
+
+def test_the_curvature_of_the_penalty_follows_the_units_of_features_and_target():
+    model = DPAdmmRidge(
+        alpha=2.0, fit_intercept=False, conditioning=None, feature_bounds=([-1, -4], [1, 4]),
+        target_bounds=(-10, 10), algorithm=GradientDescent(guarantee="last"),
+    )  # fmt: skip
+    facts = model.plan(500, 2).facts
+    # In public coordinates theta the coefficients are target_scale * theta / scale.
+    smallest = (facts.penalty.strong_convexity * (10 / np.array([1.0, 4.0])) ** 2).min()
+    assert smallest * (1 - 1e-6) <= facts.penalty_curvature <= smallest
+
+
+@pytest.mark.parametrize("n_samples", [1, 2, 3, 4, 5, 7, 50, 999])
+@pytest.mark.parametrize("max_iter", [1, 2, 10, 1000])
+def test_every_record_is_in_one_batch_and_no_batch_is_empty(n_samples, max_iter):
+    facts = facts_for(coordinates_of(2), n_samples, LogisticLoss(), max_iter=max_iter)
+    algorithm = GradientDescent(schedule="cyclic")
+    settings = algorithm.plan(facts, Budget(epsilon=1.0, delta=1e-9)).settings
+    sizes = batch_sizes(n_samples, settings)
+    assert sizes.min() >= 1
+    assert sizes.sum() == n_samples
+    assert len(sizes) == settings.n_iter == max(1, min(max_iter, n_samples // 2))
+    order = batch_order(sizes, 3)
+    np.testing.assert_array_equal(np.bincount(order, minlength=len(sizes)), sizes)
+
+
+def test_batches_that_grow_protect_all_positions_alike():
+    facts = facts_for(coordinates_of(2), 100_000, LogisticLoss(), max_iter=100)
+    plan = GradientDescent(schedule="cyclic").plan(facts, BUDGET)
+    release, mu = plan.releases[-1], plan.guarantee().mu
+    by_position = np.array(release.sensitivities) / release.noise_std
+    by_position /= np.sqrt(np.arange(100, 0, -1))
+    assert 0.98 * mu < by_position.min() <= by_position.max() <= mu
+    # At most twice the noise of as many steps over all records.
+    full = GradientDescent(schedule="full").plan(facts, BUDGET).releases[-1]
+    assert release.noise_std < 2 * full.noise_std
+
+
+def test_a_hidden_iterate_lies_on_the_grid_of_the_gate():
+    # Otherwise its last digits would carry what earlier steps released, without any noise.
+    loss = LOSSES["logistic"]
+    X, y = data_for(loss)
+    algorithm = GradientDescent(guarantee="last", step_size=0.1, clip_norm=0.3)
+    result = run(algorithm, X, y, loss=loss, source=CryptographicNoise())
+    cell = 2.0 ** (math.floor(math.log2(result.plan.releases[-1].noise_std)) - 20)
+    in_cells = result.solution.parameters / (0.1 * 0.3 * math.sqrt(4)) / cell
+    close(in_cells, np.rint(in_cells), 1e-3)
+    assert np.abs(in_cells).max() > 100
+
+
+@pytest.mark.parametrize("schedule", ["full", "cyclic"])
+def test_rounding_is_part_of_the_guarantee_of_a_hidden_path(schedule):
+    facts = facts_for(coordinates_of(3), 1000, LogisticLoss(), max_iter=50)
+    plan = GradientDescent(schedule=schedule, guarantee="last").plan(facts, BUDGET)
+    release = plan.releases[-1]
+    assert isinstance(release, HiddenPath)
+    assert release.name == ITERATE
+    steps = np.arange(50, 0, -1) if schedule == "cyclic" else np.full(50, 1 / 50)
+    without = (np.array(release.sensitivities) / np.sqrt(steps)).max() / release.noise_std
+    assert 0.99 * release.guarantee.mu < without < release.guarantee.mu
+
+
+def test_a_clip_of_vectors_that_could_bind_is_refused_for_the_last_iterate():
+    model = DPAdmmLogisticRegression(algorithm=GradientDescent(guarantee="last", clip_norm=0.1))
+    assert model.plan(100, 3, 2)
+    with pytest.raises(ValueError, match=r"^Got clip_norm=0.1 for 3 scores"):
+        model.plan(100, 3, 3)
+    model.algorithm = GradientDescent(guarantee="last")
+    assert model.plan(100, 3, 3).settings.clip_norm >= math.sqrt(2)
+
+
+def test_the_report_says_that_only_the_final_model_is_seen():
+    X, y = data_for(LOSSES["squared"])
+    for knobs, seen in (
+        ({}, "everything that was released, and the final model"),
+        ({"guarantee": "last"}, "the final model alone"),
+        ({"schedule": "cyclic"}, "the final model alone"),
+    ):
+        model = DPAdmmRidge(algorithm=GradientDescent(**knobs), conditioning=None).fit(X, y)
+        assert model.privacy_.observers[0].sees == seen
+        assert ("releases the last of" in repr(model.plan(60, 3))) == bool(knobs)
+    model.set_params(scale="private").fit(X, y)
+    assert model.privacy_.observers[0].sees == "what prepared the fit, and the final model alone"
