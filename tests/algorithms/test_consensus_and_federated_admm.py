@@ -18,29 +18,12 @@ import skdpadmm.algorithms.blocks._record_blocks as record_blocks
 from skdpadmm import DPAdmmElasticNet, DPAdmmLasso
 from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
-from skdpadmm.algorithms.planning._defaults import default_steps
 from skdpadmm.algorithms.planning._messages import Schedule
-from skdpadmm.losses import HuberLoss, MultinomialLoss, SquaredLoss
+from skdpadmm.losses import SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet
-from skdpadmm.privacy import Neighboring
-from skdpadmm.protocol import Budget, Gate, PlanViolation
-from tests.algorithms.direct_runs import (
-    BUDGET,
-    LOSSES,
-    KnownNoise,
-    augmented,
-    clipped,
-    close,
-    coordinates_of,
-    data_for,
-    facts_for,
-    federated_facts,
-    found,
-    optimum,
-    run,
-    shrunk,
-    slopes,
-)
+from skdpadmm.protocol import Budget
+from tests.algorithms import direct_runs as direct
+from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run
 
 pytestmark = pytest.mark.usefixtures("keep_noise")
 
@@ -51,7 +34,7 @@ SOME[3] = False  # nobody
 
 
 def mean_gradient(loss, A, y, x):
-    return A.T @ slopes(loss, A @ x, y) / len(A)
+    return A.T @ direct.slopes(loss, A @ x, y) / len(A)
 
 
 def proximal_point(loss, A, y, gamma, v):
@@ -77,7 +60,7 @@ def naive_path(
     exact=True, penalty=PENALTY,
 ):  # fmt: skip
     """The mean of states after each round, one state for each block; how often a clip was met."""
-    A, n = augmented(X), len(X)
+    A, n = direct.augmented(X), len(X)
     n_agents, shape = takes_part.shape[1], (X.shape[1] + 1, loss.n_outputs)
     blocks, owners, limits = [[i] for i in range(n)], owner, np.ones(n)
     if unit == "agent":
@@ -103,18 +86,18 @@ def naive_path(
                 d = gamma * mean_gradient(loss, A[rows], y[rows], z)
             if message == "increment" and unit == "agent":
                 n_clipped += np.linalg.norm(z - u - d) > bound
-                change = 2 * lam * clipped(z - u - d, bound)
+                change = 2 * lam * direct.clipped(z - u - d, bound)
                 centers[b] += change
                 total -= share * change
                 continue
             n_clipped += np.linalg.norm(d) > bound
-            d, moved = clipped(d, bound), 2 * lam * (z - centers[b])
+            d, moved = direct.clipped(d, bound), 2 * lam * (z - centers[b])
             centers[b] += moved
             if message == "state":
                 displacements[b] = (1 - 2 * lam) * old + 2 * lam * d
                 total += share * displacements[b]
             else:
-                change = 2 * lam * clipped(d - old, bound)
+                change = 2 * lam * direct.clipped(d - old, bound)
                 displacements[b] = old + change
                 total -= share * (moved - change)
         drawn = (
@@ -126,7 +109,7 @@ def naive_path(
         else:
             mean = mean - total - drawn
         path.append(mean)
-        z = shrunk(mean, penalty, gamma, X.shape[1])
+        z = direct.shrunk(mean, penalty, gamma, X.shape[1])
     return np.array(path), n_clipped
 
 
@@ -147,7 +130,7 @@ def test_an_iteration_has_one_state_for_each_record_and_averages_the_tail(
 ):
     if warm_steps:
         monkeypatch.setattr(record_blocks, "WARM_STEPS", warm_steps)
-    loss, gamma = LOSSES[loss], 1.7
+    loss, gamma = direct.LOSSES[loss], 1.7
     (X, y), noise = data_for(loss, n=25), draws(loss.n_outputs)
     constants = {"gamma": gamma, "lam": lam, "clip_norm": 0.5 if exact else 0.6}
     alone = {"owner": np.zeros(25, dtype=int), "takes_part": np.ones((7, 1), dtype=bool)}
@@ -158,7 +141,7 @@ def test_an_iteration_has_one_state_for_each_record_and_averages_the_tail(
         record_step="exact" if exact else "linearized",
     )  # fmt: skip
     result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=7, noise=noise)
-    expected = shrunk(path[-max(1, math.ceil(7 * tail)) :].mean(axis=0), PENALTY, gamma, 3)
+    expected = direct.shrunk(path[-max(1, math.ceil(7 * tail)) :].mean(axis=0), PENALTY, gamma, 3)
     close(result.solution.parameters, expected, tolerance)
 
 
@@ -175,14 +158,14 @@ COVERED = [
 @pytest.mark.parametrize(("loss", "unit", "message", "exact", "everyone"), COVERED)
 def test_a_round_has_one_state_for_each_block(loss, unit, message, exact, everyone, monkeypatch):
     monkeypatch.setattr(record_blocks, "WARM_STEPS", 10)
-    loss, gamma = LOSSES[loss], 1.7
+    loss, gamma = direct.LOSSES[loss], 1.7
     (X, y), noise = data_for(loss, n=25), draws(loss.n_outputs)
     takes_part = np.ones((7, 4), dtype=bool) if everyone else SOME
     if not everyone:
         schedule = Schedule(takes_part=takes_part, sends=takes_part)
         monkeypatch.setattr(federated, "draw_schedule", lambda *arguments: schedule)
     lam = 0.5 if message == "state" and not everyone else 0.3
-    clip_norm = 0.3 if loss is LOSSES["logistic"] else 0.5 if exact else 0.7
+    clip_norm = 0.3 if loss is direct.LOSSES["logistic"] else 0.5 if exact else 0.7
     path, n_clipped = naive_path(
         X, y, OWNER, takes_part, loss=loss, gamma=gamma, lam=lam, clip_norm=clip_norm, noise=noise,
         unit=unit, message=message, exact=exact,
@@ -198,14 +181,14 @@ def test_a_round_has_one_state_for_each_block(loss, unit, message, exact, everyo
     ).solution  # fmt: skip
     # Of the tail those rounds count that took place.
     tail = path[[k for k in (3, 4, 5, 6) if takes_part[k].any()]].mean(axis=0)
-    close(solution.parameters, shrunk(tail, PENALTY, gamma, 3), 1e-9)
+    close(solution.parameters, direct.shrunk(tail, PENALTY, gamma, 3), 1e-9)
     assert solution.n_iter == (7 if everyone else 6)
 
 
 def test_the_algorithm_as_it_was_printed_goes_to_zero_and_this_one_to_the_lasso():
-    loss, penalty, gamma, owner = LOSSES["squared"], L1(0.05), 3.0, np.arange(60) % 6
+    loss, penalty, gamma, owner = direct.LOSSES["squared"], L1(0.05), 3.0, np.arange(60) % 6
     X, y = data_for(loss)
-    A, u, z = augmented(X), np.zeros((6, 4, 1)), np.zeros((4, 1))
+    A, u, z = direct.augmented(X), np.zeros((6, 4, 1)), np.zeros((4, 1))
     for _ in range(200):
         change = np.zeros((4, 1))
         for a in range(6):
@@ -214,13 +197,13 @@ def test_the_algorithm_as_it_was_printed_goes_to_zero_and_this_one_to_the_lasso(
             u[a] += x - z
             change += (x - z) / 6
         # As printed, changes of states are added to the point after the proximal step.
-        z = shrunk(z + change, penalty, gamma, 3)
-    best = optimum(loss, penalty, X, y)
+        z = direct.shrunk(z + change, penalty, gamma, 3)
+    best = direct.optimum(loss, penalty, X, y)
     assert np.abs(best[:-1]).max() > 0.1
     close(z[:-1], 0.0, 1e-6)
     algorithm = FederatedADMM(step_size=gamma, message="increment", clip_norm=1e8)
     around = {"owner": owner, "unit": "agent", "max_iter": 300}
-    close(found(run(algorithm, X, y, loss=loss, penalty=penalty, **around)), best, 1e-6)
+    close(direct.found(run(algorithm, X, y, loss=loss, penalty=penalty, **around)), best, 1e-6)
 
 
 @pytest.mark.parametrize("message", ["state", "increment"])
@@ -238,51 +221,13 @@ def test_a_large_agent_weighs_no_more_than_two_average_ones(message):
 @pytest.mark.parametrize("lam", [8e-17, 1e-12, 1e-6, 0.01, 0.3, 0.5, 0.7, 0.99, 1 - 1e-9])
 def test_sensitivities_are_those_of_the_exact_recursion_of_a_state(lam):
     # |u_k - u_k'| <= |1 - 2 lam| |u - u'| + 2 lam * 2 C, in units of C / n.
-    facts = facts_for(coordinates_of(3), 60, SquaredLoss())
-    plan = ConsensusADMM(relaxation=lam).plan(facts, BUDGET)
-    exact, worst = Fraction(lam), Fraction(0)
-    for declared in plan.releases[0].sensitivities[:20]:
-        worst = abs(1 - 2 * exact) * worst + 4 * exact
-        assert float(worst) * (1 - 1e-12) <= 60 * declared <= float(worst) * (1 + 1e-6)
-
-
-def test_noise_is_in_proportion_to_the_sensitivity():
-    def noise_std(n=60, **more):
-        facts = facts_for(coordinates_of(3), n, SquaredLoss(), **more)
-        return ConsensusADMM().plan(facts, BUDGET).releases[0].noise_std
-
-    assert noise_std(600) == pytest.approx(noise_std() / 10)
-    assert noise_std(relation="zero_out") == pytest.approx(noise_std() / 2)
-    assert noise_std(rounding=1.5) == pytest.approx(noise_std() * 1.5)
-
-
-def test_where_every_message_is_lost_nothing_is_learnt(monkeypatch):
-    nobody = np.zeros((5, 3), dtype=bool)
-    schedule = Schedule(takes_part=nobody, sends=nobody)
-    monkeypatch.setattr(federated, "draw_schedule", lambda *arguments: schedule)
-    X, y = data_for(LOSSES["squared"], n=12)
-    solution = run(
-        FederatedADMM(), X, y, loss=SquaredLoss(), owner=np.arange(12) % 3, dropout=0.5
-    ).solution
-    assert not solution.parameters.any()
-    assert (solution.n_iter, solution.n_messages) == (0, 15)  # the server's, which nobody answers
-
-
-@pytest.mark.parametrize("owner", [None, np.arange(12) % 3])
-def test_progress_hears_of_finished_iterations_and_of_nothing_else(owner):
-    (X, y), told = data_for(LOSSES["squared"], n=12), []
-    algorithm = ConsensusADMM() if owner is None else FederatedADMM()
-    run(algorithm, X, y, loss=SquaredLoss(), owner=owner, told=told)
-    assert told == [1, 2, 3, 4, 5]
-    assert all(type(done) is int for done in told)
-
-
-def test_the_gate_refuses_a_sum_of_fewer_messages_than_planned():
-    plan = FederatedADMM().plan(federated_facts([1] * 20, dropout=0.3), BUDGET)
-    gate, fewest = Gate(plan, KnownNoise()), plan.settings.rounds.fewest
-    with pytest.raises(PlanViolation, match="their noise is too little"):
-        gate.release(federated.MESSAGES, np.zeros((4, 1)), np.arange(20) < fewest - 1)
-    gate.release(federated.MESSAGES, np.zeros((4, 1)), np.arange(20) < fewest)
+    for relation, factor in (("replace_one", 2), ("zero_out", 1)):
+        facts = facts_for(coordinates_of(3), 60, SquaredLoss(), relation=relation)
+        plan = ConsensusADMM(relaxation=lam).plan(facts, direct.BUDGET)
+        exact, worst = Fraction(lam), Fraction(0)
+        for declared in plan.releases[0].sensitivities[:20]:
+            worst = abs(1 - 2 * exact) * worst + 2 * factor * exact
+            assert float(worst) * (1 - 1e-12) <= 60 * declared <= float(worst) * (1 + 1e-6)
 
 
 def test_vectors_are_clipped_each_by_itself_whatever_their_size():
@@ -308,21 +253,6 @@ def test_a_private_lasso_is_sparse(record_step):
         assert np.sum(coef == 0) >= 10
         assert np.all(coef[:2] != 0)
     assert np.all(DPAdmmLasso(alpha=0.0, epsilon=2.0, **algorithm).fit(X, y).coef_ != 0)
-
-
-@settings(max_examples=60)
-@given(
-    n=st.integers(1, 10**12), p=st.integers(1, 10**6), log_mu=st.floats(-300, 3),
-    max_iter=st.integers(1, 10**6), relation=st.sampled_from(Neighboring),
-    loss=st.sampled_from([*LOSSES.values(), HuberLoss(1.0), MultinomialLoss(1000)]),
-)  # fmt: skip
-def test_default_steps_are_positive_and_finite_for_every_problem(
-    n, p, log_mu, max_iter, relation, loss
-):
-    facts = facts_for(coordinates_of(p), n, loss, relation=relation, max_iter=max_iter)
-    step_size, clip_norm = default_steps(facts, 10.0**log_mu)
-    assert 0 < step_size < math.inf
-    assert 0 < clip_norm <= facts.row_norm
 
 
 @settings(max_examples=30)

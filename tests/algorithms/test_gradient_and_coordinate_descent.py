@@ -7,29 +7,23 @@ import math
 import numpy as np
 import pytest
 
-from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm import DPAdmmRidge
 from skdpadmm.algorithms import CoordinateDescent, GradientDescent
 from skdpadmm.algorithms._coordinate_descent import block_schedule
 from skdpadmm.algorithms._gradient_descent import ITERATE, batch_order, batch_sizes
 from skdpadmm.losses import LogisticLoss, SquaredLoss, clip_derivative
 from skdpadmm.noise import CryptographicNoise
-from skdpadmm.penalties import L1, Box, ElasticNet, NonNegative, SquaredL2
+from skdpadmm.penalties import L1, Box, ElasticNet, NonNegative
 from skdpadmm.privacy import gaussian_mu, last_iterate_mu
 from skdpadmm.protocol import Budget, HiddenPath
+from tests.algorithms import direct_runs as direct
 from tests.algorithms.direct_runs import (
-    BUDGET,
-    LOSSES,
-    WIDE_OPEN,
-    augmented,
     clipped,
     close,
     coordinates_of,
     data_for,
     facts_for,
-    found,
-    optimum,
     run,
-    shrunk,
     slopes,
 )
 
@@ -38,7 +32,7 @@ PENALTY = ElasticNet(0.02, 0.1)
 
 def naive_descent(X, y, loss, *, step, clip_norm, momentum, noise, step_of=None):
     """The algorithm of the docstring, one record at a time; returns all u."""
-    A, path = augmented(X), []
+    A, path = direct.augmented(X), []
     w = previous = np.zeros((A.shape[1], loss.n_outputs))
     for k, drawn in enumerate(noise):
         point = w + momentum * (w - previous)
@@ -48,24 +42,24 @@ def naive_descent(X, y, loss, *, step, clip_norm, momentum, noise, step_of=None)
             for i in used
         ) / len(used)
         path.append(point - step * (gradient + clip_norm * drawn))
-        previous, w = w, shrunk(path[-1], PENALTY, step, X.shape[1])
+        previous, w = w, direct.shrunk(path[-1], PENALTY, step, X.shape[1])
     return path
 
 
-@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("loss", direct.LOSSES.values(), ids=direct.LOSSES)
 @pytest.mark.parametrize("momentum", [0.0, 0.7])
 def test_a_gradient_step_is_that_of_the_docstring(loss, momentum):
     (X, y), noise = data_for(loss), np.random.default_rng(1).normal(size=(6, 4, loss.n_outputs))
     path = naive_descent(X, y, loss, step=0.4, clip_norm=0.6, momentum=momentum, noise=0.1 * noise)
     algorithm = GradientDescent(step_size=0.4, clip_norm=0.3, momentum=momentum)
     result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=6, noise=0.1 * noise)
-    expected = shrunk(np.mean(path[3:], axis=0), PENALTY, 0.4, 3)
+    expected = direct.shrunk(np.mean(path[3:], axis=0), PENALTY, 0.4, 3)
     close(result.solution.parameters, expected, 1e-12)
 
 
 @pytest.mark.parametrize("schedule", ["full", "cyclic"])
 def test_a_hidden_step_is_the_same_with_noise_on_the_iterate(schedule):
-    loss = LOSSES["logistic"]
+    loss = direct.LOSSES["logistic"]
     (X, y), noise = data_for(loss), 0.1 * np.random.default_rng(1).normal(size=(6, 4, 1))
     algorithm = GradientDescent(
         step_size=0.4, clip_norm=0.25, schedule=schedule, guarantee="last", order_seed=4
@@ -76,12 +70,12 @@ def test_a_hidden_step_is_the_same_with_noise_on_the_iterate(schedule):
     path = naive_descent(
         X, y, loss, step=0.4, clip_norm=0.5, momentum=0.0, noise=noise, step_of=order
     )
-    close(result.solution.parameters, shrunk(path[-1], PENALTY, 0.4, 3), 1e-12)
+    close(result.solution.parameters, direct.shrunk(path[-1], PENALTY, 0.4, 3), 1e-12)
 
 
 def naive_passes(X, y, loss, *, steps, clips, noise, order):
     """Coordinate descent of the docstring, one record at a time; the points u of each pass."""
-    A, d, passes = augmented(X), X.shape[1] + 1, []
+    A, d, passes = direct.augmented(X), X.shape[1] + 1, []
     w, u = np.zeros((2, d, loss.n_outputs))
     for t, j in enumerate(order):
         total = sum(
@@ -89,13 +83,13 @@ def naive_passes(X, y, loss, *, steps, clips, noise, order):
             for i, a in enumerate(A)
         )
         u[j] = w[j] - steps[j] * (total / len(X) + clips[j] * noise[t])
-        w[j] = shrunk(u[[j]], PENALTY, steps[j], int(j < X.shape[1]))[0]
+        w[j] = direct.shrunk(u[[j]], PENALTY, steps[j], int(j < X.shape[1]))[0]
         if (t + 1) % d == 0:
             passes.append(u.copy())
     return passes
 
 
-@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("loss", direct.LOSSES.values(), ids=direct.LOSSES)
 @pytest.mark.parametrize("schedule", ["cyclic", "random"])
 def test_a_coordinate_step_is_that_of_the_docstring(loss, schedule):
     (X, y), rng = data_for(loss), np.random.default_rng(1)
@@ -110,7 +104,7 @@ def test_a_coordinate_step_is_that_of_the_docstring(loss, schedule):
     steps = steps / loss.smoothness
     passes = naive_passes(X, y, loss, steps=steps, clips=clips, noise=noise, order=order)
     u = np.mean(passes[3:], axis=0)
-    expected = [shrunk(u[[j]], PENALTY, steps[j], int(j < 3))[0] for j in range(4)]
+    expected = [direct.shrunk(u[[j]], PENALTY, steps[j], int(j < 3))[0] for j in range(4)]
     close(result.solution.parameters, expected, 1e-12)
 
 
@@ -176,17 +170,17 @@ def test_schedules_of_blocks_update_what_they_say_and_follow_their_seed():
 
 @pytest.mark.parametrize("penalty", [Box(-0.2, 0.1), NonNegative()], ids=repr)
 def test_constraints_of_coordinates_hold_in_the_users_units(penalty):
-    X, y = data_for(LOSSES["squared"])
+    X, y = data_for(direct.LOSSES["squared"])
     drawn, bounds = np.random.default_rng(0).normal(size=(20, 1)), ([-3, -1, -2], [3, 1, 2])
     algorithm = CoordinateDescent(clip_norm=1.0)
     result = run(algorithm, X, y, loss=SquaredLoss(), penalty=penalty, bounds=bounds, noise=drawn)
-    assert penalty.value(found(result)[:-1]) == 0.0
+    assert penalty.value(direct.found(result)[:-1]) == 0.0
 
 
 def test_every_step_of_every_pass_is_a_release_of_one_coordinate_in_units_of_its_clip():
     facts = facts_for(coordinates_of(4), 1000, SquaredLoss(), L1(0.1), max_iter=7)
     plans = [
-        CoordinateDescent(schedule=schedule, clip_norm=clip).plan(facts, BUDGET)
+        CoordinateDescent(schedule=schedule, clip_norm=clip).plan(facts, direct.BUDGET)
         for schedule, clip in (("cyclic", 0.1), ("random", [0.1, 5.0, 0.01, 1.0, 2.0]))
     ]
     assert plans[0].releases == plans[1].releases
@@ -199,7 +193,7 @@ def test_every_step_of_every_pass_is_a_release_of_one_coordinate_in_units_of_its
 # Conditions of the theorems of a last iterate.
 
 
-@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("loss", direct.LOSSES.values(), ids=direct.LOSSES)
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_a_step_contracts_by_the_constant_that_is_claimed_for_any_data(loss, share):
     rng, penalty, p, worst = np.random.default_rng(0), ElasticNet(0.1, 0.7), 3, 0.0
@@ -207,7 +201,7 @@ def test_a_step_contracts_by_the_constant_that_is_claimed_for_any_data(loss, sha
     longest = 2 / (loss.smoothness * c.row_norm**2) / (1 + 1e-8)
     clip = 1e6 if loss.n_outputs > 1 else 0.5
     algorithm = GradientDescent(step_size=share * longest, clip_norm=clip, guarantee="last")
-    settings = algorithm.plan(facts_for(c, 5, loss, penalty), BUDGET).settings
+    settings = algorithm.plan(facts_for(c, 5, loss, penalty), direct.BUDGET).settings
     constant, step = settings.contraction, settings.step_size
     assert constant == pytest.approx(1 / (1 + 0.7 * step), rel=1e-6)
     for _ in range(300):
@@ -216,7 +210,7 @@ def test_a_step_contracts_by_the_constant_that_is_claimed_for_any_data(loss, sha
         bound = clip * math.sqrt(p) / np.linalg.norm(X, axis=1)
 
         def one_step(u, X=X, y=y, bound=bound):
-            w = shrunk(u, penalty, step, p)
+            w = direct.shrunk(u, penalty, step, p)
             scores = X @ w if loss.n_outputs > 1 else (X @ w)[:, 0]
             clipped_slopes = clip_derivative(loss.derivative(scores, y), bound)
             return w - step * X.T @ clipped_slopes.reshape(5, -1) / 5
@@ -225,22 +219,6 @@ def test_a_step_contracts_by_the_constant_that_is_claimed_for_any_data(loss, sha
         v = u + rng.normal(size=u.shape) * rng.choice([1e-3, 1])
         worst = max(worst, np.linalg.norm(one_step(u) - one_step(v)) / np.linalg.norm(u - v))
     assert 0.8 * constant < worst <= constant * (1 + 1e-9)
-
-
-def test_plain_steps_converge_at_their_proven_rate():
-    loss, penalty, step = SquaredLoss(), SquaredL2(0.5), 0.6
-    X, y = data_for(loss)
-    best = optimum(loss, penalty, X, y, fit_intercept=False)
-    rate = np.abs(1 - step * np.linalg.eigvalsh(X.T @ X / len(X))).max() / (1 + step * 0.5)
-    algorithm = GradientDescent(step_size=step, clip_norm=WIDE_OPEN, guarantee="last")
-    away = np.array([
-        np.linalg.norm(
-            found(run(algorithm, X, y, loss=loss, penalty=penalty, max_iter=k, fit_intercept=False))
-            - best
-        )
-        for k in range(1, 12)
-    ])  # fmt: skip
-    assert np.all(away[1:] <= rate * away[:-1] * (1 + 1e-6))
 
 
 def test_the_last_iterate_needs_less_noise_where_a_step_contracts():
@@ -257,12 +235,12 @@ def test_the_last_iterate_needs_less_noise_where_a_step_contracts():
     ratio = last_iterate_mu(1.0, last.settings.contraction, 100) / math.sqrt(100)
     path_noise = path.releases[-1].noise_std
     assert last.releases[-1].noise_std == pytest.approx(ratio * path_noise, rel=1e-3)
-    # An intercept, units that are found later, and an l1 norm: composition is what is left.
+    # An intercept, units that are direct.found later, and an l1 norm: composition is what is left.
     free = plan("last", fit_intercept=True)
     path_noise = plan("path", fit_intercept=True).releases[-1].noise_std
     assert path_noise <= free.releases[-1].noise_std <= path_noise * 1.001
     facts = facts_for(coordinates_of(3, fit_intercept=False), 100, SquaredLoss(), L1(0.1))
-    lasso = GradientDescent(guarantee="last").plan(facts, BUDGET)
+    lasso = GradientDescent(guarantee="last").plan(facts, direct.BUDGET)
     for other in (free, lasso, plan("last", scale="private")):
         assert other.settings.contraction == 1.0
 
@@ -294,19 +272,19 @@ def test_every_record_is_in_one_batch_and_no_batch_is_empty(n_samples, max_iter)
 
 def test_batches_that_grow_protect_all_positions_alike():
     facts = facts_for(coordinates_of(2), 100_000, LogisticLoss(), max_iter=100)
-    plan = GradientDescent(schedule="cyclic").plan(facts, BUDGET)
+    plan = GradientDescent(schedule="cyclic").plan(facts, direct.BUDGET)
     release, mu = plan.releases[-1], plan.guarantee().mu
     by_position = np.array(release.sensitivities) / release.noise_std
     by_position /= np.sqrt(np.arange(100, 0, -1))
     assert 0.98 * mu < by_position.min() <= by_position.max() <= mu
     # At most twice the noise of as many steps over all records.
-    full = GradientDescent(schedule="full").plan(facts, BUDGET).releases[-1]
+    full = GradientDescent(schedule="full").plan(facts, direct.BUDGET).releases[-1]
     assert release.noise_std < 2 * full.noise_std
 
 
 def test_a_hidden_iterate_lies_on_the_grid_of_the_gate():
     # Otherwise its last digits would carry what earlier steps released, without any noise.
-    loss = LOSSES["logistic"]
+    loss = direct.LOSSES["logistic"]
     X, y = data_for(loss)
     algorithm = GradientDescent(guarantee="last", step_size=0.1, clip_norm=0.3)
     result = run(algorithm, X, y, loss=loss, source=CryptographicNoise())
@@ -319,33 +297,10 @@ def test_a_hidden_iterate_lies_on_the_grid_of_the_gate():
 @pytest.mark.parametrize("schedule", ["full", "cyclic"])
 def test_rounding_is_part_of_the_guarantee_of_a_hidden_path(schedule):
     facts = facts_for(coordinates_of(3), 1000, LogisticLoss(), max_iter=50)
-    plan = GradientDescent(schedule=schedule, guarantee="last").plan(facts, BUDGET)
+    plan = GradientDescent(schedule=schedule, guarantee="last").plan(facts, direct.BUDGET)
     release = plan.releases[-1]
     assert isinstance(release, HiddenPath)
     assert release.name == ITERATE
     steps = np.arange(50, 0, -1) if schedule == "cyclic" else np.full(50, 1 / 50)
     without = (np.array(release.sensitivities) / np.sqrt(steps)).max() / release.noise_std
     assert 0.99 * release.guarantee.mu < without < release.guarantee.mu
-
-
-def test_a_clip_of_vectors_that_could_bind_is_refused_for_the_last_iterate():
-    model = DPAdmmLogisticRegression(algorithm=GradientDescent(guarantee="last", clip_norm=0.1))
-    assert model.plan(100, 3, 2)
-    with pytest.raises(ValueError, match=r"^Got clip_norm=0.1 for 3 scores"):
-        model.plan(100, 3, 3)
-    model.algorithm = GradientDescent(guarantee="last")
-    assert model.plan(100, 3, 3).settings.clip_norm >= math.sqrt(2)
-
-
-def test_the_report_says_that_only_the_final_model_is_seen():
-    X, y = data_for(LOSSES["squared"])
-    for knobs, seen in (
-        ({}, "everything that was released, and the final model"),
-        ({"guarantee": "last"}, "the final model alone"),
-        ({"schedule": "cyclic"}, "the final model alone"),
-    ):
-        model = DPAdmmRidge(algorithm=GradientDescent(**knobs), conditioning=None).fit(X, y)
-        assert model.privacy_.observers[0].sees == seen
-        assert ("releases the last of" in repr(model.plan(60, 3))) == bool(knobs)
-    model.set_params(scale="private").fit(X, y)
-    assert model.privacy_.observers[0].sees == "what prepared the fit, and the final model alone"

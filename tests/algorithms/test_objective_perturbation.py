@@ -15,17 +15,8 @@ from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHi
 from skdpadmm.penalties import L1, Box, ElasticNet, NoPenalty, SquaredL2
 from skdpadmm.privacy import LossDerivative, compose
 from skdpadmm.protocol import Budget, Gate, HiddenTerm
-from tests.algorithms import direct_runs
-from tests.algorithms.direct_runs import (
-    BUDGET,
-    augmented,
-    close,
-    coordinates_of,
-    data_for,
-    facts_for,
-    optimum,
-    run,
-)
+from tests.algorithms import direct_runs as direct
+from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run
 
 FACTS = facts_for(coordinates_of(3), 40, SquaredLoss(), NoPenalty())
 
@@ -48,7 +39,7 @@ def solve(monkeypatch):
             def close(self):
                 pass
 
-        monkeypatch.setattr(direct_runs, "Gate", KnownTerm)
+        monkeypatch.setattr(direct, "Gate", KnownTerm)
         result = run(algorithm, X, y, **around)
         bounds = _bounds(result.plan.facts, result.plan.settings, None)
         constants = (bounds.gradient_norm, bounds.curvature)
@@ -72,7 +63,7 @@ def test_the_solution_minimises_the_perturbed_objective_within_the_tolerance(
 ):
     """Sum of clipped losses + n r(w) + lambda / 2 |w|^2 + L b'w, by plain proximal steps."""
     X, y = data_for(loss, n=40)
-    A, n = augmented(X, fit_intercept), len(X)
+    A, n = direct.augmented(X, fit_intercept), len(X)
     b = np.random.default_rng(1).normal(size=(A.shape[1], 1)) * 3
     result, length, beta, convexity = solve(
         ObjectivePerturbation(clip_norm=clip_norm, ridge=2.0), X, y, term=b,
@@ -99,7 +90,7 @@ def test_without_a_linear_term_a_strong_penalty_gives_scikit_learns_optimum(solv
     result, length, _, convexity = solve(algorithm, X, y, penalty=penalty, **around)
     assert convexity == pytest.approx(len(X) * l2, rel=1e-5)
     accuracy = result.plan.settings.tolerance * length / convexity
-    expected = optimum(SquaredLoss(), penalty, X, y, fit_intercept=False)[:3]
+    expected = direct.optimum(SquaredLoss(), penalty, X, y, fit_intercept=False)[:3]
     close(result.solution.parameters, expected, accuracy + 1e-6)
     X, y = data_for(LogisticLoss(), n=200)
     around = {"loss": LogisticLoss(), "fit_intercept": False, "penalty": SquaredL2(0.2)}
@@ -120,7 +111,7 @@ def test_without_a_linear_term_a_strong_penalty_gives_scikit_learns_optimum(solv
 )  # fmt: skip
 def test_the_plan_composes_a_theorem_for_the_loss_with_the_noise_on_the_solution(loss, kind):
     facts = replace(FACTS, loss=loss)
-    plan = ObjectivePerturbation(clip_norm=0.7, ridge=5.0).plan(facts, BUDGET)
+    plan = ObjectivePerturbation(clip_norm=0.7, ridge=5.0).plan(facts, direct.BUDGET)
     term, release = plan.releases
     assert isinstance(term, HiddenTerm)
     assert term.guarantee.derivative is kind
@@ -133,7 +124,7 @@ def test_the_plan_composes_a_theorem_for_the_loss_with_the_noise_on_the_solution
 def test_a_stronger_ridge_or_zero_out_needs_less_noise():
     def noise(ridge, relation):
         facts = facts_for(coordinates_of(3), 40, SquaredLoss(), relation=relation)
-        return ObjectivePerturbation(ridge=ridge).plan(facts, BUDGET).releases[0].noise_std
+        return ObjectivePerturbation(ridge=ridge).plan(facts, direct.BUDGET).releases[0].noise_std
 
     for relation in ("replace_one", "zero_out"):
         assert noise(200.0, relation) < noise(2.0, relation)
@@ -161,11 +152,11 @@ def test_facts_outside_the_theorem_are_refused():
         ({"penalty": Box(0.5, 1.0)}, "expected a penalty that is 0 at 0"),
     ):
         with pytest.raises(ValueError, match=message):
-            ObjectivePerturbation().plan(replace(FACTS, **changes), BUDGET)
+            ObjectivePerturbation().plan(replace(FACTS, **changes), direct.BUDGET)
     with pytest.raises(ValueError, match="to cover rounding errors"):
-        ObjectivePerturbation(ridge=6.0).plan(replace(FACTS, n_samples=10**9), BUDGET)
+        ObjectivePerturbation(ridge=6.0).plan(replace(FACTS, n_samples=10**9), direct.BUDGET)
     logistic = replace(FACTS, loss=LogisticLoss(), n_samples=10**6)
-    assert ObjectivePerturbation().plan(logistic, BUDGET).settings.tolerance < 1
+    assert ObjectivePerturbation().plan(logistic, direct.BUDGET).settings.tolerance < 1
 
 
 @pytest.mark.parametrize("loss", [SquaredLoss(), SmoothedHinge(0.5), LogisticLoss()], ids=repr)
