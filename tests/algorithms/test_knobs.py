@@ -160,9 +160,7 @@ def test_facts_that_no_theorem_covers_are_refused():
             algorithm.plan(replace(FACTS, row_norm=math.inf), BUDGET)
     for trust in ({"participation": 0.5}, {"dropout": 0.1}):
         facts = federated_facts([30, 30], **trust)
-        with pytest.raises(
-            ValueError, match=r"^Got relaxation=0\.4 .* Use 0\.5, or message"
-        ):
+        with pytest.raises(ValueError, match=r"^Got relaxation=0\.4 .* Use 0\.5, or message"):
             FederatedADMM(relaxation=0.4).plan(facts, BUDGET)
         FederatedADMM(relaxation=0.4, message="increment").plan(facts, BUDGET)
     with pytest.raises(TypeError, match="expected a LinearConstraint or None"):

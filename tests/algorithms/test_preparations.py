@@ -1,0 +1,275 @@
+"""What prepares a fit and what is left of noise after it: scales, conditioning, variance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.linear_model import LassoCV
+
+from skdpadmm import DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm.algorithms import ConsensusADMM, condition
+from skdpadmm.algorithms.planning._noise_left import drop_noise, parameter_variance, score_variance
+from skdpadmm.algorithms.preparations._conditioning import basis_of, plan_conditioning
+from skdpadmm.algorithms.preparations._scaling import EXPONENTS, ROW_NORMS, median_norm
+from skdpadmm.engine import Engine
+from skdpadmm.losses import LogisticLoss
+from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2
+from skdpadmm.protocol import Budget, Gate, Problem
+from skdpadmm.records import Basis, Rows, declared_coordinates, feature_norms, rounding_factor
+from tests.algorithms import direct_runs as direct
+from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for
+
+VAST = Budget(epsilon=1e14, delta=0.5)  # noise that tests of optima leave out has to be planned
+
+
+def setting(X, *, loss=LogisticLoss(), penalty=NoPenalty(), mu=0.1, row_norm=0.8, **more):  # noqa: B008
+    """Public coordinates, and facts with a planned conditioning."""
+    c = coordinates_of(X.shape[1], more.pop("fit_intercept", True))
+    more["rounding"] = rounding_factor(n_samples=len(X), coordinates=c)
+    facts = facts_for(c, len(X), loss, penalty, **more)
+    conditioning = plan_conditioning(facts, direct.BUDGET, mu=mu, row_norm=row_norm, floor=0.5)
+    return c, replace(facts, conditioning=conditioning), conditioning
+
+
+def released_moment(X, relation="replace_one", null=None):
+    """The exact value that passes the gate, and what was planned for it."""
+    c, facts, conditioning = setting(np.zeros(X.shape), relation=relation)
+    rows, source = Rows(X, c), direct.KnownNoise()
+    if null is not None:
+        rows.weight[null] = rows.squared_norm[null] = 0.0
+    gate = Gate(ConsensusADMM().plan(facts, direct.BUDGET), source)
+    condition(rows, conditioning, Engine(), gate)
+    return source.values[0], conditioning.release.sensitivities[0]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e200])
+def test_the_second_moment_moves_by_at_most_its_sensitivity_in_frobenius_norm(scale):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        X = rng.standard_normal((6, 4)) * scale
+        other = X.copy()
+        other[0] = -3 * rng.standard_normal(4) * scale
+        (first, declared), (second, _) = released_moment(X), released_moment(other)
+        assert np.linalg.norm(first - second) <= declared
+        first, declared = released_moment(X, "zero_out")
+        assert np.linalg.norm(first - released_moment(X, "zero_out", 0)[0]) <= declared
+
+
+def test_the_sensitivity_of_the_second_moment_is_attained_by_orthogonal_rows():
+    # A huge feature leaves nothing of the intercept, so rows are orthogonal.
+    X, other = np.zeros((2, 5, 2))
+    X[0], other[0] = [1e9, 0.0], [0.0, 1e9]
+    (first, declared), (second, _) = released_moment(X), released_moment(other)
+    assert np.linalg.norm(first - second) == pytest.approx(declared, rel=1e-6)
+    assert declared == pytest.approx(math.sqrt(2) / 5, rel=1e-6)
+    (first, declared), (second, _) = (released_moment(X, "zero_out", i) for i in (None, 0))
+    assert np.linalg.norm(first - second) == pytest.approx(declared, rel=1e-6)
+    assert declared == pytest.approx(1 / 5, rel=1e-6)
+    stored, _ = released_moment(sparse.csr_matrix(X))
+    np.testing.assert_allclose(stored, released_moment(X)[0], rtol=1e-12, atol=1e-15)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.floats(-8, 8), st.floats(-6, 4))
+def test_whatever_is_released_gives_a_basis_within_the_planned_condition(seed, d, log_size, log_mu):
+    rng = np.random.default_rng(seed)
+    _, facts, _ = setting(rng.standard_normal((50, d)), fit_intercept=False)
+    conditioning = plan_conditioning(
+        replace(facts, conditioning=None), direct.BUDGET, mu=10.0**log_mu, row_norm=0.4 * d**0.5,
+        floor=rng.uniform(0.1, 2), floor_power=rng.uniform(0, 1), clip_power=rng.uniform(-1, 0),
+        resolution=rng.uniform(0, 4),
+    )  # fmt: skip
+    matrix = 10.0**log_size * rng.standard_normal((d, d))
+    basis = basis_of(matrix + matrix.T, conditioning)
+    assert np.linalg.cond(basis.transform) <= conditioning.condition * (1 + 1e-6)
+    assert 1 <= conditioning.condition <= 3e4
+    assert 0 < basis.effective_dimension < math.inf
+    close(basis.transform @ basis.inverse, np.eye(d), 1e-9)
+    close(basis.transform.T @ basis.metric @ basis.transform, np.eye(d), 1e-6)
+
+
+def test_a_noisy_eigenvalue_is_freed_of_what_noise_adds_to_it():
+    (d, std), rng = (200, 0.005), np.random.default_rng(3)
+    _, _, conditioning = setting(np.zeros((10, d)), fit_intercept=False, mu=1.0, row_norm=1.0)
+    conditioning = replace(conditioning, release=replace(conditioning.release, noise_std=std))
+    noise, edge = rng.standard_normal((d, d)) * std / math.sqrt(2), conditioning.edge
+    symmetric = np.triu(noise) + np.triu(noise, 1).T
+    symmetric[np.diag_indices(d)] *= math.sqrt(2)
+    assert np.linalg.eigvalsh(symmetric)[-1] == pytest.approx(2 * edge, rel=0.1)
+    symmetric[0, 0] += 4 * edge
+    found = basis_of(symmetric, conditioning).eigenvalues[-1]
+    assert found == pytest.approx(4 * edge, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("loss", "penalty", "record_step"),
+    [
+        ("squared", L1(0.02), "linearized"), ("squared", SquaredL2(0.1), "exact"),
+        ("squared", ElasticNet(0.01, 0.05), "exact"), ("logistic", SquaredL2(0.01), "linearized"),
+        ("three", SquaredL2(0.01), "linearized"),
+    ],
+)  # fmt: skip
+def test_penalties_and_optima_stay_in_the_users_coordinates(keep_noise, loss, penalty, record_step):
+    loss = direct.LOSSES[loss]
+    X, y = data_for(loss, n=300, p=5)
+    X = X @ (np.eye(5) + 0.3) * [0.4, 0.1, 0.3, 0.05, 0.4] / 2
+    c, facts, conditioning = setting(
+        X, loss=loss, penalty=penalty, mu=1e6, row_norm=10.0, max_iter=2000
+    )
+    algorithm = ConsensusADMM(
+        step_size=0.9 / loss.smoothness, clip_norm=1e8, record_step=record_step, tail_fraction=1e-9
+    )
+    plan = algorithm.plan(facts, VAST)
+    with Engine().running() as engine:
+        gate = Gate(plan, direct.KnownNoise())
+        rows = condition(Rows(X, c), conditioning, engine, gate)
+        solution = algorithm.run(plan, Problem(rows=rows, target=y, engine=engine), gate)
+    # Without noise the rows have the identity as second moment.
+    seen = rows.scores(0, rows.prepare(np.eye(6)))
+    close(seen.T @ seen / len(X), np.eye(6), 1e-4)
+    np.testing.assert_allclose(np.square(seen).sum(axis=1), rows.squared_norm, rtol=1e-9)
+    found = direct.comparable(solution.parameters[:-1], solution.parameters[-1], loss)
+    close(found, direct.optimum(loss, penalty, X, y), 1e-5)
+
+
+def test_conditioning_helps_where_features_are_correlated():
+    rng = np.random.default_rng(6)
+    common = rng.uniform(-1, 1, (4000, 1))
+    X = np.clip(0.9 * common + 0.1 * rng.uniform(-1, 1, (4000, 8)), -1, 1)
+    y = X[:, 0] - X[:, 1] > 0
+    model = DPAdmmLogisticRegression(feature_bounds=(-1, 1))
+    scores = {
+        choice: np.mean([
+            model.set_params(conditioning=choice, random_state=seed).fit(X, y).score(X, y)
+            for seed in range(3)
+        ])
+        for choice in ("private", None)
+    }  # fmt: skip
+    assert scores["private"] > scores[None] + 0.1
+
+
+DEGENERATE = {
+    "collinear": lambda X: np.column_stack([X, X]),
+    "constant": lambda X: np.column_stack([X, np.full(len(X), 0.7)]),
+    "all zero": lambda X: np.zeros_like(X),
+    "duplicated": lambda X: np.repeat(X[:10], len(X) // 10, axis=0),
+    "wide": lambda X: np.random.default_rng(0).uniform(-1, 1, (len(X), 2 * len(X))),
+    "one column in other units": lambda X: X * [1e6, 1, 1, 1],
+    "one row": lambda X: X[:1],
+}
+
+
+@pytest.mark.filterwarnings("ignore:Got delta")
+@pytest.mark.parametrize("spoil", DEGENERATE.values(), ids=DEGENERATE)
+def test_degenerate_rows_give_finite_models(spoil):
+    X = spoil(np.random.default_rng(7).uniform(-1, 1, (120, 4)))
+    for model, scale in ((DPAdmmRidge(), "private"), (DPAdmmLasso(alpha=0.01), None)):
+        model.set_params(random_state=0, scale=scale, conditioning="private")
+        assert np.isfinite(model.fit(X, np.clip(X[:, 0], -1, 1)).predict(X)).all()
+
+
+# Units that nobody declared.
+
+
+@pytest.mark.parametrize(("relation", "factor"), [("zero_out", 1.0), ("replace_one", math.sqrt(2))])
+def test_counts_of_a_histogram_move_by_one_bin_out_and_one_in(relation, factor):
+    plan = DPAdmmRidge(scale="private", neighboring=relation).plan(1000, 4)
+    release = plan.releases[0]
+    assert (release.name, release.sensitivities) == (ROW_NORMS, (factor,))
+    assert release.shape == (len(EXPONENTS) + 1,)
+    # 3 % of the squared budget.
+    share = (factor / release.noise_std / plan.guarantee().mu) ** 2
+    assert share == pytest.approx(0.03, rel=1e-6)
+    with pytest.raises(ValueError, match=r"^Got scale='private' with feature_bounds for every"):
+        DPAdmmRidge(scale="private", feature_bounds=(0, 1)).plan(100, 3)
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e5])
+def test_features_in_any_units_give_about_the_same_model(unit):
+    X = np.random.default_rng(0).uniform(-1, 1, (5000, 5))
+    model = DPAdmmRidge(scale="private", alpha=1e-9, random_state=0)
+    close(model.fit(unit * X, X @ [1, -1, 0.5, 0, 0]).coef_ * unit, [1, -1, 0.5, 0, 0], 0.15)
+
+
+@given(st.floats(-17, 17), st.integers(100, 10**6), st.integers(0, 2**32 - 1))
+def test_the_median_is_found_within_a_factor_of_two(log2, n, seed):
+    norms = 2.0 ** (log2 + 0.3 * np.random.default_rng(seed).standard_normal(min(n, 2000)))
+    counts = np.bincount(np.searchsorted(2.0**EXPONENTS, norms), minlength=42).astype(float)
+    found = median_norm(counts, 0.01 * len(norms), default=math.nan)
+    assert 0.5 <= found / np.median(norms) <= 2
+
+
+def test_counts_of_noise_or_of_empty_rows_say_nothing_of_units():
+    noise, counts = np.random.default_rng(0).standard_normal(42), np.zeros(42)
+    assert median_norm(noise, 1.0, default=0.7) == median_norm(noise - 9, 1.0, default=0.7) == 0.7
+    counts[0], counts[25] = 900.0, 100.0
+    assert 0.5 <= median_norm(counts, 1.0, default=0.0) / 2.0 ** EXPONENTS[25] <= 1
+    coordinates = declared_coordinates(
+        n_features=3, fit_intercept=True, feature_bounds={"a": (0, 10)},
+        feature_names=["a", "b", "c"], has_target_scale=False,
+    )  # fmt: skip
+    np.testing.assert_array_equal(coordinates.rescaled(4.0).scale, [5.0, 0.25, 0.25])
+    X = np.array([[3.0, 4.0, 9.0], [0.0, 0.0, 1.0], [3e300, 4e300, 0.0], [3e-300, 4e-300, 1.0]])
+    for container in (np.asarray, sparse.csr_matrix):
+        norms = feature_norms(container(X), np.array([True, True, False]))
+        np.testing.assert_allclose(norms, [5.0, 0.0, 5e300, 5e-300], rtol=1e-12)
+
+
+# What noise leaves in a result.
+
+
+def rows_in(vectors, eigenvalues, loading, clip_unit):
+    rows = Rows(np.zeros((4, 3)), coordinates_of(3))
+    rows.basis = Basis(
+        vectors=vectors, eigenvalues=eigenvalues, loading=loading, spread=1.0, clip_unit=clip_unit
+    )
+    return rows
+
+
+@pytest.mark.parametrize(("step_size", "n_averaged"), [(0.1, 20), (0.5, 1), (1.9, 10)])
+def test_the_variance_is_that_of_a_noisy_path_on_a_quadratic(step_size, n_averaged):
+    rng, loading, n_iter, noise_std = np.random.default_rng(0), np.array([1, 0.3, 0, 2.0]), 20, 0.7
+    w, tail = np.zeros((2, 20_000, 4))
+    for k in range(n_iter):
+        w = w - step_size * (0.5 * loading * w + noise_std * rng.standard_normal(w.shape))
+        if k >= n_iter - n_averaged:
+            tail += w / n_averaged
+    rows = rows_in(np.eye(4), np.ones(4), loading, 1.0)
+    variance = parameter_variance(
+        rows=rows, smoothness=1.0, step_size=step_size, noise_std=noise_std, n_iter=n_iter,
+        n_averaged=n_averaged,
+    )  # fmt: skip
+    np.testing.assert_allclose(variance, tail.var(axis=0), rtol=0.06)
+    assert score_variance(rows, variance) == pytest.approx(2 * loading @ variance)
+
+
+def test_what_stands_out_of_the_noise_stays_and_is_best_in_the_metric_of_the_basis():
+    vectors, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))
+    correlated = rows_in(vectors, np.array([0.1, 0.5, 1.0, 2.0]), np.ones(4), 2.0)
+    parameters = np.array([[3.0], [1e-3], [-2.0], [0.7]])
+    for rows in (Rows(np.zeros((4, 3)), coordinates_of(3)), correlated):
+        close(drop_noise(parameters, rows, np.full(4, 1e-12)), parameters, 1e-6)
+        assert not drop_noise(parameters, rows, np.full(4, 1e8))[:3].any()
+        found = drop_noise(parameters, rows, np.full(4, 1e-4))
+        assert list(found[:, 0] == 0) == [False, True, False, False]
+        metric = np.eye(4) if rows.basis is None else rows.basis.metric
+        close((metric @ (found - parameters))[[0, 2, 3]], 0, 1e-12)
+
+
+@pytest.mark.parametrize("neighboring", ["replace_one", "zero_out"])
+def test_a_default_lasso_is_about_as_sparse_and_as_good_as_without_privacy(neighboring):
+    rng = np.random.default_rng(0)
+    X, w = rng.uniform(-1, 1, size=(20_000, 50)), np.zeros(50)
+    w[:5] = [0.9, -0.7, 0.5, 0.4, -0.3]
+    y = X @ w + 0.4 * rng.standard_normal(20_000)
+    seen, held_out = (X[:16_000], y[:16_000]), (X[16_000:], y[16_000:])
+    reference = LassoCV(cv=3).fit(*seen)
+    model = DPAdmmLasso(alpha=reference.alpha_, feature_bounds=(-1, 1), target_bounds=(-4, 4))
+    model.set_params(neighboring=neighboring, random_state=0).fit(*seen)
+    assert model.score(*held_out) >= reference.score(*held_out) - 0.03
+    assert np.count_nonzero(model.coef_) <= 2 * np.count_nonzero(reference.coef_)
