@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -83,33 +83,28 @@ def facts_for(coordinates, n, loss, penalty=NO_PENALTY, *, relation="replace_one
     )  # fmt: skip
 
 
-def federation_of(sizes, **trust) -> Federation:
-    arguments = {"agent_sizes": tuple(sizes), "n_honest": len(sizes) // 2 + 1}
-    return Federation(**(arguments | trust))
-
-
-def federated_facts(sizes, *, loss=LOSSES["squared"], penalty=L1(0.1), **more) -> Facts:  # noqa: B008
-    trust = {k: more.pop(k) for k in ("participation", "dropout", "n_honest") if k in more}
-    agents = federation_of(sizes, **trust)
-    return facts_for(coordinates_of(3), sum(sizes), loss, penalty, agents=agents, **more)
+def federated_facts(sizes, coordinates, *rest, **more) -> Facts:
+    trust = {k: more.pop(k) for k in ("participation", "dropout") if k in more}
+    agents = Federation(agent_sizes=tuple(sizes), n_honest=len(sizes) // 2 + 1, **trust)
+    return facts_for(coordinates, sum(sizes), *rest, agents=agents, **more)
 
 
 def run(
     algorithm, X, y, *, loss, penalty=NO_PENALTY, max_iter=5, fit_intercept=True, bounds=None,
-    noise=None, uniforms=None, owner=None, told=None, source=None, n_jobs=None, **more,
+    noise=None, uniforms=None, owner=None, told=None, source=None, **more,
 ) -> Run:  # fmt: skip
     """Plan and run; targets are in public coordinates, ``owner`` makes a federation."""
-    coordinates, ownership, budget = coordinates_of(X.shape[1], fit_intercept, bounds), None, BUDGET
-    if owner is not None:
-        trust = {k: more.pop(k) for k in ("participation", "dropout") if k in more}
+    c, ownership = coordinates_of(X.shape[1], fit_intercept, bounds), None
+    if owner is None:
+        facts = facts_for(c, len(X), loss, penalty, max_iter=max_iter, **more)
+    else:
         ownership = ownership_of_labels(owner, n_samples=len(X))
-        more["agents"] = federation_of(ownership.sizes.tolist(), **trust)
-        budget = Budget(epsilon=1.0, delta=1e-5, observer="server")
-    facts = facts_for(coordinates, len(X), loss, penalty, max_iter=max_iter, **more)
-    plan = algorithm.plan(facts, budget)
-    source, rows = source or KnownNoise(noise, uniforms), Rows(X, coordinates)
+        sizes = ownership.sizes.tolist()
+        facts = federated_facts(sizes, c, loss, penalty, max_iter=max_iter, **more)
+    plan = algorithm.plan(facts, BUDGET if owner is None else replace(BUDGET, observer="server"))
+    source, rows = source or KnownNoise(noise, uniforms), Rows(X, c)
     gate = Gate(plan, source)
-    with Engine(n_jobs).running() as engine:
+    with Engine().running() as engine:
         hears = {} if told is None else {"progress": told.append}
         problem = Problem(rows=rows, target=y, engine=engine, ownership=ownership, **hears)
         solution = algorithm.run(plan, problem, gate)
@@ -133,6 +128,18 @@ def slopes(loss, scores, y):
 def clipped(vector, bound):
     size = np.linalg.norm(vector)
     return vector if size <= bound else vector * (bound / size)
+
+
+def exact_prox(loss, A, y, gamma, v, *, clip_norm=np.inf, ridge=0.0):
+    """Of the mean of losses whose derivatives are clipped, by plain gradient steps."""
+    limits = clip_norm / np.linalg.norm(A, axis=1, keepdims=True)
+    w, step = v, 1 / (1 / gamma + ridge + loss.smoothness * (A**2).sum(axis=1).max())
+    for _ in range(20_000):
+        slope = A.T @ np.clip(slopes(loss, A @ w, y), -limits, limits) / len(y)
+        w, last = w - step * (slope + ridge * w + (w - v) / gamma), w
+        if np.abs(w - last).max() < 1e-15:
+            break
+    return w
 
 
 def strengths(penalty):
@@ -181,8 +188,3 @@ def found(result: Run):
 
 def close(actual, expected, atol):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
-
-
-def mean_norm(rows: int) -> float:
-    """Typical norm of a row without declared bounds: of a vector of ones."""
-    return math.sqrt(rows)

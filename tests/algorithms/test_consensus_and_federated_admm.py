@@ -10,18 +10,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import skdpadmm.algorithms._federated_admm as federated
 import skdpadmm.algorithms.blocks._record_blocks as record_blocks
-from skdpadmm import DPAdmmElasticNet, DPAdmmLasso
 from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
 from skdpadmm.algorithms.planning._messages import Schedule
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet
-from skdpadmm.protocol import Budget
 from tests.algorithms import direct_runs as direct
 from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run
 
@@ -31,28 +27,6 @@ PENALTY = ElasticNet(0.03, 0.1)
 OWNER = np.random.default_rng(9).permutation(np.repeat([0, 1, 2, 3], [16, 4, 3, 2]))
 SOME = np.random.default_rng(5).random((7, 4)) < 0.6
 SOME[3] = False  # nobody
-
-
-def mean_gradient(loss, A, y, x):
-    return A.T @ direct.slopes(loss, A @ x, y) / len(A)
-
-
-def proximal_point(loss, A, y, gamma, v):
-    """Newton's method with a Jacobian by differences, which only has to point the right way."""
-    x = v.copy()
-    for _ in range(60):
-        residual = gamma * mean_gradient(loss, A, y, x) + x - v
-        if np.abs(residual).max() < 1e-13:
-            break
-        jacobian = np.eye(x.size)
-        for j in range(x.size):
-            moved = x.copy().ravel()
-            moved[j] += 1e-6
-            rise = mean_gradient(loss, A, y, moved.reshape(x.shape)) - mean_gradient(loss, A, y, x)
-            jacobian[:, j] += gamma * rise.ravel() / 1e-6
-        step = np.linalg.solve(jacobian, residual.ravel()).reshape(x.shape)
-        x = x - step / max(1.0, np.abs(step).max())
-    return x
 
 
 def naive_path(
@@ -81,9 +55,9 @@ def naive_path(
             u, bound = centers[b] - displacements[b], gamma * clip_norm * limits[b]
             v, old, share = 2 * z - u, displacements[b].copy(), len(rows) / n
             if exact:
-                d = v - proximal_point(loss, A[rows], y[rows], gamma, v)
+                d = v - direct.exact_prox(loss, A[rows], y[rows], gamma, v)
             else:
-                d = gamma * mean_gradient(loss, A[rows], y[rows], z)
+                d = gamma * A[rows].T @ direct.slopes(loss, A[rows] @ z, y[rows]) / len(rows)
             if message == "increment" and unit == "agent":
                 n_clipped += np.linalg.norm(z - u - d) > bound
                 change = 2 * lam * direct.clipped(z - u - d, bound)
@@ -193,7 +167,7 @@ def test_the_algorithm_as_it_was_printed_goes_to_zero_and_this_one_to_the_lasso(
         change = np.zeros((4, 1))
         for a in range(6):
             mine = owner == a
-            x = proximal_point(loss, A[mine], y[mine], gamma, 2 * z - u[a])
+            x = direct.exact_prox(loss, A[mine], y[mine], gamma, 2 * z - u[a])
             u[a] += x - z
             change += (x - z) / 6
         # As printed, changes of states are added to the point after the proximal step.
@@ -240,32 +214,3 @@ def test_vectors_are_clipped_each_by_itself_whatever_their_size():
         with np.errstate(all="ignore"):  # as in every part that an engine calls
             short = clip_vectors(np.full((1, 5, 3), size), np.array([0.5]))
         np.testing.assert_allclose(short, entry, rtol=1e-12, atol=1e-323)
-
-
-@pytest.mark.parametrize("record_step", ["exact", "linearized"])
-def test_a_private_lasso_is_sparse(record_step):
-    rng = np.random.default_rng(5)
-    X = rng.uniform(-1, 1, size=(5000, 20))
-    y = np.clip(2 * X[:, 0] - X[:, 1], -3, 3)
-    algorithm = {"algorithm": ConsensusADMM(record_step=record_step), "random_state": 0}
-    for model in (DPAdmmLasso(alpha=0.1), DPAdmmElasticNet(alpha=0.15, l1_ratio=0.7)):
-        coef = model.set_params(epsilon=2.0, **algorithm).fit(X, y).coef_
-        assert np.sum(coef == 0) >= 10
-        assert np.all(coef[:2] != 0)
-    assert np.all(DPAdmmLasso(alpha=0.0, epsilon=2.0, **algorithm).fit(X, y).coef_ != 0)
-
-
-@settings(max_examples=30)
-@given(
-    n=st.integers(1, 10**9), p=st.integers(1, 10**5), log_epsilon=st.floats(-12, 12),
-    log_delta=st.floats(-100, -0.01), relaxation=st.floats(0.01, 0.99),
-    max_iter=st.integers(1, 300),
-)  # fmt: skip
-def test_a_default_plan_exists_for_every_problem_and_budget(
-    n, p, log_epsilon, log_delta, relaxation, max_iter
-):
-    budget = Budget(epsilon=10.0**log_epsilon, delta=10.0**log_delta)
-    facts = facts_for(coordinates_of(p), n, SquaredLoss(), max_iter=max_iter)
-    plan = ConsensusADMM(relaxation=relaxation).plan(facts, budget)
-    assert plan.guarantee().delta(budget.epsilon) <= budget.delta * (1 + 1e-9)
-    assert plan.releases[0].times == max_iter

@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.linear_model import ElasticNet as SklearnElasticNet
 
 import skdpadmm.algorithms._gradient_admm as module
-from skdpadmm import DPAdmmElasticNet, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm import DPAdmmLasso, DPAdmmRidge
 from skdpadmm.algorithms import GradientADMM
 from skdpadmm.algorithms.blocks._gradient_admm_steps import (
     gradient_admm_step,
@@ -200,25 +199,6 @@ def regression(p=5, seed=0):
     return X, X @ np.array([1.0, 0.0, -2.0, 0.0, 0.5])[:p] + 1.0 + 0.3 * rng.normal(size=200)
 
 
-@pytest.mark.parametrize(
-    ("constraint", "fit_intercept", "declared"),
-    [
-        (LinearConstraint(), True, {"feature_bounds": (-9, 9), "target_bounds": (-20, 30)}),
-        (LinearConstraint(np.eye(5)), False, {}),
-        (LinearConstraint(B=np.eye(5)), True, {}),
-    ],
-)
-def test_without_privacy_the_constraint_x_is_y_gives_the_elastic_net(
-    constraint, fit_intercept, declared
-):
-    (X, y), shared = regression(), {"alpha": 0.1, "l1_ratio": 0.4, "fit_intercept": fit_intercept}
-    algorithm = GradientADMM(constraint=constraint)
-    model = DPAdmmElasticNet(epsilon=math.inf, algorithm=algorithm, **shared, **declared).fit(X, y)
-    expected = SklearnElasticNet(tol=1e-14, max_iter=100_000, **shared).fit(X, y)
-    close(model.coef_, expected.coef_, 1e-8)
-    close(model.intercept_, expected.intercept_, 1e-8)
-
-
 @pytest.mark.parametrize("k", [1, 2])
 def test_without_privacy_a_ridge_of_y_solves_its_linear_system(k):
     rng, (X, y) = np.random.default_rng(k), regression(p=3)
@@ -278,15 +258,6 @@ def test_what_is_sparse_in_the_image_is_so_in_the_answer():
     )
     result = run(GradientADMM(step_size=0.01), X, 0 * y, loss=SquaredLoss(), penalty=penalty)
     assert np.ptp(result.solution.parameters[:6]) < 1e-14
-
-
-@pytest.mark.parametrize("c", [np.full(4, 0.1), np.full((4, 3), 0.1)], ids=["vector", "columns"])
-@pytest.mark.parametrize("epsilon", [1.0, math.inf])
-def test_offsets_serve_several_scores(c, epsilon):
-    X, y = data_for(MultinomialLoss(3), n=40, p=4)
-    algorithm = GradientADMM(constraint=LinearConstraint(c=c))
-    model = DPAdmmLogisticRegression(epsilon=epsilon, algorithm=algorithm, random_state=0)
-    assert np.isfinite(model.fit(X, y).coef_).all()
 
 
 # Schedules.
@@ -402,36 +373,3 @@ def test_a_compiled_loop_takes_the_same_steps(loss, penalty, kind):
         result = run(algorithm, X, y, loss=loss, penalty=penalty, source=source)
         found.append(result.solution.parameters)
     np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize(("fit_intercept", "bounds"), [(True, (-0.5, 3.0)), (False, None)])
-def test_a_compiled_loop_serves_streams_in_any_units(bounds, fit_intercept):
-    pytest.importorskip("numba")
-    (X, y), coefs = data_for(SquaredLoss(), n=60), []
-    for compiled in (False, True):
-        algorithm = GradientADMM(schedule="stream", compiled=compiled, average=fit_intercept)
-        model = DPAdmmElasticNet(alpha=0.01, feature_bounds=bounds, fit_intercept=fit_intercept)
-        model.set_params(algorithm=algorithm, random_state=0)
-        for part in np.array_split(np.arange(60), 4):
-            model.partial_fit(X[part], y[part])
-        coefs.append(np.append(model.coef_, model.intercept_))
-    np.testing.assert_allclose(*coefs, rtol=1e-9, atol=1e-12)
-
-
-def test_default_passes_and_weights_follow_public_facts():
-    def settings(n=500, max_iter=100, **knobs):
-        model = DPAdmmLasso(algorithm=GradientADMM(**knobs), max_iter=max_iter, delta=1e-8)
-        return model.plan(n, 3).settings
-
-    constant = amplification_constant(1.0)
-    for facts, n_passes in (((500,), 1 + int(500 // (2 * constant))), ((1,), 1), ((500, 7), 7)):
-        assert settings(*facts).schedule.n_passes == n_passes
-    for knobs in ({"release": "path"}, {"schedule": "stopping"}, {"schedule": "stream"}):
-        assert settings(**knobs).schedule.n_passes == 1
-    found, sampled = settings(), settings(schedule="sampling").schedule
-    assert sampled.cap == 3 * sampled.n_passes
-    assert found.step_size * found.penalty_weight == pytest.approx(1.0)
-    A = 3 * difference_matrix(3, 1)
-    values = np.linalg.svdvals(A.toarray())
-    found = settings(constraint=LinearConstraint(A)).amplification
-    assert found == pytest.approx(amplification_constant(values[-1] / values[0]))

@@ -245,17 +245,6 @@ def test_the_last_iterate_needs_less_noise_where_a_step_contracts():
         assert other.settings.contraction == 1.0
 
 
-def test_the_curvature_of_the_penalty_follows_the_units_of_features_and_target():
-    model = DPAdmmRidge(
-        alpha=2.0, fit_intercept=False, conditioning=None, feature_bounds=([-1, -4], [1, 4]),
-        target_bounds=(-10, 10), algorithm=GradientDescent(guarantee="last"),
-    )  # fmt: skip
-    facts = model.plan(500, 2).facts
-    # In public coordinates theta the coefficients are target_scale * theta / scale.
-    smallest = (facts.penalty.strong_convexity * (10 / np.array([1.0, 4.0])) ** 2).min()
-    assert smallest * (1 - 1e-6) <= facts.penalty_curvature <= smallest
-
-
 @pytest.mark.parametrize("n_samples", [1, 2, 3, 4, 5, 7, 50, 999])
 @pytest.mark.parametrize("max_iter", [1, 2, 10, 1000])
 def test_every_record_is_in_one_batch_and_no_batch_is_empty(n_samples, max_iter):
@@ -268,18 +257,6 @@ def test_every_record_is_in_one_batch_and_no_batch_is_empty(n_samples, max_iter)
     assert len(sizes) == settings.n_iter == max(1, min(max_iter, n_samples // 2))
     order = batch_order(sizes, 3)
     np.testing.assert_array_equal(np.bincount(order, minlength=len(sizes)), sizes)
-
-
-def test_batches_that_grow_protect_all_positions_alike():
-    facts = facts_for(coordinates_of(2), 100_000, LogisticLoss(), max_iter=100)
-    plan = GradientDescent(schedule="cyclic").plan(facts, direct.BUDGET)
-    release, mu = plan.releases[-1], plan.guarantee().mu
-    by_position = np.array(release.sensitivities) / release.noise_std
-    by_position /= np.sqrt(np.arange(100, 0, -1))
-    assert 0.98 * mu < by_position.min() <= by_position.max() <= mu
-    # At most twice the noise of as many steps over all records.
-    full = GradientDescent(schedule="full").plan(facts, direct.BUDGET).releases[-1]
-    assert release.noise_std < 2 * full.noise_std
 
 
 def test_a_hidden_iterate_lies_on_the_grid_of_the_gate():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,7 @@ import pytest
 from sklearn.base import clone
 
 from skdpadmm import (
-    DPAdmmElasticNet,
     DPAdmmGeneralizedLasso,
-    DPAdmmHuberRegressor,
     DPAdmmLasso,
     DPAdmmLinearSVC,
     DPAdmmLogisticRegression,
@@ -74,22 +73,21 @@ CASES = [(algorithm, knob) for algorithm, knobs in BAD.items() for knob in knobs
 
 @pytest.mark.parametrize(("algorithm", "knob"), CASES)
 def test_a_knob_out_of_range_is_refused_with_what_was_expected(algorithm, knob):
-    facts = federated_facts([30, 30]) if algorithm is FederatedADMM else FACTS
+    facts = (
+        federated_facts([30, 30], coordinates_of(3), SquaredLoss())
+        if algorithm is FederatedADMM
+        else FACTS
+    )
     for value in BAD[algorithm][knob]:
         with pytest.raises(ValueError, match=rf"^Got {knob}=.*, expected "):
             algorithm(**{knob: value}).plan(facts, BUDGET)
 
 
-def test_numbers_of_numpy_are_numbers():
-    knobs = ("step_size", "clip_norm", "relaxation", "tail_fraction")
-    plain = ConsensusADMM(**dict.fromkeys(knobs, 0.25)).plan(FACTS, BUDGET)
-    for kind in (np.float16, np.float32, np.float64):
-        plan = ConsensusADMM(**dict.fromkeys(knobs, kind(0.25))).plan(FACTS, BUDGET)
-        assert plan == plain
-        assert plan.digest() == plain.digest()
-
-
-RIDGE, LASSO, THREE = DPAdmmRidge(), DPAdmmLasso(), DPAdmmLogisticRegression(classes=[0, 1, 2])
+RIDGE, LASSO, THREE = (
+    DPAdmmRidge(),
+    DPAdmmLasso(alpha=1e-3),
+    DPAdmmLogisticRegression(classes=[0, 1, 2]),
+)
 LAST = {"guarantee": "last"}
 STREAM, STOPPING = {"schedule": "stream"}, {"schedule": "stopping"}
 TIED = GradientADMM(constraint=LinearConstraint(np.eye(3)))
@@ -144,7 +142,7 @@ def test_what_no_theorem_covers_is_refused_before_data(estimator, algorithm, aro
         model.plan(100, 3)
 
 
-def test_facts_that_no_theorem_covers_are_refused():
+def test_facts_that_no_theorem_covers_are_refused(monkeypatch):
     agent = replace(FACTS, unit="agent")
     for algorithm in (
         ConsensusADMM(), GradientDescent(), CoordinateDescent(), AveragedADMM(), GradientADMM(),
@@ -159,53 +157,24 @@ def test_facts_that_no_theorem_covers_are_refused():
         with pytest.raises(ValueError, match="expected a finite bound"):
             algorithm.plan(replace(FACTS, row_norm=math.inf), BUDGET)
     for trust in ({"participation": 0.5}, {"dropout": 0.1}):
-        facts = federated_facts([30, 30], **trust)
+        facts = federated_facts([30, 30], coordinates_of(3), SquaredLoss(), **trust)
         with pytest.raises(ValueError, match=r"^Got relaxation=0\.4 .* Use 0\.5, or message"):
             FederatedADMM(relaxation=0.4).plan(facts, BUDGET)
         FederatedADMM(relaxation=0.4, message="increment").plan(facts, BUDGET)
     with pytest.raises(TypeError, match="expected a LinearConstraint or None"):
         GradientADMM(constraint=np.eye(3)).plan(FACTS, BUDGET)
-
-
-def test_without_numba_a_compiled_loop_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "numba", None)
+    monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(ImportError, match=r"skdpadmm\[fast\]"):
         GradientADMM(compiled=True).plan(FACTS, BUDGET)
-
-
-# What they accept ends in a finite model, which learns where there is something to learn.
-
-ALGORITHMS = [
-    ConsensusADMM(), GradientDescent(), GradientDescent(**LAST), GradientDescent(schedule="cyclic"),
-    CoordinateDescent(), AveragedADMM(), ObjectivePerturbation(), GradientADMM(),
-    GradientADMM(**STOPPING), GradientADMM(schedule="sampling"),
-    GradientADMM(release="path", noise_at="gradient"), GradientADMM(step_size=1e-100),
-    GradientADMM(release="path", step_size=1e100, penalty_weight=1e100),
-]  # fmt: skip
-
-
-@pytest.mark.filterwarnings("ignore:Got delta")
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
-def test_small_and_extreme_data_end_in_a_finite_model(algorithm):
-    rng = np.random.default_rng(0)
-    for n, p, entry in ((1, 1, 1.0), (2, 3, -1e300), (3, 30, 1e-320), (40, 3, 1.7e308)):
-        X, y = rng.normal(size=(n, p)), rng.normal(size=n)
-        X[-1], y[-1] = entry, 1e300
-        model = DPAdmmRidge(algorithm=algorithm, random_state=0, max_iter=5, conditioning=None)
-        assert np.isfinite(model.fit(X, y).coef_).all()
 
 
 @pytest.mark.parametrize(
     ("algorithm", "estimator"),
     [
-        ("averaged-admm", DPAdmmElasticNet(alpha=1e-3)), ("averaged-admm", THREE),
-        ("coordinate-descent", DPAdmmLasso(alpha=1e-3)), ("gradient-descent", THREE),
-        ("gradient-admm", DPAdmmHuberRegressor(alpha=1e-3)),
-        ("objective-perturbation", DPAdmmHuberRegressor(alpha=1e-3)),
-        ("objective-perturbation", DPAdmmLinearSVC(classes=[0, 1])),
-        ("objective-perturbation", DPAdmmLogisticRegression(classes=[0, 1])),
-        (GradientDescent(schedule="cyclic"), DPAdmmLogisticRegression(classes=[0, 1])),
-        (GradientADMM(release="path"), DPAdmmLasso(alpha=1e-3)),
+        ("averaged-admm", THREE), ("coordinate-descent", LASSO), ("gradient-descent", THREE),
+        ("gradient-admm", LASSO), ("objective-perturbation", DPAdmmLinearSVC(classes=[0, 1])),
+        (GradientDescent(schedule="cyclic"), DPAdmmLinearSVC(classes=[0, 1])),
+        (GradientADMM(release="path"), LASSO), ("objective-perturbation", LASSO),
     ],
 )  # fmt: skip
 def test_estimators_learn_with_it(algorithm, estimator):

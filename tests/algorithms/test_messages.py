@@ -17,7 +17,7 @@ from skdpadmm.algorithms.planning._messages import (
     surely_noise,
 )
 from skdpadmm.losses import SquaredLoss
-from skdpadmm.privacy import GaussianDP, participation_mixture
+from skdpadmm.privacy import participation_mixture
 from skdpadmm.protocol import MODEL, SERVER, SUMS, Budget, Federation, MessageSum
 from tests.algorithms.direct_runs import BUDGET, coordinates_of, facts_for
 
@@ -130,17 +130,6 @@ def test_expected_shares_are_those_of_many_schedules(sampling, cap):
     np.testing.assert_allclose(np.mean(shares, axis=0), rounds.expected_shares(fed), atol=0.015)
 
 
-@pytest.mark.parametrize(
-    ("n_honest", "expected"), [(7, {SERVER: 1, SUMS: -3, MODEL: 0}), (1, {SUMS: 1})]
-)
-def test_each_observer_counts_the_noise_that_surely_arrives(n_honest, expected):
-    fed = federation(10, n_honest=n_honest, dropout=0.2)
-    fewest = rounds_of(fed, observer=MODEL).fewest
-    assert fewest < 10
-    for observer, count in expected.items():
-        assert fed.together(observer, fewest) == (count if count > 0 else fewest + count)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_sure_noise_is_the_least_over_all_who_may_arrive(seed):
     rng = np.random.default_rng(seed)
@@ -168,21 +157,3 @@ def test_a_preparation_costs_each_agent_its_share_of_the_budget(observer, unit):
     assert release.noise_std == pytest.approx(np.sqrt(arrives))
     plain = plan_release(facts_of(None), BUDGET, **asked)  # of a curator
     assert (plain.guarantee.mu, plain.noise_std) == (pytest.approx(0.05), pytest.approx(2.0))
-
-
-@pytest.mark.parametrize("unit", ["record", "agent"])
-def test_agents_with_budgets_of_their_own_spend_them(unit):
-    epsilons = (0.5, 1.0, 4.0)
-    fed = Federation(agent_sizes=(5, 5, 20), n_honest=2, epsilons=epsilons)
-    budget = Budget(epsilon=4.0, delta=1e-5, observer=SERVER)
-    guarantees = FederatedADMM().plan(facts_of(fed, unit), budget).guarantees(SERVER)
-    spent = np.array([guarantees[k].epsilon(1e-5) for k in fed.kind])
-    np.testing.assert_allclose(spent, epsilons, rtol=1e-9)
-    assert np.all(spent <= epsilons)
-
-
-def test_rounds_of_one_agent_are_those_of_a_curator():
-    budget = Budget(epsilon=1.0, delta=1e-5, observer=SERVER)
-    plan = FederatedADMM().plan(facts_of(federation(1)), budget)
-    assert all(plan.guarantee(o) == plan.guarantee(SERVER) for o in OBSERVERS)
-    assert isinstance(plan.guarantee(SERVER), GaussianDP)

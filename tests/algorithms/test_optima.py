@@ -117,11 +117,3 @@ def test_any_number_of_agents_reaches_the_optimum(message, owner):
     around = {"owner": owner, "unit": "agent", "max_iter": 60}
     result = run(algorithm, X, y, loss=loss, penalty=penalty, **around)
     close(found(result), optimum(loss, penalty, X, y), 1e-5)
-
-
-def test_agents_with_one_class_each_reach_the_optimum():
-    loss, penalty = PROBLEMS["logistic"]
-    X, y = data_for(loss)
-    around = {"owner": np.where(y > 0, 0, 1), "unit": "agent", "max_iter": 1000}
-    result = run(FederatedADMM(**LONG), X, y, loss=loss, penalty=penalty, **around)
-    close(found(result), optimum(loss, penalty, X, y), 1e-5)
