@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from skdpadmm.algorithms import AveragedADMM
-from skdpadmm.algorithms._averaged_admm import remaining_prox
 from skdpadmm.algorithms.blocks._clipped_loss import loss_bounds
 from skdpadmm.losses import HuberLoss, LogisticLoss, SmoothedHinge, SquaredLoss, clip_derivative
 from skdpadmm.penalties import L1, ElasticNet
 from skdpadmm.protocol import Gate, HiddenPath
-from skdpadmm.records import Rows
 from tests.algorithms import direct_runs as direct
-from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run
+from tests.algorithms.direct_runs import close, data_for, run
 
 
 @pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss()], ids=repr)
@@ -60,16 +58,6 @@ def test_an_inner_solution_is_within_the_tolerance_that_the_sensitivity_counts(l
         u = z + gamma * clip_norm * (value + noise[k])
     sensitivity = result.plan.releases[0].sensitivities[0]
     assert sensitivity == pytest.approx(2 / 30 * (1 + 2 * tolerance))
-
-
-@pytest.mark.parametrize("ridge", [0.0, 0.1, 0.3])
-def test_the_ridge_that_is_moved_leaves_the_penalty_without_it(ridge):
-    c, penalty = coordinates_of(3, fit_intercept=False), ElasticNet(0.2, 0.3)
-    apply = remaining_prox(
-        facts_for(c, 40, SquaredLoss(), penalty), 1.5, ridge, Rows(np.ones((1, 3)), c)
-    )
-    for v in np.random.default_rng(0).normal(size=(5, 3, 1)):
-        close(apply(v), direct.shrunk(v, ElasticNet(0.2, 0.3 - ridge), 1.5, 3), 1e-12)
 
 
 class GivenStates(Gate):

@@ -5,7 +5,6 @@ A curator is one agent, so that one naive loop serves both.
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -87,76 +86,56 @@ def naive_path(
     return np.array(path), n_clipped
 
 
-def draws(n_outputs, n=7, seed=1):
-    return 0.05 * np.random.default_rng(seed).normal(size=(n, 4, n_outputs))
-
-
-@pytest.mark.parametrize(
-    ("loss", "exact", "lam", "tail"),
-    [
-        ("squared", True, 0.2, 1e-9), ("squared", False, 0.8, 0.5), ("logistic", True, 0.5, 0.3),
-        ("logistic", False, 0.2, 1e-9), ("three", True, 0.8, 1.0), ("three", False, 0.5, 1e-9),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize(("warm_steps", "tolerance"), [(10, 1e-10), (None, 1e-5)])
-def test_an_iteration_has_one_state_for_each_record_and_averages_the_tail(
-    loss, exact, lam, tail, warm_steps, tolerance, monkeypatch
-):
-    if warm_steps:
-        monkeypatch.setattr(record_blocks, "WARM_STEPS", warm_steps)
-    loss, gamma = direct.LOSSES[loss], 1.7
-    (X, y), noise = data_for(loss, n=25), draws(loss.n_outputs)
-    constants = {"gamma": gamma, "lam": lam, "clip_norm": 0.5 if exact else 0.6}
-    alone = {"owner": np.zeros(25, dtype=int), "takes_part": np.ones((7, 1), dtype=bool)}
-    path, n_clipped = naive_path(X, y, **alone, loss=loss, noise=noise, exact=exact, **constants)
-    assert 0 < n_clipped < 7 * 25
-    algorithm = ConsensusADMM(
-        step_size=gamma, clip_norm=constants["clip_norm"] / 2, relaxation=lam, tail_fraction=tail,
-        record_step="exact" if exact else "linearized",
-    )  # fmt: skip
-    result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=7, noise=noise)
-    expected = direct.shrunk(path[-max(1, math.ceil(7 * tail)) :].mean(axis=0), PENALTY, gamma, 3)
-    close(result.solution.parameters, expected, tolerance)
-
-
-COVERED = [
+COVERED = [  # loss, unit (None: a curator), message, exact steps, whether everyone takes part
+    ("squared", None, "state", True, True), ("squared", None, "state", False, True),
+    ("logistic", None, "state", True, True), ("three", None, "state", True, True),
+    ("three", None, "state", False, True), ("three", "record", "state", True, True),
     ("squared", "record", "state", True, False), ("squared", "record", "increment", False, True),
     ("squared", "agent", "state", False, True), ("squared", "agent", "increment", True, False),
     ("logistic", "record", "state", False, False), ("logistic", "agent", "increment", False, False),
     ("logistic", "record", "increment", True, False), ("logistic", "agent", "state", True, True),
     ("three", "record", "increment", False, False), ("three", "agent", "state", True, False),
-    ("three", "agent", "increment", False, True), ("three", "record", "state", True, True),
+    ("three", "agent", "increment", False, True),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("loss", "unit", "message", "exact", "everyone"), COVERED)
 def test_a_round_has_one_state_for_each_block(loss, unit, message, exact, everyone, monkeypatch):
-    monkeypatch.setattr(record_blocks, "WARM_STEPS", 10)
-    loss, gamma = direct.LOSSES[loss], 1.7
-    (X, y), noise = data_for(loss, n=25), draws(loss.n_outputs)
-    takes_part = np.ones((7, 4), dtype=bool) if everyone else SOME
+    loss, gamma, owner = direct.LOSSES[loss], 1.7, OWNER if unit else np.zeros(25, dtype=int)
+    (X, y), rng = data_for(loss, n=25), np.random.default_rng(1)
+    noise = 0.05 * rng.normal(size=(7, 4, loss.n_outputs))
+    takes_part = np.ones((7, 4 if unit else 1), dtype=bool) if everyone else SOME
     if not everyone:
         schedule = Schedule(takes_part=takes_part, sends=takes_part)
         monkeypatch.setattr(federated, "draw_schedule", lambda *arguments: schedule)
-    lam = 0.5 if message == "state" and not everyone else 0.3
+    lam = (0.3, 0.8)[unit is None and exact] if everyone or message == "increment" else 0.5
     clip_norm = 0.3 if loss is direct.LOSSES["logistic"] else 0.5 if exact else 0.7
     path, n_clipped = naive_path(
-        X, y, OWNER, takes_part, loss=loss, gamma=gamma, lam=lam, clip_norm=clip_norm, noise=noise,
-        unit=unit, message=message, exact=exact,
+        X, y, owner, takes_part, loss=loss, gamma=gamma, lam=lam, clip_norm=clip_norm, noise=noise,
+        unit=unit or "record", message=message, exact=exact,
     )  # fmt: skip
-    assert 0 < n_clipped < takes_part.sum() * (25 if unit == "record" else 1)
-    algorithm = FederatedADMM(
-        step_size=gamma, clip_norm=clip_norm / 2, relaxation=lam, message=message,
-        local_step="exact" if exact else "linearized", tail_fraction=0.5,
-    )  # fmt: skip
-    solution = run(
-        algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=7, noise=noise, owner=OWNER,
-        unit=unit, participation=1.0 if everyone else 0.5,
-    ).solution  # fmt: skip
+    assert 0 < n_clipped < takes_part.sum() * (1 if unit == "agent" else 25)
+    knobs = {
+        "step_size": gamma,
+        "clip_norm": clip_norm / 2,
+        "relaxation": lam,
+        "tail_fraction": 0.5,
+    }
+    step = "exact" if exact else "linearized"
+    around = {"loss": loss, "penalty": PENALTY, "max_iter": 7, "noise": noise}
+    if unit is None:
+        algorithm = ConsensusADMM(record_step=step, **knobs)
+    else:
+        algorithm = FederatedADMM(local_step=step, message=message, **knobs)
+        around |= {"owner": OWNER, "unit": unit, "participation": 1.0 if everyone else 0.5}
     # Of the tail those rounds count that took place.
     tail = path[[k for k in (3, 4, 5, 6) if takes_part[k].any()]].mean(axis=0)
-    close(solution.parameters, direct.shrunk(tail, PENALTY, gamma, 3), 1e-9)
-    assert solution.n_iter == (7 if everyone else 6)
+    expected = direct.shrunk(tail, PENALTY, gamma, 3)
+    close(run(algorithm, X, y, **around).solution.parameters, expected, 1e-5)
+    monkeypatch.setattr(record_blocks, "WARM_STEPS", 10)
+    solution = run(algorithm, X, y, **around).solution
+    close(solution.parameters, expected, 1e-9)
+    assert solution.n_iter == takes_part.any(axis=1).sum()
 
 
 def test_the_algorithm_as_it_was_printed_goes_to_zero_and_this_one_to_the_lasso():

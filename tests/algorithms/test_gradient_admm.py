@@ -127,16 +127,11 @@ def general(seed=0, n_auxiliary=2, *, fit_intercept=False, penalty=None, eta=0.3
     return full, B, c, step
 
 
-@pytest.mark.parametrize(
-    ("k", "fit_intercept", "n_auxiliary"),
-    [(1, True, 1), (3, False, 1), (1, False, 2), (3, True, 2)],
-)
+@pytest.mark.parametrize(("k", "fit_intercept"), [(1, True), (3, False)])
+@pytest.mark.parametrize("n_auxiliary", [1, 2])
 def test_a_step_with_any_constraint_is_that_of_the_docstring(k, fit_intercept, n_auxiliary):
-    (A, B, c, step), rng = (
-        general(0, n_auxiliary, fit_intercept=fit_intercept),
-        np.random.default_rng(1),
-    )
-    d, eta, beta, c = A.shape[1], 0.3, 2.0, c[:, None]
+    A, B, c, step = general(0, n_auxiliary, fit_intercept=fit_intercept)
+    d, eta, beta, c, rng = A.shape[1], 0.3, 2.0, c[:, None], np.random.default_rng(1)
     x, lam, gradient = (rng.normal(size=(h, k)) for h in (d, 2, d))
     ridge = 0.7 * np.eye(n_auxiliary) + beta * B.T @ B
     y = np.linalg.solve(ridge, B.T @ (lam - beta * A @ x + beta * c))
@@ -245,19 +240,6 @@ def test_a_splitting_is_made_once_and_follows_its_public_facts():
         splitting_of(L1(1.0), rows, LinearConstraint(D, c=np.ones(3))),
     ]
     assert len({id(splitting) for splitting in (made, *others)}) == 5
-    # The nearest x whose image is y.
-    x, y = np.random.default_rng(0).normal(size=(5, 2)), np.arange(6.0).reshape(3, 2)
-    found, dense = made.solution(x, y), made.forward(np.eye(5))
-    close(found, x + np.linalg.lstsq(dense, y - dense @ x, rcond=None)[0], 1e-12)
-
-
-def test_what_is_sparse_in_the_image_is_so_in_the_answer():
-    (X, y), penalty = (
-        data_for(SquaredLoss(), n=300, p=6),
-        GeneralizedL1(difference_matrix(6, 1), 10.0),
-    )
-    result = run(GradientADMM(step_size=0.01), X, 0 * y, loss=SquaredLoss(), penalty=penalty)
-    assert np.ptp(result.solution.parameters[:6]) < 1e-14
 
 
 # Schedules.
@@ -319,9 +301,8 @@ def test_steps_follow_the_schedule_and_the_secret_order(monkeypatch, kind):
 def test_a_run_that_stops_ends_at_its_time_and_tells_it_to_nobody():
     (X, y), told = data_for(HuberLoss(0.3), n=40), []
     around = {"loss": HuberLoss(0.3), "uniforms": [0.25], "told": told}
-    stopped = run(
-        GradientADMM(schedule="stopping", clip_norm=0.2, **STEPS), X, y, **around
-    ).solution
+    algorithm = GradientADMM(schedule="stopping", clip_norm=0.2, **STEPS)
+    stopped = run(algorithm, X, y, **around).solution
     end = stopping_time(40, 0.25)
     assert (end, stopped.n_iter, told) == (26, 40, [40])
     algorithm = GradientADMM(order="arrival", passes=1, clip_norm=0.2, **STEPS)
@@ -366,10 +347,8 @@ def test_a_compiled_loop_takes_the_same_steps(loss, penalty, kind):
     (X, y), found = data_for(loss, n=40), []
     X[3] *= 1e6
     for compiled in (False, True):
-        algorithm, source = (
-            GradientADMM(compiled=compiled, **SCHEDULES[kind]),
-            SeededNoise((0,), b""),
-        )
-        result = run(algorithm, X, y, loss=loss, penalty=penalty, source=source)
+        algorithm = GradientADMM(compiled=compiled, **SCHEDULES[kind])
+        around = {"penalty": penalty, "source": SeededNoise((0,), b"")}
+        result = run(algorithm, X, y, loss=loss, **around)
         found.append(result.solution.parameters)
     np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)

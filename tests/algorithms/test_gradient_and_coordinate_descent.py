@@ -13,7 +13,7 @@ from skdpadmm.algorithms._coordinate_descent import block_schedule
 from skdpadmm.algorithms._gradient_descent import ITERATE, batch_order, batch_sizes
 from skdpadmm.losses import LogisticLoss, SquaredLoss, clip_derivative
 from skdpadmm.noise import CryptographicNoise
-from skdpadmm.penalties import L1, Box, ElasticNet, NonNegative
+from skdpadmm.penalties import L1, ElasticNet
 from skdpadmm.privacy import gaussian_mu, last_iterate_mu
 from skdpadmm.protocol import Budget, HiddenPath
 from tests.algorithms import direct_runs as direct
@@ -46,31 +46,31 @@ def naive_descent(X, y, loss, *, step, clip_norm, momentum, noise, step_of=None)
     return path
 
 
-@pytest.mark.parametrize("loss", direct.LOSSES.values(), ids=direct.LOSSES)
-@pytest.mark.parametrize("momentum", [0.0, 0.7])
-def test_a_gradient_step_is_that_of_the_docstring(loss, momentum):
-    (X, y), noise = data_for(loss), np.random.default_rng(1).normal(size=(6, 4, loss.n_outputs))
-    path = naive_descent(X, y, loss, step=0.4, clip_norm=0.6, momentum=momentum, noise=0.1 * noise)
-    algorithm = GradientDescent(step_size=0.4, clip_norm=0.3, momentum=momentum)
-    result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=6, noise=0.1 * noise)
-    expected = direct.shrunk(np.mean(path[3:], axis=0), PENALTY, 0.4, 3)
-    close(result.solution.parameters, expected, 1e-12)
+STEPS = [
+    ("squared", {"momentum": 0.0}), ("logistic", {"momentum": 0.7}), ("three", {"momentum": 0.7}),
+    ("squared", {"guarantee": "last"}), ("three", {"momentum": 0.0}),
+    ("logistic", {"schedule": "cyclic", "order_seed": 4}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("schedule", ["full", "cyclic"])
-def test_a_hidden_step_is_the_same_with_noise_on_the_iterate(schedule):
-    loss = direct.LOSSES["logistic"]
-    (X, y), noise = data_for(loss), 0.1 * np.random.default_rng(1).normal(size=(6, 4, 1))
-    algorithm = GradientDescent(
-        step_size=0.4, clip_norm=0.25, schedule=schedule, guarantee="last", order_seed=4
-    )
-    result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=6, noise=-noise)
-    sizes = batch_sizes(60, result.plan.settings)
-    order = batch_order(sizes, 4) if schedule == "cyclic" else None
+@pytest.mark.parametrize(("loss", "knobs"), STEPS)
+def test_a_gradient_step_is_that_of_the_docstring(loss, knobs):
+    """Proposition 1: the noisy fixed-point iteration of I - (2 / beta) grad F, in one block."""
+    loss, clip_norm = direct.LOSSES[loss], 0.6
+    (X, y), rng = data_for(loss), np.random.default_rng(1)
+    noise = 0.1 * rng.normal(size=(6, 4, loss.n_outputs))
+    algorithm = GradientDescent(step_size=0.4, clip_norm=0.3, **knobs)
+    result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=6, noise=noise)
+    settings = result.plan.settings
+    hidden, cyclic = settings.guarantee == "last", settings.schedule == "cyclic"
     path = naive_descent(
-        X, y, loss, step=0.4, clip_norm=0.5, momentum=0.0, noise=noise, step_of=order
-    )
-    close(result.solution.parameters, direct.shrunk(path[-1], PENALTY, 0.4, 3), 1e-12)
+        X, y, loss, step=0.4, clip_norm=clip_norm, momentum=settings.momentum,
+        # Hidden steps have the noise on the iterate.
+        noise=-noise if hidden else noise,
+        step_of=batch_order(batch_sizes(60, settings), 4) if cyclic else None,
+    )  # fmt: skip
+    expected = direct.shrunk(np.mean(path[-1 if hidden else 3 :], axis=0), PENALTY, 0.4, 3)
+    close(result.solution.parameters, expected, 1e-12)
 
 
 def naive_passes(X, y, loss, *, steps, clips, noise, order):
@@ -92,6 +92,7 @@ def naive_passes(X, y, loss, *, steps, clips, noise, order):
 @pytest.mark.parametrize("loss", direct.LOSSES.values(), ids=direct.LOSSES)
 @pytest.mark.parametrize("schedule", ["cyclic", "random"])
 def test_a_coordinate_step_is_that_of_the_docstring(loss, schedule):
+    """Proposition 2: one block for each coordinate."""
     (X, y), rng = data_for(loss), np.random.default_rng(1)
     noise = 0.1 * rng.normal(size=(24, loss.n_outputs))
     steps, clips = np.array([0.5, 1.0, 0.7, 0.3]), np.array([0.2, 0.3, 0.1, 0.4])
@@ -108,75 +109,6 @@ def test_a_coordinate_step_is_that_of_the_docstring(loss, schedule):
     close(result.solution.parameters, expected, 1e-12)
 
 
-def noisy_fixed_point(operators, blocks, dim, steps, *, relaxation, noise):
-    """Algorithm 1 of Cyffers, Bellet & Basu (2023): ``u_b += lambda_b (R_b(u) + eta_b - u_b)``."""
-    u = np.zeros(dim)
-    for k, updated in enumerate(steps):
-        now = u.copy()
-        for b in updated:
-            target = operators[b](now) + noise[k]
-            u[blocks[b]] += relaxation[b] * (target - now[blocks[b]])
-    return u
-
-
-@pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss()], ids=repr)
-@pytest.mark.parametrize("kind", ["gradient", "cyclic", "random"])
-def test_both_are_noisy_fixed_point_iterations_as_propositions_1_and_2_say(loss, kind):
-    # R = I - (2 / beta) grad F, relaxation gamma beta / 2; one block, or one for each coordinate.
-    X, y = data_for(loss, n=40, p=4)
-    (n, p), beta, gammas = X.shape, loss.smoothness, np.array([0.3, 0.7, 1.0, 0.2])
-    whole = kind == "gradient"
-    blocks = [np.arange(p)] if whole else [np.array([j]) for j in range(p)]
-    operators = [
-        lambda u, b=b: u[b] - 2 / beta * X[:, b].T @ slopes(loss, (X @ u)[:, None], y)[:, 0] / n
-        for b in blocks
-    ]
-    last = {"tail_fraction": 1e-9}
-    if whole:
-        gammas, clip = np.array([0.3]), 100 * math.sqrt(p)
-        algorithm = GradientDescent(step_size=0.3, clip_norm=100.0, momentum=0.0, **last)
-    else:
-        gammas, clip = gammas / beta, 100.0
-        algorithm = CoordinateDescent(
-            step_size=(gammas * beta).tolist(), clip_norm=clip, schedule=kind, order_seed=5, **last
-        )
-    order = {"gradient": "all", "cyclic": "permutation", "random": "random"}[kind]
-    steps = block_schedule(order, n_blocks=len(blocks), n_passes=6, seed=5)
-    noise = np.random.default_rng(1).normal(size=(len(steps), p if whole else 1))
-    expected = noisy_fixed_point(
-        operators, blocks, p, steps, relaxation=gammas * beta / 2, noise=-2 / beta * noise
-    )
-    drawn = (noise / clip)[:, :, None] if whole else noise / clip
-    result = run(algorithm, X, y, loss=loss, max_iter=6, fit_intercept=False, noise=drawn)
-    close(result.solution.parameters[:, 0], expected, 1e-12)
-
-
-def test_schedules_of_blocks_update_what_they_say_and_follow_their_seed():
-    assert block_schedule("all", n_blocks=3, n_passes=2).tolist() == [[0, 1, 2]] * 2
-    passes = block_schedule("permutation", n_blocks=5, n_passes=40).reshape(40, 5).tolist()
-    assert all(sorted(order) == list(range(5)) for order in passes)
-    assert len({tuple(order) for order in passes}) > 10
-    single = block_schedule("random", n_blocks=5, n_passes=400)
-    assert single.shape == (2000, 1)
-    assert np.all(np.abs(np.bincount(single[:, 0]) - 400) < 6 * np.sqrt(400))
-    for kind in ("permutation", "random"):
-        one, same, other = (
-            block_schedule(kind, n_blocks=9, n_passes=3, seed=s).tolist() for s in (1, 1, 2)
-        )
-        assert one == same != other
-    with pytest.raises(ValueError, match=r"^Got schedule='cyclic', expected 'all'"):
-        block_schedule("cyclic", n_blocks=2, n_passes=1)
-
-
-@pytest.mark.parametrize("penalty", [Box(-0.2, 0.1), NonNegative()], ids=repr)
-def test_constraints_of_coordinates_hold_in_the_users_units(penalty):
-    X, y = data_for(direct.LOSSES["squared"])
-    drawn, bounds = np.random.default_rng(0).normal(size=(20, 1)), ([-3, -1, -2], [3, 1, 2])
-    algorithm = CoordinateDescent(clip_norm=1.0)
-    result = run(algorithm, X, y, loss=SquaredLoss(), penalty=penalty, bounds=bounds, noise=drawn)
-    assert penalty.value(direct.found(result)[:-1]) == 0.0
-
-
 def test_every_step_of_every_pass_is_a_release_of_one_coordinate_in_units_of_its_clip():
     facts = facts_for(coordinates_of(4), 1000, SquaredLoss(), L1(0.1), max_iter=7)
     plans = [
@@ -190,7 +122,36 @@ def test_every_step_of_every_pass_is_a_release_of_one_coordinate_in_units_of_its
     assert release.noise_std == pytest.approx(expected, rel=1e-6)
 
 
+def test_blocks_are_permuted_in_each_pass_or_drawn_and_follow_their_seed():
+    passes = block_schedule("permutation", n_blocks=5, n_passes=40).reshape(40, 5).tolist()
+    assert all(sorted(order) == list(range(5)) for order in passes)
+    assert len({tuple(order) for order in passes}) > 10
+    single = block_schedule("random", n_blocks=5, n_passes=400)[:, 0]
+    assert np.all(np.abs(np.bincount(single) - 400) < 6 * np.sqrt(400))
+    one, other = (block_schedule("random", n_blocks=9, n_passes=3, seed=s) for s in (1, 2))
+    assert not np.array_equal(one, other)
+
+
 # Conditions of the theorems of a last iterate.
+
+
+def test_the_last_iterate_needs_less_noise_where_a_step_contracts():
+    def plan(guarantee, fit_intercept=False, **more):
+        algorithm = GradientDescent(guarantee=guarantee, step_size=0.1)
+        settings = {"alpha": 1000.0, "conditioning": None, "algorithm": algorithm} | more
+        return DPAdmmRidge(fit_intercept=fit_intercept, **settings).plan(1000, 4)
+
+    declared = {"feature_bounds": (-1, 1)}
+    path, last = plan("path", **declared), plan("last", **declared)
+    assert 0.85 < last.settings.contraction < 0.95
+    ratio = last_iterate_mu(1.0, last.settings.contraction, 100) / math.sqrt(100)
+    noise = path.releases[-1].noise_std
+    assert last.releases[-1].noise_std == pytest.approx(ratio * noise, rel=1e-3)
+    # An intercept, units that are found later, and an l1 norm: composition is what is left.
+    facts = facts_for(coordinates_of(3, fit_intercept=False), 100, SquaredLoss(), L1(0.1))
+    lasso = GradientDescent(guarantee="last").plan(facts, direct.BUDGET)
+    for other in (plan("last", True, **declared), lasso, plan("last", scale="private")):
+        assert other.settings.contraction == 1.0
 
 
 @pytest.mark.parametrize("loss", direct.LOSSES.values(), ids=direct.LOSSES)
@@ -219,30 +180,6 @@ def test_a_step_contracts_by_the_constant_that_is_claimed_for_any_data(loss, sha
         v = u + rng.normal(size=u.shape) * rng.choice([1e-3, 1])
         worst = max(worst, np.linalg.norm(one_step(u) - one_step(v)) / np.linalg.norm(u - v))
     assert 0.8 * constant < worst <= constant * (1 + 1e-9)
-
-
-def test_the_last_iterate_needs_less_noise_where_a_step_contracts():
-    def plan(guarantee, fit_intercept=False, alpha=1000.0, **more):
-        algorithm = GradientDescent(guarantee=guarantee, step_size=0.1)
-        bounds = {} if "scale" in more else {"feature_bounds": (-1, 1)}
-        return DPAdmmRidge(
-            alpha=alpha, conditioning=None, fit_intercept=fit_intercept, algorithm=algorithm,
-            **bounds, **more,
-        ).plan(1000, 4)  # fmt: skip
-
-    path, last = plan("path"), plan("last")
-    assert 0.85 < last.settings.contraction < 0.95
-    ratio = last_iterate_mu(1.0, last.settings.contraction, 100) / math.sqrt(100)
-    path_noise = path.releases[-1].noise_std
-    assert last.releases[-1].noise_std == pytest.approx(ratio * path_noise, rel=1e-3)
-    # An intercept, units that are direct.found later, and an l1 norm: composition is what is left.
-    free = plan("last", fit_intercept=True)
-    path_noise = plan("path", fit_intercept=True).releases[-1].noise_std
-    assert path_noise <= free.releases[-1].noise_std <= path_noise * 1.001
-    facts = facts_for(coordinates_of(3, fit_intercept=False), 100, SquaredLoss(), L1(0.1))
-    lasso = GradientDescent(guarantee="last").plan(facts, direct.BUDGET)
-    for other in (free, lasso, plan("last", scale="private")):
-        assert other.settings.contraction == 1.0
 
 
 @pytest.mark.parametrize("n_samples", [1, 2, 3, 4, 5, 7, 50, 999])

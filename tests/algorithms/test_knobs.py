@@ -13,7 +13,6 @@ from sklearn.base import clone
 from skdpadmm import (
     DPAdmmGeneralizedLasso,
     DPAdmmLasso,
-    DPAdmmLinearSVC,
     DPAdmmLogisticRegression,
     DPAdmmRidge,
 )
@@ -166,22 +165,3 @@ def test_facts_that_no_theorem_covers_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(ImportError, match=r"skdpadmm\[fast\]"):
         GradientADMM(compiled=True).plan(FACTS, BUDGET)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "estimator"),
-    [
-        ("averaged-admm", THREE), ("coordinate-descent", LASSO), ("gradient-descent", THREE),
-        ("gradient-admm", LASSO), ("objective-perturbation", DPAdmmLinearSVC(classes=[0, 1])),
-        (GradientDescent(schedule="cyclic"), DPAdmmLinearSVC(classes=[0, 1])),
-        (GradientADMM(release="path"), LASSO), ("objective-perturbation", LASSO),
-    ],
-)  # fmt: skip
-def test_estimators_learn_with_it(algorithm, estimator):
-    X = np.random.default_rng(0).uniform(-1, 1, (3000, 3))
-    scores, classes = X @ [1.0, -1.0, 0.5], getattr(estimator, "classes", None)
-    y = scores + 0.1 if classes is None else np.digitize(scores, [-0.5, 0.5][: len(classes) - 1])
-    model = clone(estimator).set_params(
-        algorithm=algorithm, feature_bounds=(-1, 1), epsilon=4.0, random_state=0, max_iter=30
-    )
-    assert model.fit(X, y).score(X, y) > (0.85 if classes is None else 0.6)

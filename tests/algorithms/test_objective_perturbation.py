@@ -7,16 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from skdpadmm.algorithms import ObjectivePerturbation
 from skdpadmm.algorithms._objective_perturbation import LONGEST_DRAW, _bounds, longest_solution
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHinge, SquaredLoss
-from skdpadmm.penalties import L1, Box, ElasticNet, NoPenalty, SquaredL2
+from skdpadmm.penalties import L1, Box, NoPenalty, SquaredL2
 from skdpadmm.privacy import LossDerivative, compose
 from skdpadmm.protocol import Budget, Gate, HiddenTerm
 from tests.algorithms import direct_runs as direct
-from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run
+from tests.algorithms.direct_runs import coordinates_of, data_for, facts_for, run
 
 FACTS = facts_for(coordinates_of(3), 40, SquaredLoss(), NoPenalty())
 
@@ -79,27 +78,6 @@ def test_the_solution_minimises_the_perturbed_objective_within_the_tolerance(
         w[:3] = penalty.prox(w[:3], step * n)
     allowed = result.plan.settings.tolerance * length / convexity
     assert np.linalg.norm(result.solution.parameters[:, 0] - w) <= allowed * (1 + 1e-3)
-
-
-@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.5), (0.05, 0.5)])
-def test_without_a_linear_term_a_strong_penalty_gives_scikit_learns_optimum(solve, l1, l2):
-    """The penalty provides all of the ridge, so that none is added."""
-    X, y = data_for(SquaredLoss())
-    penalty, around = ElasticNet(l1, l2), {"loss": SquaredLoss(), "fit_intercept": False}
-    algorithm = ObjectivePerturbation(clip_norm=1e3, ridge=1e-3)
-    result, length, _, convexity = solve(algorithm, X, y, penalty=penalty, **around)
-    assert convexity == pytest.approx(len(X) * l2, rel=1e-5)
-    accuracy = result.plan.settings.tolerance * length / convexity
-    expected = direct.optimum(SquaredLoss(), penalty, X, y, fit_intercept=False)[:3]
-    close(result.solution.parameters, expected, accuracy + 1e-6)
-    X, y = data_for(LogisticLoss(), n=200)
-    around = {"loss": LogisticLoss(), "fit_intercept": False, "penalty": SquaredL2(0.2)}
-    result, length, _, convexity = solve(
-        ObjectivePerturbation(clip_norm=10.0, ridge=1e-3), X, y, **around
-    )
-    model = LogisticRegression(C=1 / (200 * 0.2), fit_intercept=False, tol=1e-12).fit(X, y)
-    accuracy = result.plan.settings.tolerance * length / convexity
-    close(result.solution.parameters[:, 0], model.coef_[0], accuracy + 1e-6)
 
 
 @pytest.mark.parametrize(
