@@ -26,8 +26,8 @@ from skdpadmm.algorithms import (
     ObjectivePerturbation,
     ProximalNewton,
 )
-from skdpadmm.losses import SquaredLoss
-from skdpadmm.penalties import GroupLasso, LinearConstraint, difference_matrix
+from skdpadmm.losses import MultinomialLoss, SquaredLoss
+from skdpadmm.penalties import Box, GroupLasso, LinearConstraint, difference_matrix
 from tests.algorithms.direct_runs import BUDGET, coordinates_of, facts_for, federated_facts
 
 FACTS = facts_for(coordinates_of(3), 60, SquaredLoss())
@@ -152,6 +152,10 @@ def test_facts_that_no_theorem_covers_are_refused(monkeypatch):
     coupled = replace(FACTS, penalty=GroupLasso(strength=0.1, groups=((0, 1),)))
     with pytest.raises(ValueError, match=r"^Got penalty GroupLasso.*expected one of.*Use"):
         CoordinateDescent().plan(coupled, BUDGET)
+    with pytest.raises(ValueError, match=r"Got 3 scores.*expected one"):
+        ObjectivePerturbation().plan(replace(FACTS, loss=MultinomialLoss(3)), BUDGET)
+    with pytest.raises(ValueError, match="expected a penalty that is 0 at 0"):
+        ObjectivePerturbation().plan(replace(FACTS, penalty=Box(0.5, 1.0)), BUDGET)
     for algorithm in (AveragedADMM(), ObjectivePerturbation(), GradientDescent(**LAST)):
         with pytest.raises(ValueError, match="expected a finite bound"):
             algorithm.plan(replace(FACTS, row_norm=math.inf), BUDGET)

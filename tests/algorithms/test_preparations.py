@@ -20,7 +20,7 @@ from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2
 from skdpadmm.protocol import Budget, Gate, Problem
-from skdpadmm.records import Basis, Rows, declared_coordinates, feature_norms, rounding_factor
+from skdpadmm.records import Basis, Rows, rounding_factor
 from tests.algorithms import direct_runs as direct
 from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for
 
@@ -123,17 +123,6 @@ def test_penalties_and_optima_stay_in_the_users_coordinates(keep_noise, loss, pe
     close(found, direct.optimum(loss, penalty, X, y), 1e-5)
 
 
-DEGENERATE = {
-    "collinear": lambda X: np.column_stack([X, X]),
-    "constant": lambda X: np.column_stack([X, np.full(len(X), 0.7)]),
-    "all zero": lambda X: np.zeros_like(X),
-    "duplicated": lambda X: np.repeat(X[:10], len(X) // 10, axis=0),
-    "wide": lambda X: np.random.default_rng(0).uniform(-1, 1, (len(X), 2 * len(X))),
-    "one column in other units": lambda X: X * [1e6, 1, 1, 1],
-    "one row": lambda X: X[:1],
-}
-
-
 # Units that nobody declared.
 
 
@@ -150,27 +139,11 @@ def test_counts_of_a_histogram_move_by_one_bin_out_and_one_in(relation, factor):
         DPAdmmRidge(scale="private", feature_bounds=(0, 1)).plan(100, 3)
 
 
-@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e5])
-def test_features_in_any_units_give_about_the_same_model(unit):
-    X = np.random.default_rng(0).uniform(-1, 1, (5000, 5))
-    model = DPAdmmRidge(scale="private", alpha=1e-9, random_state=0)
-    close(model.fit(unit * X, X @ [1, -1, 0.5, 0, 0]).coef_ * unit, [1, -1, 0.5, 0, 0], 0.15)
-
-
 def test_counts_of_noise_or_of_empty_rows_say_nothing_of_units():
     noise, counts = np.random.default_rng(0).standard_normal(42), np.zeros(42)
     assert median_norm(noise, 1.0, default=0.7) == median_norm(noise - 9, 1.0, default=0.7) == 0.7
     counts[0], counts[25] = 900.0, 100.0
     assert 0.5 <= median_norm(counts, 1.0, default=0.0) / 2.0 ** EXPONENTS[25] <= 1
-    coordinates = declared_coordinates(
-        n_features=3, fit_intercept=True, feature_bounds={"a": (0, 10)},
-        feature_names=["a", "b", "c"], has_target_scale=False,
-    )  # fmt: skip
-    np.testing.assert_array_equal(coordinates.rescaled(4.0).scale, [5.0, 0.25, 0.25])
-    X = np.array([[3.0, 4.0, 9.0], [0.0, 0.0, 1.0], [3e300, 4e300, 0.0], [3e-300, 4e-300, 1.0]])
-    for container in (np.asarray, sparse.csr_matrix):
-        norms = feature_norms(container(X), np.array([True, True, False]))
-        np.testing.assert_allclose(norms, [5.0, 0.0, 5e300, 5e-300], rtol=1e-12)
 
 
 # What noise leaves in a result.

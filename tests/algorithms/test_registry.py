@@ -8,37 +8,21 @@ from skdpadmm.algorithms import Algorithm, ConsensusADMM, ProximalNewton, resolv
 from skdpadmm.algorithms._registry import ALGORITHMS
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_a_name_stands_for_the_defaults_of_its_algorithm(name):
-    algorithm = resolve_algorithm(name)
-    assert type(algorithm) is ALGORITHMS[name]
-    assert algorithm.get_params() == ALGORITHMS[name]().get_params()
-    assert isinstance(algorithm, Algorithm)
-    assert resolve_algorithm(name) is not algorithm
+@pytest.mark.parametrize("given", [*sorted(ALGORITHMS), ConsensusADMM(relaxation=0.7)], ids=str)
+def test_a_name_stands_for_defaults_and_an_object_is_copied(given):
+    found, model = resolve_algorithm(given), ALGORITHMS[given]() if given in ALGORITHMS else given
+    assert isinstance(found, Algorithm)
+    assert type(found) is type(model)
+    assert found.get_params() == model.get_params()
+    assert resolve_algorithm(given) is not found is not given
 
 
-@pytest.mark.parametrize("name", ["ConsensusADMM", "consensus_admm", "", "admm"])
-def test_an_unknown_name_is_refused_with_the_known_ones(name):
-    with pytest.raises(ValueError, match=f"^Got algorithm='{name}', expected one of .* Pass"):
-        resolve_algorithm(name)
-
-
-@pytest.mark.parametrize("algorithm", [ConsensusADMM(relaxation=0.7), ProximalNewton()])
-def test_an_object_is_copied_with_its_knobs(algorithm):
-    copy = resolve_algorithm(algorithm)
-    assert copy is not algorithm
-    assert type(copy) is type(algorithm)
-    assert copy.get_params() == algorithm.get_params()
-
-
-@pytest.mark.parametrize("wrong", [ConsensusADMM, ProximalNewton, None, 3, object(), dict()])
-def test_a_class_or_another_object_is_refused(wrong):
-    with pytest.raises(
-        TypeError, match=r"^Got algorithm=.*, expected .* such as ConsensusADMM\(\)"
-    ):
-        resolve_algorithm(wrong)
-
-
-def test_the_registry_cannot_be_changed():
+def test_what_is_neither_is_refused_with_what_was_expected():
+    for name in ("ConsensusADMM", "consensus_admm", ""):
+        with pytest.raises(ValueError, match=f"^Got algorithm='{name}', expected one of .* Pass"):
+            resolve_algorithm(name)
+    for wrong in (ProximalNewton, None, 3, object(), {}):
+        with pytest.raises(TypeError, match=r"^Got algorithm=.*such as ConsensusADMM\(\)"):
+            resolve_algorithm(wrong)
     with pytest.raises(TypeError):
         ALGORITHMS["mine"] = ConsensusADMM

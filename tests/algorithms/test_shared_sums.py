@@ -52,11 +52,9 @@ def sum_law(make, stds, cells):
 
 # Standard deviations in units of the finest cell, and cells: equal ones, and nested grids.
 CASES = [
-    ([3.0, 3.0, 3.0], [1, 1, 1]),
-    ([4.0, 11.0, 5.5], [1, 1, 1]),
-    ([12.0, 12.0], [1, 4]),
-    ([24.0, 40.0, 25.0], [1, 8, 4]),
-]
+    ([3.0, 3.0, 3.0], [1, 1, 1]), ([4.0, 11.0, 5.5], [1, 1, 1]),
+    ([12.0, 12.0], [1, 4]), ([24.0, 40.0, 25.0], [1, 8, 4]),
+]  # fmt: skip
 
 
 def ratios(law, variance, shifts, n_epsilons=13):
@@ -120,13 +118,9 @@ def formula(plan, release, agent, count):
 
 
 NETWORKS = [
-    {},
-    {"sizes": SIZES},
-    {"sizes": SIZES, "privacy_unit": "agent"},
-    {"epsilon": [0.5, 1.0, 2.0, 4.0, 1.0, 3.0]},
-    {"neighboring": "zero_out"},
-    {"cls": DPDecentralizedClassifier},
-]
+    {}, {"sizes": SIZES}, {"sizes": SIZES, "privacy_unit": "agent"}, {"neighboring": "zero_out"},
+    {"epsilon": [0.5, 1.0, 2.0, 4.0, 1.0, 3.0]}, {"cls": DPDecentralizedClassifier},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", NETWORKS, ids=str)
@@ -157,6 +151,10 @@ def test_the_noise_of_all_is_on_grids_that_fit_each_other():
     assert min(release.shares) >= FEWEST_CELLS * cells.max()
     with pytest.raises(ValueError, match=r"^Got noise of agents from .* to .*, expected a ratio"):
         planned(epsilon=[1e-6, 1e3] + [1.0] * 4, **apart, max_iter=1, modulus=2**64)
+    with pytest.raises(ValueError, match=r"^Got epsilon=1e-09 for 7 sums, expected more: noise on"):
+        planned(epsilon=1e-9, delta=1e-9)
+    with pytest.raises(ValueError, match=r"^Got messages of up to .* cells of the grid"):
+        planned(n_samples=6 * 10**11, epsilon=1e8, max_iter=1)
     largest = 2.0 ** math.floor(math.log2(0.9 / (FEWEST_CELLS * 2.0**-20)))
     _check_grids(np.array([1.0, largest]))
     with pytest.raises(ValueError, match="expected a ratio"):
@@ -168,13 +166,6 @@ def test_the_noise_of_all_is_on_grids_that_fit_each_other():
     # Four squared cells are taken off for every agent.
     for scale in (1.0, 1.999, 2.0, 1e-9, 3e11):
         assert (CERTAIN * scale) ** 2 <= scale**2 - 4 * grid_cell(scale) ** 2 * (1 - 1e-12)
-
-
-def test_budgets_and_noise_that_a_grid_does_not_hold_are_refused():
-    with pytest.raises(ValueError, match=r"^Got epsilon=1e-09 for 7 sums, expected more: noise on"):
-        planned(epsilon=1e-9, delta=1e-9)
-    with pytest.raises(ValueError, match=r"^Got messages of up to .* cells of the grid"):
-        planned(n_samples=6 * 10**11, epsilon=1e8, max_iter=1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,301 @@
+"""Averaged ADMM and objective perturbation: what they solve for all records at once, how well."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from skdpadmm.algorithms import AveragedADMM, ObjectivePerturbation
+from skdpadmm.algorithms._objective_perturbation import LONGEST_DRAW, _bounds, longest_solution
+from skdpadmm.algorithms.blocks._accelerated_gradient import (
+    accelerated_gradient,
+    certified_distance,
+    step_rounding,
+    steps_to_reach,
+)
+from skdpadmm.algorithms.blocks._clipped_loss import loss_bounds
+from skdpadmm.losses import HuberLoss, LogisticLoss, SmoothedHinge, SquaredLoss, clip_derivative
+from skdpadmm.penalties import L1, Box, ElasticNet, SquaredL2
+from skdpadmm.privacy import LossDerivative, compose
+from skdpadmm.protocol import Budget, Gate, HiddenPath, HiddenTerm
+from tests.algorithms import direct_runs as direct
+from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run
+
+LOSSES = [SquaredLoss(), HuberLoss(0.5), SmoothedHinge(0.5), LogisticLoss()]
+
+
+class GivenGate(Gate):
+    """Hands out the linear term and the states that a test gives, and keeps what came in."""
+
+    term, states = 0.0, None
+
+    def __init__(self, plan, source):
+        super().__init__(plan, source)
+        self.came = []
+
+    def hidden_term(self, name):
+        return np.broadcast_to(self.term, (self._plan.facts.n_parameters, 1))
+
+    def release(self, name, value):
+        self.came.append(value)
+        return value if self.states is None else self.states[len(self.came) - 1]
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def given(monkeypatch):
+    monkeypatch.setattr(direct, "Gate", GivenGate)
+    return lambda name, value: monkeypatch.setattr(GivenGate, name, value)
+
+
+# Averaged ADMM.
+
+
+@pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss()], ids=repr)
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("lam", [0.3, 1.0])
+def test_an_iteration_is_that_of_the_paper_on_huberised_losses(loss, hidden, lam):
+    (X, y), gamma, clip, l1, l2 = data_for(loss, n=15), 0.8, 0.4, 0.02, 0.1
+    A, ridge = direct.augmented(X, not hidden), l2 if hidden else 0.0
+    d, left = A.shape[1], ElasticNet(l1, l2 - ridge)
+    noise, clip_norm = 0.05 * np.random.default_rng(1).normal(size=(5, d, 1)), clip * math.sqrt(d)
+    u, path, unit = np.zeros((d, 1)), [], gamma * clip_norm / (1 + gamma * ridge)
+    for k in range(5):
+        z = direct.shrunk(u, left, gamma, 3)
+        x = direct.exact_prox(loss, A, y, gamma, 2 * z - u, clip_norm=clip_norm, ridge=ridge)
+        u = u + 2 * lam * (x - z) + 2 * lam * unit * noise[k]
+        path.append(u)
+    algorithm = AveragedADMM(
+        step_size=gamma, clip_norm=clip, relaxation=lam, guarantee="last" if hidden else "path",
+        tolerance=1e-6, tail_fraction="auto" if hidden else 0.4,
+    )  # fmt: skip
+    around = {"penalty": ElasticNet(l1, l2), "fit_intercept": not hidden, "noise": noise}
+    result = run(algorithm, X, y, loss=loss, **around)
+    tail = np.mean(path[-1 if hidden else -2 :], axis=0)
+    close(result.solution.parameters, direct.shrunk(tail, left, gamma, 3), 1e-6)
+    assert isinstance(result.plan.releases[0], HiddenPath) == hidden
+
+
+@pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss()], ids=repr)
+@pytest.mark.parametrize("tolerance", [1.0, 0.01])
+def test_an_inner_solution_is_within_the_tolerance_that_the_sensitivity_counts(loss, tolerance):
+    (X, y), gamma, clip = data_for(loss, n=30), 2.5, 0.3
+    A, clip_norm, penalty = direct.augmented(X), 2 * clip, L1(0.02)
+    noise = 2 * np.random.default_rng(2).normal(size=(4, 4, 1))
+    algorithm = AveragedADMM(step_size=gamma, clip_norm=clip, tolerance=tolerance)
+    result = run(algorithm, X, y, loss=loss, penalty=penalty, max_iter=4, noise=noise)
+    allowed, u = tolerance * 2 / len(X) * gamma * clip_norm, np.zeros((4, 1))
+    for k, value in enumerate(result.source.values):
+        z = direct.shrunk(u, penalty, gamma, 3)
+        x = 2 * z - u + gamma * clip_norm * value
+        away = x - direct.exact_prox(loss, A, y, gamma, 2 * z - u, clip_norm=clip_norm)
+        assert np.linalg.norm(away) <= allowed
+        u = z + gamma * clip_norm * (value + noise[k])
+    sensitivity = result.plan.releases[0].sensitivities[0]
+    assert sensitivity == pytest.approx(2 / 30 * (1 + 2 * tolerance))
+
+
+@pytest.mark.parametrize("loss", [SquaredLoss(), HuberLoss(0.3), LogisticLoss()], ids=repr)
+@pytest.mark.parametrize("lam", [0.5, 1.0])
+def test_an_update_contracts_as_fast_as_the_last_iterate_is_accounted_for(loss, lam, given):
+    (X, y), rng = data_for(loss, n=40), np.random.default_rng(0)
+    states = rng.normal(size=(9, 3, 1)) * 10 ** rng.uniform(-1, 1, size=(9, 1, 1))
+    given("states", states)
+    algorithm = AveragedADMM(
+        step_size=0.7, clip_norm=0.3, relaxation=lam, guarantee="last", tolerance=1e-6
+    )
+    around = {"penalty": ElasticNet(0.05, 0.2), "fit_intercept": False, "max_iter": 9}
+    result = run(algorithm, X, y, loss=loss, **around)
+    images, constant = result.gate.came[1:], result.plan.settings.contraction
+    assert constant < 1
+    for i in range(8):
+        for j in range(i):
+            apart = np.linalg.norm(states[i] - states[j])
+            assert np.linalg.norm(images[i] - images[j]) <= constant * apart * (1 + 1e-9) + 1e-6
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize("clip_norm", [0.01, 0.3, 0.9, 3.0])
+def test_bounds_of_a_clipped_loss_hold_on_a_grid(loss, clip_norm):
+    bounds = loss_bounds(loss, row_norm=1.4, clip_norm=clip_norm)
+    scores = np.linspace(-8, 8, 40_001)
+    for norm in (0.3, 1.0, 1.4):
+        for y in (-1.0, 1.0):
+            slope = loss.derivative(scores.copy(), np.full_like(scores, y))
+            slope = clip_derivative(slope, bounds.gradient_norm / norm)
+            assert np.abs(slope).max() * norm <= bounds.gradient_norm * (1 + 1e-12)
+            bend = np.diff(slope).max() / (scores[1] - scores[0])
+            assert bend * norm**2 <= bounds.curvature * (1 + 1e-3)
+
+
+# Objective perturbation.
+
+
+PERTURBED = [
+    (SquaredLoss(), SquaredL2(0.05), 50.0), (LogisticLoss(), SquaredL2(0.05), 50.0),
+    (SmoothedHinge(0.5), SquaredL2(0.05), 0.5), (SquaredLoss(), L1(0.05), 0.5),
+    (HuberLoss(0.5), Box(-0.2, 0.3), 0.5), (SquaredLoss(), ElasticNet(0.05, 0.5), 50.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(("loss", "penalty", "clip_norm"), PERTURBED, ids=repr)
+def test_the_solution_minimises_the_perturbed_objective_within_the_tolerance(
+    loss, penalty, clip_norm, fit_intercept, given
+):
+    """Sum of clipped losses + n r(w) + lambda / 2 |w|^2 + L b'w, by plain proximal steps."""
+    X, y = data_for(loss, n=40)
+    A, n = direct.augmented(X, fit_intercept), len(X)
+    b = np.random.default_rng(1).normal(size=(A.shape[1], 1)) * 3
+    given("term", b)
+    algorithm = ObjectivePerturbation(clip_norm=clip_norm, ridge=2.0)
+    result = run(algorithm, X, y, loss=loss, penalty=penalty, fit_intercept=fit_intercept)
+    settings, bounds = result.plan.settings, _bounds(result.plan.facts, result.plan.settings, None)
+    length, convexity = bounds.gradient_norm, settings.ridge * bounds.curvature
+    # A ridge of the penalty counts as part of lambda, where it is one of all parameters.
+    added = convexity - (0.0 if fit_intercept else n * penalty.strong_convexity)
+    limits, w = length / np.linalg.norm(A, axis=1), np.zeros(A.shape[1])
+    step = 1 / (n * bounds.curvature + added)
+    for _ in range(4000):
+        slope = A.T @ np.clip(loss.derivative(A @ w, y), -limits, limits)
+        w = w - step * (slope + added * w + length * b[:, 0])
+        w[:3] = penalty.prox(w[:3], step * n)
+    away = np.linalg.norm(result.solution.parameters[:, 0] - w)
+    assert away <= settings.tolerance * length / convexity * (1 + 1e-3)
+    # No draw makes a solution longer than the bound that rounding is accounted with.
+    noise_std = np.linalg.norm(b) / (math.sqrt(len(b)) + LONGEST_DRAW)
+    longest = longest_solution(result.plan.facts, settings, noise_std)
+    assert np.linalg.norm(result.gate.came[0]) <= longest
+
+
+@pytest.mark.parametrize(
+    ("loss", "kind"), zip(LOSSES, ["ANY", "ANY", "ONE_SIGN", "LOGISTIC"], strict=True)
+)
+def test_the_plan_composes_a_theorem_for_the_loss_with_the_noise_on_the_solution(loss, kind):
+    facts = facts_for(coordinates_of(3), 40, loss)
+    plan = ObjectivePerturbation(clip_norm=0.7, ridge=5.0).plan(facts, direct.BUDGET)
+    term, release = plan.releases
+    assert isinstance(term, HiddenTerm)
+    assert term.guarantee.derivative is LossDerivative[kind]
+    assert term.guarantee.curvature_ratio == pytest.approx(1 / 5)
+    assert term.guarantee.gradient_ratio == pytest.approx(1 / term.noise_std)
+    assert release.sensitivities == (2 * plan.settings.tolerance,)
+    assert plan.guarantee() == compose(term.guarantee, release.guarantee)
+    # A ridge that no noise makes up for, and records that floats cannot add up.
+    with pytest.raises(ValueError, match=r"Got ridge=1 at epsilon=0.1.*more than 20\."):
+        ObjectivePerturbation(ridge=1.0).plan(facts, Budget(epsilon=0.1, delta=1e-5))
+    ObjectivePerturbation(ridge=20.0).plan(facts, Budget(epsilon=0.1, delta=1e-5))
+    with pytest.raises(ValueError, match="to cover rounding errors"):
+        ObjectivePerturbation(ridge=6.0).plan(replace(facts, n_samples=10**12), direct.BUDGET)
+
+
+# A fixed number of accelerated steps ends within the certified distance of the minimiser.
+
+ATTACKS = {  # directions of an error, given how far away from the minimiser an iterate is
+    "constant": lambda away, call: np.eye(4)[0],
+    "alternating": lambda away, call: (-1) ** call * np.eye(4)[0],
+    "outward": lambda away, call: -away,
+    "inward": lambda away, call: away,
+    "turned": lambda away, call: np.roll(away, 1),
+    "random": lambda away, call: np.random.default_rng(call).standard_normal(4),
+}
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("kappa", [1.0, 1.5, 30.0, 3000.0])
+def test_errors_of_the_gradient_are_covered_whatever_their_direction(attack, kappa, relative):
+    bends, goal = np.geomspace(1.0, kappa, 4), np.random.default_rng(0).standard_normal(4)
+    constants = {"strong_convexity": 1.0, "smoothness": kappa}
+    name, start = "relative_error" if relative else "gradient_error", float(np.linalg.norm(goal))
+    for error in (0.0, 0.125, 0.01) if relative else (1e-6, 1e-2, 1.0):
+        for n_steps in (0, 1, 2, 5, 30, 300):
+            calls = []
+
+            def gradient(w, error=error, calls=calls):
+                calls.append(w)
+                size = np.linalg.norm(w - goal)
+                direction = ATTACKS[attack]((w - goal) / max(size, 1e-300), len(calls))
+                direction = direction / max(np.linalg.norm(direction), 1e-300)
+                return bends * (w - goal) + error * (size if relative else 1.0) * direction
+
+            found = accelerated_gradient(gradient, np.zeros(4), n_steps, **constants)
+            bound = certified_distance(
+                n_steps, **constants, initial_distance=start, **{name: error}
+            )
+            assert len(calls) == n_steps
+            assert np.linalg.norm(found - goal) <= bound + 1e-14
+
+
+def test_a_logistic_regression_with_an_l1_norm_ends_within_the_certified_distance():
+    rng, ridge, penalty = np.random.default_rng(1), 0.05, L1(0.02)
+    A, y = rng.standard_normal((200, 5)), rng.choice([-1.0, 1.0], 200)
+    smoothness = ridge + np.linalg.norm(A, 2) ** 2 / (4 * 200)
+    constants = {"strong_convexity": ridge, "smoothness": smoothness}
+
+    def gradient(w):
+        return A.T @ LogisticLoss().derivative(A @ w, y) / 200 + ridge * w
+
+    def prox(v):
+        return direct.shrunk(v, penalty, 1 / smoothness, 5)
+
+    def solve(n_steps):
+        return accelerated_gradient(gradient, np.ones(5), n_steps, prox=prox, **constants)
+
+    goal = solve(3000)
+    close(prox(goal - gradient(goal) / smoothness), goal, 1e-12)
+    for n_steps in range(60):
+        distance = float(np.linalg.norm(goal - 1))
+        bound = certified_distance(n_steps, initial_distance=distance, **constants)
+        assert np.linalg.norm(solve(n_steps) - goal) <= bound + 1e-12
+
+
+def test_the_floor_covers_the_rounding_of_a_long_run_in_single_steps():
+    # Far from the origin each step is rounded to units in the last place of the start.
+    bends, goal = np.geomspace(1.0, 100.0, 3), 1e8 + np.array([0.1, 0.2, 0.3])
+    constants = {"strong_convexity": 1.0, "smoothness": 100.0}
+    found = accelerated_gradient(lambda w: bends * (w - goal), np.full(3, 1e8), 2000, **constants)
+    # Steps and gradients are rounded relative to the length of an iterate.
+    rounding = step_rounding(100.0) + 100.0 * 2.0**-52
+    error = rounding * float(np.linalg.norm(goal))
+    errors = {"gradient_error": error, "relative_error": rounding}
+    bound = certified_distance(2000, **constants, initial_distance=1.0, **errors)
+    assert np.linalg.norm(found - goal) <= bound
+
+
+@pytest.mark.parametrize("kappa", [1.0, 1.7, 1e3, 1e8])
+@pytest.mark.parametrize("error", [0.0, 1e-16, 1e-13])
+def test_the_steps_to_a_tolerance_are_the_fewest_and_none_below_the_rounding(kappa, error):
+    constants = {"strong_convexity": 1.0, "smoothness": kappa, "gradient_error": error}
+    for start, tolerance in ((1e-6, 1e-12), (1.0, 1e-6), (1e6, 1e-9), (1.0, 1e3)):
+        constants["initial_distance"] = start
+        n_steps = steps_to_reach(tolerance, **constants)
+        assert certified_distance(n_steps, **constants) <= tolerance
+        assert n_steps <= 1 or certified_distance(n_steps - 1, **constants) > tolerance
+    if error:
+        floor = certified_distance(10**6, **constants)
+        with pytest.raises(ValueError, match=r"expected more than .*what rounding leaves"):
+            steps_to_reach(floor / 2, **constants)
+
+
+def test_what_has_no_rate_or_no_certificate_is_refused():
+    fine = {"strong_convexity": 1.0, "smoothness": 100.0, "initial_distance": 1.0}
+    for m, beta in ((0.0, 1.0), (2.0, 1.0), (1.0, math.inf), (math.nan, 1.0)):
+        constants = {"strong_convexity": m, "smoothness": beta}
+        with pytest.raises(ValueError, match="expected 0 < strong_convexity <= smoothness"):
+            accelerated_gradient(lambda w: w, np.zeros(1), 1, **constants)
+    for name in ("initial_distance", "gradient_error", "relative_error"):
+        for value in (-1.0, math.inf, math.nan):
+            with pytest.raises(ValueError, match=f"Got {name}"):
+                certified_distance(1, **(fine | {name: value}))
+    with pytest.raises(ValueError, match="Got n_steps"):
+        certified_distance(-1, **fine)
+    with pytest.raises(ValueError, match="Got tolerance"):
+        steps_to_reach(-1.0, **fine)
+    with pytest.raises(ValueError, match="expected a problem that can be solved"):
+        steps_to_reach(1e-6, **(fine | {"strong_convexity": 1e-300}))
