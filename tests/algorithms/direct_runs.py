@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -15,7 +15,7 @@ from skdpadmm.losses import LogisticLoss, MultinomialLoss, SmoothedHinge, Square
 from skdpadmm.network import ownership_of_labels
 from skdpadmm.penalties import L1, NoPenalty, SquaredL2
 from skdpadmm.privacy import Neighboring
-from skdpadmm.protocol import Budget, Facts, Federation, Gate, Plan, Problem, Solution
+from skdpadmm.protocol import Budget, Facts, Federation, Gate, Problem
 from skdpadmm.records import Coordinates, Rows, declared_coordinates
 
 BUDGET = Budget(epsilon=1.0, delta=1e-5)
@@ -27,8 +27,8 @@ NO_PENALTY = NoPenalty()
 class KnownNoise:
     """Adds a given vector to each release or step of a path, by default none; keeps the values."""
 
-    def __init__(self, noise=None, uniforms=None, simulation=True):
-        self.noise, self.uniforms, self.simulation, self.values = noise, uniforms, simulation, []
+    def __init__(self, noise=None, uniforms=None):
+        self.noise, self.uniforms, self.simulation, self.values = noise, uniforms, True, []
 
     def add_gaussian(self, value, scale, stream):
         self.values.append(value)
@@ -47,12 +47,7 @@ class KnownNoise:
         return np.asarray(self.uniforms).reshape(shape)
 
 
-class Run(NamedTuple):
-    solution: Solution
-    plan: Plan
-    rows: Rows
-    gate: Gate
-    source: KnownNoise
+Run = namedtuple("Run", "solution plan rows gate source")
 
 
 def data_for(loss, n=60, p=3, seed=0):

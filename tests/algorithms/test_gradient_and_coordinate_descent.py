@@ -17,15 +17,7 @@ from skdpadmm.penalties import L1, ElasticNet
 from skdpadmm.privacy import last_iterate_mu
 from skdpadmm.protocol import Budget, HiddenPath
 from tests.algorithms import direct_runs as direct
-from tests.algorithms.direct_runs import (
-    clipped,
-    close,
-    coordinates_of,
-    data_for,
-    facts_for,
-    run,
-    slopes,
-)
+from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run, slopes
 
 PENALTY = ElasticNet(0.02, 0.1)
 
@@ -38,7 +30,9 @@ def naive_descent(X, y, loss, *, step, clip_norm, momentum, noise, step_of=None)
         point = w + momentum * (w - previous)
         used = range(len(A)) if step_of is None else np.flatnonzero(step_of == k)
         gradient = sum(
-            clipped(np.outer(A[i], slopes(loss, A[i : i + 1] @ point, y[i : i + 1])), clip_norm)
+            direct.clipped(
+                np.outer(A[i], slopes(loss, A[i : i + 1] @ point, y[i : i + 1])), clip_norm
+            )
             for i in used
         ) / len(used)
         path.append(point - step * (gradient + clip_norm * drawn))
@@ -79,7 +73,7 @@ def naive_passes(X, y, loss, *, steps, clips, noise, order):
     w, u = np.zeros((2, d, loss.n_outputs))
     for t, j in enumerate(order):
         total = sum(
-            clipped(a[j] * slopes(loss, (a @ w)[None], y[i : i + 1])[0], clips[j])
+            direct.clipped(a[j] * slopes(loss, (a @ w)[None], y[i : i + 1])[0], clips[j])
             for i, a in enumerate(A)
         )
         u[j] = w[j] - steps[j] * (total / len(X) + clips[j] * noise[t])

@@ -28,6 +28,8 @@ PROBLEMS = {
 LAST = {"clip_norm": WIDE_OPEN, "tail_fraction": 1e-9}
 LONG = {"step_size": 3.0, **LAST}
 SHORT = {"step_size": 0.7, **LAST}
+HIDDEN, FREE = {"clip_norm": WIDE_OPEN, "guarantee": "last"}, {"fit_intercept": False}
+CERTIFIED = {"step_size": 4.0, "clip_norm": 1e3, "tolerance": 1e-6}
 OWNER = np.minimum(np.arange(60) // 4, 5)  # agents of unequal sizes
 RECORD, AGENT = {"owner": OWNER}, {"owner": OWNER, "unit": "agent"}
 BOUNDS = {"bounds": ([-1, -2, -4], [1, 2, 1])}  # penalties are in the user's units all the same
@@ -46,17 +48,9 @@ COVERED = [  # each algorithm, what surrounds it, and some problems: each with e
     (FederatedADMM(**SHORT, local_step="linearized", message="increment"), RECORD, ("lasso",)),
     (GradientDescent(**SHORT, momentum=0.0), BOUNDS, ("lasso", "three classes")),
     (GradientDescent(**SHORT, momentum=0.8), {}, ("elastic net", "logistic")),
-    (
-        GradientDescent(step_size=0.4, clip_norm=WIDE_OPEN, guarantee="last"),
-        {"fit_intercept": False},
-        ("ridge", "logistic", "three classes"),
-    ),
-    (AveragedADMM(step_size=4.0, clip_norm=1e3, tolerance=1e-6), {}, PROBLEMS),
-    (
-        AveragedADMM(step_size=4.0, clip_norm=1e3, tolerance=1e-6, guarantee="last"),
-        {"fit_intercept": False},
-        ("elastic net", "logistic"),
-    ),
+    (GradientDescent(step_size=0.4, **HIDDEN), FREE, ("ridge", "three classes")),
+    (AveragedADMM(**CERTIFIED), {}, PROBLEMS),
+    (AveragedADMM(**CERTIFIED, guarantee="last"), FREE, ("elastic net", "logistic")),
     (CoordinateDescent(step_size=[0.8, 1.0, 1.0, 0.9], **LAST), BOUNDS, PROBLEMS),
     (CoordinateDescent(step_size=1.0, **LAST, schedule="random"), {}, ("lasso", "logistic")),
     (FederatedADMM(**LONG), AGENT | {"owner": np.arange(60) < 59}, ("lasso", "logistic")),
@@ -69,15 +63,15 @@ COVERED = [  # each algorithm, what surrounds it, and some problems: each with e
 CASES = [(algorithm, around, name) for algorithm, around, names in COVERED for name in names]
 
 
-@pytest.mark.parametrize(("algorithm", "around", "name"), CASES)
+@pytest.mark.parametrize(
+    ("algorithm", "around", "name"), CASES, ids=[f"{case[0]!r} {case[2]}" for case in CASES]
+)
 def test_without_noise_and_clipping_the_optimum_is_scikit_learns(algorithm, around, name):
     loss, penalty = PROBLEMS[name]
     X, y = data_for(loss)
-    n_iter = {
-        AveragedADMM: 100,
-        FederatedADMM: 600 if len(around) > 2 or "dropout" in around else 150,
-        GradientDescent: 900,
-    }.get(type(algorithm), 400)
+    absent = "dropout" in around or "participation" in around
+    lengths = {AveragedADMM: 100, FederatedADMM: 600 if absent else 150, GradientDescent: 900}
+    n_iter = lengths.get(type(algorithm), 400)
     result = run(algorithm, X, y, loss=loss, penalty=penalty, max_iter=n_iter, **around)
     expected = optimum(loss, penalty, X, y, around.get("fit_intercept", True))
     close(found(result), expected, 1e-6)

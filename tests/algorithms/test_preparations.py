@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
 
 from skdpadmm import DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM, condition
@@ -57,8 +56,6 @@ def test_the_sensitivity_of_the_second_moment_is_attained_by_orthogonal_rows():
     (first, declared), (second, _) = (released_moment(X, "zero_out", i) for i in (None, 0))
     assert np.linalg.norm(first - second) == pytest.approx(declared, rel=1e-6)
     assert declared == pytest.approx(1 / 5, rel=1e-6)
-    stored, _ = released_moment(sparse.csr_matrix(X))
-    np.testing.assert_allclose(stored, released_moment(X)[0], rtol=1e-12, atol=1e-15)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.floats(-8, 8), st.floats(-6, 4))
@@ -74,22 +71,8 @@ def test_whatever_is_released_gives_a_basis_within_the_planned_condition(seed, d
     basis = basis_of(matrix + matrix.T, conditioning)
     assert np.linalg.cond(basis.transform) <= conditioning.condition * (1 + 1e-6)
     assert 1 <= conditioning.condition <= 3e4
-    assert 0 < basis.effective_dimension < math.inf
     close(basis.transform @ basis.inverse, np.eye(d), 1e-9)
     close(basis.transform.T @ basis.metric @ basis.transform, np.eye(d), 1e-6)
-
-
-def test_a_noisy_eigenvalue_is_freed_of_what_noise_adds_to_it():
-    (d, std), rng = (200, 0.005), np.random.default_rng(3)
-    _, _, conditioning = setting(np.zeros((10, d)), fit_intercept=False, mu=1.0, row_norm=1.0)
-    conditioning = replace(conditioning, release=replace(conditioning.release, noise_std=std))
-    noise, edge = rng.standard_normal((d, d)) * std / math.sqrt(2), conditioning.edge
-    symmetric = np.triu(noise) + np.triu(noise, 1).T
-    symmetric[np.diag_indices(d)] *= math.sqrt(2)
-    assert np.linalg.eigvalsh(symmetric)[-1] == pytest.approx(2 * edge, rel=0.1)
-    symmetric[0, 0] += 4 * edge
-    found = basis_of(symmetric, conditioning).eigenvalues[-1]
-    assert found == pytest.approx(4 * edge, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +120,13 @@ def test_counts_of_a_histogram_move_by_one_bin_out_and_one_in(relation, factor):
     assert share == pytest.approx(0.03, rel=1e-6)
     with pytest.raises(ValueError, match=r"^Got scale='private' with feature_bounds for every"):
         DPAdmmRidge(scale="private", feature_bounds=(0, 1)).plan(100, 3)
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1e5])
+def test_features_in_any_units_give_about_the_same_model(unit):
+    X = np.random.default_rng(0).uniform(-1, 1, (5000, 5))
+    model = DPAdmmRidge(scale="private", alpha=1e-9, random_state=0)
+    close(model.fit(unit * X, X @ [1, -1, 0.5, 0, 0]).coef_ * unit, [1, -1, 0.5, 0, 0], 0.15)
 
 
 def test_counts_of_noise_or_of_empty_rows_say_nothing_of_units():

@@ -51,19 +51,16 @@ LOGISTIC = DPAdmmLogisticRegression(), LogisticRegression(**NEWTON)
 RIDGE = DPAdmmRidge(alpha=3.0), Ridge(alpha=3.0, solver="cholesky")
 CASES = [  # two estimators, their shared parameters, data, and how close their models are
     (*RIDGE, {}, DIABETES, 1e-4),
-    (*RIDGE, {"fit_intercept": False}, standardised(DIABETES), 1e-6),
     (DPAdmmRidge(alpha=0.0), LinearRegression(), {}, standardised(DIABETES), 1e-6),
     (DPAdmmLasso(), Lasso(**TIGHT), {"alpha": 0.5}, DIABETES, 1e-4),
     (DPAdmmLasso(), Lasso(**TIGHT), {"alpha": 0.1}, WIDE, 1e-6),
     (DPAdmmElasticNet(), ElasticNet(**TIGHT), BOTH, standardised(DIABETES), 1e-6),
     (DPAdmmElasticNet(), ElasticNet(**TIGHT), BOTH | {"fit_intercept": False}, DIABETES, 1e-4),
-    (*LOGISTIC, {"C": 0.1}, CANCER, 1e-4),
     (*LOGISTIC, {"C": 10.0, "fit_intercept": False}, standardised(CANCER), 1e-6),
     (*LOGISTIC, {"C": 1.0}, IRIS, 1e-4),
     (*LOGISTIC, {"C": 0.1, "fit_intercept": False}, standardised(IRIS), 1e-6),
     (*LOGISTIC, {"C": np.inf}, overlapping(), 1e-6),
     (*LOGISTIC, {"C": 0.5}, WIDE, 1e-6),
-    (*LOGISTIC, {"C": 0.5}, COLLINEAR, 1e-6),
     (*RIDGE, {}, COLLINEAR, 1e-6),
     (LOGISTIC[0], LogisticRegression(**SAGA), {"C": 0.1, "l1_ratio": 0.5}, overlapping(), 1e-6),
     (
@@ -88,16 +85,6 @@ def test_at_infinite_epsilon_the_model_is_scikit_learns(model, reference, shared
         assert np.abs(a - b).max() <= tolerance * max(np.abs(b).max(), 1e-12)
     if "l1_ratio" in shared:
         np.testing.assert_array_equal(found.coef_ == 0, expected.coef_ == 0)
-
-
-def test_where_optima_are_many_predictions_are_scikit_learns():
-    for model, reference in (
-        (DPAdmmLasso(alpha=0.02), Lasso(alpha=0.02, **TIGHT)),
-        (DPAdmmRidge(alpha=0.0), LinearRegression()),
-    ):
-        found, expected = exact(model).fit(*COLLINEAR), reference.fit(*COLLINEAR)
-        X = COLLINEAR[0]
-        np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
