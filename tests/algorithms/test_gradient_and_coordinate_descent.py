@@ -198,4 +198,4 @@ def test_rounding_is_part_of_the_guarantee_of_a_hidden_path(schedule):
     assert release.name == ITERATE
     steps = np.arange(50, 0, -1) if schedule == "cyclic" else np.full(50, 1 / 50)
     without = (np.array(release.sensitivities) / np.sqrt(steps)).max() / release.noise_std
-    assert 0.99 * release.guarantee.mu < without < release.guarantee.mu
+    assert 0.99 * release.guarantee.mu < without < release.guarantee.mu * (1 - 1e-7)
