@@ -10,12 +10,12 @@ import pytest
 from skdpadmm import DPAdmmRidge
 from skdpadmm.algorithms import CoordinateDescent, GradientDescent
 from skdpadmm.algorithms._coordinate_descent import block_schedule
-from skdpadmm.algorithms._gradient_descent import ITERATE, batch_order, batch_sizes
+from skdpadmm.algorithms._gradient_descent import batch_order, batch_sizes
 from skdpadmm.losses import LogisticLoss, SquaredLoss, clip_derivative
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1, ElasticNet
 from skdpadmm.privacy import last_iterate_mu
-from skdpadmm.protocol import Budget, HiddenPath
+from skdpadmm.protocol import Budget
 from tests.algorithms import direct_runs as direct
 from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run, slopes
 
@@ -194,8 +194,6 @@ def test_rounding_is_part_of_the_guarantee_of_a_hidden_path(schedule):
     facts = facts_for(coordinates_of(3), 1000, LogisticLoss(), max_iter=50)
     plan = GradientDescent(schedule=schedule, guarantee="last").plan(facts, direct.BUDGET)
     release = plan.releases[-1]
-    assert isinstance(release, HiddenPath)
-    assert release.name == ITERATE
     steps = np.arange(50, 0, -1) if schedule == "cyclic" else np.full(50, 1 / 50)
     without = (np.array(release.sensitivities) / np.sqrt(steps)).max() / release.noise_std
-    assert 0.99 * release.guarantee.mu < without < release.guarantee.mu * (1 - 1e-7)
+    assert 0.99 < without / release.guarantee.mu < 1 - 1e-7

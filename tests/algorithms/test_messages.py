@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,14 +25,9 @@ from tests.algorithms.direct_runs import BUDGET, coordinates_of, facts_for
 OBSERVERS = Federation.observers
 
 
-class Draws:
+def draws(seed=0):
     """Uniform numbers for a schedule."""
-
-    def __init__(self, seed=0):
-        self.rng = np.random.default_rng(seed)
-
-    def uniform(self, shape):
-        return self.rng.random(shape)
+    return SimpleNamespace(uniform=np.random.default_rng(seed).random)
 
 
 def federation(n_agents=10, **trust):
@@ -68,7 +64,7 @@ def test_fixed_size_rounds_are_accounted_with_the_chance_that_is_drawn(
     for observer in OBSERVERS:
         rounds = rounds_of(fed, sampling="fixed", observer=observer, max_rounds=20)
         assert rounds.participation == pytest.approx(chance)
-        drawn = draw_schedule(rounds, fed, Draws()).takes_part
+        drawn = draw_schedule(rounds, fed, draws()).takes_part
         assert np.all(drawn.sum(axis=1) == round(chance * n_agents))
     plan = FederatedADMM(sampling="fixed").plan(facts_of(fed), BUDGET)
     release = plan.releases[-1]
@@ -79,9 +75,17 @@ def test_fixed_size_rounds_are_accounted_with_the_chance_that_is_drawn(
 
 def test_poisson_rounds_draw_each_agent_by_itself():
     fed = federation(6, participation=0.3)
-    drawn = draw_schedule(rounds_of(fed, max_rounds=20_000), fed, Draws()).takes_part
+    drawn = draw_schedule(rounds_of(fed, max_rounds=20_000), fed, draws()).takes_part
     np.testing.assert_allclose(drawn.mean(axis=0), 0.3, atol=0.02)
     np.testing.assert_allclose(np.cov(drawn.T.astype(float)), 0.21 * np.eye(6), atol=0.02)
+
+
+@pytest.mark.parametrize(("sampling", "cap"), [("poisson", 4), ("fixed", None)])
+def test_expected_shares_are_those_of_many_schedules(sampling, cap):
+    fed = federation(10, participation=0.3, dropout=0.1)
+    rounds = rounds_of(fed, sampling=sampling, cap=cap, observer=MODEL, max_rounds=12)
+    shares = [draw_schedule(rounds, fed, draws(s)).takes_part.mean(axis=1) for s in range(2000)]
+    np.testing.assert_allclose(np.mean(shares, axis=0), rounds.expected_shares(fed), atol=0.02)
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
@@ -90,7 +94,7 @@ def test_no_agent_takes_part_more_often_than_its_cap(sampling):
     rounds = rounds_of(fed, sampling=sampling, cap=5, max_rounds=40)
     assert rounds.n_rounds == 10
     for seed in range(20):
-        drawn = draw_schedule(rounds, fed, Draws(seed))
+        drawn = draw_schedule(rounds, fed, draws(seed))
         assert drawn.takes_part.sum(axis=0).max() <= 5
         assert np.all(drawn.sends | ~drawn.takes_part)
     # Where everyone takes part in each round a cap shortens the run.
@@ -104,7 +108,7 @@ def test_rounds_are_void_or_have_their_fewest_messages(observer):
     fed = federation(8, dropout=0.4)
     rounds = rounds_of(fed, observer=observer, max_rounds=20_000)
     assert binom.cdf(rounds.fewest - 1, 8, 0.6) <= VOID_ROUNDS < binom.cdf(rounds.fewest, 8, 0.6)
-    drawn = draw_schedule(rounds, fed, Draws())
+    drawn = draw_schedule(rounds, fed, draws())
     arrived = drawn.sends.sum(axis=1)
     assert np.all((arrived == 0) | (arrived >= rounds.fewest))
     assert 0 < np.mean(arrived == 0) < 2 * VOID_ROUNDS
@@ -113,7 +117,7 @@ def test_rounds_are_void_or_have_their_fewest_messages(observer):
 
 def test_who_arrives_says_nothing_of_who_was_drawn():
     fed = federation(6, participation=0.4, dropout=0.3)
-    drawn = draw_schedule(rounds_of(fed, observer=MODEL, max_rounds=40_000), fed, Draws())
+    drawn = draw_schedule(rounds_of(fed, observer=MODEL, max_rounds=40_000), fed, draws())
     assert drawn.takes_part.sum() / drawn.sends.sum() == pytest.approx(0.4, abs=0.01)
     n_arrived = drawn.sends.sum(axis=1)
     valid = drawn.sends[:, 0] & (n_arrived > 0)

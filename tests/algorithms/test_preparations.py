@@ -49,7 +49,7 @@ def released_moment(X, relation="replace_one", null=None):
 def test_the_sensitivity_of_the_second_moment_is_attained_by_orthogonal_rows():
     # A huge feature leaves nothing of the intercept, so rows are orthogonal.
     X, other = np.zeros((2, 5, 2))
-    X[0], other[0] = [1e9, 0.0], [0.0, 1e9]
+    X[0], other[0] = [1e9, 1e9], [1e9, -1e9]
     (first, declared), (second, _) = released_moment(X), released_moment(other)
     assert np.linalg.norm(first - second) == pytest.approx(declared, rel=1e-6)
     assert declared == pytest.approx(math.sqrt(2) / 5, rel=1e-6)
