@@ -197,7 +197,6 @@ def test_the_plan_composes_a_theorem_for_the_loss_with_the_noise_on_the_solution
 # A fixed number of accelerated steps ends within the certified distance of the minimiser.
 
 ATTACKS = {  # directions of an error, given how far away from the minimiser an iterate is
-    "constant": lambda away, call: np.eye(4)[0],
     "alternating": lambda away, call: (-1) ** call * np.eye(4)[0],
     "outward": lambda away, call: -away,
     "inward": lambda away, call: away,
