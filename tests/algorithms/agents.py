@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,13 +41,12 @@ class Task:
         return self.A[self.owner == agent], self.y[self.owner == agent]
 
 
-def similarity_of(n_agents, seed=1):
+def similarity_of(n_agents):
     """A ring with weights of its own, and a chord."""
     if n_agents == 1:
         return Similarity(n_agents=1)
-    weights = np.zeros((n_agents, n_agents))
-    for i in range(n_agents):
-        weights[i, (i + 1) % n_agents] = np.random.default_rng([seed, i]).uniform(0.5, 2.0)
+    weights = np.diag(np.random.default_rng(1).uniform(0.5, 2.0, n_agents))
+    weights = np.roll(weights, 1, axis=1)
     weights[0, n_agents // 2] = 0.3
     return Similarity(n_agents=n_agents, matrix=weights + weights.T)
 
@@ -73,13 +72,14 @@ def make_task(
         n_features=n_features, fit_intercept=fit_intercept, feature_bounds=(-1, 1),
         has_target_scale=False,
     )  # fmt: skip
-    own = {k: facts.pop(k) for k in ("epsilons", "coalition", "confidence") if k in facts}
-    own |= {"agent_sizes": tuple(sizes), "sizes_matter": facts.get("unit") == "agent"}
+    own = {"agent_sizes": tuple(sizes), "sizes_matter": facts.get("unit") == "agent"}
+    own["epsilons"] = facts.pop("epsilons", ())
     if similarity is not None:
         similarity = similarity_of(len(sizes)) if similarity is True else similarity
         confidence = tuple(max(size, 0.5) / max(sizes) for size in sizes)
-        own = {"similarity": similarity, "confidence": confidence, "trade_off": 1.5} | own
-        agents: Any = Neighborhood(**own)
+        agents: Any = Neighborhood(
+            similarity=similarity, confidence=confidence, trade_off=1.5, **own
+        )
     else:
         if isinstance(topology, str):
             topology = resolve_topology(topology, np.arange(len(sizes)))
@@ -126,24 +126,20 @@ class Silent(Watched):
     factor = 0.0
 
 
-class Faint(Watched):
-    """A little of the planned noise, so that clips bind here and there."""
-
-    factor = 0.01
-
-
-def budget(epsilon=1.0, delta=1e-5):
-    return Budget(epsilon=epsilon, delta=delta, observer="eavesdropper")
+def planned(algorithm, task: Task, epsilon=1.0, delta=1e-5) -> Plan:
+    """Where messages are shared out, agents are told so."""
+    facts, budget = task.facts, Budget(epsilon=epsilon, delta=delta, observer="eavesdropper")
+    agents = getattr(algorithm, "share_among", lambda agents: agents)(facts.agents)
+    return algorithm.plan(replace(facts, agents=agents), budget)
 
 
 def run(
     algorithm, task: Task, *, epsilon=1.0, gate_class=Silent, seed=0, source=None,
 ) -> tuple[Plan, Solution, Watched]:  # fmt: skip
     """Plan and run, by default without the noise that was planned."""
-    plan = algorithm.plan(task.facts, budget(epsilon))
+    plan = planned(algorithm, task, epsilon)
     gate = gate_class(plan, source or noise_source(seed, plan.digest()))
     ownership = Ownership(labels=np.arange(task.facts.agents.n_agents), index=task.owner)
-    assert task.facts.coordinates is not None
     with np.errstate(all="ignore"), Engine(None).running() as engine:
         rows = Rows(task.X, task.facts.coordinates)
         problem = Problem(rows=rows, target=task.y, engine=engine, ownership=ownership)
@@ -182,6 +178,33 @@ def shrunk(point, l1, l2, step):
     return found
 
 
+def prox_of(task, points, steps):
+    l1, l2 = weights_of(task.facts.penalty)
+    return np.array([shrunk(v, l1, l2, s) for v, s in zip(points, steps, strict=True)])
+
+
+def tail_of(task, models, points, steps):
+    """Mean of the second half of a path (k, n, p, K), and the last step that is taken from it.
+
+    For a sparse penalty it is of points before proximal steps, brought to the mean length.
+    """
+    half = len(models) // 2
+    models, points, steps = (np.array(part[half:]) for part in (models, points, steps))
+    if not weights_of(task.facts.penalty)[0]:
+        return models.mean(axis=0), lambda tail: tail
+    longer = models + steps.mean() / steps[..., None, None] * (points - models)
+    return longer.mean(axis=0), lambda tail: prox_of(task, tail, [steps.mean()] * len(tail))
+
+
+def assert_answers(solution, own, common):
+    """Of all agents, and of all together; coefficients that are lost in noise are dropped."""
+    if own is not None:
+        np.testing.assert_allclose(solution.parameters_per_agent, own, rtol=0, atol=1e-9)
+    kept = solution.parameters != 0
+    np.testing.assert_allclose(solution.parameters[kept], common[kept], rtol=0, atol=1e-9)
+    assert kept.any()
+
+
 def summed_gradient(task, agent, w, clip, *, order=2, batch=None):
     """Of an agent's records, each clipped in the norm of that order, or the agent as a whole.
 
@@ -189,15 +212,13 @@ def summed_gradient(task, agent, w, clip, *, order=2, batch=None):
     """
     A, y = task.of(agent)
     chosen = np.ones(len(y), dtype=bool) if batch is None else batch[task.owner == agent]
-    total = np.zeros(w.shape)
-    of_records, k = task.facts.unit == "record", w.shape[1]
+    total, facts = np.zeros(w.shape), task.facts
+    of_records, widened = facts.unit == "record", math.sqrt(w.shape[1]) if order == 1 else 1.0
     for a, target in zip(A[chosen], y[chosen], strict=True):
-        slope = slopes(task.facts.loss, (a @ w)[None], np.array([target]))[0]
+        slope = slopes(facts.loss, (a @ w)[None], np.array([target]))[0]
         if of_records:
-            widened = math.sqrt(k) if order == 1 else 1.0
             slope = clipped(slope, clip / (np.linalg.norm(a, ord=order) * widened))
         total += np.outer(a, slope)
-    facts = task.facts
     most = min(len(y), 2 * facts.n_samples / facts.agents.n_agents)
     return total if of_records else clipped(total, clip * most, order)
 
@@ -206,10 +227,10 @@ def neighbors_of(topology: Topology):
     return [np.flatnonzero(row) for row in topology.adjacency.toarray()]
 
 
-def central_optimum(task, l1=0.0, l2=0.0):
+def central_optimum(task):
     """What scikit-learn finds for the mean loss of all rows plus the penalty; (p + 1, K)."""
-    n, loss = len(task.X), task.facts.loss
-    if isinstance(loss, SquaredLoss):
+    n, (l1, l2) = len(task.X), weights_of(task.facts.penalty)
+    if isinstance(task.facts.loss, SquaredLoss):
         model = Lasso(alpha=l1, tol=1e-14, max_iter=10**6) if l1 else Ridge(alpha=l2 * n)
     else:
         model = LogisticRegression(C=1 / (l2 * n), solver="newton-cg", tol=1e-12)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -32,15 +30,13 @@ def gradients(task, models, clip, container=np.asarray, batch=None):
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.parametrize(
-    ("name", "clip"), [("squared", np.inf), ("logistic", 0.3), ("multinomial", 0.3)]
-)
-def test_gradients_equal_a_loop_over_agents_and_records_of_a_batch(name, clip, container):
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_equal_a_loop_over_agents_and_records_of_a_batch(name, container):
     task = make_task(name, sizes=(150, 1, 30, 60), n_features=4)
     batch = np.random.default_rng(4).random(241) < 0.3
     batch &= task.owner != 2
     models = 3 * np.random.default_rng(1).normal(size=(4, 5, LOSSES[name].n_outputs))
-    for chosen in (None, batch):
+    for chosen, clip in ((None, np.inf), (None, 0.3), (batch, 0.3)):
         found = gradients(task, models, clip, container, chosen)
         expected = [summed_gradient(task, a, w, clip, batch=chosen) for a, w in enumerate(models)]
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
@@ -93,21 +89,3 @@ def test_a_record_moves_its_agent_by_twice_the_clip_and_no_other(row, target, co
     others = np.arange(5) != task.owner[17]
     assert not moved[others].any()
     assert moved[task.owner[17]] <= 2 * clip * (1 + 1e-9)
-    assert np.isfinite(gradients(task, models, np.inf, container)).all() or abs(target) > 1e200
-
-
-def test_the_clip_is_one_norm_of_all_scores():
-    task = make_task("multinomial", sizes=(1,) * 12)
-    found = gradients(task, 3 * np.random.default_rng(1).normal(size=(12, 4, 3)), 0.2)
-    norms = np.linalg.norm(found.reshape(12, -1), axis=1)
-    assert norms.max() == pytest.approx(0.2)
-    assert norms.max() <= 0.2 * (1 + 1e-9)
-
-
-def test_a_part_takes_along_its_own_rows_alone():
-    task = make_task(sizes=(20_000,) * 3, n_features=4)
-    problem = problem_of(task)
-    with problem.engine.running():
-        parts = agent_gradients(problem, loss=task.facts.loss, clip_norm=1.0).placed.parts
-    assert len(parts) > 2
-    assert sum(len(pickle.dumps(part)) for part in parts) / 60_000 < 8 * (4 + 6)

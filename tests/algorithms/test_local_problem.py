@@ -8,22 +8,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from skdpadmm import losses
 from skdpadmm.algorithms.blocks import _local_problem
 from skdpadmm.algorithms.blocks._local_problem import LocalProblem
 from skdpadmm.engine import Engine
-from skdpadmm.losses import (
-    HuberLoss,
-    LogisticLoss,
-    MultinomialLoss,
-    OneVsRestHinge,
-    SmoothedHinge,
-    SquaredLoss,
-)
 from skdpadmm.records import Basis, Rows, declared_coordinates
 
 LOSSES = [
-    SquaredLoss(), LogisticLoss(), MultinomialLoss(3), HuberLoss(0.3), SmoothedHinge(0.5),
-    OneVsRestHinge(3, 0.5),
+    losses.SquaredLoss(), losses.LogisticLoss(), losses.MultinomialLoss(3), losses.HuberLoss(0.3),
+    losses.SmoothedHinge(0.5), losses.OneVsRestHinge(3, 0.5),
 ]  # fmt: skip
 N, P = 40, 4
 
@@ -94,7 +87,7 @@ def test_a_displacement_leads_to_the_solution_wherever_newton_starts(
 
 @pytest.mark.parametrize(("in_basis", "step_size"), [(False, 1e-6), (True, 1.0), (False, 1e6)])
 def test_the_closed_form_of_a_squared_loss_is_the_displacement(in_basis, step_size):
-    loss = SquaredLoss()
+    loss = losses.SquaredLoss()
     problem, A = local_problem(loss, in_basis=in_basis, step_size=step_size)
     v, form = point(loss), problem.closed_form()
     found = form[:, :-1] @ v + form[:, -1:]
@@ -119,13 +112,3 @@ def test_extreme_steps_rows_and_points_end_in_a_finite_displacement(
             assert found.shape == v.shape
             assert np.isfinite(found).all()
             assert scale > 0 or np.abs(found[:-1]).max() <= 1e-9 * max(size, 1.0)
-
-
-def test_an_agent_with_one_class_solves_its_problem():
-    for loss, label in ((LogisticLoss(), 1.0), (MultinomialLoss(3), 2)):
-        problem, A = local_problem(loss, step_size=100.0)
-        problem.target[:] = label
-        v = np.zeros((P + 1, loss.n_outputs))
-        x = v - problem.displacement(v, v)
-        assert residual(problem, A, x, v) < 1e-8
-        assert ((A @ x) > 0).all() if loss.n_outputs == 1 else ((A @ x).argmax(axis=1) == 2).all()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
 
-from skdpadmm import DPPersonalizedClassifier
 from skdpadmm.algorithms import (
     GossipADMM,
     LocalModels,
@@ -21,21 +19,14 @@ from skdpadmm.algorithms import (
 )
 from skdpadmm.algorithms import _personalized_coordinate_descent as module
 from skdpadmm.algorithms.blocks._model_propagation import smooth_by_noise
-from skdpadmm.algorithms.planning._personalized_defaults import pace_of_agents, typical_curvature
+from skdpadmm.algorithms.planning._personalized_defaults import typical_curvature
 from skdpadmm.algorithms.planning._wake_ups import wake_order
 from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import gaussian_mu
 from skdpadmm.records import Rows
-from tests.algorithms.agents import (
-    Watched,
-    budget,
-    clipped,
-    make_task,
-    run,
-    slopes,
-    summed_gradient,
-)
+from tests.algorithms import agents as helper
+from tests.algorithms.agents import Watched, make_task, run, slopes, summed_gradient
 
 SIZES, STRENGTH, TRADE_OFF = (12, 5, 20, 8, 0, 15), 0.2, 1.5
 COLD = SIZES.index(0)
@@ -47,30 +38,26 @@ def task_of(loss="squared", sizes=SIZES, **facts):
 
 
 def weights_of_edges(task):
-    agents = task.facts.agents
-    W = agents.similarity.weights.toarray() if agents.n_agents > 1 else np.zeros((1, 1))
-    return W, W.sum(axis=1) if agents.n_agents > 1 else np.ones(1)
+    W = task.facts.agents.similarity.weights.toarray()
+    return W, W.sum(axis=1)
 
 
-def objective(task, models):
-    """The joint objective and its gradient, written out with sums over pairs."""
-    agents, loss, (W, D) = task.facts.agents, task.facts.loss, weights_of_edges(task)
-    value, gradient = 0.0, np.zeros(models.shape)
-    for i, j in itertools.combinations(range(len(models)), 2):
-        apart = models[i] - models[j]
-        value += 0.5 * W[i, j] * np.sum(apart**2)
-        gradient[i] += W[i, j] * apart
-        gradient[j] -= W[i, j] * apart
+def gradient_of(task, models):
+    """Of the joint objective."""
+    agents, (W, D) = task.facts.agents, weights_of_edges(task)
+    gradient = np.tensordot(np.diag(D) - W, models, 1)
     for i, w in enumerate(models):
-        A, y = task.of(i)
-        if len(y):
-            weight = agents.trade_off * D[i] * agents.confidence[i]
-            scores, penalised = A @ w, task.facts.penalty.strong_convexity * w
-            penalised[3:] = 0.0
-            of_one = scores[:, 0] if loss.n_outputs == 1 else scores
-            value += weight * (loss.value(of_one, y).mean() + 0.5 * np.sum(penalised * w))
-            gradient[i] += weight * (A.T @ slopes(loss, scores, y) / len(y) + penalised)
-    return value, gradient
+        gradient[i] += agents.trade_off * D[i] * agents.confidence[i] * own_gradient(task, i, w)
+    return gradient
+
+
+def own_gradient(task, i, w):
+    """Of an agent's mean loss and its penalty; nothing without rows."""
+    A, y = task.of(i)
+    if not len(y):
+        return np.zeros(w.shape)
+    penalised = task.facts.penalty.strong_convexity * np.concatenate([w[:3], 0 * w[3:]])
+    return A.T @ slopes(task.facts.loss, A @ w, y) / len(y) + penalised
 
 
 def best_of(task):
@@ -81,16 +68,12 @@ def best_of(task):
 def test_optima_are_stationary_points_of_the_objective_and_of_agents_own_losses(loss, monkeypatch):
     task = task_of(loss, fit_intercept=loss == "multinomial")
     best = best_of(task)
-    assert np.abs(objective(task, best)[1]).max() < 1e-7
+    assert np.abs(gradient_of(task, best)).max() < 1e-7
     monkeypatch.setattr("skdpadmm.algorithms.blocks._joint_newton.LARGEST_BLOCKS", 0)
     np.testing.assert_allclose(best_of(task), best, atol=1e-8)
     local = run(LocalModels(), task, epsilon=math.inf)[1].parameters_per_agent
     for i, w in enumerate(local):
-        A, y = task.of(i)
-        own = STRENGTH * np.concatenate([w[:3], 0 * w[3:]])
-        if len(y):
-            own = own + A.T @ slopes(task.facts.loss, A @ w, y) / len(y)
-        assert np.abs(own).max() < 1e-7
+        assert np.abs(own_gradient(task, i, w)).max() < 1e-7
 
 
 @pytest.mark.parametrize(
@@ -120,11 +103,8 @@ def test_wake_ups_equal_update_6_one_after_another(loss, unit, noise, clock, pen
     curvature = np.full((d, 1), penalty.strong_convexity)
     curvature[3:] = 0.0
     bound = task.facts.loss.smoothness * task.facts.row_norm**2 + curvature.max()
-    models, woken, (W, D) = (
-        np.zeros((6, *gate.passed[0][1].shape[1:])),
-        [0] * 6,
-        weights_of_edges(task),
-    )
+    (W, D), woken = weights_of_edges(task), [0] * 6
+    models = np.zeros((6, d, task.facts.loss.n_outputs))
     for i in wake_order(n_agents=6, n_wakes=6, clock=clock, seed=0):
         size, mean = SIZES[i], np.tensordot(W[i] / D[i], models, 1)
         pull = TRADE_OFF * agents.confidence[i] * (size > 0)
@@ -134,7 +114,7 @@ def test_wake_ups_equal_update_6_one_after_another(loss, unit, noise, clock, pen
                 mean_gradient = summed_gradient(task, i, models[i], clip, order=order) / size
             else:
                 whole = summed_gradient(task, i, models[i], math.inf) / size
-                mean_gradient = clipped(whole, clip, order)
+                mean_gradient = helper.clipped(whole, clip, order)
             scale = clip / (size if unit == "record" else 1) / weights[woken[i]]
             np.testing.assert_allclose(scale * value, mean_gradient, rtol=0, atol=1e-9)
             mean = mean - pull * (scale * out + curvature * models[i])
@@ -145,7 +125,6 @@ def test_wake_ups_equal_update_6_one_after_another(loss, unit, noise, clock, pen
     edges = np.count_nonzero(W)
     assert (solution.n_rounds, solution.n_messages) == (6, 6 * edges)
     assert solution.bytes_sent == 8 * models[0].size * solution.n_messages
-    assert np.all(np.diff(weights) >= 0)
     assert (weights[-1] > weights[0]) == (penalty.strong_convexity > 0 and loss != "logistic")
 
 
@@ -155,10 +134,6 @@ def test_descent_without_noise_ends_at_the_optimum(knobs):
         task = task_of(loss)
         found = run(PersonalizedCoordinateDescent(turns=500, **knobs), task, epsilon=math.inf)
         np.testing.assert_allclose(found[1].parameters_per_agent, best_of(task), atol=1e-5)
-    cold = task.facts.agents.similarity.neighbor_mean(
-        found[1].parameters_per_agent, np.array([COLD])
-    )
-    np.testing.assert_allclose(found[1].parameters_per_agent[COLD], cold[0], atol=1e-6)
 
 
 def test_a_tempered_path_with_hardly_any_noise_ends_at_the_optimum():
@@ -188,7 +163,7 @@ def test_a_warm_start_smooths_a_step_from_zero_by_trust_and_is_a_turn_like_any_o
 
 def test_noise_of_equal_turns_is_that_of_the_formula():
     """std = 2 sqrt(T) / (m mu); with T = 10 and m = 50 it is .4718, and not without the 1 / m."""
-    plan = PersonalizedCoordinateDescent(turns=10).plan(task_of().facts, budget())
+    plan = helper.planned(PersonalizedCoordinateDescent(turns=10), task_of())
     assert plan.releases[-1].noise_std / 50 == pytest.approx(0.4718, rel=1e-3)
     assert plan.releases[-1].noise_std >= 2 * math.sqrt(10) / gaussian_mu(1.0, 1e-5)
 
@@ -205,61 +180,28 @@ def test_both_clocks_have_the_law_of_an_index_that_is_drawn_and_wake_all_equally
     assert np.bincount(order).tolist() == [5] * 7
 
 
-@pytest.mark.parametrize("n_agents", [1, 40])
-def test_steps_get_no_longer_with_noise(n_agents):
-    facts = task_of(sizes=(30,) * n_agents).facts
-    pull, calm = np.full(n_agents, TRADE_OFF), None
-    for size in (0.0, 1e-3, 0.03, 1.0, 30.0):
-        noise = np.full(n_agents, size)
-        pace = pace_of_agents(
-            facts, facts.agents.similarity, pull=pull, smoothness=2.0, noise=noise, n_turns=50
-        )
-        calm = calm or pace
-        assert (pace.pull <= calm.pull).all()
-        assert (pace.step * pace.pull <= calm.step * calm.pull * (1 + 1e-12)).all()
-        assert ((pace.momentum >= 0.0) & (pace.momentum <= 0.9 + 1e-9)).all()
-        # Nobody goes further than noise of the size of what there is to be learnt.
-        travel = 50 * pace.step * pace.pull
-        assert (np.minimum(travel, np.sqrt(travel)) * size).max() < 2.0
-    np.testing.assert_allclose(calm.step, 1 / ((n_agents > 1) + 2.0 * TRADE_OFF))
-
-
 def test_smoothing_takes_noise_away_and_leaves_signal():
     rng, everybody = np.random.default_rng(0), np.ones(200, dtype=bool)
     probes, noise = rng.normal(size=(200, 8)), rng.normal(size=(200, 5, 1))
-    alike, apart = (
-        np.repeat(rng.normal(size=(1, 5, 1)), 200, axis=0),
-        5 * rng.normal(size=noise.shape),
-    )
+    alike, apart = np.ones((200, 5, 1)), 5 * rng.normal(size=noise.shape)
     uniform = Similarity(n_agents=200)
     for signal, most in ((alike, 0.15), (apart, 1.05 * np.square(noise).mean()), (0 * alike, 0.15)):
         found, *_ = smooth_by_noise(uniform, signal + noise, probes, everybody)
         assert np.square(found - signal).mean() < most
-    same, left, factor = smooth_by_noise(uniform, apart, 0 * probes, everybody)
-    np.testing.assert_array_equal(same, apart)
-    assert (np.abs(left).max(), factor) == (0.0, 1.0)
 
 
-def fitted(algorithm, **settings):
-    X = np.random.default_rng(0).uniform(-1, 1, (200, 3))
-    shared = {"classes": [0, 1], "feature_bounds": (-1, 1), "random_state": 0}
-    model = DPPersonalizedClassifier(algorithm=algorithm, **(shared | settings))
-    return model.fit(X, (X[:, 0] > 0).astype(int), agents=np.arange(200) % 5)
-
-
-def test_public_probes_go_along_with_the_warm_start_and_have_random_numbers_of_their_own(
-    monkeypatch,
-):
-    seen = []
-    monkeypatch.setattr(
-        module,
-        "propagate",
-        lambda _, models, pull, *, tolerance: (seen.append(models), (models, 7))[1],
+def test_probes_go_along_with_the_warm_start_and_have_random_numbers_of_their_own(monkeypatch):
+    seen, smooth = (
+        [],
+        lambda similarity, both, pull, *, tolerance: (seen.append(both), (both, 7))[1],
     )
-    model = fitted(PersonalizedCoordinateDescent(turns=3, averaging_wakes=0, order_seed=5))
-    assert model.n_messages_ == 20 * (7 + 3 - 1)
-    assert model.bytes_sent_ == 8 * (4 * model.n_messages_ + 20 * 7 * module.N_PROBES)
-    probes = seen[0][:, -module.N_PROBES :].ravel()
+    monkeypatch.setattr(module, "propagate", smooth)
+    task = task_of()
+    algorithm = PersonalizedCoordinateDescent(turns=3, averaging_wakes=0, order_seed=5)
+    solution, edges = run(algorithm, task)[1], np.count_nonzero(weights_of_edges(task)[0])
+    assert solution.n_messages == edges * (7 + 3 - 1)
+    assert solution.bytes_sent == 8 * edges * (3 * (7 + 3 - 1) + 7 * module.N_PROBES)
+    probes = seen[0][:, -module.N_PROBES :][np.array(SIZES) > 0].ravel()
     for start in ({"seed": 5}, {"seed": np.random.SeedSequence(5)}):
         same = np.random.Generator(np.random.Philox(**start)).standard_normal(probes.size)
         assert np.abs(np.corrcoef(probes, same)[0, 1]) < 0.6
@@ -280,7 +222,7 @@ def test_one_agent_alone_descends_and_a_refit_minimises_over_one_agent():
             task.facts, Rows(task.X[own], task.facts.coordinates), task.y[own], agent=agent,
             models=models,
         )  # fmt: skip
-        assert np.abs(objective(task, changed)[1][agent]).max() < 1e-7
+        assert np.abs(gradient_of(task, changed)[agent]).max() < 1e-7
 
 
 # Baselines.
@@ -312,46 +254,28 @@ def test_models_of_perturbed_data_are_those_of_what_was_published(loss, noise, m
     _, _, gate = run(algorithm, task, epsilon=2.0, gate_class=Watched)
     value, out = gate.passed[0][1:3]
     spent, n_numbers = (2.0, 6) if loss == "squared" else (1.0, 3)
-    scale = 2 * n_numbers / spent
+    scale, law = 2 * n_numbers / spent, "laplace"
     if noise == "gaussian":
-        scale = 2 * math.sqrt(n_numbers) / gaussian_mu(spent, 1e-5)
-    law = "laplace" if noise == "laplace" else "norm"
+        scale, law = 2 * math.sqrt(n_numbers) / gaussian_mu(spent, 1e-5), "norm"
     assert kstest((out - value).ravel(), law, args=(0, scale)).pvalue > 1e-4
     if loss == "logistic":
-        told, label = gate.passed[1][2], gate.passed[1][1]
-        others = 5000 / (1 + math.exp(1.0))
-        assert (
-            chisquare(
-                [np.sum(told != label), np.sum(told == label)], [others, 5000 - others]
-            ).pvalue
-            > 1e-4
-        )
+        _, label, told, _ = gate.passed[1]
+        assert np.mean(told != label) == pytest.approx(1 / (1 + math.e), abs=0.027)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("loss", "unit", "law", "intercept", "epsilon"),
-    [
-        ("squared", "record", "gaussian", True, 1.0),
-        ("logistic", "agent", "laplace", False, 1.0),
-        ("logistic", "record", "gaussian", True, math.inf),
-    ],
+    ("loss", "unit", "law"), [("squared", "record", "gaussian"), ("logistic", "agent", "laplace")]
 )
-def test_compiled_wake_ups_make_the_same_models(loss, unit, law, intercept, epsilon):
+def test_compiled_wake_ups_make_the_same_models(loss, unit, law):
     pytest.importorskip("numba")
-    task = task_of(loss, unit=unit, fit_intercept=intercept)
+    task, found = task_of(loss, unit=unit, fit_intercept=unit == "record"), []
     task.X[::7] *= 1e6
     task.X[3, 0] = 1e300
-    knobs = {"turns": 5, "averaging_wakes": 2, "noise": law, "split": "optimal", "clip_norm": 0.5}
-    waves, compiled = (
-        run(
-            PersonalizedCoordinateDescent(**knobs, compiled=c),
-            task,
-            epsilon=epsilon,
-            gate_class=Watched,
-        )
-        for c in (False, True)
-    )
-    assert waves[1].n_messages == compiled[1].n_messages
-    found, expected = compiled[1].parameters_per_agent, waves[1].parameters_per_agent
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+    for compiled in (False, True):
+        algorithm = PersonalizedCoordinateDescent(
+            turns=5, averaging_wakes=2, noise=law, split="optimal", clip_norm=0.5,
+            compiled=compiled,
+        )  # fmt: skip
+        found.append(run(algorithm, task, gate_class=Watched)[1].parameters_per_agent)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-10, atol=1e-10)

@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from skdpadmm.algorithms import propagate, propagate_in_turn, propagation_limit
-from skdpadmm.algorithms.planning._personalized_theory import (
-    block_constants,
-    coordinate_contraction,
-    descent_bound,
-    joint_strong_convexity,
-    noisy_descent_bound,
-    wake_contraction,
-)
+from skdpadmm.algorithms.planning import _personalized_theory as theory
 from skdpadmm.network import Similarity
 from skdpadmm.privacy import literature, split_budget
 from tests.algorithms.agents import similarity_of
@@ -30,12 +23,12 @@ class Quadratics:
         self.n_entries, self.degrees = n_entries, similarity.sum(axis=1)
         self.weights = trade_off * self.degrees * confidence
         self.public = {"degrees": self.degrees, "confidence": confidence, "trade_off": trade_off}
-        self.constants = block_constants(
+        self.constants = theory.block_constants(
             smoothness=curvature, strong_convexity=curvature, **self.public
         )
         self.hessian = np.diag(self.degrees + self.weights * curvature) - similarity
-        self.contraction = coordinate_contraction(
-            strong_convexity=joint_strong_convexity(similarity, self.weights * curvature),
+        self.contraction = theory.coordinate_contraction(
+            strong_convexity=theory.joint_strong_convexity(similarity, self.weights * curvature),
             n_agents=len(similarity),
             lipschitz=self.constants.lipschitz,
         )
@@ -58,7 +51,7 @@ class Quadratics:
         return 0.5 * self.n_entries * float(np.sum(self.hessian * moment))
 
     def bound(self, error, noise_scale, noise="laplace"):
-        return noisy_descent_bound(
+        return theory.noisy_descent_bound(
             gap=self.gap(error), contraction=self.contraction, n_steps=len(noise_scale),
             n_entries=self.n_entries, noise_scale=noise_scale,
             lipschitz=self.constants.lipschitz, noise=noise, **self.public,
@@ -98,7 +91,7 @@ def test_block_constants_are_the_curvature_of_the_blocks_and_the_update_a_gradie
 def test_the_contraction_between_wake_ups_is_an_expectation(n_agents):
     contraction, gaps = 1 - 0.7 / n_agents, np.arange(1, 60 * n_agents + 60)
     law = (1 - 1 / n_agents) ** (gaps - 1) / n_agents
-    got = wake_contraction(contraction=contraction, n_agents=n_agents)
+    got = theory.wake_contraction(contraction=contraction, n_agents=n_agents)
     assert got == pytest.approx(float(law @ contraction**gaps), rel=1e-9)
 
 
@@ -116,7 +109,7 @@ def test_exact_gaps_stay_below_the_corrected_bounds(noise, factor, growth):
         # Not vacuous, unless noise shrinks faster than the slowest direction contracts.
         assert growth < 1 or exact > 0.05 * bound
         if growth == 0:
-            rate = descent_bound(
+            rate = theory.descent_bound(
                 gap=problem.gap(error), contraction=problem.contraction, n_steps=n_steps
             )
             assert bound == pytest.approx(rate, rel=1e-12)
@@ -147,23 +140,6 @@ def test_gaps_are_smallest_with_the_corrected_split_and_largest_with_the_printed
         gaps.append(problem.exact_gap(np.zeros(4), math.sqrt(2) * scales))
         assert gaps[-1] <= problem.bound(np.zeros(4), scales)
     assert np.divide(gaps[1:], gaps[0]) == pytest.approx([printed, corrected], rel=0.01)
-    optimal = split_budget("optimal", n_steps, problem.contraction, "gaussian")
-    first, equal, last = (
-        problem.exact_gap(np.zeros(4), np.outer(shares**-0.5, np.ones(4)))
-        for shares in (optimal, split_budget("equal", n_steps), optimal[::-1])
-    )
-    assert first < equal < last
-
-
-def test_an_agent_without_an_edge_is_refused_and_one_without_records_only_averages():
-    with pytest.raises(ValueError, match=r"Got degrees=.*expected positive floats"):
-        block_constants(
-            smoothness=1.0, strong_convexity=1.0, degrees=[1, 0], confidence=1.0, trade_off=1.0
-        )
-    constants = block_constants(
-        smoothness=2.0, strong_convexity=1.0, degrees=[1, 2], confidence=[0, 1], trade_off=1.0
-    )
-    assert (constants.step.tolist(), constants.strong_convexity) == ([1.0, 1 / 3], 0.0)
 
 
 def test_propagation_has_the_vectors_of_the_path():
@@ -176,15 +152,12 @@ def test_propagation_has_the_vectors_of_the_path():
     np.testing.assert_allclose(woken, [0.13793103, -0.33957037, 0.29045795], atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "similarity", [similarity_of(12), Similarity(n_agents=12), similarity_of(1)]
-)
+@pytest.mark.parametrize("similarity", [similarity_of(12), Similarity(n_agents=12)])
 def test_propagation_ends_at_its_linear_system_after_a_public_number_of_rounds(similarity):
     rng, n = np.random.default_rng(3), similarity.n_agents
     models, pull = rng.normal(size=(n, 3, 2)), rng.uniform(0.01, 2.0, n)
     limit = propagation_limit(similarity, models, pull)
-    degrees = similarity.degrees if n > 1 else np.ones(1)
-    scale = np.sqrt(degrees * (1 + pull))[:, None, None]
+    scale = np.sqrt(similarity.degrees * (1 + pull))[:, None, None]
     for tolerance in (1e-3, 1e-8):
         found, n_rounds = propagate(similarity, models, pull, tolerance=tolerance)
         assert n_rounds == propagate(similarity, 0 * models, pull, tolerance=tolerance)[1]

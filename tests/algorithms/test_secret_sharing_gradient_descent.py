@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 
@@ -10,22 +9,14 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from skdpadmm import DPDecentralizedRegressor, DPFedLasso, DPFedRidge
+from skdpadmm import DPDecentralizedRegressor, DPFedRidge
 from skdpadmm.algorithms import SecretSharingGradientDescent
 from skdpadmm.algorithms.planning._messages import CERTAIN
 from skdpadmm.network import named_graph
 from skdpadmm.noise import grid_cell
 from skdpadmm.penalties import L1, SquaredL2
-from tests.algorithms.agents import (
-    Task,
-    Watched,
-    central_optimum,
-    make_task,
-    run,
-    shrunk,
-    summed_gradient,
-    weights_of,
-)
+from tests.algorithms import agents
+from tests.algorithms.agents import Watched, make_task, run
 
 
 class NoNoise:
@@ -33,12 +24,6 @@ class NoNoise:
 
     def add_gaussian(self, value, scale, stream):
         return value
-
-
-def sharing_task(algorithm, *arguments, **facts):
-    task = make_task(*arguments, **facts)
-    agents = algorithm.share_among(task.facts.agents)
-    return Task(dataclasses.replace(task.facts, agents=agents), task.X, task.y, task.owner)
 
 
 @pytest.mark.parametrize(
@@ -56,50 +41,42 @@ def test_messages_are_gradients_at_the_public_model_and_steps_follow_their_sum(
     algorithm = SecretSharingGradientDescent(
         step_size=0.6, clip_norm=0.15, momentum=momentum, tail_fraction=0.5, n_curators=curators
     )
-    task = sharing_task(algorithm, loss, unit=unit, penalty=penalty, max_iter=6)
+    task = make_task(loss, unit=unit, penalty=penalty, max_iter=6)
     _, solution, gate = run(algorithm, task, epsilon=30.0, gate_class=Watched)
-    (l1, l2), w = weights_of(penalty), np.zeros((4, task.facts.loss.n_outputs))
+    (l1, l2), w = agents.weights_of(penalty), np.zeros((4, task.facts.loss.n_outputs))
     previous, tail = w, 0.0 * w
     messages = [(value, out) for method, value, out, _ in gate.passed if method == "share"]
     for k, (value, out) in enumerate(messages):
         point = w + momentum * (w - previous)
-        expected = [summed_gradient(task, a, point, 0.3) / 0.3 for a in range(4)]
+        expected = [agents.summed_gradient(task, a, point, 0.3) / 0.3 for a in range(4)]
         np.testing.assert_allclose(value, expected, rtol=0, atol=1e-9)
         u = point - 0.6 * 0.3 / 25 * out
-        previous, w = w, shrunk(u, l1, l2, 0.6)
+        previous, w = w, agents.shrunk(u, l1, l2, 0.6)
         tail = tail + u / 3 * (k >= 3)
-    kept = solution.parameters != 0
-    expected = shrunk(tail, l1, l2, 0.6)
-    np.testing.assert_allclose(solution.parameters[kept], expected[kept], rtol=0, atol=1e-9)
+    agents.assert_answers(solution, None, agents.shrunk(tail, l1, l2, 0.6))
     assert len(messages) == 6
-    assert kept.any()
 
 
 @pytest.mark.parametrize(
     ("curators", "topology", "modulus"),
     [(None, "complete", 2**64), (2, "ring", 2**63), (3, "star", 2**61 - 1), (4, "path", 2**64)],
 )
-@pytest.mark.parametrize("name", ["ridge", "lasso", "logistic"])
+@pytest.mark.parametrize(
+    ("loss", "penalty"),
+    [("squared", SquaredL2(0.05)), ("squared", L1(0.05)), ("logistic", SquaredL2(0.05))],
+)
 def test_without_noise_it_converges_to_what_scikit_learn_finds_to_the_grid(
-    name, curators, topology, modulus
+    loss, penalty, curators, topology, modulus
 ):
     algorithm = SecretSharingGradientDescent(
         step_size=0.5, clip_norm=20.0, tail_fraction=1e-9, momentum=0.8, n_curators=curators,
         modulus=modulus,
     )  # fmt: skip
-    loss, penalty, weights = {
-        "ridge": ("squared", SquaredL2(0.05), {"l2": 0.05}),
-        "lasso": ("squared", L1(0.05), {"l1": 0.05}),
-        "logistic": ("logistic", SquaredL2(0.05), {"l2": 0.05}),
-    }[name]
-    task = sharing_task(
-        algorithm, loss, (30,) * 4, topology=topology, penalty=penalty, max_iter=400
-    )
+    task = make_task(loss, (30,) * 4, topology=topology, penalty=penalty, max_iter=400)
     _, solution, gate = run(algorithm, task, epsilon=1e4, gate_class=Watched, source=NoNoise())
     for _, value, out, _ in gate.passed:
         np.testing.assert_allclose(out, value.sum(axis=0), rtol=0, atol=1e-6)
-    best = central_optimum(task, **weights)
-    np.testing.assert_allclose(solution.parameters, best, rtol=0, atol=2e-4)
+    np.testing.assert_allclose(solution.parameters, agents.central_optimum(task), atol=2e-4)
 
 
 @pytest.mark.parametrize("estimator", [DPFedRidge, DPDecentralizedRegressor])
@@ -124,24 +101,9 @@ def test_messages_are_those_of_every_hop_of_every_share(estimator, graph, curato
         each = sum(2 * nx.shortest_path_length(links, a, c) for a, c in pairs)
     model.fit(X, y)
     releases = model.plan(120, 3).releases
-    assert len(releases) == (2 if conditioning else 1)
     messages = each * sum(r.times for r in releases)
     numbers = each * sum(r.times * math.prod(r.shape) for r in releases)
     assert (model.n_messages_, model.bytes_sent_) == (messages, 8 * numbers)
-    assert model.n_rounds_ == model.n_iter_ == 4
-    assert f"among {count} curators through secure channels" in str(model.privacy_)
-
-
-def test_the_report_says_when_a_coalition_knows_every_message():
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (40, 3)), rng.uniform(-1, 1, 40)
-    for coalition, curators in ((1, None), (3, None), (3, 3), (2, 3)):
-        algorithm = SecretSharingGradientDescent(n_curators=curators)
-        model = DPDecentralizedRegressor(
-            algorithm=algorithm, coalition=coalition, max_iter=2, n_agents=5, random_state=0
-        ).fit(X, y)
-        knows = "all shares that 3 curators got" in str(model.privacy_)
-        assert knows == ((coalition, curators) == (3, 3))
 
 
 def test_preparations_pay_for_the_grid_that_their_shares_are_on():
@@ -176,17 +138,3 @@ def test_gradients_at_hidden_models_as_printed_tell_more_than_was_claimed(
         covariance = np.eye(n_rounds) + (n_honest - 1) * hidden @ hidden.T
         found = np.linalg.solve(covariance, np.ones(n_rounds)).sum() * n_honest / n_rounds
         assert found == pytest.approx(expected, abs=0.005)
-
-
-def test_defaults_learn_an_easy_problem():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (10_000, 3))
-    y = X @ [1.0, -2.0, 0.0] + 0.3 * rng.standard_normal(10_000)
-    shared = {"epsilon": 3.0, "delta": 1e-6, "feature_bounds": (-1, 1), "random_state": 0}
-    algorithm = SecretSharingGradientDescent(n_curators=3)
-    for model in (
-        DPFedLasso(alpha=1e-3, n_agents=10, adversary="model"),
-        DPDecentralizedRegressor(alpha=1e-4, n_agents=10),
-        DPDecentralizedRegressor(alpha=1e-4, n_agents=500, max_iter=30, privacy_unit="agent"),
-    ):
-        assert model.set_params(algorithm=algorithm, **shared).fit(X, y).score(X, y) > 0.7
