@@ -154,6 +154,8 @@ def test_a_warm_start_smooths_a_step_from_zero_by_trust_and_is_a_turn_like_any_o
     pull = max(TRADE_OFF * curvature, module.FARTHEST_PULL) * np.maximum(relative, 1e-3)
     expected = propagation_limit(task.facts.agents.similarity, first, pull)
     np.testing.assert_allclose(solution.parameters_per_agent, expected, rtol=0, atol=1e-3)
+    local = run(LocalModels(turns=1, clip_norm=50.0), task)[1].parameters_per_agent
+    np.testing.assert_allclose(local, first / (1 + STRENGTH / curvature), rtol=0, atol=1e-9)
     for warm_start in ("propagation", None):
         descent = PersonalizedCoordinateDescent(turns=3, warm_start=warm_start)
         plan, _, gate = run(descent, task, gate_class=Watched)
@@ -166,6 +168,14 @@ def test_noise_of_equal_turns_is_that_of_the_formula():
     plan = helper.planned(PersonalizedCoordinateDescent(turns=10), task_of())
     assert plan.releases[-1].noise_std / 50 == pytest.approx(0.4718, rel=1e-3)
     assert plan.releases[-1].noise_std >= 2 * math.sqrt(10) / gaussian_mu(1.0, 1e-5)
+
+
+@pytest.mark.parametrize(("loss", "noise"), [("squared", "laplace"), ("logistic", "gaussian")])
+def test_turns_that_nobody_asks_for_are_as_many_as_stand_out_of_the_noise(loss, noise):
+    algorithm = PersonalizedCoordinateDescent(noise=noise)
+    plans = [helper.planned(algorithm, task_of(loss), epsilon) for epsilon in (0.1, 30.0, 1e5)]
+    turns = [plan.settings.n_turns for plan in plans]
+    assert (turns[0], turns[2], sorted(turns)) == (1, 100, turns)
 
 
 @pytest.mark.parametrize("clock", ["poisson", "index"])

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from skdpadmm import algorithms as alg
-from skdpadmm.algorithms.planning._agent_turns import agent_turns
 from skdpadmm.penalties import L1, Box
-from skdpadmm.protocol import Budget
 from tests.algorithms.agents import make_task, planned
 
 NAN = math.nan
@@ -101,9 +98,3 @@ REFUSED = [
 def test_knobs_and_facts_that_no_theorem_covers_are_refused(algorithm, changed, message):
     with pytest.raises(ValueError, match=message):
         planned(algorithm, task_for(algorithm, **changed))
-
-
-def test_noise_on_a_grid_that_costs_more_than_the_budget_is_refused():
-    facts, budget = make_task(similarity=True).facts, Budget(epsilon=1e-4, delta=1e-12)
-    with pytest.raises(ValueError, match=r"^Got epsilon=0.0001 for 100000 turns, expected more"):
-        agent_turns(facts, budget, name="", weights=np.ones(100_000), law="laplace")
