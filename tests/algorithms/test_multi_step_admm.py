@@ -75,7 +75,7 @@ def naive_path(task, plan, gate, clip):
 )
 def test_steps_equal_the_algorithm_agent_by_agent(loss, unit, topology, weight, batches, penalty):
     task = make_task(loss, topology=topology, unit=unit, penalty=penalty, max_iter=N_ROUNDS)
-    clip = 0.4 if loss == "squared" else 0.2
+    clip = {"squared": 0.9, "logistic": 0.6, "multinomial": 0.9}[loss]
     algorithm = MultiStepADMM(
         inner_steps=INNER, clip_norm=clip / 2, tail_fraction=0.5, batch_fraction=batches,
         **WEIGHTS[weight],
