@@ -1,0 +1,154 @@
+"""What users give as a graph or as similarities of agents: names, matrices, tables, networkx."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from skdpadmm import network
+from skdpadmm.network import Similarity, resolve_similarity, resolve_topology
+
+LABELS = np.array(["a", "b", "c"])
+PATH = np.array([[0, 1, 0], [1, 0, 0.5], [0, 0.5, 0]])
+HALF = {"weight": np.float32(0.5)}
+FRAME = pd.DataFrame(PATH, index=LABELS, columns=LABELS)
+ZEROS = sparse.coo_array(([1, 1, 0.5, 0.5, 0, 0], ([0, 1, 1, 2, 0, 2], [1, 0, 2, 1, 2, 0])))
+PATHS = {
+    "dense": PATH,
+    "stored zeros": ZEROS,
+    "frame in another order": FRAME.loc[["c", "a", "b"], ["b", "c", "a"]],
+    "frame without labels": pd.DataFrame(PATH),
+    "graph of labels": nx.Graph([("c", "b", HALF), ("a", "b")]),
+    "graph of positions": nx.Graph([(2, 1, HALF), (0, 1)]),
+    "similarity": Similarity(n_agents=3, matrix=PATH),
+}
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+def test_one_path_can_be_given_in_many_forms(path):
+    similarity = resolve_similarity(path, LABELS)
+    np.testing.assert_array_equal(similarity.weights.toarray(), PATH)
+    assert similarity.labels == ("a", "b", "c")
+    topology = resolve_topology(similarity.weights if path is PATHS["similarity"] else path, LABELS)
+    assert topology.edges.tolist() == [[0, 1], [1, 2]]
+    assert topology == resolve_topology("path", LABELS) == resolve_topology(topology, LABELS)
+
+
+@pytest.mark.parametrize("resolve", [resolve_topology, resolve_similarity])
+def test_numbers_that_are_labels_are_not_taken_for_positions(resolve):
+    star, moved = nx.star_graph(3), nx.relabel_nodes(nx.star_graph(3), lambda i: i + 1)
+    assert resolve(star, np.arange(4)) == resolve(moved, np.arange(1, 5))
+    with pytest.raises(ValueError, match=r"without agents \[4\] and with unknown nodes \[0\]"):
+        resolve(star, np.arange(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (2.5, "Got {name}=2.5, expected one of"),
+        ("mesh", "Got {name}='mesh', expected one of"),
+        ([[1], [1, 2]], "Got {name} that is no matrix"),
+        (np.ones((2, 2)), "Got {name} of shape (2, 2), expected shape (3, 3)"),
+        (np.array([["x"] * 3] * 3), "Got {name} of dtype <U1, expected a matrix of real numbers"),
+        ([[0, np.nan, 1], [np.nan, 0, 1], [1, 1, 0]], "NaN or infinite"),
+        (nx.DiGraph([("a", "b"), ("b", "c")]), "Got a directed graph as {name}"),
+        (nx.MultiGraph([("a", "b"), ("b", "c")]), "Got a multigraph as {name}"),
+        (nx.Graph([("a", "b"), ("b", "x")]), "without agents ['c'] and with unknown nodes ['x']"),
+        (FRAME.set_axis(["x", "y", "z"]), "Got a {name} with rows ['x', 'y', 'z']"),
+    ],
+)
+def test_what_is_no_relation_of_the_agents_is_refused(given, message):
+    for name, resolve in (("topology", resolve_topology), ("similarity", resolve_similarity)):
+        with pytest.raises(ValueError, match=re.escape(message.format(name=name))):
+            resolve(given, LABELS)
+
+
+def mixing(matrix, labels):
+    return network.check_mixing(matrix, resolve_topology("path", labels))
+
+
+@pytest.mark.parametrize(
+    ("resolve", "given", "message"),
+    [
+        (resolve_topology, np.eye(3), "self loops at ['a', 'b', 'c']"),
+        (resolve_topology, [[0, 1, 0], [0, 0, 1], [0, 1, 0]], "links agents ['a', 'b'] in one"),
+        (resolve_topology, -PATH, "Got a topology with negative entries"),
+        (resolve_topology, "hypercube", "Got 3 agents for a hypercube"),
+        (resolve_topology, 0 * PATH, "3 components, agents without a neighbour: ['a', 'b', 'c']"),
+        (resolve_topology, nx.Graph([("a", "b")]), "of 2 nodes for 3 agents, ['a', 'b', 'c']"),
+        (resolve_topology, network.Topology(n_agents=4), "Got a topology of 4 nodes for 3 agents"),
+        (resolve_similarity, [[0, 1, 0], [1, 0, 0], [0, 0, 0]], "agents ['c'] are like nobody"),
+        (resolve_similarity, np.triu(PATH), "similarities 1 and 0 between agents ['a', 'b']"),
+        (resolve_similarity, -PATH, "similarity of -1 between agents ['a', 'b']"),
+        (resolve_similarity, PATH + np.diag([0, 3, 0]), "similarity of agents ['b'] to themselves"),
+        (resolve_similarity, 1.7e308 * (1 - np.eye(3)), "weights of agents ['a', 'b', 'c'] that"),
+        (resolve_similarity, "angle", "angle_similarity(targets)"),
+        (resolve_similarity, nx.Graph([("a", "b", {"weight": "x"}), ("b", "c")]), "weight='x' of"),
+        (resolve_similarity, Similarity(n_agents=4), "of 4 agents for 3 agents, ['a', 'b', 'c']"),
+        (mixing, 5.0, "Got mixing=5.0, expected 'metropolis'"),
+        (mixing, [[0.5, 0.5, 0], [0.2, 0.3, 0.5], [0, 0.5, 0.5]], "not symmetric"),
+        (mixing, [[1.5, -0.5, 0], [-0.5, 1, 0.5], [0, 0.5, 0.5]], "a mixing weight of -0.5"),
+        (mixing, [[0.5, 0.2, 0], [0.2, 0.5, 0.2], [0, 0.2, 0.5]], "sum of 0.7 in row 0"),
+        (mixing, np.full((3, 3), 1 / 3), "between agents 0 and 2, which are not linked"),
+        (mixing, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], "not connected"),
+    ],
+)
+def test_what_is_no_graph_no_similarity_and_no_mixing_is_refused(resolve, given, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        resolve(given, LABELS)
+
+
+@pytest.mark.parametrize("resolve", [resolve_topology, resolve_similarity])
+def test_components_are_counted_and_a_long_list_of_agents_is_cut(resolve):
+    two = nx.disjoint_union(nx.path_graph(3), nx.path_graph(2))
+    with pytest.raises(ValueError, match=r"2 components,.* expected a connected graph"):
+        resolve(two, np.arange(5))
+    with pytest.raises(ValueError, match=re.escape("[0, 1, 2, 3, 4] and 3 more")):
+        resolve(np.zeros((8, 8)), np.arange(8))
+
+
+def test_everybody_alike_is_the_same_however_it_is_given_and_one_agent_is_alone():
+    ones, labels = 1.0 - np.eye(4), np.arange(4)
+    for given in (ones, ones.astype(bool), sparse.csr_array(ones), nx.complete_graph(4)):
+        assert resolve_similarity(given, labels) == resolve_similarity("uniform", labels)
+        assert resolve_topology(given, labels) == resolve_topology("complete", labels)
+    for given in ("uniform", "knn", [[0]], nx.empty_graph(1)):
+        assert resolve_similarity(given, np.array(["only"])) == Similarity(n_agents=1)
+
+
+def test_labels_of_a_relation_are_those_that_it_was_given():
+    made = network.knn_similarity(pd.DataFrame({"x": [3, 1]}, index=["b", "a"]))
+    for relation in (made, nx.path_graph(["b", "a"]), pd.DataFrame(index=["b", "a"])):
+        assert network.labels_of_relation(relation) == ["b", "a"]
+    for relation in ("knn", Similarity(n_agents=3, matrix=PATH)):
+        assert network.labels_of_relation(relation) is None
+
+
+FINGERPRINTS = """
+import sys
+import numpy as np
+from skdpadmm import network
+
+network.resolve_topology("torus", np.arange(12))
+early = "networkx" in sys.modules
+x = np.random.default_rng(0).random((30, 2))
+made = [network.knn_similarity(x), network.gaussian_similarity(x), network.angle_similarity(x)]
+made += [network.resolve_topology(name, np.arange(32), seed=3) for name in network.TOPOLOGIES]
+found = [str(early), *(relation.fingerprint for relation in made)]
+"""
+
+
+@pytest.mark.slow
+def test_fingerprints_are_the_same_in_every_process_and_networkx_is_imported_late():
+    here = {}
+    exec(FINGERPRINTS, here)
+    code = FINGERPRINTS + "print(*found)"
+    found = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert found == ["False", *here["found"][1:]]
