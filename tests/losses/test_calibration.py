@@ -1,15 +1,48 @@
-"""Probabilities that undo the clip, and that know how noisy their scores are."""
+"""The clip of a derivative, and probabilities that undo it and know how noisy their scores are."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy.optimize import brentq
-from scipy.special import log_expit, log_softmax
+from scipy.special import expit, log_expit, log_softmax
 
 from skdpadmm.losses import clip_derivative, moderate, undo_clip
+
+LIMITS = st.one_of(st.floats(1e-250, 1e308), st.just(0.0), st.just(np.inf))
+
+
+@given(derivative=arrays(np.float64, (3, 4), elements=st.floats()), limit=LIMITS)
+def test_the_clip_is_bounded_for_every_float_and_leaves_alone_what_is_within(derivative, limit):
+    scalars, vectors = derivative.ravel(), clip_derivative(derivative, np.full(3, limit))
+    clipped = clip_derivative(scalars, limit)
+    expected = np.where(np.isfinite(scalars), np.clip(scalars, -limit, limit), 0.0)
+    np.testing.assert_array_equal(clipped, expected)
+    for row, result in zip(derivative, vectors, strict=True):
+        assert np.isfinite(result).all()
+        # math.hypot neither overflows nor underflows before its result does.
+        assert math.hypot(*result) <= (limit * (1 + 1e-12) if np.isfinite(row).all() else 0)
+        if np.isfinite(row).all() and math.hypot(*row) <= limit * (1 - 1e-12):
+            np.testing.assert_array_equal(result, row)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-200, 1.0, 1e200, 1e308])
+def test_vectors_keep_their_direction_at_every_scale(size):
+    derivative = size * np.array([[1.0, -1.0, 0.5, 0.0]])
+    clipped = clip_derivative(derivative, size / 3)
+    np.testing.assert_allclose(clipped / size, derivative / size / 4.5, rtol=1e-12)
+
+
+def test_every_record_has_its_own_limit():
+    limit = np.array([0.0, 1.0, 2.0, np.inf])
+    np.testing.assert_array_equal(clip_derivative(np.full(4, -9.0), limit), [0, -1, -2, -9])
+    vectors = clip_derivative(np.tile([3.0, 4.0], (4, 1)), limit)
+    np.testing.assert_allclose(vectors, np.outer([0, 1, 2, 5], [0.6, 0.8]), rtol=1e-15)
 
 
 def binary(margin):
@@ -21,22 +54,18 @@ def binary(margin):
 def test_clipped_derivatives_balance_at_the_probability_that_comes_out(q, bound):
     # Where a share q of records is of class 1, the clipped fit ends at this margin.
     def pull(margin):
-        up, down = -1 / (1 + np.exp(margin)), 1 / (1 + np.exp(-margin))
-        return (
-            q * clip_derivative(np.array([up]), bound)[0]
-            + (1 - q) * clip_derivative(np.array([down]), bound)[0]
-        )
+        up, down = clip_derivative(np.array([-expit(-margin), expit(margin)]), bound)
+        return q * up + (1 - q) * down
 
     margin = brentq(pull, -20, 20)
     found = np.exp(undo_clip(binary(np.array([margin])), bound))[0, 1]
     assert found == pytest.approx(q, abs=2e-3)
 
 
-@given(
-    st.lists(st.floats(-30, 30), min_size=2, max_size=6),
-    st.floats(1e-3, 10),
-    st.floats(0, 100),
-)
+SCORES = st.lists(st.floats(-30, 30), min_size=2, max_size=6)
+
+
+@given(scores=SCORES, bound=st.floats(1e-3, 10), variance=st.floats(0, 100))
 def test_they_are_probabilities_in_the_order_of_the_scores(scores, bound, variance):
     log_probability = log_softmax(np.array([scores]), axis=1)
     found = moderate(undo_clip(log_probability, bound), variance)
@@ -45,15 +74,12 @@ def test_they_are_probabilities_in_the_order_of_the_scores(scores, bound, varian
     assert np.all(np.diff(found[0][order]) >= -1e-9)
 
 
-def test_nothing_changes_without_clip_and_noise():
+def test_noise_and_doubt_take_away_certainty_and_nothing_else_changes():
     log_probability = binary(np.linspace(-5, 5, 11))
-    np.testing.assert_allclose(
-        moderate(undo_clip(log_probability, np.inf), 0.0), log_probability, atol=1e-12
-    )
-
-
-def test_noise_takes_away_certainty():
-    log_probability = binary(np.array([3.0]))
-    sure = [np.exp(moderate(log_probability, v))[0, 1] for v in (0.0, 1.0, 10.0, 1e6)]
-    assert sure == sorted(sure, reverse=True)
-    assert sure[-1] == pytest.approx(0.5, abs=0.01)
+    without = moderate(undo_clip(log_probability, np.inf), 0.0)
+    np.testing.assert_allclose(without, log_probability, atol=1e-12)
+    for variance in (1.0, 10.0):
+        odds = np.diff(moderate(log_probability, variance), axis=1)[:, 0]
+        np.testing.assert_allclose(odds, np.linspace(-5, 5, 11) / np.sqrt(1 + np.pi * variance / 8))
+    doubtful = np.exp(moderate(log_probability, 0.0, doubt=0.25))
+    np.testing.assert_allclose(doubtful, 0.75 * np.exp(log_probability) + 0.125, rtol=1e-12)
