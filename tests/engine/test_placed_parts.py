@@ -18,23 +18,22 @@ from threadpoolctl import threadpool_info
 from skdpadmm.engine import Engine, require_backend
 from skdpadmm.engine._dask import Host
 
+slow = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-PART_COUNTS = [1, 2, 3, 7, 32]
 DIED = "Got a dask worker that died .*, expected all workers to live .* spends the budget again"
 
 
 class Part:
     """Rows and a hidden state: how often the part was advanced, and what it was told."""
 
+    n_pickled = 0
+
     def __init__(self, rows):
-        self.rows = rows
-        self.state = np.zeros_like(rows)
+        self.rows, self.state = rows, np.zeros_like(rows)
 
     def __getstate__(self):
         Part.n_pickled += 1
         return self.__dict__
-
-    n_pickled = 0
 
     def advance(self, told):
         self.state += self.rows * told
@@ -49,235 +48,89 @@ class Part:
             raise error
         return self.state
 
-    def give(self, told):
-        return self.rows[0] + told
-
-    def die(self, first):
+    def die(self, first, path=None):
         if self.rows[0] == first:
             os.kill(os.getpid(), signal.SIGKILL)
-        return self.rows.copy()
-
-    def die_or_dawdle(self, first, path):
-        if self.rows[0] != first:
+        if path is not None:  # the others dawdle
             time.sleep(30)
             path.touch()
-        return self.die(first)
+        return self.rows.copy()
 
     def process(self):
         return np.array([float(os.getpid())])
 
-    def error_state(self):
-        return np.array([float(set(np.geterr().values()) == {"ignore"})])
-
-    def blas_threads(self):
+    def surroundings(self):
         pools = [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
-        return np.array([float(max(pools))])
-
-
-def ill_conditioned(n_parts, size=5, seed=0):
-    """Parts whose sum depends on the order of additions."""
-    rng = np.random.default_rng(seed)
-    shape = (n_parts, size)
-    rows = rng.normal(size=shape) * 10.0 ** rng.integers(-12, 12, size=shape)
-    return [Part(part) for part in rows]
+        return np.array([float(max(pools)), float(set(np.geterr().values()) == {"ignore"})])
 
 
 def numbered(n_parts):
     return [Part(np.array([float(i)])) for i in range(n_parts)]
 
 
+def ill_conditioned(n_parts, size=5):
+    """Parts whose sum depends on the order of additions."""
+    rng = np.random.default_rng(0)
+    scales = 10.0 ** rng.integers(-12, 12, size=(n_parts, size))
+    return [Part(rows) for rows in rng.normal(size=(n_parts, size)) * scales]
+
+
 def three_rounds(engine, n_parts):
     """Sums of three rounds, each a function of the ones before."""
-    placed = engine.place(ill_conditioned(n_parts))
-    totals = [placed.sum("advance", np.ones(5))]
-    for _ in range(2):
-        totals.append(placed.sum("advance", np.sqrt(np.abs(totals[-1]))))
+    placed, told, totals = engine.place(ill_conditioned(n_parts)), np.ones(5), []
+    for _ in range(3):
+        totals.append(placed.sum("advance", told))
+        told = np.sqrt(np.abs(totals[-1]))
     return np.array(totals)
 
 
-def cluster_of(n_workers):
-    # Port 0 is any free port: tests run next to each other.
-    return LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address="127.0.0.1:0")
-
-
-@pytest.fixture(scope="module")
-def client():
-    with (
-        cluster_of(2) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
-
-
-def both_answer(client):
-    try:
-        return len(client.run(os.getpid)) == 2
-    except OSError:
-        return False
-
-
-@pytest.fixture
-def on_dask(client):
-    wait_until(lambda: both_answer(client))  # one may still start again after the test before
-    with Engine(backend="dask", client=client).running() as engine:
-        yield engine
-
-
-@pytest.fixture(params=["one thread", "two threads", "dask"])
-def engine(request):
-    if request.param == "dask":
-        yield request.getfixturevalue("on_dask")
-    else:
-        with Engine(1 if request.param == "one thread" else 2).running() as engine:
-            yield engine
-
-
-@pytest.mark.parametrize("n_parts", PART_COUNTS)
-def test_the_bits_of_a_sum_do_not_depend_on_where_parts_are(n_parts, on_dask):
-    reference = three_rounds(Engine(), n_parts)
-    np.testing.assert_array_equal(three_rounds(on_dask, n_parts), reference)
-    for n_jobs in (1, 2, 4):
-        with Engine(n_jobs).running() as engine:
-            np.testing.assert_array_equal(three_rounds(engine, n_parts), reference)
+@pytest.mark.parametrize("n_parts", [1, 2, 7, 32])
+def test_the_bits_of_a_sum_do_not_depend_on_where_parts_are(n_parts, engine):
+    np.testing.assert_array_equal(three_rounds(engine, n_parts), three_rounds(Engine(), n_parts))
 
 
 def test_parts_are_added_in_their_order(engine):
     parts = ill_conditioned(7)
-    expected, backwards = parts[0].rows, parts[-1].rows
-    for part in parts[1:]:
-        expected = expected + part.rows
-    for part in parts[-2::-1]:
-        backwards = backwards + part.rows
-    assert np.any(expected != backwards)
-    np.testing.assert_array_equal(engine.place(parts).sum("die", np.nan), expected)
+    forwards, backwards = (
+        sum((p.rows for p in some), np.zeros(5)) for some in (parts, parts[::-1])
+    )
+    assert np.any(forwards != backwards)
+    np.testing.assert_array_equal(engine.place(parts).sum("die", np.nan), forwards)
 
 
 def test_a_hidden_state_lasts_from_round_to_round_until_it_is_reset(engine):
-    placed = engine.place(numbered(4))
+    placed, other = engine.place(numbered(4)), engine.place(numbered(4))
     assert [placed.sum("advance", 1.0)[0] for _ in range(3)] == [18.0, 36.0, 54.0]
     placed.run("reset")
-    assert placed.sum("advance", 1.0) == 18.0
-
-
-def test_two_placements_of_equal_parts_share_no_state(on_dask):
-    first, second = on_dask.place(numbered(4)), on_dask.place(numbered(4))
-    first.sum("advance", 1.0)
-    assert second.sum("advance", 1.0) == 18.0
-
-
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
-def test_sums_keep_their_shape(shape, engine):
-    total = engine.place([Part(np.ones(shape)) for _ in range(3)]).sum("advance", 2.0)
-    np.testing.assert_array_equal(total, np.full(shape, 18.0))
-
-
-def test_local_parts_are_used_as_they_are_and_send_nothing():
-    parts = numbered(3)
-    for n_jobs in (1, 2):
-        with Engine(n_jobs).running() as engine:
-            placed = engine.place(parts)
-            placed.run("advance", 1.0)
-            assert placed.bytes_sent == 0
-    assert parts[2].state == 4.0
-
-
-def test_dask_shares_consecutive_parts_among_workers(on_dask):
-    def processes(n_parts):
-        return [on_dask.place(numbered(n_parts)).sum("process")[0] for _ in range(2)]
-
-    assert len(set(processes(1))) == 1  # fewer parts than workers
-    pids = on_dask.workers.client.run(os.getpid).values()
-    assert set(processes(2)) == {float(sum(pids))}
-    assert os.getpid() not in pids
-
-
-def test_after_the_first_round_only_arguments_and_results_are_sent(on_dask):
-    n_workers, n_parts, size = 2, 5, 1000
-    parts = [Part(np.ones((200, size))) for _ in range(n_parts)]
-    placed = on_dask.place(parts)
-    n_pickled = Part.n_pickled
-    told = np.ones(size)
-    placed.run("give", told)
-    arguments = n_workers * told.nbytes
-    assert arguments <= placed.bytes_sent < arguments + n_workers * 500
-    before = placed.bytes_sent
-    placed.sum("give", told)
-    exchanged = arguments + n_parts * told.nbytes
-    assert exchanged <= placed.bytes_sent - before < exchanged + (n_workers + n_parts) * 500
-    assert Part.n_pickled == n_pickled
-
-
-def test_parts_leave_the_workers_when_the_engine_stops(client):
-    def count(dask_worker):
-        return len(dask_worker.state.actors) + len(dask_worker.data)
-
-    def held():
-        return sum(client.run(count).values())
-
-    with Engine(backend="dask", client=client).running() as engine:
-        placed = [engine.place(numbered(4)) for _ in range(2)]
-        assert placed[1].sum("advance", 1.0) == 18.0
-        assert held() >= 4
-    wait_until(lambda: held() == 0)
+    assert placed.sum("advance", 1.0) == other.sum("advance", 1.0) == 18.0
+    total = engine.place([Part(np.ones((2, 3))) for _ in range(3)]).sum("advance", 2.0)
+    np.testing.assert_array_equal(total, np.full((2, 3), 18.0))
 
 
 @pytest.mark.parametrize("error", [LookupError("part"), OSError("part"), TimeoutError("part")])
 def test_an_exception_in_a_part_reaches_the_caller(error, engine):
     placed = engine.place(numbered(3))
-    with pytest.raises(type(error), match=r"^part$"):
-        placed.sum("fail", error)
-    with pytest.raises(type(error), match=r"^part$"):
-        placed.run("fail", error)
+    for call in (placed.sum, placed.run):
+        with pytest.raises(type(error), match=r"^part$"):
+            call("fail", error)
     placed.run("reset")
     assert placed.sum("advance", 1.0) == 9.0
 
 
 def test_floating_point_is_silent_and_blas_has_one_thread_in_every_worker(engine):
-    placed = engine.place(numbered(4))
     with np.errstate(all="raise"):
-        assert placed.sum("error_state") == 4.0
-    assert placed.sum("blas_threads") == 4.0
+        assert engine.place(numbered(4)).sum("surroundings").tolist() == [4.0, 4.0]
 
 
-def test_the_threads_of_blas_on_workers_are_given_back(on_dask):
-    before = list(on_dask.workers.client.run(Part.blas_threads, None).values())
-    on_dask.place(numbered(4)).run("reset")
-    assert list(on_dask.workers.client.run(Part.blas_threads, None).values()) == before
-
-
-@pytest.mark.parametrize("first", [0.0, 3.0])
-def test_a_worker_that_dies_in_a_call_is_an_error_and_stays_one(first, on_dask):
-    placed = on_dask.place(numbered(4))
+def test_local_parts_are_used_as_they_are_and_send_nothing():
+    parts = numbered(3)
+    placed = Engine().place(parts)
     placed.run("advance", 1.0)
-    with pytest.raises(RuntimeError, match=DIED) as caught:
-        placed.sum("die", first)
-    assert "in round 2" in str(caught.value)
-    wait_until(lambda: both_answer(on_dask.workers.client))
-    with pytest.raises(RuntimeError, match="in round 3"):
-        placed.sum("advance", 1.0)
-
-
-def test_a_worker_that_dies_between_calls_is_an_error(on_dask):
-    placed = on_dask.place(numbered(4))
-    pid = int(on_dask.place(numbered(1)).sum("process")[0])
-    os.kill(pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match=DIED):
-        placed.sum("advance", 1.0)
-
-
-class DiesOnArrival:
-    def __reduce__(self):
-        return os._exit, (1,)
-
-
-def test_a_worker_that_dies_while_rows_are_sent_is_an_error(on_dask):
-    with pytest.raises(RuntimeError, match="died while rows were sent"):
-        on_dask.place([DiesOnArrival()])
+    assert (placed.bytes_sent, parts[2].state) == (0, 2.0)
 
 
 def test_a_message_that_comes_twice_or_to_a_new_host_is_refused():
-    host = Host(numbered(2))
-    message = pickle.dumps(("advance", (1.0,), True))
+    host, message = Host(numbered(2)), pickle.dumps(("advance", (1.0,), True))
     assert pickle.loads(host.call(1, message)) == [0.0, 3.0]
     with pytest.raises(ConnectionError, match="Got round 1, expected round 2"):
         host.call(1, message)
@@ -285,12 +138,68 @@ def test_a_message_that_comes_twice_or_to_a_new_host_is_refused():
         Host(numbered(2)).call(2, message)
 
 
-def test_the_current_client_is_used_and_left_open(client):
+def test_what_cannot_be_placed_is_refused():
+    for backend in ("local", "dask"):
+        with pytest.raises(ValueError, match="Got no parts"):
+            Engine(backend=backend).place([])
+    with pytest.raises(RuntimeError, match="Got an engine that does not run"):
+        Engine(backend="dask").place(numbered(1))
+    for use in (lambda: require_backend("ray"), Engine(backend="ray").running().__enter__):
+        with pytest.raises(ValueError, match="Got backend='ray', expected 'local' or 'dask'"):
+            use()
+
+
+def test_without_dask_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    for use in (lambda: require_backend("dask"), Engine(backend="dask").running().__enter__):
+        with pytest.raises(ImportError, match=r"needs dask: pip install 'skdpadmm\[dask\]'"):
+            use()
+    require_backend("local")
+
+
+@slow
+def test_dask_shares_consecutive_parts_among_workers(on_dask):
+    assert len({on_dask.place(numbered(1)).sum("process")[0] for _ in range(2)}) == 1
+    pids = on_dask.workers.client.run(os.getpid).values()
+    assert on_dask.place(numbered(2)).sum("process")[0] == sum(pids)
+    assert os.getpid() not in pids
+
+
+@slow
+def test_after_the_first_round_only_arguments_and_results_are_sent(on_dask):
+    n_workers, n_parts, told = 2, 5, np.ones(1000)
+    placed = on_dask.place([Part(np.ones(1000)) for _ in range(n_parts)])
+    n_pickled, arguments = Part.n_pickled, n_workers * told.nbytes
+    placed.run("advance", told)
+    assert arguments <= placed.bytes_sent < arguments + n_workers * 500
+    before, exchanged = placed.bytes_sent, arguments + n_parts * told.nbytes
+    placed.sum("advance", told)
+    assert exchanged <= placed.bytes_sent - before < exchanged + (n_workers + n_parts) * 500
+    assert Part.n_pickled == n_pickled
+
+
+@slow
+def test_parts_leave_the_workers_and_threads_are_given_back_when_the_engine_stops(
+    client, wait_until
+):
+    def held():
+        counts = client.run(
+            lambda dask_worker: len(dask_worker.state.actors) + len(dask_worker.data)
+        )
+        return sum(counts.values())
+
+    before = client.run(lambda: numbered(1)[0].surroundings().tolist())
     with client.as_current(), Engine(backend="dask").running() as engine:
         assert engine.workers.client is client
+        placed = [engine.place(numbered(4)) for _ in range(2)]
+        assert placed[1].sum("advance", 1.0) == 18.0
+        assert held() >= 4
+    wait_until(lambda: held() == 0)
     assert client.status == "running"
+    assert client.run(lambda: numbered(1)[0].surroundings().tolist()) == before
 
 
+@slow
 def test_without_a_client_a_cluster_is_made_and_closed():
     with Engine(n_jobs=1, backend="dask").running() as engine:
         np.testing.assert_array_equal(three_rounds(engine, 3), three_rounds(Engine(), 3))
@@ -300,9 +209,10 @@ def test_without_a_client_a_cluster_is_made_and_closed():
     assert engine.workers.client.status == "closed"
 
 
+@slow
 def test_a_scheduler_without_workers_is_refused():
     with (
-        cluster_of(0) as cluster,
+        LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
         Engine(backend="dask", client=client).running() as engine,
     ):
@@ -310,101 +220,72 @@ def test_a_scheduler_without_workers_is_refused():
             engine.place(numbered(1))
 
 
-@pytest.mark.parametrize("backend", ["local", "dask"])
-def test_no_parts_are_refused(backend):
-    with pytest.raises(ValueError, match="Got no parts"):
-        Engine(backend=backend).place([])
+@slow
+@pytest.mark.parametrize("first", [0.0, 3.0])
+def test_a_worker_that_dies_in_a_call_is_an_error_and_stays_one(first, on_dask):
+    placed = on_dask.place(numbered(4))
+    placed.run("advance", 1.0)
+    with pytest.raises(RuntimeError, match=DIED) as caught:
+        placed.sum("die", first)
+    assert "in round 2" in str(caught.value)
+    with pytest.raises(RuntimeError, match="in round 3"):
+        placed.sum("advance", 1.0)
 
 
-def test_an_engine_on_dask_that_does_not_run_places_nothing():
-    with pytest.raises(RuntimeError, match="Got an engine that does not run"):
-        Engine(backend="dask").place(numbered(1))
+class DiesOnArrival:
+    def __reduce__(self):
+        return os._exit, (1,)
 
 
-def test_an_unknown_backend_is_refused():
-    with pytest.raises(ValueError, match="Got backend='ray', expected 'local' or 'dask'"):
-        require_backend("ray")
-    with pytest.raises(ValueError, match="Got backend='ray'"), Engine(backend="ray").running():
-        pass
-
-
-def test_without_dask_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ImportError, match=r"needs dask: pip install 'skdpadmm\[dask\]'"):
-        require_backend("dask")
-    with pytest.raises(ImportError, match="needs dask"), Engine(backend="dask").running():
-        pass
-    require_backend("local")
-    with Engine().running() as engine:
-        assert engine.place(numbered(3)).sum("advance", 1.0) == 9.0
-
-
-def wait_until(condition):
-    for _ in range(200):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("The condition never held.")
+@slow
+def test_a_worker_that_dies_between_calls_or_while_rows_are_sent_is_an_error(on_dask):
+    placed = on_dask.place(numbered(4))
+    os.kill(int(on_dask.place(numbered(1)).sum("process")[0]), signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=DIED):
+        placed.sum("advance", 1.0)
+    with pytest.raises(RuntimeError, match="died while rows were sent"):
+        on_dask.place([DiesOnArrival()])
 
 
 @pytest.fixture
-def remote_client(tmp_path):
+def remote(tmp_path, wait_until):
     """A scheduler and two workers, each a process of its own that only TCP connects."""
-    address = str(tmp_path / "scheduler.json")
-    common = ["--scheduler-file", address, "--no-dashboard"]
-    scheduler = ["dask_scheduler", "--port", "0", *common]
-    worker = ["dask_worker", "--nthreads", "1", "--no-nanny", *common]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.{command[0]}", *command[1:]],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for command in (scheduler, worker, worker)
-    ]
+    address = tmp_path / "scheduler.json"
+    common = ["--no-dashboard", "--scheduler-file", str(address)]
+    worker = ["dask_worker", "--nthreads", "1", "--no-nanny"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    processes = []
+    for module, *options in (["dask_scheduler", "--port", "0"], worker, worker):
+        command = [sys.executable, "-m", f"distributed.cli.{module}", *options, *common]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        processes.append(subprocess.Popen(command, env=environment, **quiet))
     try:
-        wait_until(lambda: (tmp_path / "scheduler.json").exists())
-        with Client(scheduler_file=address, set_as_default=False) as client:
+        wait_until(address.exists)
+        with Client(scheduler_file=str(address), set_as_default=False) as client:
             client.wait_for_workers(2, timeout=60)
-            yield client, processes
+            with Engine(backend="dask", client=client).running() as engine:
+                yield engine, processes
     finally:
         for process in processes:
             process.kill()
             process.wait()
 
 
-@pytest.mark.slow
-def test_workers_that_share_nothing_but_a_network_give_the_same_bits(remote_client):
-    client, (_, *workers) = remote_client
-    with Engine(backend="dask", client=client).running() as engine:
-        for n_parts in PART_COUNTS:
-            np.testing.assert_array_equal(
-                three_rounds(engine, n_parts), three_rounds(Engine(), n_parts)
-            )
-        placed = engine.place(numbered(2))
-        assert placed.sum("process") == sum(process.pid for process in workers)
+@slow
+@pytest.mark.parametrize("killed", [0, 1])
+def test_over_a_network_bits_are_the_same_and_a_killed_process_ends_a_fit(killed, remote):
+    engine, processes = remote
+    np.testing.assert_array_equal(three_rounds(engine, 7), three_rounds(Engine(), 7))
+    placed = engine.place(numbered(2))
+    assert placed.sum("process") == sum(process.pid for process in processes[1:])
+    processes[killed].kill()
+    with pytest.raises(RuntimeError, match=DIED):
+        placed.sum("advance", 1.0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("killed", ["scheduler", "worker"])
-def test_a_process_that_is_killed_ends_a_fit_over_a_network(killed, remote_client):
-    client, (scheduler, worker, _) = remote_client
-    with Engine(backend="dask", client=client).running() as engine:
-        placed = engine.place(numbered(4))
-        placed.run("advance", 1.0)
-        (scheduler if killed == "scheduler" else worker).kill()
-        with pytest.raises(RuntimeError, match=DIED):
-            placed.sum("advance", 1.0)
-
-
-@pytest.mark.slow
-def test_the_death_of_a_worker_is_noticed_while_others_work(remote_client, tmp_path):
-    client, _ = remote_client
-    with Engine(backend="dask", client=client).running() as engine:
-        placed = engine.place(numbered(2))
-        with pytest.raises(RuntimeError, match=DIED):
-            placed.sum("die_or_dawdle", 1.0, tmp_path / "dawdled")
+@slow
+def test_the_death_of_a_worker_is_noticed_while_others_work(remote, tmp_path):
+    placed = remote[0].place(numbered(2))
+    with pytest.raises(RuntimeError, match=DIED):
+        placed.sum("die", 1.0, tmp_path / "dawdled")
     assert not (tmp_path / "dawdled").exists()
