@@ -100,18 +100,14 @@ def test_to_user_gives_the_same_predictions_in_the_units_of_the_user(seed, fit_i
     [
         ((2.0, 1.0), "Got feature_bounds with lower above upper, expected .* Swap"),
         ((0.0, np.inf), "Got feature_bounds with values that are not finite, expected .* Declare"),
-        ((np.nan, 1.0), "Got feature_bounds with values that are not finite, expected .* Declare"),
         (([0, 0], [1, 1]), r"Got feature_bounds with a side of shape \(2,\), expected .* each"),
         (5.0, "Got feature_bounds=5.0, expected a pair .* Pass the range that is public"),
-        (("low", "high"), "Got feature_bounds=.* expected a pair .* Pass"),
         ((-1e200, 1e200), "Got feature_bounds beyond 1e100.*, expected a range"),
-        ((0.0, 1e-200), "Got feature_bounds .*narrower than 1e-100, expected a range"),
         # A constant carries nothing, and its coefficient would be pure noise.
         (([0, 7, 0], [1, 7, 1]), "Got feature_bounds .*narrower than 1e-100, expected a range"),
         ({"z": (0, 1)}, r"Got feature_bounds for columns \['z'\], expected names .* Correct"),
         (dict.fromkeys("abcd", (0, 1)), "Got feature_bounds for 4 columns, expected at most 3"),
         ({"a": (1, 0)}, r"Got feature_bounds\['a'\] with lower above upper, expected .* Swap"),
-        ({"a": ([0, 1], 2)}, r"Got feature_bounds\['a'\] with a side of shape \(2,\), expected"),
     ],
 )
 def test_wrong_feature_bounds_are_refused_with_what_to_do(bounds, message):
@@ -123,7 +119,6 @@ def test_wrong_feature_bounds_are_refused_with_what_to_do(bounds, message):
     ("changed", "message"),
     [
         ({"feature_bounds": {"a": (0, 1)}}, "Got feature_bounds as a dict .* expected .* Pass"),
-        ({"target_bounds": (2.0, 1.0)}, "Got target_bounds with lower above upper, .* Swap"),
         ({"target_bounds": (0, 0)}, "Got target_bounds .*narrower"),
         ({"target_bounds": ([0.0], [1.0])}, r"Got target_bounds .* of shape \(1,\), expected a nu"),
         ({"target_bounds": 1.0}, "Got target_bounds=1.0, expected a pair"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 
 import numpy as np
@@ -12,17 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from skdpadmm.records import (
-    HUGE,
-    Basis,
-    Rows,
-    Segments,
-    block_size,
-    collect_agents,
-    declared_coordinates,
-    feature_norms,
-    prepare_agents,
-)
+from skdpadmm import records
+from skdpadmm.records import Rows, Segments, block_size
 
 P = 7
 LOWER = np.array([-1.0, -2.0, 0.0, -5.0, -1.0, -1.0, -1e3])
@@ -42,13 +32,13 @@ EXACT = [name for name in CONTAINERS if "float32" not in name]
 
 def coordinates(bounds=None, *, fit_intercept=True, n_features=P):
     facts = {"n_features": n_features, "fit_intercept": fit_intercept, "feature_bounds": bounds}
-    return declared_coordinates(**facts, has_target_scale=False)
+    return records.declared_coordinates(**facts, has_target_scale=False)
 
 
 def some_basis(d):
     vectors = np.linalg.qr(np.random.default_rng(5).normal(size=(d, d)))[0]
     facts = {"eigenvalues": np.geomspace(1, 1e-2, d), "loading": np.ones(d)}
-    return Basis(vectors=vectors, **facts, spread=1.0, clip_unit=1.0)
+    return records.Basis(vectors=vectors, **facts, spread=1.0, clip_unit=1.0)
 
 
 def seen(X, c, *, in_basis=False):
@@ -107,28 +97,13 @@ def assert_rows_are(rows, A, tail=(), seed=0):
     np.testing.assert_allclose(rows.squared_norm, np.square(A).sum(axis=1), rtol=1e-9)
 
 
-def designs(*factors):
-    """Rows in which every pair of levels of two factors meets, some by chance."""
-    full = list(itertools.product(*factors))
-    order = np.random.default_rng(0).permutation(len(full))
-    uncovered = {
-        (i, a, j, b)
-        for i, j in itertools.combinations(range(len(factors)), 2)
-        for a, b in itertools.product(factors[i], factors[j])
-    }
-    chosen = []
-    for k in order:
-        levels = list(enumerate(full[k]))
-        new = uncovered & {(i, a, j, b) for (i, a), (j, b) in itertools.combinations(levels, 2)}
-        if new:
-            chosen.append(full[k])
-            uncovered -= new
-    return chosen
-
-
-@pytest.mark.parametrize(
-    ("container", "bounds", "fit_intercept", "tail", "in_basis"),
-    designs(CONTAINERS, BOUNDS, (True, False), ((), (3,)), (True, False)),
+@pytest.mark.parametrize("container", CONTAINERS)
+@settings(max_examples=8)
+@given(
+    bounds=st.sampled_from([*BOUNDS]),
+    fit_intercept=st.booleans(),
+    tail=st.sampled_from([(), (3,)]),
+    in_basis=st.booleans(),
 )
 def test_rows_are_augmented_rows_built_naively(container, bounds, fit_intercept, tail, in_basis):
     X = CONTAINERS[container](data(300))
@@ -146,7 +121,8 @@ def test_rows_are_augmented_rows_built_naively(container, bounds, fit_intercept,
     np.testing.assert_allclose(rows.from_coordinates(rows.to_coordinates(v)), v, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("container", "bounds"), designs(CONTAINERS, BOUNDS))
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("container", CONTAINERS)
 def test_features_are_neither_copied_nor_changed(container, bounds, tmp_path):
     raw = data(9000)
     raw[5, 0] = 1e30
@@ -171,7 +147,6 @@ EXTREME_ROWS = {
     "mixed signs of 1e300": 1e300 * np.array([1.0, -1, 1, -1, 1, -1, 1]),
     "the largest floats": np.full(P, 1.7e308),
     "one large entry": np.array([0, 0, -1.7e308, 0, 0, 0, 0.0]),
-    "just huge": np.full(P, 1e101),
     "1e150": np.full(P, -1e150),
     "tiny": np.full(P, 1e-200),
     "subnormal": np.full(P, 5e-324),
@@ -180,16 +155,19 @@ EXTREME_ROWS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("extreme", "container", "bounds", "fit_intercept"),
-    designs(EXTREME_ROWS, EXACT, BOUNDS, (True, False)),
+@pytest.mark.parametrize("extreme", EXTREME_ROWS)
+@settings(max_examples=10)
+@given(
+    container=st.sampled_from(EXACT),
+    bounds=st.sampled_from([*BOUNDS]),
+    fit_intercept=st.booleans(),
 )
 def test_an_extreme_row_stays_below_the_norm_bound_and_leaves_others_alone(
     extreme, container, bounds, fit_intercept
 ):
     X, rng = data(40), np.random.default_rng(5)
     c = coordinates(BOUNDS[bounds], fit_intercept=fit_intercept)
-    without = Rows(CONTAINERS[container](X), c)
+    without = Rows(CONTAINERS[container](X.copy()), c)
     X[[3, 17]] = EXTREME_ROWS[extreme], -EXTREME_ROWS[extreme]
     rows = Rows(CONTAINERS[container](X), c)
     A, limit = rows.augmented(0), c.row_norm * (1 + 1e-12)
@@ -201,7 +179,7 @@ def test_an_extreme_row_stays_below_the_norm_bound_and_leaves_others_alone(
     # What clipping divides by is not smaller than the norm itself (squares below 1e-308 aside).
     assert np.all(norms <= np.sqrt(rows.squared_norm) * (1 + 1e-12) + 1e-150)
     assert np.linalg.norm(all_sums(rows, np.eye(40)[3])) <= limit * (1 + 1e-9)
-    assert np.abs(dense(rows.tame(0))).max() <= HUGE
+    assert np.abs(dense(rows.tame(0))).max() <= records.HUGE
     parameters = rng.normal(size=c.n_parameters)
     scores, others = all_scores(rows, parameters), np.setdiff1d(np.arange(40), [3, 17])
     np.testing.assert_allclose(scores, A @ parameters, atol=1e-11)
@@ -228,7 +206,7 @@ def test_every_finite_input_gives_finite_rows_below_the_norm_bound(
     assert np.isfinite(A).all()
     assert np.linalg.norm(A, axis=1).max() <= c.row_norm * (1 + 1e-12)
     with np.errstate(over="ignore"):
-        norms = feature_norms(X, np.array([True, False, True]), n_rows=3)
+        norms = records.feature_norms(X, np.array([True, False, True]), n_rows=3)
         expected = np.hypot(*dense(X)[:, [0, 2]].T)
     np.testing.assert_allclose(norms, expected, rtol=1e-12, atol=1e-320)
 
@@ -295,10 +273,9 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("container", "bounds", "groups", "in_basis"),
-    designs(CONTAINERS, BOUNDS, GROUPS, (True, False)),
-)
+@pytest.mark.parametrize("container", CONTAINERS)
+@settings(max_examples=6)
+@given(bounds=st.sampled_from([*BOUNDS]), groups=st.sampled_from([*GROUPS]), in_basis=st.booleans())
 def test_parts_and_groups_of_rows_are_the_rows_of_these(container, bounds, groups, in_basis):
     X = data(9000)
     X[[3, 5000, 8999]] = 1e30 if "float32" in container else 1e150
@@ -326,7 +303,8 @@ def test_parts_and_groups_of_rows_are_the_rows_of_these(container, bounds, group
 
 def agents_sums(rows, owner, parameters, slopes_of):
     segments = Segments(rows=rows, owner=owner)
-    return collect_agents(rows, segments.sums(prepare_agents(rows, parameters), slopes_of))
+    prepared = records.prepare_agents(rows, parameters)
+    return records.collect_agents(rows, segments.sums(prepared, slopes_of))
 
 
 def assert_agents_sums_are_those_of_a_loop(rows, owner, n_agents, n_outputs):
@@ -342,17 +320,17 @@ def assert_agents_sums_are_those_of_a_loop(rows, owner, n_agents, n_outputs):
     return found
 
 
-@pytest.mark.parametrize(
-    ("container", "bounds", "n_outputs", "scattered", "in_basis", "wild"),
-    designs(CONTAINERS, BOUNDS, (1, 3), (False, True), (False, True), (False, True)),
-)
-def test_sums_of_agents_equal_a_loop(container, bounds, n_outputs, scattered, in_basis, wild):
+@pytest.mark.parametrize("container", CONTAINERS)
+@settings(max_examples=10)
+@given(bounds=st.sampled_from([*BOUNDS]), choice=st.tuples(*[st.booleans()] * 4))
+def test_sums_of_agents_equal_a_loop(container, bounds, choice):
+    scattered, in_basis, wild, many = choice
     X, owner = data(200), np.arange(200) * 7 // 200
     if wild:
         X[[3, 50]] = 1e30 if "float32" in container else EXTREME_ROWS["large beside tiny"]
     rows = seen(CONTAINERS[container](X), coordinates(BOUNDS[bounds]), in_basis=in_basis)
     owner = np.random.default_rng(3).permutation(owner) if scattered else owner
-    assert_agents_sums_are_those_of_a_loop(rows, owner, 7, n_outputs)
+    assert_agents_sums_are_those_of_a_loop(rows, owner, 7, 3 if many else 1)
 
 
 @pytest.mark.parametrize("container", ["C", "CSR"])
