@@ -1,0 +1,253 @@
+"""What the contract needs of the package beside estimators: one seam of the gate, one watcher."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from skdpadmm._fitting import watched_by
+from skdpadmm.audit._loops import in_sight
+from skdpadmm.audit._replay import Diverged, Passage, RecordingGate, ReplayingGate
+from skdpadmm.noise import grid_cell
+from skdpadmm.protocol import Gate, Plan
+
+STEPWISE = ("path_noise", "take_turns")
+# What bounds may be exceeded by: rounding of norms.
+SLACK = 1 + 1e-9
+
+
+@dataclass
+class Recording:
+    """Fits that were looked at, with the gates that they passed: one, or one for each piece."""
+
+    make_gate: Callable[[int, Plan, Any, int], Gate] = lambda i, *args: RecordingGate(*args)
+    gates: list[Any] = field(default_factory=list)
+    model: Any = None
+
+    def begins(self, fit: Any) -> None:
+        """Nothing is kept of a fit."""
+
+    def gate(self, plan: Plan, noise: Any, n_arrived: int) -> Gate:
+        """The gate of the next fit."""
+        self.gates.append(self.make_gate(len(self.gates), plan, noise, n_arrived))
+        return self.gates[-1]
+
+    def algorithm(self, algorithm: Any) -> Any:
+        """Loops that are handed their noise are taken step by step."""
+        return in_sight(algorithm, lambda: self.gates[-1], by_numpy=False)
+
+    @property
+    def plan(self) -> Plan:
+        """That of all pieces."""
+        return self.gates[0].plan
+
+    @property
+    def passages(self) -> list[Passage]:
+        """All that passed, in order."""
+        return [passage for gate in self.gates for passage in gate.passages]
+
+    @property
+    def trace(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Names and shapes of what passed, as gates count them."""
+        return [entry for gate in self.gates for entry in gate.trace]
+
+    @property
+    def told(self) -> dict[str, list[str]]:
+        """What is wrong with loops by themselves."""
+        return {name: found for gate in self.gates for name, found in gate.told.items() if found}
+
+
+def record(row: Any, X: Any, y: Any, model: Any = None, **changed: Any) -> Recording:
+    """Fit a row under watch."""
+    recording = Recording()
+    recording.model = row.make(**changed) if model is None else model
+    with watched_by(recording):
+        row.fit(recording.model, X, y)
+    return recording
+
+
+def replay(row: Any, recorded: Recording, X: Any, y: Any, **changed: Any) -> Recording:
+    """Fit other data, with the randomness and the past that another fit had.
+
+    Raises `Diverged` where the fit does something else than the other one did.
+    """
+
+    replayed = Recording(
+        make_gate=lambda i, plan, noise, _: ReplayingGate(plan, noise, recorded.gates[i])
+    )
+    replayed.model = row.make(**changed)
+    with watched_by(replayed):
+        row.fit(replayed.model, X, y)
+    if len(replayed.gates) != len(recorded.gates) or not all(g.is_over() for g in replayed.gates):
+        raise Diverged
+    return replayed
+
+
+class SilentGate(RecordingGate):
+    """Lets everything out as it came in, without noise."""
+
+    def let_out(self, method: str, release: Any, repetition: Any, value: Any, out: Any, *more: Any):
+        """The exact quantity; where noise alone passes there is none."""
+        super().let_out(method, release, repetition, value, out, *more)
+        if method == "uniform":
+            return out
+        if method == "share":
+            return value.sum(axis=0)
+        return np.zeros_like(out) if value is None else np.array(value)
+
+
+class FailingGate(RecordingGate):
+    """Fails as soon as something passes."""
+
+    def let_out(self, *args: Any, **more: Any):
+        """Fail."""
+        raise RuntimeError("planted")
+
+
+def fit_through(gate: type[Gate], row: Any, model: Any, X: Any, y: Any) -> Any:
+    """Fit with gates of another kind."""
+    with watched_by(Recording(make_gate=lambda i, *args: gate(*args))):
+        return row.fit(model, X, y)
+
+
+@dataclass(frozen=True)
+class Move:
+    """How far something moved that was to be released, in the norm of its noise."""
+
+    name: str
+    distance: float
+    declared: float
+    # Scale of the noise of the release, or of the message of whoever has moved.
+    scale: float
+    law: str
+
+
+def moves(recorded: Recording, replayed: Recording) -> Iterator[Move]:
+    """How far each release moved, beside what was declared and the noise on it.
+
+    Data of the first agent differ, or of the first record; what other agents say does not move.
+    """
+    plan = recorded.plan
+    releases = {release.name: release for release in plan.releases}
+    for one, other in zip(recorded.passages, replayed.passages, strict=True):
+        if one.value is None or one.name not in releases:
+            continue
+        release = releases[one.name]
+        law, declared = getattr(release, "law", "gaussian"), release.sensitivities
+        moved = np.asarray(other.value - one.value)
+        if one.method == "step":
+            # The theorem counts rounding to the grid by itself.
+            cells = grid_cell(release.noise_std) * math.sqrt(math.prod(release.shape))
+            declared = [declared[0] + cells]
+        elif one.method == "randomize_labels":
+            moved, law = moved != 0, "laplace"
+        scale = scale_of(plan, release)
+        which = min(one.index, len(declared) - 1)
+        if one.who is not None or len(moved) == _n_messages(plan, release, one.method):
+            is_first = np.arange(len(moved)) == 0 if one.who is None else one.who == 0
+            yield Move(one.name, length(moved[~is_first], law), 1e-9 * max(declared), scale, law)
+            if not is_first.any():
+                continue
+            moved = moved[is_first]
+            which = which if one.who is None else int(one.turns[is_first][0])
+        yield Move(one.name, length(moved, law), declared[which], scale, law)
+
+
+def _n_messages(plan: Plan, release: Any, method: str) -> int | None:
+    """How many agents say something, each for itself, where they do."""
+    is_sum = hasattr(release, "fewest") and method != "share"
+    if not hasattr(release, "shares") or is_sum or method == "perturb_rows":
+        return None
+    return plan.facts.agents.n_agents
+
+
+def length(vector: Any, law: str = "gaussian") -> float:
+    """A norm that neither overflows nor underflows."""
+    vector = np.ravel(np.asarray(vector, dtype=np.float64))
+    size = max(float(np.abs(vector).max(initial=0.0)), 1e-300)
+    return size * float(np.linalg.norm(vector / size, 1 if law == "laplace" else 2))
+
+
+def scale_of(plan: Plan, release: Any, agent: int = 0) -> float:
+    """Scale of the noise that hides what an agent says from whoever the budget is spent against."""
+    agents = plan.facts.agents
+    if agents is None or not hasattr(release, "shares"):
+        return release.noise_std
+    own = release.shares[agents.kind[agent]]
+    if getattr(release, "law", "gaussian") == "laplace":
+        return own / math.sqrt(2.0)
+    # Of a sum the noise of others is a part, at least that of those who add the least.
+    return math.hypot(own, math.sqrt(_n_others(plan, release)) * min(release.shares))
+
+
+def _n_others(plan: Plan, release: Any) -> int:
+    """How many other messages hide one in a sum: of honest agents, and if nobody sees each."""
+    agents, observer = plan.facts.agents, plan.budget.observer
+    if not hasattr(release, "fewest"):
+        return 0
+    if hasattr(agents, "n_honest"):
+        dishonest = {"server": agents.n_agents, "model": 0}.get(
+            observer, agents.n_agents - agents.n_honest
+        )
+    elif release.passes_by == "share":
+        is_told = agents.coalition >= agents.n_curators
+        dishonest = agents.n_agents if is_told else agents.coalition
+    else:
+        dishonest = agents.n_agents
+    return max(release.fewest - dishonest, 1) - 1
+
+
+def unit_noise(recording: Recording) -> dict[str, np.ndarray]:
+    """Noise of each release in units of its planned standard deviation: repetitions come first.
+
+    Where agents take turns the second axis is theirs.
+    """
+    releases = {release.name: release for release in recording.plan.releases}
+    found: dict[str, list[Any]] = {}
+    for passage in recording.passages:
+        if passage.unit_noise is None or passage.method == "randomize_labels":
+            continue
+        noise = _in_planned_units(recording.plan, releases[passage.name], passage)
+        own = found.setdefault(passage.name, [])
+        if passage.method == "path_noise":
+            own.extend(noise)
+        elif passage.who is not None:
+            own.extend(zip(passage.who.tolist(), passage.turns.tolist(), noise, strict=True))
+        else:
+            own.append(noise)
+    return {name: _table(own) for name, own in found.items()}
+
+
+def _in_planned_units(plan: Plan, release: Any, passage: Passage) -> np.ndarray:
+    noise = passage.out if passage.value is None else passage.out - passage.value
+    shares = getattr(release, "shares", None)
+    if shares is None:
+        return noise / release.noise_std
+    if hasattr(release, "fewest") or (passage.method == "perturb_rows" and len(set(shares)) > 1):
+        # How much there is depends on who sends, or on whose a record is.
+        return passage.unit_noise
+    if passage.method == "perturb_rows":
+        return noise / shares[0]
+    each = np.asarray(shares)[plan.facts.agents.kind]
+    each = each if passage.who is None else each[passage.who]
+    return noise / each.reshape(-1, *(1,) * (noise.ndim - 1))
+
+
+def _table(drawn: list[Any]) -> np.ndarray:
+    if not isinstance(drawn[0], tuple):
+        return np.stack(drawn)
+    turns = sorted(drawn, key=lambda entry: entry[:2])
+    n_agents = len({entry[0] for entry in turns})
+    noise = np.stack([entry[2] for entry in turns])
+    return np.moveaxis(noise.reshape(n_agents, -1, *noise.shape[1:]), 0, 1)
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Smallest delta of a Gaussian mechanism, by its own formula."""
+    first = norm.cdf(mu / 2 - epsilon / mu)
+    return float(first - math.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu)))

@@ -1,0 +1,466 @@
+"""What the contract is about: small fits, a row for each kind of release, unit, relation and law."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+import skdpadmm
+from skdpadmm import algorithms
+from tests.contract import harness
+
+# Of agents with 2 to 5 records; the first record belongs to an agent that is the smallest.
+AGENTS = (0, 1, 2, 1, 3, 2, 0, 3, 1, 2, 3, 1, 3, 1)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A small fit.
+
+    `unseen` names releases of which no replay sees how far they move, with the test that covers
+    them. `linear` has the parameters under which every loss is linear for the first record, so
+    that bounds are attained; None where they are not tight. `optimum` says whether the fit without
+    noise is to reach the optimum.
+    """
+
+    id: str
+    estimator: str
+    algorithm: Any = None
+    target: str = "number"
+    params: dict[str, Any] = field(default_factory=dict)
+    has_agents: bool = False
+    is_sparse: bool = False
+    pieces: tuple[int, ...] = ()
+    unseen: dict[str, str] = field(default_factory=dict)
+    linear: dict[str, Any] | None = None
+    reaches: float = 1.0
+    composes: bool = True
+    spent: float = 0.999
+    optimum: dict[str, Any] | None = None
+    n_examples: int = 4
+
+    @property
+    def n_samples(self) -> int:
+        """How many records there are."""
+        return len(AGENTS) if self.has_agents else 12
+
+    @property
+    def classes(self) -> list[int] | None:
+        """Declared classes."""
+        return {"number": None, "two": [0, 1], "three": [0, 1, 2]}[self.target]
+
+    def make(self, **changed: Any) -> Any:
+        """The estimator, unfitted and seeded; with other parameters where some are given."""
+        params: dict[str, Any] = {"max_iter": 4, "random_state": 0, "delta": 1e-4}
+        params["feature_bounds"] = (-1.0, 1.0)
+        if self.algorithm is not None:
+            name, knobs = self.algorithm
+            params["algorithm"] = getattr(algorithms, name)(**knobs)
+        if self.target == "number":
+            params["target_bounds"] = (-2.0, 2.0)
+        else:
+            params["classes"] = self.classes
+        params.update(self.params)
+        params.update(changed)
+        if isinstance(params.get("algorithm"), dict):
+            name, knobs = self.algorithm
+            params["algorithm"] = getattr(algorithms, name)(**{**knobs, **params["algorithm"]})
+        return getattr(skdpadmm, self.estimator)(**params)
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """The two targets that are the farthest apart; numbers are clipped to their bounds."""
+        return (-1e308, 1e308) if self.target == "number" else (0, self.classes[-1])
+
+    @property
+    def first_unit(self) -> list[int]:
+        """Which records change between neighbouring data sets."""
+        is_agent = self.params.get("privacy_unit") == "agent"
+        return [i for i, agent in enumerate(AGENTS) if agent == 0] if is_agent else [0]
+
+    def plan(self, **changed: Any) -> Any:
+        """What is planned before there are data."""
+        sizes = {"agent_sizes": np.bincount(AGENTS)} if self.has_agents else {}
+        if self.pieces:
+            return harness.record(self, *self.data(9), **changed).plan
+        return self.make(**changed).plan(self.n_samples, 2, **sizes)
+
+    def predict(self, model: Any, X: np.ndarray) -> np.ndarray:
+        """Predictions, for the records of each agent where there are agents."""
+        has_own = self.estimator.startswith("DPPersonalized")
+        return model.predict(X, agents=np.array(AGENTS)) if has_own else model.predict(X)
+
+    def data(self, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and targets; rows are dense here, see `fit`."""
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (self.n_samples, 2))
+        if self.target == "number":
+            return X, np.clip(X @ [1.0, -0.5] + 0.3 * rng.standard_normal(len(X)), -2, 2)
+        return X, np.arange(len(X)) % len(self.classes)
+
+    def fit(self, model: Any, X: np.ndarray, y: np.ndarray) -> Any:
+        """Fit as the row says: on sparse rows, with agents, or piece by piece."""
+        rows = sparse.csr_array(X) if self.is_sparse else X
+        more = {"agents": np.array(AGENTS)} if self.has_agents else {}
+        if not self.pieces:
+            return model.fit(rows, y, **more)
+        first = 0
+        for size in self.pieces:
+            model.partial_fit(rows[first : first + size], y[first : first + size])
+            first += size
+        return model
+
+
+TINY = {"clip_norm": 0.01}
+STEPS = {"clip_norm": 0.01, "step_size": 0.01}
+HIDDEN = {
+    "minimiser": "test_objective_perturbation.py",
+    "minimisers of agents": "test_network.py",
+}
+NO_INTERCEPT = {"neighboring": "zero_out", "fit_intercept": False}
+
+
+def central(id: str, estimator: str, algorithm: str, /, knobs: Any = None, **more: Any) -> Row:
+    return Row(f"{id}", estimator, (algorithm, knobs or {}), **more)
+
+
+def agents(id: str, estimator: str, algorithm: str, /, knobs: Any = None, **more: Any) -> Row:
+    return Row(id, estimator, (algorithm, knobs or {}), has_agents=True, **more)
+
+
+ROWS = [
+    # Consensus ADMM: steps, relations, penalties, classes, sparse rows, private coordinates.
+    central("consensus-exact", "DPAdmmRidge", "ConsensusADMM", linear=STEPS),
+    central(
+        "consensus-overrelaxed-zero-out",
+        "DPAdmmLasso",
+        "ConsensusADMM",
+        {"relaxation": 0.8},
+        params={"alpha": 0.01, **NO_INTERCEPT},
+    ),
+    central(
+        "consensus-linearized-undeclared",
+        "DPAdmmHuberRegressor",
+        "ConsensusADMM",
+        {"record_step": "linearized"},
+        params={"feature_bounds": None},
+        linear=STEPS,
+    ),
+    central("consensus-three-classes", "DPAdmmLogisticRegression", "ConsensusADMM", target="three"),
+    central(
+        "consensus-sparse-zero-out",
+        "DPAdmmLinearSVC",
+        "ConsensusADMM",
+        target="two",
+        params={"feature_bounds": None, **NO_INTERCEPT},
+        is_sparse=True,
+        linear=STEPS,
+    ),
+    central(
+        "consensus-conditioned-scaled",
+        "DPAdmmElasticNet",
+        "ConsensusADMM",
+        params={
+            "alpha": 0.01,
+            "feature_bounds": None,
+            "scale": "private",
+            "conditioning": "private",
+        },
+    ),
+    central(
+        "consensus-conditioned-zero-out",
+        "DPAdmmLogisticRegression",
+        "ConsensusADMM",
+        target="two",
+        params={"conditioning": "private", **NO_INTERCEPT},
+    ),
+    central("consensus-fused", "DPAdmmGeneralizedLasso", "ConsensusADMM"),
+    # Averaged ADMM, coordinates and gradients: the whole path, and the last iterate alone.
+    central(
+        "averaged-path",
+        "DPAdmmRidge",
+        "AveragedADMM",
+        {"guarantee": "path"},
+        linear=TINY,
+        reaches=0.98,
+    ),
+    central(
+        "averaged-path-zero-out",
+        "DPAdmmLogisticRegression",
+        "AveragedADMM",
+        target="two",
+        params={"C": 1.0, **NO_INTERCEPT},
+    ),
+    central(
+        "averaged-last",
+        "DPAdmmRidge",
+        "AveragedADMM",
+        {"guarantee": "last"},
+        params={"fit_intercept": False},
+    ),
+    central(
+        "coordinates-cyclic",
+        "DPAdmmLasso",
+        "CoordinateDescent",
+        params={"alpha": 0.01},
+        linear=TINY,
+    ),
+    central(
+        "coordinates-random-zero-out",
+        "DPAdmmLogisticRegression",
+        "CoordinateDescent",
+        {"schedule": "random"},
+        target="two",
+        params=NO_INTERCEPT,
+    ),
+    central("gradient-path", "DPAdmmRidge", "GradientDescent", {"guarantee": "path"}, linear=TINY),
+    central(
+        "gradient-momentum-three-classes",
+        "DPAdmmLogisticRegression",
+        "GradientDescent",
+        {"momentum": 0.5, "guarantee": "path"},
+        target="three",
+    ),
+    central(
+        "gradient-last-zero-out",
+        "DPAdmmHuberRegressor",
+        "GradientDescent",
+        {"guarantee": "last"},
+        params={"alpha": 1.0, **NO_INTERCEPT},
+    ),
+    central("gradient-cyclic", "DPAdmmRidge", "GradientDescent", {"schedule": "cyclic"}),
+    # Gradient ADMM: orders of records, what is released, where the noise is.
+    central("gradient-admm-last", "DPAdmmRidge", "GradientADMM", linear=STEPS, composes=False),
+    central(
+        "gradient-admm-path-zero-out",
+        "DPAdmmLogisticRegression",
+        "GradientADMM",
+        {"release": "path"},
+        target="two",
+        params={"C": 1.0, **NO_INTERCEPT},
+    ),
+    central("gradient-admm-sampling", "DPAdmmRidge", "GradientADMM", {"schedule": "sampling"}),
+    central("gradient-admm-stopping", "DPAdmmRidge", "GradientADMM", {"schedule": "stopping"}),
+    central(
+        "gradient-admm-at-gradient",
+        "DPAdmmHuberRegressor",
+        "GradientADMM",
+        {"noise_at": "gradient", "release": "path"},
+    ),
+    central(
+        "gradient-admm-stream",
+        "DPAdmmRidge",
+        "GradientADMM",
+        {"schedule": "stream"},
+        pieces=(5, 1, 6),
+    ),
+    # Noise that stays hidden.
+    central("objective", "DPAdmmRidge", "ObjectivePerturbation", unseen=HIDDEN),
+    central(
+        "objective-zero-out",
+        "DPAdmmLogisticRegression",
+        "ObjectivePerturbation",
+        target="two",
+        unseen=HIDDEN,
+        params={"C": 1.0, **NO_INTERCEPT},
+    ),
+    # Around a server.
+    agents("federated-server", "DPFedRidge", "FederatedADMM", linear=STEPS),
+    agents(
+        "federated-sums-honest-zero-out",
+        "DPFedLogisticRegression",
+        "FederatedADMM",
+        target="two",
+        params={"adversary": "sums", "n_honest": 3, **NO_INTERCEPT},
+        linear=STEPS,
+    ),
+    agents(
+        "federated-increments-poisson-agent",
+        "DPFedLasso",
+        "FederatedADMM",
+        {"message": "increment"},
+        params={"alpha": 0.01, "adversary": "model", "participation": 0.5, "privacy_unit": "agent"},
+    ),
+    agents(
+        "federated-increments-agent-zero-out",
+        "DPFedLogisticRegression",
+        "FederatedADMM",
+        {"message": "increment"},
+        target="three",
+        params={
+            "adversary": "model",
+            "participation": 0.5,
+            "privacy_unit": "agent",
+            "neighboring": "zero_out",
+        },
+    ),
+    agents(
+        "federated-fixed-sample",
+        "DPFedElasticNet",
+        "FederatedADMM",
+        {"message": "increment", "sampling": "fixed"},
+        params={"alpha": 0.01, "adversary": "server", "participation": 0.5},
+    ),
+    agents(
+        "federated-dropout-agent",
+        "DPFedRidge",
+        "FederatedADMM",
+        {"local_step": "linearized"},
+        params={"adversary": "sums", "dropout": 0.2, "privacy_unit": "agent"},
+    ),
+    agents(
+        "sharing-federated",
+        "DPFedRidge",
+        "SecretSharingGradientDescent",
+        params={"adversary": "sums"},
+        linear=TINY,
+    ),
+    agents(
+        "sharing-federated-agent-zero-out",
+        "DPFedLogisticRegression",
+        "SecretSharingGradientDescent",
+        {"n_curators": 2},
+        target="three",
+        params={"adversary": "model", "privacy_unit": "agent", **NO_INTERCEPT},
+    ),
+    # On a graph.
+    agents(
+        "graph-gradient",
+        "DPDecentralizedRegressor",
+        "DecentralizedGradientDescent",
+        params={"topology": "ring"},
+        linear=STEPS,
+    ),
+    agents(
+        "graph-gradient-agent-zero-out",
+        "DPDecentralizedClassifier",
+        "DecentralizedGradientDescent",
+        {"batch_fraction": 0.5},
+        target="two",
+        params={"topology": "ring"},
+    ),
+    agents(
+        "multi-step",
+        "DPDecentralizedRegressor",
+        "MultiStepADMM",
+        params={"topology": "ring"},
+        linear=STEPS,
+    ),
+    agents(
+        "multi-step-agent-zero-out",
+        "DPDecentralizedClassifier",
+        "MultiStepADMM",
+        target="three",
+        params={"privacy_unit": "agent", **NO_INTERCEPT},
+    ),
+    agents(
+        "multi-step-batches",
+        "DPDecentralizedClassifier",
+        "MultiStepADMM",
+        {"batch_fraction": 0.5},
+        target="two",
+        params={"neighboring": "zero_out"},
+    ),
+    agents("aggregators-admm", "DPDecentralizedRegressor", "RandomizedADMM", linear=TINY),
+    agents(
+        "aggregators-admm-gaussian-agent",
+        "DPDecentralizedClassifier",
+        "RandomizedADMM",
+        {"noise": "gaussian", "aggregator": "fixed", "local_step": "exact"},
+        target="two",
+        params={"privacy_unit": "agent", **NO_INTERCEPT},
+    ),
+    agents(
+        "aggregators-gradient",
+        "DPDecentralizedRegressor",
+        "RandomizedGradientDescent",
+        {"mixing": "interval", "noise_decay": 0.9},
+        params={"max_iter": 2},
+        linear=TINY,
+        n_examples=1,
+    ),
+    agents(
+        "aggregators-gradient-gaussian-zero-out",
+        "DPDecentralizedClassifier",
+        "RandomizedGradientDescent",
+        {"mixing": "pair", "noise": "gaussian"},
+        target="three",
+        params=NO_INTERCEPT,
+    ),
+    agents("aggregators-sgd", "DPDecentralizedRegressor", "RandomizedSGD", linear=TINY),
+    agents(
+        "aggregators-sgd-gaussian-agent",
+        "DPDecentralizedRegressor",
+        "RandomizedSGD",
+        {"noise": "gaussian"},
+        params={"privacy_unit": "agent", "neighboring": "zero_out"},
+    ),
+    agents("walk-admm", "DPDecentralizedRegressor", "RandomWalkADMM", params={"adversary": "peer"}),
+    agents(
+        "walk-point-zero-out",
+        "DPDecentralizedClassifier",
+        "RandomWalkProximalPoint",
+        target="two",
+        params={"adversary": "eavesdropper", **NO_INTERCEPT},
+    ),
+    agents(
+        "sharing-graph-coalition",
+        "DPDecentralizedRegressor",
+        "SecretSharingGradientDescent",
+        params={"adversary": "peer", "coalition": 2},
+        linear=TINY,
+    ),
+    # Models of their own.
+    agents(
+        "personal-laplace",
+        "DPPersonalizedRegressor",
+        "PersonalizedCoordinateDescent",
+        {"noise": "laplace", "warm_start": None},
+        linear=TINY,
+    ),
+    agents(
+        "personal-warm",
+        "DPPersonalizedRegressor",
+        "PersonalizedCoordinateDescent",
+        {"warm_start": "propagation"},
+    ),
+    agents(
+        "personal-agent-zero-out",
+        "DPPersonalizedClassifier",
+        "PersonalizedCoordinateDescent",
+        {"warm_start": None, "clock": "index", "split": "optimal"},
+        target="two",
+        params={"privacy_unit": "agent", **NO_INTERCEPT},
+    ),
+    agents(
+        "personal-three-classes",
+        "DPPersonalizedClassifier",
+        "PersonalizedCoordinateDescent",
+        {"noise": "laplace", "warm_start": "propagation", "split": "optimal"},
+        target="three",
+    ),
+    agents("personal-local", "DPPersonalizedRegressor", "LocalModels"),
+    agents("perturbed-rows", "DPPersonalizedRegressor", "PerturbedData"),
+    agents(
+        "perturbed-rows-and-labels",
+        "DPPersonalizedClassifier",
+        "PerturbedData",
+        {"noise": "gaussian"},
+        target="three",
+        params=NO_INTERCEPT,
+        spent=0.95,
+    ),
+    # Baselines.
+    agents(
+        "dual-perturbation",
+        "DPDecentralizedClassifier",
+        "DualPerturbationADMM",
+        target="two",
+        unseen=HIDDEN,
+        n_examples=1,
+    ),
+    agents("primal-perturbation", "DPDecentralizedRegressor", "PrimalPerturbationADMM"),
+]

@@ -1,0 +1,393 @@
+"""Twelve promises that every algorithm keeps, whatever it releases."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import pickle
+import struct
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta, chi2, gamma, laplace, norm
+from sklearn.base import clone
+
+from tests.contract import harness
+from tests.contract.harness import SLACK, fit_through, moves, record, replay
+from tests.contract.registry import ROWS
+
+# Of tests that noise is as planned, where there is nothing wrong.
+LEVEL = 1e-6
+HARD_ROWS = [(1e300, -1e300), (1.7e308, 1.7e308), (1e-200, 5e-324), (1e300, 1e-300), (0.0, 0.0)]
+
+
+def with_unit(row, X, y, features, target):
+    """The data set in which the first unit has other features and another target."""
+    X, y = X.copy(), y.copy()
+    X[row.first_unit], y[row.first_unit] = features, target
+    return X, y
+
+
+def plan_before_data(row):
+    """The plan is that of `plan`, and neither it nor the trace depends on data."""
+    X, y = row.data()
+    extreme = np.where(X > 0, 1.7e308, -1e300), np.resize(row.extremes, len(y))
+    shuffled = np.random.default_rng(2).permutation(len(X))
+    sets = [(X, y), with_unit(row, X, y, 1e300, row.extremes[0]), extreme]
+    fits = [record(row, *data) for data in sets]
+    fits.append(record(row, X[shuffled], y[shuffled]))
+    planned = row.plan()
+    for fit in fits:
+        assert fit.plan == planned
+        assert fit.plan.digest() == planned.digest()
+        assert fit.trace == fits[0].trace
+        assert repr(fit.model.privacy_) == repr(fits[0].model.privacy_)
+
+
+def trace_is_the_plan(row):
+    """What passes the gate is what was planned, each as often and of that shape."""
+    fit = record(row, *row.data())
+    passed = Counter()
+    for release in fit.plan.releases:
+        shapes = [shape for name, shape in fit.trace if name == release.name]
+        if release.passes_by in harness.STEPWISE:
+            n_steps = sum(shape[0] for shape in shapes)
+            n_takers = 1
+            if release.passes_by == "take_turns":
+                n_takers = np.count_nonzero(fit.plan.facts.agents.agent_sizes)
+            times = row.n_samples if release.times is None else release.times
+            assert n_steps == n_takers * times, release.name
+            assert {shape[1:] for shape in shapes} == {release.shape[-len(shapes[0][1:]) :]}
+        else:
+            assert shapes == [release.shape] * release.times, release.name
+        passed[release.name] += len(shapes)
+    assert passed.total() == len(fit.trace)
+    known = {release.name: release for release in fit.plan.releases}
+    for passage in fit.passages:
+        assert passage.name in known or passage.method == "uniform"
+        assert np.all(np.isfinite(passage.out.x if passage.method == "step" else passage.out))
+
+
+def budget_is_met_and_used_up(row):
+    """No kind of agent is promised less than the budget, and the budget is spent."""
+    plan = row.plan()
+    budget = plan.budget
+    kinds = plan.guarantees(budget.observer)
+    agents = plan.facts.agents
+    budgets = [budget.epsilon] * len(kinds)
+    if agents is not None and agents.epsilons:
+        budgets = [agents.epsilons[agent] for agent in agents.examples]
+    spent = []
+    for guarantee, epsilon in zip(kinds, budgets, strict=True):
+        assert guarantee.delta(epsilon) <= budget.delta * SLACK
+        assert guarantee.epsilon(budget.delta) <= epsilon * SLACK
+        spent.append(guarantee.epsilon(budget.delta) / epsilon)
+    assert max(spent) >= row.spent
+
+
+def neighbours(row):
+    """Pairs of data sets that differ in the first unit, extreme ones among them."""
+    numbers = st.sampled_from([v for pair in HARD_ROWS for v in pair]) | st.floats(-3, 3)
+    features = st.sampled_from(HARD_ROWS) | st.tuples(numbers, numbers)
+    targets = st.sampled_from([*row.extremes, row.extremes[0]])
+    if row.target == "number":
+        targets |= st.floats(-1e308, 1e308)
+    units = st.tuples(features, targets)
+    return st.tuples(st.integers(0, 2**31), units, units)
+
+
+def replay_within_sensitivity(row):
+    """With the same randomness and past, each release moves by at most what is declared."""
+    low, high = row.extremes
+
+    def check(seed, first, second):
+        X, y = row.data(seed)
+        recorded = record(row, *with_unit(row, X, y, *first))
+        replayed = replay(row, recorded, *with_unit(row, X, y, *second))
+        assert recorded.plan == replayed.plan
+        assert not recorded.told
+        assert not replayed.told
+        is_zero_out = row.params.get("neighboring") == "zero_out"
+        # A record of zeros is the null record where there is no intercept.
+        is_null = (0.0, 0.0) in (first[0], second[0]) and not row.params.get("fit_intercept", True)
+        n_steps = 2 if is_zero_out and not is_null else 1
+        n_seen = 0
+        for move in moves(recorded, replayed):
+            if move.name not in row.unseen:
+                n_seen += 1
+                assert math.isfinite(move.distance)
+                assert move.distance <= n_steps * move.declared * SLACK, move
+        assert n_seen or row.unseen
+
+    hard = [
+        (0, ((1.0, 1.0), high), ((1.0, 1.0), low)),
+        (1, ((1.0, 1.0), high), ((-1.0, -1.0), high)),
+        (2, ((1e300, -1e300), low), ((1.7e308, 1.7e308), high)),
+        (3, ((0.0, 0.0), low), ((-1.0, 1.0), high)),
+    ]
+    for pair in hard:
+        check(*pair)
+
+    @settings(
+        max_examples=row.n_examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(neighbours(row))
+    def of_examples(pair):
+        check(*pair)
+
+    of_examples()
+
+
+def linear_losses_attain_the_claim(row):
+    """Of linear losses each release moves just as declared, and all of them cost the budget."""
+    assert row.linear is not None
+    is_zero_out = row.params.get("neighboring") == "zero_out"
+    low, high = (-2.0, 2.0) if row.target == "number" else row.extremes
+    X = np.ones((row.n_samples, 2))
+    y = np.where(np.arange(row.n_samples) % 2 == 0, high, low)
+    first = with_unit(row, X, y, 1.0, high)
+    second = with_unit(row, X, y, 0.0 if is_zero_out else 1.0, high if is_zero_out else low)
+    changed = {"conditioning": None} if "conditioning" in row.make().get_params() else {}
+    changed["algorithm"] = row.linear
+    recorded = record(row, *first, **changed)
+    found = list(moves(recorded, replay(row, recorded, *second, **changed)))
+    # Where other records have their turn nothing moves.
+    all_moves = [move for move in found if move.distance > 0]
+    ratios = [move.distance / move.declared for move in all_moves]
+    assert max(ratios) <= SLACK
+    assert min(ratios) >= row.reaches * (1 - 1e-4)
+    if not row.composes:
+        return
+    budget = recorded.plan.budget
+    cost = [move.distance / move.scale for move in all_moves]
+    if all_moves[0].law == "laplace":
+        # Composed Laplace noise costs less than the sum, where delta is more than nothing.
+        assert sum(cost) >= budget.epsilon * row.reaches * (1 - 1e-3)
+        return
+    delta = harness.gaussian_delta(math.hypot(*cost), budget.epsilon)
+    assert delta <= budget.delta * (1 + 1e-6)
+    if row.reaches == 1:
+        assert delta >= 0.99 * budget.delta
+
+
+def noise_is_as_planned_and_fresh(row):
+    """Each release has the planned noise, and no two of its numbers share any."""
+    X, y = row.data()
+    fits = []
+    while len(fits) < 2 or min(v.size for v in pooled(fits).values()) < 160:
+        fits.append(harness.unit_noise(record(row, X, y, random_state=len(fits))))
+        if not fits[0]:
+            break
+    for name, drawn in pooled(fits).items():
+        law = law_of(row, name)
+        size, n = np.square(drawn).sum(), drawn.size
+        tail = chi2(n)
+        if law == "laplace":
+            size, tail = np.abs(drawn).sum() * math.sqrt(2), gamma(n)
+        assert LEVEL < tail.cdf(size) < 1 - LEVEL, f"{name}: {size / n:.3g} of what is planned"
+    for name in fits[0]:
+        tables = [fit[name] for fit in fits]
+        shortest = min(len(table) for table in tables)
+        noise = np.stack([table[:shortest] for table in tables])
+        if law_of(row, name) == "laplace":
+            noise = norm.ppf(np.clip(laplace.cdf(noise, scale=math.sqrt(0.5)), 1e-15, 1 - 1e-15))
+        assert_fresh(noise, name)
+    # Neither do fits with other budgets and the same seed, nor two releases of one fit.
+    other = harness.unit_noise(record(row, X, y, random_state=0, epsilon=1.01))
+    vectors = [fit[name].ravel() for fit in (fits[0], other) for name in fit]
+    for i, one in enumerate(vectors):
+        for two in vectors[:i]:
+            size = min(one.size, two.size)
+            assert size < 2 or not np.allclose(one[:size], two[:size], rtol=1e-3)
+
+
+def pooled(fits):
+    return {name: np.concatenate([fit[name].ravel() for fit in fits]) for name in fits[0]}
+
+
+def law_of(row, name):
+    (release,) = (r for r in row.plan().releases if r.name == name)
+    return getattr(release, "law", "gaussian")
+
+
+def assert_fresh(noise, name):
+    """Slices of noise along any axis are as far from parallel as independent vectors are."""
+    for axis in range(noise.ndim):
+        vectors = np.moveaxis(noise, axis, 0).reshape(noise.shape[axis], -1)
+        if len(vectors) < 2 or vectors.shape[1] < 4:
+            continue
+        size = vectors.shape[1]
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        cosines = np.abs(unit @ unit.T)[np.triu_indices(len(unit), 1)]
+        chance = beta.sf(min(cosines.max() ** 2, 1.0), 0.5, (size - 1) / 2) * len(cosines)
+        assert chance > LEVEL, f"{name}, axis {axis}: cosine {cosines.max():.4g}"
+        assert cosines.max() < 1 - 1e-6, f"{name}, axis {axis}"
+
+
+def learned(model):
+    """All that a fit has left."""
+    return {name: value for name, value in vars(model).items() if name.endswith("_")}
+
+
+def assert_same_model(one, other, rtol=1e-9):
+    assert learned(one).keys() == learned(other).keys()
+    for name, value in learned(one).items():
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            np.testing.assert_allclose(value, getattr(other, name), rtol=rtol, atol=1e-12)
+        else:
+            assert repr(value) == repr(getattr(other, name)), name
+
+
+def model_is_a_function_of_the_released(row):
+    """Other data with the same releases lead to the same model."""
+    recorded = record(row, *row.data(0))
+    replayed = replay(row, recorded, *row.data(1))
+    assert_same_model(recorded.model, replayed.model)
+    one, other = (
+        {k: v for k, v in vars(fit.model).items() if not isinstance(v, np.ndarray)}
+        for fit in (recorded, replayed)
+    )
+    assert one.keys() == other.keys()
+
+
+def nothing_private_is_kept(row):
+    """No value of a record is in the pickle of a model, and no generator."""
+    X, y = row.data()
+    canaries = [0.1234567890123, -0.9876543210987]
+    X[0] = canaries
+    if row.target == "number":
+        canaries.append(0.7654321098765)
+        y[0] = canaries[-1]
+    for params in ({"random_state": None}, {"random_state": None, "epsilon": math.inf}):
+        if row.pieces and "epsilon" in params:
+            continue
+        model = row.fit(row.make(**params), X, y)
+        content = pickle.dumps(model)
+        for value in canaries:
+            for layout in ("<d", ">d", "<f", ">f"):
+                assert struct.pack(layout, value) not in content
+        for word in (b"Philox", b"PCG64", b"MT19937", b"Generator", b"Engine", b"Gate", b"memmap"):
+            assert word not in content
+        for name, value in vars(model).items():
+            if isinstance(value, np.ndarray) and name not in model.get_params():
+                assert row.n_samples not in value.shape, name
+
+
+def no_noise_reaches_the_optimum(row):
+    """With noise at zero and clips open an algorithm finds what there is to find."""
+    assert row.optimum is not None
+    X, y = row.data()
+    params = {"algorithm": row.optimum["knobs"], "max_iter": row.optimum["max_iter"]}
+    params.update(row.optimum.get("params", {}))
+    model = fit_through(harness.SilentGate, row, row.make(**params), X, y)
+    exact = row.fit(row.make(**{**params, "epsilon": math.inf}), X, y)
+    np.testing.assert_allclose(model.coef_, exact.coef_, rtol=0, atol=row.optimum["atol"])
+
+
+def same_bits(row):
+    """Seeded fits repeat bit for bit, with any number of jobs; others are fresh."""
+    X, y = row.data()
+    jobs = [{}, {"n_jobs": 2}] if "n_jobs" in row.make().get_params() else [{}, {}]
+    models = [row.fit(row.make(**params), X, y) for params in jobs]
+    for name, value in learned(models[0]).items():
+        if isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(value, getattr(models[1], name))
+    assert models[0].privacy_.simulation
+    fresh = [record(row, X, y, random_state=None) for _ in range(2)]
+    assert not fresh[0].model.privacy_.simulation
+    one, other = (harness.unit_noise(fit) for fit in fresh)
+    for name in one:
+        assert not np.array_equal(one[name], other[name]), name
+
+
+def refusals_leave_nothing(row):
+    """A fit that fails leaves an estimator as it was, and nothing speaks of data."""
+    X, y = row.data()
+    model = row.make()
+    before = repr(vars(model))
+    with pytest.raises(RuntimeError, match="planted"):
+        fit_through(harness.FailingGate, row, model, X, y)
+    assert repr(vars(model)) == before
+    row.fit(model, X, y)
+    before = pickle.dumps(model)
+    with pytest.raises(RuntimeError, match="planted"):
+        fit_through(harness.FailingGate, row, model, -X, y)
+    assert pickle.dumps(model) == before
+    wrong = X.copy()
+    wrong[3, 1] = math.nan
+    with pytest.raises(ValueError, match="NaN"):
+        row.fit(model, wrong, y)
+    assert pickle.dumps(model) == before
+    X[:3] = [[1e300, -1e300], [1.7e308, 5e-324], [0.0, 1e-200]]
+    out = io.StringIO()
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(out),
+        np.errstate(over="raise", divide="raise", invalid="raise"),
+    ):
+        warnings.simplefilter("error")
+        row.fit(model, X, y)
+    assert np.isfinite(model.coef_).all()
+    assert out.getvalue() == ""
+
+
+def parameters_round_trip(row):
+    """Clones, pickles and set parameters make the same fit; an algorithm stays as it was."""
+    X, y = row.data()
+    model = row.make()
+    algorithm = repr(model.algorithm)
+    row.fit(model, X, y)
+    assert repr(model.algorithm) == algorithm
+    loaded = pickle.loads(pickle.dumps(model))
+    assert_same_model(model, loaded, rtol=0)
+    np.testing.assert_array_equal(row.predict(model, X), row.predict(loaded, X))
+    copies = [clone(model), type(model)().set_params(**model.get_params(deep=False))]
+    for copy in copies:
+        assert not learned(copy)
+        assert repr(copy.get_params()) == repr(model.get_params())
+        assert_same_model(row.fit(copy, X, y), model, rtol=0)
+
+
+PROPERTIES = [
+    plan_before_data,
+    trace_is_the_plan,
+    budget_is_met_and_used_up,
+    replay_within_sensitivity,
+    linear_losses_attain_the_claim,
+    noise_is_as_planned_and_fresh,
+    model_is_a_function_of_the_released,
+    nothing_private_is_kept,
+    no_noise_reaches_the_optimum,
+    same_bits,
+    refusals_leave_nothing,
+    parameters_round_trip,
+]
+
+
+def applies(promise, row):
+    """Whether a promise is about a row."""
+    if promise is linear_losses_attain_the_claim:
+        return row.linear is not None
+    if promise is no_noise_reaches_the_optimum:
+        return row.optimum is not None
+    return True
+
+
+CASES = [(row, promise) for row in ROWS for promise in PROPERTIES if applies(promise, row)]
+
+
+@pytest.mark.parametrize(
+    ("row", "promise"), CASES, ids=[f"{row.id}-{promise.__name__}" for row, promise in CASES]
+)
+def test_contract(row, promise):
+    promise(row)
