@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -101,6 +102,21 @@ class SilentGate(RecordingGate):
         return np.zeros_like(out) if value is None else np.array(value)
 
 
+class KnownNoise(SilentGate):
+    """Adds known noise in place of that of the plan, in planned standard deviations.
+
+    `noise` maps the number of a passage to what is added there; elsewhere there is none.
+    """
+
+    noise: dict[int, Any] = {}  # noqa: RUF012
+
+    def let_out(self, method: str, release: Any, repetition: Any, value: Any, out: Any, *more: Any):
+        """The exact quantity and known noise."""
+        out = super().let_out(method, release, repetition, value, out, *more)
+        known = self.noise.get(len(self.passages) - 1)
+        return out if known is None else out + release.noise_std * np.asarray(known)
+
+
 class FailingGate(RecordingGate):
     """Fails as soon as something passes."""
 
@@ -113,6 +129,33 @@ def fit_through(gate: type[Gate], row: Any, model: Any, X: Any, y: Any) -> Any:
     """Fit with gates of another kind."""
     with watched_by(Recording(make_gate=lambda i, *args: gate(*args))):
         return row.fit(model, X, y)
+
+
+def runs_of(model: Any, X: Any, y: Any, **fit: Any) -> Callable[..., tuple[Any, Any]]:
+    """A function that runs a fit with a kind of gate, planned once; returns solution and gate."""
+
+    class Stopped(Exception):
+        pass
+
+    class Planned(Recording):
+        pending: Any = None
+
+        def begins(self, fit: Any) -> None:
+            self.pending = fit
+            raise Stopped
+
+    planned = Planned()
+    with watched_by(planned), contextlib.suppress(Stopped):
+        model.fit(X, y, **fit)
+
+    def run(kind: type[Gate], **attributes: Any) -> tuple[Any, Any]:
+        kind = type(kind.__name__, (kind,), attributes)
+        recording = Recording(make_gate=lambda i, *args: kind(*args))
+        with watched_by(recording):
+            _, _, solution = planned.pending.solve(planned.pending.noise(0, b""))
+        return solution, recording.gates[0]
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -173,32 +216,35 @@ def length(vector: Any, law: str = "gaussian") -> float:
     return size * float(np.linalg.norm(vector / size, 1 if law == "laplace" else 2))
 
 
-def scale_of(plan: Plan, release: Any, agent: int = 0) -> float:
-    """Scale of the noise that hides what an agent says from whoever the budget is spent against."""
+def scale_of(plan: Plan, release: Any, observer: str | None = None, agent: int = 0) -> float:
+    """Scale of the noise that hides what an agent says from an observer.
+
+    None: the one that the budget is spent against.
+    """
     agents = plan.facts.agents
     if agents is None or not hasattr(release, "shares"):
         return release.noise_std
-    own = release.shares[agents.kind[agent]]
+    shares = np.asarray(release.shares)[agents.kind]
     if getattr(release, "law", "gaussian") == "laplace":
-        return own / math.sqrt(2.0)
+        return shares[agent] / math.sqrt(2.0)
     # Of a sum the noise of others is a part, at least that of those who add the least.
-    return math.hypot(own, math.sqrt(_n_others(plan, release)) * min(release.shares))
+    others = np.sort(np.delete(shares, agent))
+    n_others = _n_others(plan, release, observer or plan.budget.observer)
+    return math.hypot(shares[agent], *others[:n_others])
 
 
-def _n_others(plan: Plan, release: Any) -> int:
+def _n_others(plan: Plan, release: Any, observer: str) -> int:
     """How many other messages hide one in a sum: of honest agents, and if nobody sees each."""
-    agents, observer = plan.facts.agents, plan.budget.observer
+    agents = plan.facts.agents
+    dishonest = agents.n_agents
     if not hasattr(release, "fewest"):
         return 0
     if hasattr(agents, "n_honest"):
-        dishonest = {"server": agents.n_agents, "model": 0}.get(
-            observer, agents.n_agents - agents.n_honest
-        )
-    elif release.passes_by == "share":
-        is_told = agents.coalition >= agents.n_curators
-        dishonest = agents.n_agents if is_told else agents.coalition
-    else:
-        dishonest = agents.n_agents
+        dishonest -= {"server": 0, "sums": agents.n_honest}.get(observer, agents.n_agents)
+    elif release.passes_by == "share" and observer == "model":
+        dishonest = 0
+    elif release.passes_by == "share" and agents.coalition < agents.n_curators:
+        dishonest = agents.coalition
     return max(release.fewest - dishonest, 1) - 1
 
 

@@ -12,8 +12,8 @@ import skdpadmm
 from skdpadmm import algorithms
 from tests.contract import harness
 
-# Of agents with 2 to 5 records; the first record belongs to an agent that is the smallest.
-AGENTS = (0, 1, 2, 1, 3, 2, 0, 3, 1, 2, 3, 1, 3, 1)
+# The first agent has more records than two average ones, the third has one.
+AGENTS = (0, 1, 0, 0, 2, 0, 3, 0, 0, 3, 0, 1, 3, 0)
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,8 @@ ROWS = [
         "ConsensusADMM",
         {"relaxation": 0.8},
         params={"alpha": 0.01, **NO_INTERCEPT},
+        linear=STEPS,
+        reaches=0.25,
     ),
     central(
         "consensus-linearized-undeclared",
@@ -149,7 +151,14 @@ ROWS = [
         params={"feature_bounds": None},
         linear=STEPS,
     ),
-    central("consensus-three-classes", "DPAdmmLogisticRegression", "ConsensusADMM", target="three"),
+    central(
+        "consensus-three-classes",
+        "DPAdmmLogisticRegression",
+        "ConsensusADMM",
+        target="three",
+        linear=STEPS,
+        reaches=0.866,
+    ),
     central(
         "consensus-sparse-zero-out",
         "DPAdmmLinearSVC",
@@ -176,8 +185,9 @@ ROWS = [
         "ConsensusADMM",
         target="two",
         params={"conditioning": "private", **NO_INTERCEPT},
+        linear=STEPS,
     ),
-    central("consensus-fused", "DPAdmmGeneralizedLasso", "ConsensusADMM"),
+    central("consensus-fused", "DPAdmmGeneralizedLasso", "ConsensusADMM", linear=STEPS),
     # Averaged ADMM, coordinates and gradients: the whole path, and the last iterate alone.
     central(
         "averaged-path",
@@ -193,6 +203,8 @@ ROWS = [
         "AveragedADMM",
         target="two",
         params={"C": 1.0, **NO_INTERCEPT},
+        linear=STEPS,
+        reaches=0.98,
     ),
     central(
         "averaged-last",
@@ -200,6 +212,9 @@ ROWS = [
         "AveragedADMM",
         {"guarantee": "last"},
         params={"fit_intercept": False},
+        linear=STEPS,
+        reaches=0.98,
+        composes=False,
     ),
     central(
         "coordinates-cyclic",
@@ -215,6 +230,7 @@ ROWS = [
         {"schedule": "random"},
         target="two",
         params=NO_INTERCEPT,
+        linear=STEPS,
     ),
     central("gradient-path", "DPAdmmRidge", "GradientDescent", {"guarantee": "path"}, linear=TINY),
     central(
@@ -223,6 +239,8 @@ ROWS = [
         "GradientDescent",
         {"momentum": 0.5, "guarantee": "path"},
         target="three",
+        linear=STEPS,
+        reaches=0.866,
     ),
     central(
         "gradient-last-zero-out",
@@ -230,8 +248,17 @@ ROWS = [
         "GradientDescent",
         {"guarantee": "last"},
         params={"alpha": 1.0, **NO_INTERCEPT},
+        linear=STEPS,
+        composes=False,
     ),
-    central("gradient-cyclic", "DPAdmmRidge", "GradientDescent", {"schedule": "cyclic"}),
+    central(
+        "gradient-cyclic",
+        "DPAdmmRidge",
+        "GradientDescent",
+        {"schedule": "cyclic"},
+        linear=STEPS,
+        composes=False,
+    ),
     # Gradient ADMM: orders of records, what is released, where the noise is.
     central("gradient-admm-last", "DPAdmmRidge", "GradientADMM", linear=STEPS, composes=False),
     central(
@@ -241,14 +268,32 @@ ROWS = [
         {"release": "path"},
         target="two",
         params={"C": 1.0, **NO_INTERCEPT},
+        linear=STEPS,
+        composes=False,
     ),
-    central("gradient-admm-sampling", "DPAdmmRidge", "GradientADMM", {"schedule": "sampling"}),
-    central("gradient-admm-stopping", "DPAdmmRidge", "GradientADMM", {"schedule": "stopping"}),
+    central(
+        "gradient-admm-sampling",
+        "DPAdmmRidge",
+        "GradientADMM",
+        {"schedule": "sampling"},
+        linear=STEPS,
+        composes=False,
+    ),
+    central(
+        "gradient-admm-stopping",
+        "DPAdmmRidge",
+        "GradientADMM",
+        {"schedule": "stopping"},
+        linear=STEPS,
+        composes=False,
+    ),
     central(
         "gradient-admm-at-gradient",
         "DPAdmmHuberRegressor",
         "GradientADMM",
         {"noise_at": "gradient", "release": "path"},
+        linear=STEPS,
+        composes=False,
     ),
     central(
         "gradient-admm-stream",
@@ -256,6 +301,7 @@ ROWS = [
         "GradientADMM",
         {"schedule": "stream"},
         pieces=(5, 1, 6),
+        linear=STEPS,
     ),
     # Noise that stays hidden.
     central("objective", "DPAdmmRidge", "ObjectivePerturbation", unseen=HIDDEN),
@@ -283,6 +329,9 @@ ROWS = [
         "FederatedADMM",
         {"message": "increment"},
         params={"alpha": 0.01, "adversary": "model", "participation": 0.5, "privacy_unit": "agent"},
+        linear=STEPS,
+        reaches=0.3,
+        composes=False,
     ),
     agents(
         "federated-increments-agent-zero-out",
@@ -296,6 +345,9 @@ ROWS = [
             "privacy_unit": "agent",
             "neighboring": "zero_out",
         },
+        linear=STEPS,
+        reaches=0.3,
+        composes=False,
     ),
     agents(
         "federated-fixed-sample",
@@ -303,6 +355,8 @@ ROWS = [
         "FederatedADMM",
         {"message": "increment", "sampling": "fixed"},
         params={"alpha": 0.01, "adversary": "server", "participation": 0.5},
+        linear=STEPS,
+        composes=False,
     ),
     agents(
         "federated-dropout-agent",
@@ -310,6 +364,7 @@ ROWS = [
         "FederatedADMM",
         {"local_step": "linearized"},
         params={"adversary": "sums", "dropout": 0.2, "privacy_unit": "agent"},
+        linear=STEPS,
     ),
     agents(
         "sharing-federated",
@@ -325,6 +380,7 @@ ROWS = [
         {"n_curators": 2},
         target="three",
         params={"adversary": "model", "privacy_unit": "agent", **NO_INTERCEPT},
+        linear=STEPS,
     ),
     # On a graph.
     agents(
@@ -341,6 +397,9 @@ ROWS = [
         {"batch_fraction": 0.5},
         target="two",
         params={"topology": "ring"},
+        linear=STEPS,
+        reaches=0.5,
+        composes=False,
     ),
     agents(
         "multi-step",
@@ -355,6 +414,7 @@ ROWS = [
         "MultiStepADMM",
         target="three",
         params={"privacy_unit": "agent", **NO_INTERCEPT},
+        linear=STEPS,
     ),
     agents(
         "multi-step-batches",
@@ -363,6 +423,9 @@ ROWS = [
         {"batch_fraction": 0.5},
         target="two",
         params={"neighboring": "zero_out"},
+        linear=STEPS,
+        reaches=0.5,
+        composes=False,
     ),
     agents("aggregators-admm", "DPDecentralizedRegressor", "RandomizedADMM", linear=TINY),
     agents(
@@ -372,6 +435,7 @@ ROWS = [
         {"noise": "gaussian", "aggregator": "fixed", "local_step": "exact"},
         target="two",
         params={"privacy_unit": "agent", **NO_INTERCEPT},
+        linear=TINY,
     ),
     agents(
         "aggregators-gradient",
@@ -389,6 +453,7 @@ ROWS = [
         {"mixing": "pair", "noise": "gaussian"},
         target="three",
         params=NO_INTERCEPT,
+        linear=STEPS,
     ),
     agents("aggregators-sgd", "DPDecentralizedRegressor", "RandomizedSGD", linear=TINY),
     agents(
@@ -397,14 +462,27 @@ ROWS = [
         "RandomizedSGD",
         {"noise": "gaussian"},
         params={"privacy_unit": "agent", "neighboring": "zero_out"},
+        linear=TINY,
+        reaches=0.91,
     ),
-    agents("walk-admm", "DPDecentralizedRegressor", "RandomWalkADMM", params={"adversary": "peer"}),
+    agents(
+        "walk-admm",
+        "DPDecentralizedRegressor",
+        "RandomWalkADMM",
+        params={"adversary": "peer"},
+        linear=STEPS,
+        reaches=0.99,
+        composes=False,
+    ),
     agents(
         "walk-point-zero-out",
         "DPDecentralizedClassifier",
         "RandomWalkProximalPoint",
         target="two",
         params={"adversary": "eavesdropper", **NO_INTERCEPT},
+        linear=STEPS,
+        reaches=0.99,
+        composes=False,
     ),
     agents(
         "sharing-graph-coalition",
@@ -426,6 +504,7 @@ ROWS = [
         "DPPersonalizedRegressor",
         "PersonalizedCoordinateDescent",
         {"warm_start": "propagation"},
+        linear=TINY,
     ),
     agents(
         "personal-agent-zero-out",
@@ -434,6 +513,7 @@ ROWS = [
         {"warm_start": None, "clock": "index", "split": "optimal"},
         target="two",
         params={"privacy_unit": "agent", **NO_INTERCEPT},
+        linear=TINY,
     ),
     agents(
         "personal-three-classes",
@@ -441,8 +521,10 @@ ROWS = [
         "PersonalizedCoordinateDescent",
         {"noise": "laplace", "warm_start": "propagation", "split": "optimal"},
         target="three",
+        linear=TINY,
+        reaches=0.707,
     ),
-    agents("personal-local", "DPPersonalizedRegressor", "LocalModels"),
+    agents("personal-local", "DPPersonalizedRegressor", "LocalModels", linear=TINY),
     agents("perturbed-rows", "DPPersonalizedRegressor", "PerturbedData"),
     agents(
         "perturbed-rows-and-labels",
@@ -462,5 +544,12 @@ ROWS = [
         unseen=HIDDEN,
         n_examples=1,
     ),
-    agents("primal-perturbation", "DPDecentralizedRegressor", "PrimalPerturbationADMM"),
+    agents(
+        "primal-perturbation",
+        "DPDecentralizedRegressor",
+        "PrimalPerturbationADMM",
+        linear={"clip_norm": 0.01, "penalty_weight": 1.0},
+        reaches=0.97,
+        composes=False,
+    ),
 ]
