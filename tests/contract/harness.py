@@ -105,15 +105,15 @@ class SilentGate(RecordingGate):
 class KnownNoise(SilentGate):
     """Adds known noise in place of that of the plan, in planned standard deviations.
 
-    `noise` maps the number of a passage to what is added there; elsewhere there is none.
+    `known` maps the number of a passage to what is added there; elsewhere there is none.
     """
 
-    noise: dict[int, Any] = {}  # noqa: RUF012
+    known: dict[int, Any] = {}  # noqa: RUF012
 
     def let_out(self, method: str, release: Any, repetition: Any, value: Any, out: Any, *more: Any):
         """The exact quantity and known noise."""
         out = super().let_out(method, release, repetition, value, out, *more)
-        known = self.noise.get(len(self.passages) - 1)
+        known = self.known.get(len(self.passages) - 1)
         return out if known is None else out + release.noise_std * np.asarray(known)
 
 
@@ -132,27 +132,37 @@ def fit_through(gate: type[Gate], row: Any, model: Any, X: Any, y: Any) -> Any:
 
 
 def runs_of(model: Any, X: Any, y: Any, **fit: Any) -> Callable[..., tuple[Any, Any]]:
-    """A function that runs a fit with a kind of gate, planned once; returns solution and gate."""
+    """A function that runs a fit with a kind of gate, planned once.
+
+    It returns the solution, of a stream the model, and the gate, which has the attributes that the
+    function was given.
+    """
 
     class Stopped(Exception):
         pass
 
-    class Planned(Recording):
+    class Stopping(Recording):
         pending: Any = None
 
         def begins(self, fit: Any) -> None:
             self.pending = fit
             raise Stopped
 
-    planned = Planned()
+    planned = Stopping()
     with watched_by(planned), contextlib.suppress(Stopped):
         model.fit(X, y, **fit)
 
     def run(kind: type[Gate], **attributes: Any) -> tuple[Any, Any]:
-        kind = type(kind.__name__, (kind,), attributes)
-        recording = Recording(make_gate=lambda i, *args: kind(*args))
+        def make_gate(i: int, *args: Any) -> Gate:
+            gate = kind(*args)
+            vars(gate).update(attributes)
+            return gate
+
+        recording = Recording(make_gate=make_gate)
         with watched_by(recording):
-            _, _, solution = planned.pending.solve(planned.pending.noise(0, b""))
+            if planned.pending is None:
+                return model.fit(X, y, **fit), recording.gates[0]
+            _, _, solution = planned.pending.solve(planned.pending.noise(None, b""))
         return solution, recording.gates[0]
 
     return run

@@ -1,4 +1,4 @@
-"""What the contract is about: small fits, a row for each kind of release, unit, relation and law."""
+"""Small fits that the contract is about: one for each release, unit, relation and law."""
 
 from __future__ import annotations
 

@@ -1,0 +1,205 @@
+"""Theorems about the end of a path, against exact divergences: linear losses make all Gaussian."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from skdpadmm import DPAdmmRidge
+from skdpadmm.algorithms import AveragedADMM, ConsensusADMM, GradientADMM, GradientDescent
+from tests.contract.harness import KnownNoise, SilentGate, gaussian_delta, runs_of
+
+N_SAMPLES = 12
+
+
+def model_of(algorithm, *, alpha=0.0, **params):
+    """One coefficient; clips are so tight that every loss is linear."""
+    shared = {"fit_intercept": False, "target_bounds": (-2, 2), "feature_bounds": (-1, 1)}
+    params = {"delta": 1e-4, "random_state": 0, **shared, **params}
+    return DPAdmmRidge(algorithm=algorithm, alpha=alpha, **params)
+
+
+def targets(n_samples, flipped=None):
+    y = np.full(n_samples, 2.0)
+    if flipped is not None:
+        y[flipped] = -2.0
+    return y
+
+
+def last(solution, gate):
+    """What the theorem is about: the state where steps are seen, else the parameters."""
+    steps = [passage.out for passage in gate.passages if passage.method == "step"]
+    if not steps:
+        return solution.parameters.ravel()
+    return np.concatenate([steps[-1].x.ravel(), steps[-1].multipliers.ravel()])
+
+
+def exact_mu(model, records, n_samples=N_SAMPLES):
+    """Mu of the last iterate for some records, from the code without noise and with single noises.
+
+    Everything is affine in data and noise, which is checked.
+    """
+    X = np.ones((n_samples, 1))
+    run = runs_of(model, X, targets(n_samples))
+    solution, gate = run(SilentGate)
+    base = last(solution, gate)
+    responses = []
+    for i, passage in enumerate(gate.passages):
+        if passage.method not in ("release", "path_noise"):
+            continue
+        shape = passage.out.shape
+        for entry in range(passage.out.shape[0] if passage.method == "path_noise" else 1):
+            known = np.zeros(shape)
+            known[entry] = 0.1
+            at = i
+            responses.append((last(*run(KnownNoise, known={at: known})) - base) / 0.1)
+    twice = (last(*run(KnownNoise, known={at: 2 * known})) - base) / 0.2
+    np.testing.assert_allclose(twice, responses[-1], rtol=1e-4, atol=1e-12)
+    covariance = np.transpose(responses) @ np.array(responses)
+    found = []
+    for record in records:
+        solution, gate = runs_of(model, X, targets(n_samples, record))(SilentGate)
+        shift = last(solution, gate) - base
+        found.append(math.sqrt(shift @ np.linalg.lstsq(covariance, shift, rcond=1e-12)[0]))
+    return np.array(found)
+
+
+LINEAR = {"step_size": 0.5, "clip_norm": 0.01}
+
+
+@pytest.mark.parametrize("neighboring", ["replace_one", "zero_out"])
+@pytest.mark.parametrize("max_iter", [1, 6, 30])
+@pytest.mark.parametrize(
+    ("algorithm", "alpha", "nearly"),
+    [
+        (GradientDescent(guarantee="last", **LINEAR), 0.5, 0.999),
+        (AveragedADMM(guarantee="last", tolerance=1e-6, **LINEAR), 5.0, 0.97),
+        # One iterate alone: it tells as much as the whole path.
+        (ConsensusADMM(tail_fraction=1e-9, **LINEAR), 0.0, 0.999),
+    ],
+    ids=["gradient", "averaged", "consensus"],
+)
+def test_a_contraction_tells_of_each_record_what_is_claimed(
+    algorithm, alpha, nearly, max_iter, neighboring
+):
+    model = model_of(algorithm, alpha=alpha, max_iter=max_iter, neighboring=neighboring)
+    claimed = model.plan(N_SAMPLES, 1).guarantee().mu
+    exact = exact_mu(model, [0]) / (1 if neighboring == "replace_one" else 2)
+    assert nearly * claimed < exact[0] <= claimed * (1 + 1e-9)
+
+
+def test_composition_would_ask_for_more_than_twice_the_noise_of_a_contraction():
+    last_one, path = (
+        model_of(GradientDescent(guarantee=kind, step_size=1.0, clip_norm=0.01), alpha=3.0,
+                 max_iter=300).plan(100, 1).releases[-1].noise_std
+        for kind in ("last", "path")
+    )  # fmt: skip
+    assert path > 2 * last_one
+
+
+def test_a_single_pass_tells_of_each_record_no_more_than_is_claimed_and_nearly_so_of_the_first():
+    model = model_of(GradientDescent(schedule="cyclic", **LINEAR), max_iter=4)
+    plan = model.plan(N_SAMPLES, 1)
+    exact, claimed = exact_mu(model, range(N_SAMPLES)), plan.guarantee().mu
+    assert 0.75 * claimed < exact.max() <= claimed * (1 + 1e-9)
+    # A linear map hides the first batch by the noise of all steps, and not by less.
+    release = plan.releases[-1]
+    assert exact.max() == pytest.approx(max(release.sensitivities) / release.noise_std / 2, rel=1e-3)
+    # The last batch has the noise of one step to hide in.
+    large = model_of(GradientDescent(schedule="cyclic"), delta=1e-6).plan(20_000, 3).releases[-1]
+    worst = large.sensitivities[-1] / large.noise_std
+    assert 0.95 * large.guarantee.mu < worst <= large.guarantee.mu
+
+
+def gradient_admm(kappa=1.0, **knobs):
+    return GradientADMM(
+        step_size=0.1, penalty_weight=kappa / 0.1, clip_norm=0.01, average=False, **knobs
+    )
+
+
+@pytest.mark.parametrize("kappa", [0.01, 1.0, 10.0])
+@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize("alpha", [0.0, 30.0])
+def test_the_state_of_gradient_admm_tells_of_no_record_more_than_is_claimed(kappa, passes, alpha):
+    model = model_of(gradient_admm(kappa, passes=passes, order="arrival"), alpha=alpha)
+    plan = model.plan(N_SAMPLES, 1)
+    exact, claimed = exact_mu(model, range(N_SAMPLES)), plan.guarantee().mu
+    assert (exact <= claimed * (1 + 1e-9)).all()
+    if passes == 1:
+        assert exact[0] <= exact[-1] * (1 + 1e-6)
+    if passes == 1 and alpha == 30.0 and kappa == 10.0:
+        # What contracts at once has the noise of one step to hide the last record in.
+        assert exact[-1] >= 0.99 * claimed
+
+
+def test_what_a_stream_says_of_its_end_is_above_the_divergence():
+    model = model_of(gradient_admm(schedule="stream"))
+    X = np.ones((N_SAMPLES, 1))
+    model.partial_fit(X, targets(N_SAMPLES)).finalize()
+    (_, at_last), (_, average), (_, at_first) = model.privacy_.if_unseen
+    exact = exact_mu(model_of(gradient_admm(schedule="stream")), range(N_SAMPLES))
+    assert exact.max() <= at_last.mu
+    assert exact[0] <= at_first.mu < at_last.mu
+    for epsilon in (0.1, 0.5):
+        deltas = [gaussian_delta(mu, epsilon) for mu in exact]
+        assert np.mean(deltas) <= average.delta(epsilon)
+
+
+def test_a_secret_order_lies_between_the_best_and_the_worst_position():
+    secret, kept = (
+        model_of(GradientADMM(order=order, passes=2)).plan(300, 3)
+        for order in ("random", "arrival")
+    )
+    assert secret.releases[-1].noise_std < kept.releases[-1].noise_std
+    assert kept.worst_cases("model") == kept.guarantees("model")
+    mixture, (worst,) = secret.guarantee(), secret.worst_cases("model")
+    assert min(component.mu for component in mixture.components) < worst.mu
+    for epsilon in (0.1, 0.5, 1.0):
+        deltas = [component.delta(epsilon) for component in mixture.components]
+        assert min(deltas) < mixture.delta(epsilon) < worst.delta(epsilon) == max(deltas)
+
+
+def test_a_path_that_is_shown_has_no_amplified_figure_and_needs_more_noise():
+    knobs = {"order": "arrival", "passes": 4, "step_size": 0.01, "clip_norm": 0.1}
+    hidden, shown = (
+        model_of(GradientADMM(release=release, **knobs)).plan(90, 3)
+        for release in ("last", "path")
+    )
+    for plan in (hidden, shown):
+        path = plan.releases[-1]
+        alone = path.sensitivity / path.noise_std
+        # Four steps that are seen; amplified they cost less.
+        assert (plan.guarantee().mu >= 2 * alone) == (plan is shown)
+    assert shown.worst_cases("model") == shown.guarantees("model")
+    assert hidden.releases[-1].sensitivity == shown.releases[-1].sensitivity
+    assert 1.2 * hidden.releases[-1].noise_std < shown.releases[-1].noise_std
+
+
+# The bound that the literature prints for consensus ADMM.
+
+
+def test_the_printed_bound_of_algorithm_2_is_too_small_by_the_number_of_records():
+    rng, n_samples, n_iter, step, sigma, n_runs = np.random.default_rng(0), 100, 10, 0.5, 40.0, 4000
+
+    def printed(slopes):
+        # Every record's state keeps noise of its own; relaxation 1/2, no regulariser.
+        states = np.zeros((n_runs, n_samples))
+        for _ in range(n_iter):
+            z = states.mean(axis=1, keepdims=True)
+            states += z - states - step * slopes + 0.5 * sigma * rng.standard_normal(states.shape)
+        return states.mean(axis=1)
+
+    slopes = rng.choice([-1.0, 1.0], n_samples)
+    one, other = printed(slopes), printed(np.where(np.arange(n_samples) == 0, -slopes, slopes))
+    shift, variance = n_iter * step * 2 / n_samples, n_iter * 0.25 * sigma**2 / n_samples
+    assert np.var(one) == pytest.approx(variance, rel=6 * math.sqrt(2 / n_runs))
+    error = math.sqrt(2 * variance / n_runs)
+    assert abs(abs(other.mean() - one.mean()) - shift) < 5 * error
+    from skdpadmm.privacy.literature import consensus_admm_printed_rdp
+
+    for alpha in (1.5, 10.0, 100.0):
+        exact = alpha / 2 * shift**2 / variance
+        claimed = consensus_admm_printed_rdp(alpha, n_iter, 1.0, step, sigma, n_samples)
+        assert exact == pytest.approx(n_samples * claimed)

@@ -1,0 +1,217 @@
+"""Theorems about agents on a graph: preparations that each hears, and secret batches."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from skdpadmm import DPDecentralizedRegressor
+from skdpadmm.algorithms import (
+    DecentralizedGradientDescent,
+    MultiStepADMM,
+    PrimalPerturbationADMM,
+    RandomizedSGD,
+)
+from skdpadmm.privacy import Composed, GaussianDP, Neighboring, PoissonSubsampledGaussian
+from skdpadmm.privacy import gaussian_mu as mu_of
+from skdpadmm.protocol import Gate
+from tests.contract.harness import record
+from tests.contract.registry import ROWS
+from tests.privacy.densities import delta_lower_bound
+
+OBSERVERS = ("eavesdropper", "peer", "model")
+
+
+@pytest.mark.parametrize("unit", ["record", "agent"])
+@pytest.mark.parametrize("budget", [1.0, [0.5, 1.0, 2.0, 4.0]], ids=["one", "own"])
+def test_an_eavesdropper_meets_each_agents_own_noise_in_preparations_too(unit, budget):
+    sizes = np.array([3, 7, 20, 30])
+    model = DPDecentralizedRegressor(
+        epsilon=budget, privacy_unit=unit, scale="private", conditioning="private", max_iter=4
+    )
+    plan = model.plan(60, 3, agent_sizes=sizes)
+    *preparations, gradients = plan.releases
+    assert len(preparations) == 2
+    epsilons, kinds = np.broadcast_to(budget, 4), plan.facts.agents.kind
+    units = sizes if unit == "agent" else np.ones(4)
+    limits = np.minimum(units, 2 * 60 / 4)
+    for agent in range(4):
+        # What one unit can move, over the noise of its agent alone: each part is heard.
+        spent = [
+            max(release.sensitivities) * most[agent] / most.max() * math.sqrt(release.times)
+            / np.asarray(release.shares)[kinds][agent]
+            for release, most in [(r, units) for r in preparations] + [(gradients, limits)]
+        ]  # fmt: skip
+        assert math.hypot(*spent) == pytest.approx(mu_of(epsilons[agent], 1e-5), rel=1e-9)
+        for observer in OBSERVERS:
+            claimed = plan.guarantees(observer)[kinds[agent]].mu
+            assert claimed == pytest.approx(math.hypot(*spent), rel=1e-9)
+
+
+@pytest.mark.parametrize("topology", ["ring", "star", "complete", "path"])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {},
+        {"proximal_weight": 2.0, "penalty_weight": 0.3},
+        {"proximal_weight": "growing", "penalty_weight": 0.3, "diameter": 3.0},
+    ],
+    ids=["step", "constant", "growing"],
+)
+def test_graphs_ties_and_weights_cost_nothing(topology, weights):
+    algorithm = MultiStepADMM(inner_steps=3, clip_norm=0.5, **weights)
+    model = DPDecentralizedRegressor(algorithm=algorithm, topology=topology, n_agents=5, max_iter=7)
+    plan = model.set_params(conditioning=None).plan(60, 3)
+    needed = 2 * plan.facts.rounding * math.sqrt(21) / mu_of(1.0, 1e-5)
+    np.testing.assert_allclose(plan.releases[-1].shares, needed, rtol=1e-9)
+    assert plan.guarantee() == GaussianDP(plan.guarantee().mu)
+
+
+ALGORITHMS = [
+    DecentralizedGradientDescent(),
+    PrimalPerturbationADMM(),
+    RandomizedSGD(),
+    MultiStepADMM(),
+]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: type(a).__name__)
+def test_agents_with_budgets_of_their_own_spend_them(algorithm):
+    epsilons = [0.5, 2.0, 1.0, 4.0]
+    model = DPDecentralizedRegressor(
+        algorithm=algorithm, epsilon=epsilons, n_agents=4, max_iter=4, conditioning=None
+    )
+    plan = model.plan(n_samples=200, n_features=3)
+    found = np.array([g.epsilon(1e-5) for g in plan.guarantees("eavesdropper")])
+    found = found[plan.facts.agents.kind]
+    assert np.all(found <= epsilons)
+    assert np.all(found > 0.97 * np.array(epsilons))
+
+
+# Batches.
+
+
+def batched(**knobs):
+    settings = {"n_agents": 4, "conditioning": None, "delta": 1e-6, "max_iter": 500}
+    return DPDecentralizedRegressor(
+        **{**settings, "algorithm": MultiStepADMM(batch_fraction=0.1), **knobs}
+    )
+
+
+def multiplier_of(plan):
+    """Noise over the clip bound, without the allowance for rounding."""
+    return plan.releases[-1].shares[0] / plan.facts.rounding
+
+
+@pytest.mark.parametrize(
+    ("neighboring", "epsilon", "multiplier"),
+    [("zero_out", 1.379, 10), ("replace_one", 2.92, 10), ("zero_out", 3.87, 4)],
+)
+def test_secret_batches_are_a_subsampled_gaussian(neighboring, epsilon, multiplier):
+    plan = batched(neighboring=neighboring, epsilon=epsilon).plan(400, 3)
+    assert plan.releases[0].times == 1000
+    for observer in OBSERVERS:
+        guarantee = plan.guarantee(observer)
+        assert isinstance(guarantee, PoissonSubsampledGaussian)
+        assert guarantee.neighboring == Neighboring(neighboring)
+        assert (guarantee.sampling_probability, guarantee.n_rounds) == (0.1, 1000)
+        assert guarantee.noise_multiplier == pytest.approx(multiplier, rel=2e-3)
+        assert guarantee.noise_multiplier == pytest.approx(multiplier_of(plan), rel=1e-9)
+        assert guarantee.epsilon(1e-6) <= epsilon
+
+
+def test_the_claim_for_zeroed_out_records_is_that_of_dp_accounting():
+    plan = batched(neighboring="zero_out", max_iter=20, epsilon=2.0).plan(400, 3)
+    pld = privacy_loss_distribution.from_gaussian_mechanism(
+        standard_deviation=multiplier_of(plan), sampling_prob=0.1, value_discretization_interval=1e-3
+    ).self_compose(40)
+    assert pld.get_epsilon_for_delta(1e-6) == pytest.approx(2.0, rel=0.01)
+
+
+def test_the_claim_for_replaced_records_is_that_of_their_antipodal_pair():
+    algorithm = MultiStepADMM(batch_fraction=0.1, inner_steps=1)
+    plan = batched(max_iter=1, epsilon=2.0, delta=1e-4, algorithm=algorithm).plan(400, 3)
+    sigma = multiplier_of(plan)
+
+    def excess(x):
+        one, other = (0.9 * norm.pdf(x, 0, sigma) + 0.1 * norm.pdf(x, s, sigma) for s in (1, -1))
+        return max(one - math.exp(2.0) * other, 0.0)
+
+    exact = quad(excess, -12 * sigma, 12 * sigma + 2, limit=2000, epsabs=1e-14)[0]
+    assert exact <= plan.guarantee().delta(2.0) <= 1e-4
+    assert exact == pytest.approx(1e-4, rel=0.02)
+
+
+def test_all_records_in_every_batch_are_no_batches_and_preparations_compose_with_batches():
+    whole, nearly = (
+        batched(algorithm=MultiStepADMM(batch_fraction=share), max_iter=20).plan(400, 3)
+        for share in (1.0, 1 - 1e-9)
+    )
+    assert isinstance(whole.guarantee(), GaussianDP)
+    assert multiplier_of(whole) == pytest.approx(multiplier_of(nearly), rel=1e-3)
+    plan = batched(conditioning="private", epsilon=2.0, max_iter=20).plan(400, 3)
+    assert isinstance(plan.guarantee(), Composed)
+    assert 1.98 <= plan.guarantee().epsilon(1e-6) <= 2.0
+
+
+def test_what_enters_a_batch_is_what_the_gate_draws():
+    (row,) = (row for row in ROWS if row.id == "multi-step-batches")
+    X, y = np.ones((row.n_samples, 2)), np.zeros(row.n_samples, dtype=int)
+    params = {"algorithm": row.linear, "conditioning": None, "max_iter": 60}
+    recorded = record(row, X, y, **params)
+    drawn = [p.out for p in recorded.passages if p.method == "uniform"]
+    # All rows are clipped: an agent says how many of its own are in the batch.
+    said = [p.value for p in recorded.passages if p.method == "release"]
+    assert len(drawn) == len(said) == 120
+    from tests.contract.registry import AGENTS
+
+    for uniform, value in zip(drawn, said, strict=True):
+        expected = np.bincount(AGENTS, weights=np.ravel(uniform) < 0.5)
+        np.testing.assert_allclose(np.linalg.norm(value, axis=1)[:, 0], expected, rtol=1e-6)
+    assert np.mean(np.array(drawn) < 0.5) == pytest.approx(0.5, abs=0.07)
+
+
+class QuickNoise:
+    """Noise in no time."""
+
+    rng = np.random.default_rng(0)
+
+    def add_gaussian(self, value, scale, stream):
+        return value + scale * self.rng.standard_normal(value.shape)
+
+    def uniform(self, shape, stream):
+        return self.rng.random(shape)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Got delta")
+@pytest.mark.parametrize(("neighboring", "other"), [("zero_out", 0.0), ("replace_one", -1.0)])
+def test_batches_stay_below_their_claim_and_batches_that_are_known_do_not(neighboring, other):
+    algorithm = MultiStepADMM(batch_fraction=0.3, inner_steps=1, step_size=0.01, clip_norm=0.01)
+    model = batched(
+        algorithm=algorithm, max_iter=2, delta=0.02, neighboring=neighboring, fit_intercept=False,
+        n_agents=3,
+    )  # fmt: skip
+    plan = model.plan(6, 1)
+    (release,) = plan.releases
+
+    def sums(slope, secret):
+        totals = np.zeros(4000)
+        for run in range(4000):
+            gate = Gate(plan, QuickNoise())
+            for _ in range(release.times):
+                value = np.zeros(release.shape)
+                value[0, 0, 0] = slope if not secret or gate.uniform((6,))[0] < 0.3 else 0.0
+                totals[run] += gate.release(release.name, value)[0, 0, 0]
+        return totals
+
+    for secret in (True, False):
+        having, without = sums(1.0, secret), sums(other, secret)
+        found = [delta_lower_bound(without, having, epsilon) for epsilon in (0.0, 0.5, 1.0)]
+        below = [f <= plan.guarantee().delta(e) for f, e in zip(found, (0.0, 0.5, 1.0), strict=True)]
+        assert all(below) if secret else not any(below[1:])

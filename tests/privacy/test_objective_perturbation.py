@@ -1,0 +1,133 @@
+"""Hidden noise: claims about solutions of perturbed problems, against exact densities."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from skdpadmm import (
+    DPAdmmHuberRegressor,
+    DPAdmmLinearSVC,
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+    DPDecentralizedClassifier,
+)
+from skdpadmm.algorithms import DualPerturbationADMM, ObjectivePerturbation
+from tests.contract.harness import runs_of
+from tests.privacy.densities import KnownTerm, divergence_of_hidden_term
+
+LOSSES = {
+    "squared": (DPAdmmRidge, {"alpha": 0.0}),
+    "huber": (DPAdmmHuberRegressor, {"alpha": 0.0, "huber_threshold": 0.3}),
+    "hinge": (DPAdmmLinearSVC, {"C": np.inf, "smoothing": 0.5}),
+    "logistic": (DPAdmmLogisticRegression, {"C": np.inf}),
+}
+
+
+def model_of(loss, *, clip_norm=0.6, ridge=12.0, **params):
+    estimator, own = LOSSES[loss]
+    algorithm = ObjectivePerturbation(clip_norm=clip_norm, ridge=ridge)
+    is_regression = loss in ("squared", "huber")
+    schema = {"target_bounds": (-1, 1)} if is_regression else {"classes": [-1, 1]}
+    shared = {"fit_intercept": False, "conditioning": None, "delta": 1e-4, **schema}
+    return estimator(algorithm=algorithm, **{**own, **shared, **params})
+
+
+def data_sets(neighboring):
+    # A record of zeros has a loss that is constant: it is the zero function.
+    other = (0.0, 1) if neighboring == "zero_out" else (1.0, -1)
+    return [
+        (np.array([[x], [0.6], [-0.3], [0.0]]), np.array([y, 1, 1, -1]))
+        for x, y in ((1.0, 1), other)
+    ]
+
+
+@pytest.mark.parametrize("neighboring", ["zero_out", "replace_one"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_exact_divergence_of_a_solution_stays_below_the_claim(loss, neighboring):
+    model = model_of(loss, neighboring=neighboring)
+    exact, claimed = divergence_of_hidden_term(model, *data_sets(neighboring), 1.0)
+    # Interpolation of a density with kinks errs by 1e-3.
+    assert exact <= claimed * 1.01
+
+
+def test_a_clip_that_binds_stays_below_the_claim():
+    model = model_of("squared", clip_norm=0.1, neighboring="replace_one")
+    exact, claimed = divergence_of_hidden_term(model, *data_sets("replace_one"), 1.0)
+    assert exact <= claimed * 1.01
+
+
+def test_the_claim_is_met_by_a_logistic_loss_that_is_not_clipped():
+    model = model_of("logistic", clip_norm=5.0, ridge=20.0, neighboring="zero_out")
+    one, other = (np.array([[x], [0.0]]) for x in (1.0, 0.0))
+    y = np.array([1, 1])
+    exact, claimed = divergence_of_hidden_term(model, (one, y), (other, y), 1.0)
+    assert 0.02 * claimed < exact <= claimed
+
+
+def test_a_linear_loss_comes_close_to_the_whole_budget():
+    model = model_of("hinge", ridge=1e4, smoothing=1e-3, neighboring="replace_one")
+    exact, claimed = divergence_of_hidden_term(model, *data_sets("replace_one"), 1.0)
+    assert 0.7 * claimed < exact <= claimed
+
+
+def test_a_curved_loss_needs_the_planned_ridge():
+    model = model_of("hinge", clip_norm=5.0, ridge=50.0, smoothing=2.0, neighboring="zero_out")
+    one, other = (np.array([[x], [0.0]]) for x in (1.0, 0.0))
+    y = np.array([1, 1])
+    exact, claimed = divergence_of_hidden_term(model, (one, y), (other, y), 1.0)
+    assert exact <= claimed * 1.01
+    with pytest.raises(ValueError, match=r"^Got ridge=0.5 at epsilon=1, expected a larger one"):
+        model.set_params(algorithm__ridge=0.5).plan(2, 1)
+
+
+@pytest.mark.parametrize("neighboring", ["zero_out", "replace_one"])
+@pytest.mark.parametrize("loss", ["log_loss", "smoothed_hinge"])
+def test_the_exact_divergence_of_an_agents_solution_stays_below_the_claim(loss, neighboring):
+    model = DPDecentralizedClassifier(
+        loss=loss, algorithm=DualPerturbationADMM(clip_norm=0.7), penalty=None, topology="path",
+        fit_intercept=False, conditioning=None, classes=[-1, 1], max_iter=1, delta=1e-3,
+        neighboring=neighboring,
+    )  # fmt: skip
+    X, y = np.array([[1.0], [0.5], [-1.0], [1.0], [0.3]]), np.array([1, -1, 1, 1, -1])
+    X2, y2 = X.copy(), y.copy()
+    X2[0], y2[0] = (0.0, 1) if neighboring == "zero_out" else (1.0, -1)
+    exact, claimed = divergence_of_hidden_term(
+        model, (X, y), (X2, y2), 1.0, n_terms=161, agents=np.array([0, 0, 1, 1, 1])
+    )
+    assert 0 < exact <= claimed
+
+
+@pytest.mark.parametrize("conditioning", [None, "private"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_more_steps_than_planned_move_a_solution_by_no_more_than_is_certified(
+    monkeypatch, loss, conditioning
+):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, 3)) * 10.0 ** rng.uniform(-2, 2, (12, 1))
+    X[0], X[1] = [1e300, -1e300, 1e300], [1e-200, -1e-200, 1e-308]
+    y = rng.choice([-1, 1], 12)
+    model = model_of(loss, clip_norm="auto", ridge="auto", conditioning=conditioning)
+    model.set_params(fit_intercept=True)
+    plan = model.plan(12, 3)
+    values = []
+    for factor in (1, 20):
+        settings = dataclasses.replace(plan.settings, n_steps=factor * plan.settings.n_steps)
+        longer = dataclasses.replace(plan, settings=settings)
+
+        run = runs_of(model, X, y)
+        with monkeypatch.context() as patch:
+            solve = type(model.algorithm).run
+            patch.setattr(
+                type(model.algorithm),
+                "run",
+                lambda self, _, problem, gate, longer=longer, solve=solve: solve(
+                    self, longer, problem, gate
+                ),
+            )
+            gate = run(KnownTerm, term=3.0)[1]
+        values.append(gate.passages[-1].value)
+    assert np.isfinite(values).all()
+    assert np.linalg.norm(values[0] - values[1]) <= plan.settings.tolerance
