@@ -63,16 +63,20 @@ class Recording:
         return {name: found for gate in self.gates for name, found in gate.told.items() if found}
 
 
-def record(row: Any, X: Any, y: Any, model: Any = None, **changed: Any) -> Recording:
-    """Fit a row under watch."""
+def record(
+    row: Any, X: Any, y: Any, model: Any = None, fit: Any = None, **changed: Any
+) -> Recording:
+    """Fit a row under watch; or another model, in another way."""
     recording = Recording()
     recording.model = row.make(**changed) if model is None else model
     with watched_by(recording):
-        row.fit(recording.model, X, y)
+        (fit or row.fit)(recording.model, X, y)
     return recording
 
 
-def replay(row: Any, recorded: Recording, X: Any, y: Any, **changed: Any) -> Recording:
+def replay(
+    row: Any, recorded: Recording, X: Any, y: Any, model: Any = None, **changed: Any
+) -> Recording:
     """Fit other data, with the randomness and the past that another fit had.
 
     Raises `Diverged` where the fit does something else than the other one did.
@@ -81,7 +85,7 @@ def replay(row: Any, recorded: Recording, X: Any, y: Any, **changed: Any) -> Rec
     replayed = Recording(
         make_gate=lambda i, plan, noise, _: ReplayingGate(plan, noise, recorded.gates[i])
     )
-    replayed.model = row.make(**changed)
+    replayed.model = row.make(**changed) if model is None else model
     with watched_by(replayed):
         row.fit(replayed.model, X, y)
     if len(replayed.gates) != len(recorded.gates) or not all(g.is_over() for g in replayed.gates):

@@ -106,7 +106,9 @@ def test_a_single_pass_tells_of_each_record_no_more_than_is_claimed_and_nearly_s
     assert 0.75 * claimed < exact.max() <= claimed * (1 + 1e-9)
     # A linear map hides the first batch by the noise of all steps, and not by less.
     release = plan.releases[-1]
-    assert exact.max() == pytest.approx(max(release.sensitivities) / release.noise_std / 2, rel=1e-3)
+    assert exact.max() == pytest.approx(
+        max(release.sensitivities) / release.noise_std / 2, rel=1e-3
+    )
     # The last batch has the noise of one step to hide in.
     large = model_of(GradientDescent(schedule="cyclic"), delta=1e-6).plan(20_000, 3).releases[-1]
     worst = large.sensitivities[-1] / large.noise_std
@@ -164,8 +166,7 @@ def test_a_secret_order_lies_between_the_best_and_the_worst_position():
 def test_a_path_that_is_shown_has_no_amplified_figure_and_needs_more_noise():
     knobs = {"order": "arrival", "passes": 4, "step_size": 0.01, "clip_norm": 0.1}
     hidden, shown = (
-        model_of(GradientADMM(release=release, **knobs)).plan(90, 3)
-        for release in ("last", "path")
+        model_of(GradientADMM(release=release, **knobs)).plan(90, 3) for release in ("last", "path")
     )
     for plan in (hidden, shown):
         path = plan.releases[-1]

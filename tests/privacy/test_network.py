@@ -128,7 +128,9 @@ def test_secret_batches_are_a_subsampled_gaussian(neighboring, epsilon, multipli
 def test_the_claim_for_zeroed_out_records_is_that_of_dp_accounting():
     plan = batched(neighboring="zero_out", max_iter=20, epsilon=2.0).plan(400, 3)
     pld = privacy_loss_distribution.from_gaussian_mechanism(
-        standard_deviation=multiplier_of(plan), sampling_prob=0.1, value_discretization_interval=1e-3
+        standard_deviation=multiplier_of(plan),
+        sampling_prob=0.1,
+        value_discretization_interval=1e-3,
     ).self_compose(40)
     assert pld.get_epsilon_for_delta(1e-6) == pytest.approx(2.0, rel=0.01)
 
@@ -213,5 +215,7 @@ def test_batches_stay_below_their_claim_and_batches_that_are_known_do_not(neighb
     for secret in (True, False):
         having, without = sums(1.0, secret), sums(other, secret)
         found = [delta_lower_bound(without, having, epsilon) for epsilon in (0.0, 0.5, 1.0)]
-        below = [f <= plan.guarantee().delta(e) for f, e in zip(found, (0.0, 0.5, 1.0), strict=True)]
+        below = [
+            f <= plan.guarantee().delta(e) for f, e in zip(found, (0.0, 0.5, 1.0), strict=True)
+        ]
         assert all(below) if secret else not any(below[1:])
