@@ -135,11 +135,11 @@ def fit_through(gate: type[Gate], row: Any, model: Any, X: Any, y: Any) -> Any:
         return row.fit(model, X, y)
 
 
-def runs_of(model: Any, X: Any, y: Any, **fit: Any) -> Callable[..., tuple[Any, Any]]:
-    """A function that runs a fit with a kind of gate, planned once.
+def runs_of(model: Any, X: Any, y: Any, fit: Any = None, **more: Any) -> Callable[..., Any]:
+    """A function that runs a fit with a kind of gate and a seed, planned once.
 
-    It returns the solution, of a stream the model, and the gate, which has the attributes that the
-    function was given.
+    It returns the solution, of a stream the model, and the recording, whose gates have the
+    attributes that the function was given.
     """
 
     class Stopped(Exception):
@@ -152,11 +152,14 @@ def runs_of(model: Any, X: Any, y: Any, **fit: Any) -> Callable[..., tuple[Any, 
             self.pending = fit
             raise Stopped
 
+    def begin() -> None:
+        model.fit(X, y, **more) if fit is None else fit(model, X, y)
+
     planned = Stopping()
     with watched_by(planned), contextlib.suppress(Stopped):
-        model.fit(X, y, **fit)
+        begin()
 
-    def run(kind: type[Gate], **attributes: Any) -> tuple[Any, Any]:
+    def run(kind: type[Gate] = RecordingGate, seed: Any = None, **attributes: Any) -> Any:
         def make_gate(i: int, *args: Any) -> Gate:
             gate = kind(*args)
             vars(gate).update(attributes)
@@ -165,9 +168,12 @@ def runs_of(model: Any, X: Any, y: Any, **fit: Any) -> Callable[..., tuple[Any, 
         recording = Recording(make_gate=make_gate)
         with watched_by(recording):
             if planned.pending is None:
-                return model.fit(X, y, **fit), recording.gates[0]
-            _, _, solution = planned.pending.solve(planned.pending.noise(None, b""))
-        return solution, recording.gates[0]
+                model.__dict__.pop("_arrived", None)
+                model.set_params(random_state=seed)
+                begin()
+                return model, recording
+            _, _, solution = planned.pending.solve(planned.pending.noise(seed, b""))
+        return solution, recording
 
     return run
 

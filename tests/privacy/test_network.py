@@ -21,7 +21,7 @@ from skdpadmm.privacy import Composed, GaussianDP, Neighboring, PoissonSubsample
 from skdpadmm.privacy import gaussian_mu as mu_of
 from skdpadmm.protocol import Gate
 from tests.contract.harness import record
-from tests.contract.registry import ROWS
+from tests.contract.registry import AGENTS, ROWS
 from tests.privacy.densities import delta_lower_bound
 
 OBSERVERS = ("eavesdropper", "peer", "model")
@@ -170,8 +170,6 @@ def test_what_enters_a_batch_is_what_the_gate_draws():
     # All rows are clipped: an agent says how many of its own are in the batch.
     said = [p.value for p in recorded.passages if p.method == "release"]
     assert len(drawn) == len(said) == 120
-    from tests.contract.registry import AGENTS
-
     for uniform, value in zip(drawn, said, strict=True):
         expected = np.bincount(AGENTS, weights=np.ravel(uniform) < 0.5)
         np.testing.assert_allclose(np.linalg.norm(value, axis=1)[:, 0], expected, rtol=1e-6)

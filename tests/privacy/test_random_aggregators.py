@@ -1,4 +1,4 @@
-"""Theorems about agents that mix at random: the paper's worst cases, and the law of what is said."""
+"""Theorems about agents that mix at random: worst cases, and the law of what is said."""
 
 from __future__ import annotations
 
