@@ -130,7 +130,7 @@ def replay_within_sensitivity(row):
         (2, ((1e300, -1e300), low), ((1.7e308, 1.7e308), high)),
         (3, ((0.0, 0.0), low), ((-1.0, 1.0), high)),
     ]
-    for pair in hard:
+    for pair in hard[: 2 * row.n_examples]:
         check(*pair)
 
     @settings(
@@ -218,9 +218,10 @@ def noise_is_as_planned_and_fresh(row):
             noise = norm.ppf(np.clip(laplace.cdf(noise, scale=math.sqrt(0.5)), 1e-15, 1 - 1e-15))
         assert_fresh(noise, name)
     # Neither do fits with other plans and the same seed, nor two releases of one fit.
+    elsewhere = {"max_iter": 5} if "scale" in row.params else {"feature_bounds": (-3.0, 3.0)}
     one, other = (
         harness.unit_noise(record(row, X, y, random_state=0, **changed))
-        for changed in ({}, {"feature_bounds": (-3.0, 3.0)})
+        for changed in ({}, elsewhere)
     )
     vectors = [fit[name].ravel() for fit in (one, other) for name in fit]
     for i, one in enumerate(vectors):

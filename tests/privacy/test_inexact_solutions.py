@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+import skdpadmm.algorithms._averaged_admm as averaged_admm
 from skdpadmm import DPDecentralizedRegressor
 from skdpadmm.algorithms import (
     DualPerturbationADMM,
@@ -16,6 +17,8 @@ from skdpadmm.algorithms import (
 from skdpadmm.algorithms.planning._walks import StatelessToken
 from skdpadmm.privacy import PerturbedObjectiveDP, WalkCost
 from skdpadmm.privacy._perturbed_rounds import _flat
+from tests.contract.harness import moves, record, replay
+from tests.contract.registry import ROWS
 
 RELATIONS = ["replace_one", "zero_out"]
 
@@ -137,3 +140,18 @@ def test_a_token_that_floats_cannot_resolve_is_refused():
 def test_what_floats_cannot_solve_is_refused_in_terms_of_what_a_user_may_change(algorithm, message):
     with pytest.raises(ValueError, match=message):
         planned(algorithm, "replace_one")
+
+
+def test_more_steps_than_planned_move_what_averaged_admm_releases_within_its_tolerance(monkeypatch):
+    (row,) = (row for row in ROWS if row.id == "averaged-path")
+    knobs = {"step_size": 50.0, "clip_norm": 3.0, "tolerance": 0.01}
+    X, y = row.data()
+    planned = averaged_admm.steps_to_reach
+    recorded = record(row, X, y, algorithm=knobs)
+    monkeypatch.setattr(
+        averaged_admm, "steps_to_reach", lambda *args, **more: 20 * planned(*args, **more)
+    )
+    found = list(moves(recorded, replay(row, recorded, X, y, algorithm=knobs)))
+    assert len(found) == 4
+    # In units of the clip each record's solution is that near, on either side of it.
+    assert all(move.distance <= 0.01 * 2 / row.n_samples for move in found)
