@@ -1,8 +1,7 @@
-"""Ledgers and fits for tests."""
+"""Ledgers, entries and other processes for tests."""
 
 from __future__ import annotations
 
-import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skdpadmm.ledger import LedgerEntry
+from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.privacy import GaussianDP, Guarantee, Observer
 
 
@@ -21,21 +20,15 @@ def entry_of(
     unit: str = "record",
     neighboring: str = "replace_one",
     simulation: bool = False,
-    digest: str = "0" * 64,
     others: tuple[Observer, ...] = (),
 ) -> LedgerEntry:
     first = Observer("model", "the model", unit, neighboring, guarantee)
-    return LedgerEntry(subject, digest, 1e-6, (first, *others), simulation)
+    return LedgerEntry(subject, "0" * 64, 1e-6, (first, *others), simulation)
 
 
 @pytest.fixture
 def entry() -> Callable[..., LedgerEntry]:
     return entry_of
-
-
-@pytest.fixture(name="store")
-def store_by_sql() -> Callable[..., None]:
-    return store
 
 
 @pytest.fixture
@@ -48,31 +41,14 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "study.db")
 
 
-def store(path: str, promise: str, record: str, *, wait: bool = False) -> None:
-    """Write a fit by SQL alone, and perhaps die with the lock in hand."""
-    import hashlib
-    import sqlite3
-    import time
-    import uuid
-
-    values = (uuid.uuid4().hex, "", promise, record)
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute(
-        "INSERT INTO entries (key, dataset, promise, record, checksum) VALUES (?, ?, ?, ?, ?)",
-        (*values, hashlib.sha256("\n".join(values).encode()).hexdigest()),
-    )
-    if wait:
-        connection.execute("PRAGMA cache_spill = 1")
-        print("inside", flush=True)
-        time.sleep(600)
-    connection.execute("COMMIT")
-    connection.close()
+@pytest.fixture
+def ledger(path: str) -> PrivacyLedger:
+    return PrivacyLedger(path)
 
 
 PRELUDE = """
-import os, sys, signal, time
-from skdpadmm.ledger import LedgerEntry, PrivacyBudgetExceeded, PrivacyLedger
+import os, sys, time
+from skdpadmm.ledger import LedgerEntry, PrivacyBudgetExceeded, PrivacyLedger, _database
 from skdpadmm.privacy import GaussianDP, Observer
 
 path = sys.argv[1]
@@ -80,8 +56,7 @@ path = sys.argv[1]
 def entry(mu):
     world = Observer("model", "the model", "record", "replace_one", GaussianDP(mu))
     return LedgerEntry("Lasso", "0" * 64, 1e-6, (world,))
-
-""" + inspect.getsource(store)
+"""
 
 
 @pytest.fixture
@@ -92,10 +67,8 @@ def start() -> Callable[..., subprocess.Popen[str]]:
     def run(script: str, *arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-c", PRELUDE + script, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
         started.append(process)
         return process
 
