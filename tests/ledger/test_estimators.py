@@ -24,7 +24,7 @@ from skdpadmm import (
     DPPersonalizedRegressor,
 )
 from skdpadmm.algorithms import GradientADMM
-from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger
+from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded
 from skdpadmm.preprocessing import BoundedScaler
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 
