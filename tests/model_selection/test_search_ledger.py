@@ -134,7 +134,7 @@ def test_a_search_that_does_not_end_stays_counted(path, account, how):
     else:
         own = {"scoring": lambda e, X, y: e.score(X, y), "score_bounds": (0, 1)}
         search = grid_search(path, Failing) if how == "fit" else grid_search(path, **own)
-        with pytest.raises((FloatingPointError, ValueError), match="somewhere|one for each row"):
+        with pytest.raises((FloatingPointError, ValueError), match=r"somewhere|one for each row"):
             search.fit(X, Y)
         assert not hasattr(search, "best_estimator_")
     assert [entry["state"] for entry in account.entries()] == ["reserved"]
