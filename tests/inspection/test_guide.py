@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-mpl = pytest.importorskip("matplotlib")
-plt = pytest.importorskip("matplotlib.pyplot")
-
 GUIDE = Path(__file__).parents[2] / "docs" / "user_guide" / "pictures.rst"
 BLOCKS = [
     textwrap.dedent(found).strip()
@@ -22,7 +19,6 @@ BLOCKS = [
 
 def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    mpl.use("Agg")
     names, n_said = {}, 0
     for block in BLOCKS:
         exec(compile(block, GUIDE.name, "exec"), names)
@@ -38,4 +34,3 @@ def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch):
     assert len(BLOCKS) == 3
     assert n_said == 5
     assert (tmp_path / "utility.png").is_file()
-    plt.close("all")

@@ -1,0 +1,14 @@
+"""Pictures that nobody sees."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def without_a_display():
+    mpl = pytest.importorskip("matplotlib")
+    with mpl.rc_context({"figure.max_open_warning": 0}):
+        mpl.use("Agg")
+        yield
+        pytest.importorskip("matplotlib.pyplot").close("all")
