@@ -217,9 +217,10 @@ def test_agents_of_test_rows_are_asked():
 @pytest.mark.parametrize("public", [True, False])
 def test_curves_share_axes_and_the_note_that_no_guarantee_covers_them(public):
     X, y = data()
-    first = utility(**({"X_test": X, "y_test": y} if public else {}))
+    given = {"X_test": X, "y_test": y} if public else {}
+    first = utility(**given)
     note = first.note_.get_text()
-    own = {"epsilons": [0.5], "ax": first.ax_, "plot_baselines": False, "name": "held"}
+    own = {**given, "epsilons": [0.5], "ax": first.ax_, "plot_baselines": False, "name": "held"}
     second = utility(ridge(alpha=1.0), **own)
     assert "No guarantee" in note
     assert ("private rows" in note) is not public

@@ -20,16 +20,13 @@ from skdpadmm.ledger import (
     PrivacyBudgetExceeded,
     PrivacyLedger,
     _ledger,
-    compose_all,
 )
 from skdpadmm.privacy import (
     GaussianDP,
     LaplaceDP,
     NonPrivate,
     Observer,
-    PerturbedObjectiveDP,
     PoissonSubsampledGaussian,
-    PrivacyReport,
     RenyiDP,
     Worst,
     compose,
@@ -163,19 +160,6 @@ def test_a_limit_is_checked_at_its_own_delta(path, entry):
     pure.reserve(entry(LaplaceDP((50.0,))))
     with pytest.raises(PrivacyBudgetExceeded):
         pure.reserve(entry(LaplaceDP((0.1,))))
-    orders = tuple(float(a) for a in range(2, 64))
-    parts = [RenyiDP(orders, tuple(0.01 * a for a in orders)),
-             PerturbedObjectiveDP(0.1, 0.02, "replace_one", "one_sign")]  # fmt: skip
-    spent = compose_all(*parts).epsilon(1e-6)
-    for factor in (1.001, 0.99):
-        groups = PrivacyLedger(f"{path}{factor}")
-        groups.limit(factor * spent, 1e-6)
-        groups.reserve(entry(parts[0]))
-        if factor > 1:
-            groups.reserve(entry(parts[1]))
-            continue
-        with pytest.raises(PrivacyBudgetExceeded):
-            groups.reserve(entry(parts[1]))
 
 
 def test_limits_of_data_sets_and_of_everything(path, entry):
@@ -296,19 +280,6 @@ def test_the_file_is_json_in_sqlite_and_holds_nothing_of_the_data(ledger, path, 
     for number in (*X.ravel().tolist(), *y.tolist(), *model.coef_.tolist()):
         written = [repr(number)[:8].encode(), *(struct.pack(f"{e}d", number) for e in "<>")]
         assert not any(text in content for text in written)
-
-
-def test_an_entry_of_a_report_begins_with_its_adversary_and_knows_seeds(ledger):
-    model, server = (
-        Observer(name, "all", "record", "replace_one", GaussianDP(mu))
-        for name, mu in (("model", 0.1), ("server", 0.5))
-    )
-    report = PrivacyReport("Fed", (model, server), (), 1e-6, (), (), "seeded", adversary="server")
-    made = LedgerEntry.of_report(report, "0" * 64)
-    assert [o.name for o in made.observers] == ["server", "model"]
-    assert made.simulation
-    ledger.reserve(made)
-    assert ledger.guarantee(include_simulated=True) == GaussianDP(0.5)
 
 
 class Unknown(GaussianDP):

@@ -478,16 +478,6 @@ def test_a_plan_shows_the_noise_of_scores_beside_their_width_and_warns_from_a_te
     assert not caught
 
 
-@pytest.mark.parametrize("n_candidates", [2, 10])
-def test_a_candidate_is_left_out_as_often_as_the_parameters_say(n_candidates):
-    for mean in (2 * n_candidates, 5.0):
-        law = NegativeBinomialTrials.of_mean(1.0, mean)
-        kept = 1 - 1 / n_candidates
-        left_out = sum(law.probability(n) * kept**n for n in range(1, 1_500))
-        said = (n_candidates - 1) / (n_candidates - 1 + mean)
-        assert left_out == pytest.approx(said, abs=1e-9)
-
-
 def test_public_rows_are_scored_exactly_and_cost_nothing():
     spy, public = Spy(), (X[:300] / 2, Y[:300])
     search = grid_search(public_validation=public, scoring=spy, epsilon=2.0)

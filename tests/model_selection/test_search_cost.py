@@ -24,7 +24,6 @@ from sklearn.model_selection import (
     RepeatedStratifiedKFold,
     ShuffleSplit,
     StratifiedGroupKFold,
-    StratifiedKFold,
     TimeSeriesSplit,
     check_cv,
 )
@@ -169,15 +168,6 @@ def test_sizes_of_folds_are_those_that_the_search_had(cv):
 
 class OfLabels(KFold):
     """Looks at labels, for all that anybody knows."""
-
-
-def test_one_label_moves_other_rows_between_folds_by_labels_only():
-    labels = (np.arange(100) % 3 == 0).astype(int)
-    other = np.where(np.arange(100) == 0, 0, labels)
-    for kind, is_moved in ((StratifiedKFold, True), (KFold, False)):
-        for cv in (kind(5), kind(5, shuffle=True, random_state=0)):
-            pairs = zip(cv.split(labels, labels), cv.split(other, other), strict=True)
-            assert (max(len(np.setdiff1d(a, b)) for (a, _), (b, _) in pairs) > 1) == is_moved
 
 
 @pytest.mark.parametrize(

@@ -99,13 +99,6 @@ def test_laws_sum_to_one_have_their_mean_and_are_sampled_by_inversion(law):
     assert law.sample(1 - 2.0**-53) >= drawn.max()
 
 
-@pytest.mark.parametrize("mean", [1.01, 7.5, 1e4])
-def test_laws_of_a_mean_have_that_mean(mean):
-    laws = [NegativeBinomialTrials.of_mean(eta, mean) for eta in (-0.5, 0.0, 1.0, 2.0)]
-    for law in (*laws, PoissonTrials.of_mean(mean)):
-        assert law.mean == pytest.approx(mean, rel=1e-9)
-
-
 def require_bound(p, q, law, bound):
     """The best of trials with these laws of outputs is no farther apart than the bound says."""
     best_p, best_q = best_of(p, law), best_of(q, law)
@@ -141,16 +134,6 @@ def test_no_pure_and_no_gaussian_trial_exceeds_the_bound(law):
         by_chance = np.random.default_rng(0).permutation(len(p))
         for by in (np.arange(len(p)), np.arange(len(p))[::-1], middle, by_chance):
             require_bound(p[by], q[by], law, bound)
-
-
-def test_the_gaussian_bound_is_nearly_attained():
-    # The score is the output: the order that reveals most.
-    law, mu, order = NegativeBinomialTrials(1.0, 0.1), 1.0, 3.0
-    p, q = binned(mu)
-    pairs = ((p[::-1], q[::-1]), (p, q), (q, p), (q[::-1], p[::-1]))
-    exact = max(divergence(best_of(a, law), best_of(b, law), order) for a, b in pairs)
-    claimed = best_of_trials(GaussianDP(mu), law, (order,)).divergences[0]
-    assert 0.35 * claimed < exact <= claimed
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.0, 3.0])
