@@ -41,13 +41,15 @@ def multinomial():
     return DPAdmmLogisticRegression(C=np.inf, classes=[0, 1, 2], conditioning=None, **LINEAR)
 
 
-@pytest.mark.parametrize(("make", "n_runs"), [(ridge, 2000), (multinomial, 1200)])
+@pytest.mark.parametrize(
+    ("make", "n_runs"), [(ridge, 1000), pytest.param(multinomial, 1200, marks=pytest.mark.slow)]
+)
 def test_a_sound_fit_shows_nearly_what_is_claimed_and_no_more(make, n_runs):
     report = black_box(make(), n_runs, random_state=0)
     assert not report.is_violation
     assert report.observer == "model"
     assert 0 < report.lower_bound <= report.claimed_epsilon
-    assert 0.6 * report.claimed_mu < report.mu_lower_bound <= report.claimed_mu
+    assert 0.5 * report.claimed_mu < report.mu_lower_bound <= report.claimed_mu
     # Gradients of two classes out of three are 120 degrees apart, those of opposite rows 180.
     words = "the opposite target" if make is ridge else "another row as long"
     assert report.neighbors.endswith(f"which has {words}")
@@ -56,11 +58,11 @@ def test_a_sound_fit_shows_nearly_what_is_claimed_and_no_more(make, n_runs):
 @pytest.mark.parametrize(
     ("bug", "make", "n_runs"),
     [
-        ("half the noise", ridge, 2000),
-        ("a missing clip", ridge, 1000),
-        ("one noise for all classes", multinomial, 1000),
+        ("half the noise", ridge, 1200),
+        ("a missing clip", ridge, 600),
+        pytest.param("one noise for all classes", multinomial, 1000, marks=pytest.mark.slow),
         ("one seed for all fits", ridge, 400),
-        ("seeds of five workers", ridge, 1000),
+        ("seeds of five workers", ridge, 400),
     ],
 )
 def test_a_planted_bug_is_found(monkeypatch, plant_noise, bug, make, n_runs):
@@ -70,7 +72,7 @@ def test_a_planted_bug_is_found(monkeypatch, plant_noise, bug, make, n_runs):
     assert report.is_violation
     assert report.verdict.startswith("VIOLATION")
     if bug == "half the noise":
-        assert report.mu_lower_bound > 1.3 * report.claimed_mu
+        assert report.mu_lower_bound > 1.2 * report.claimed_mu
 
 
 def test_canaries_find_no_more_than_is_claimed_and_find_noise_that_is_missing(plant_noise):
@@ -123,6 +125,7 @@ class SeededByWorker(HiddenSeed):
     seeds = iter(np.arange(10_000) % 7)
 
 
+@pytest.mark.slow
 def test_a_right_mean_is_bounded_below_the_truth_and_above_half_of_it():
     report = black_box(GaussianMean(), 12_000, random_state=0)
     assert not report.is_violation
@@ -135,8 +138,8 @@ def test_a_right_mean_is_bounded_below_the_truth_and_above_half_of_it():
 
 @pytest.mark.parametrize(
     ("model", "n_runs"),
-    [(GaussianMean(share=0.5), 6000), (HiddenSeed(), 1000), (SeededByWorker(), 2000)],
-    ids=["half the noise", "a hidden seed", "seeds of workers"],
+    [(GaussianMean(share=0.3), 2000), (HiddenSeed(), 400), (SeededByWorker(), 1000)],
+    ids=["a third of the noise", "a hidden seed", "seeds of workers"],
 )
 def test_a_wrong_mean_is_found(model, n_runs):
     report = black_box(model, n_runs, random_state=0)
@@ -173,9 +176,9 @@ class PerturbedObjective(ClassifierMixin, BaseEstimator):
         return self
 
 
-@pytest.mark.parametrize("is_wrong", [False, True])
+@pytest.mark.parametrize("is_wrong", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_objective_perturbation_without_its_factor_is_found_and_with_it_is_not(is_wrong):
-    report = black_box(PerturbedObjective(is_wrong=is_wrong), 1000)
+    report = black_box(PerturbedObjective(is_wrong=is_wrong), 500)
     assert report.is_violation == is_wrong
     assert report.lower_bound > 2.0 or not is_wrong
 
@@ -214,15 +217,17 @@ class NotClonable(Bare, BaseEstimator):
         self.epsilon = epsilon * np.ones(1)[0] + 0.0
 
 
-@pytest.mark.parametrize("make", [Bare, HoldsAGenerator, TwoRows, NotClonable])
-@pytest.mark.parametrize("random_state", [None, 0])
+@pytest.mark.parametrize(
+    ("make", "random_state"),
+    [(Bare, None), (HoldsAGenerator, 0), (TwoRows, 0), (NotClonable, None)],
+)
 def test_what_is_no_estimator_of_scikit_learn_is_audited_too(make, random_state):
     model = make()
     before = dict(vars(model))
     assert not black_box(model, 600, random_state=random_state).is_violation
     assert vars(model) == before
-    less = type("Less", (make,), {"share": 0.3})()
-    assert black_box(less, 1500, random_state=random_state).is_violation
+    less = type("Less", (make,), {"share": 0.2})()
+    assert black_box(less, 600, random_state=random_state).is_violation
 
 
 class Sums(Bare):

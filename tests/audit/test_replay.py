@@ -118,7 +118,7 @@ PATHS = [
     GradientADMM(schedule="stopping"),
 ]
 HIDDEN = DPAdmmRidge(algorithm="objective-perturbation", max_iter=10)
-OF_AGENTS = DPDecentralizedRegressor(algorithm="dual-perturbation-admm", max_iter=3)
+OF_AGENTS = DPDecentralizedRegressor(algorithm="dual-perturbation-admm", max_iter=1)
 TURNS = PersonalizedCoordinateDescent(compiled=True)
 
 
@@ -127,8 +127,8 @@ TURNS = PersonalizedCoordinateDescent(compiled=True)
     [
         *((DPAdmmRidge(algorithm=algorithm), None, 0.8) for algorithm in PATHS),
         (HIDDEN, None, 0.97),
-        (OF_AGENTS, 1, 0.97),
-        (DPPersonalizedRegressor(algorithm=TURNS), 2, 0.97),
+        pytest.param(OF_AGENTS, 1, 0.97, marks=pytest.mark.slow),
+        pytest.param(DPPersonalizedRegressor(algorithm=TURNS), 2, 0.97, marks=pytest.mark.slow),
         (DPPersonalizedRegressor(algorithm=TURNS, privacy_unit="agent"), 2, 0.97),
     ],
     ids=str,
@@ -141,6 +141,7 @@ def test_paths_hidden_terms_and_compiled_turns_move_as_declared(model, n_runs, l
     assert report.not_replayed == UNSEEN.get(model.algorithm, ())
 
 
+@pytest.mark.slow
 def test_the_noise_of_sound_fits_is_suspected_as_rarely_as_confidence_says():
     model = DPDecentralizedClassifier(classes=[0, 1, 2], max_iter=3)
     wrong = sum(audit(model, confidence=0.9, random_state=seed).is_violation for seed in range(30))

@@ -80,7 +80,7 @@ def test_every_pair_costs_at_least_each_and_at_most_basic_composition(one):
             assert least * (1 - 1e-3) - 1e-6 <= epsilon <= most * (1 + 1e-3) + 1e-5
 
 
-@pytest.mark.parametrize("n", [2, 40, 400])
+@pytest.mark.parametrize("n", [2, 400])
 def test_more_labels_than_can_be_combined_are_bounded_by_fewer(n):
     mus = [0.1 + 1e-4 * i for i in range(500)]
     wide = Mixture((1 / 500,) * 500, tuple(map(GaussianDP, mus)))

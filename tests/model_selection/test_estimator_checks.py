@@ -10,10 +10,12 @@ from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from skdpadmm.preprocessing import BoundedScaler
 
-PIPELINE = make_pipeline(BoundedScaler(), DPAdmmLogisticRegression())
+PIPELINE = make_pipeline(BoundedScaler(), DPAdmmLogisticRegression(max_iter=3))
 SEARCHES = [
     DPGridSearchCV(PIPELINE, {"dpadmmlogisticregression__C": [0.1, 1.0]}),
-    DPRandomizedSearchCV(DPAdmmRidge(), {"alpha": [0.1, 1.0, 9.0]}, n_iter=2, score_bounds=(-9, 0)),
+    DPRandomizedSearchCV(
+        DPAdmmRidge(max_iter=3), {"alpha": [0.1, 9.0]}, n_iter=2, score_bounds=(-9, 0)
+    ),
 ]
 
 
