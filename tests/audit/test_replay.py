@@ -129,7 +129,12 @@ TURNS = PersonalizedCoordinateDescent(compiled=True)
         (HIDDEN, None, 0.97),
         pytest.param(OF_AGENTS, 1, 0.97, marks=pytest.mark.slow),
         pytest.param(DPPersonalizedRegressor(algorithm=TURNS), 2, 0.97, marks=pytest.mark.slow),
-        (DPPersonalizedRegressor(algorithm=TURNS, privacy_unit="agent"), 2, 0.97),
+        pytest.param(
+            DPPersonalizedRegressor(algorithm=TURNS, privacy_unit="agent"),
+            2,
+            0.97,
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=str,
 )

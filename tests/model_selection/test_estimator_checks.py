@@ -11,6 +11,7 @@ from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from skdpadmm.preprocessing import BoundedScaler
 
 PIPELINE = make_pipeline(BoundedScaler(), DPAdmmLogisticRegression(max_iter=3))
+RIDGE = DPAdmmRidge(max_iter=3)
 SEARCHES = [
     DPGridSearchCV(PIPELINE, {"dpadmmlogisticregression__C": [0.1, 1.0]}),
     DPRandomizedSearchCV(

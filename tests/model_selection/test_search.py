@@ -379,7 +379,14 @@ def test_searches_with_other_numbers_of_trials_and_one_result_are_equal(monkeypa
     assert len(private) < 60_000
 
 
-@pytest.mark.parametrize("trials", ["geometric", "logarithmic", "poisson"])
+@pytest.mark.parametrize(
+    "trials",
+    [
+        "geometric",
+        pytest.param("logarithmic", marks=pytest.mark.slow),
+        pytest.param("poisson", marks=pytest.mark.slow),
+    ],
+)
 def test_as_many_trials_run_as_the_law_says(monkeypatch, trials):
     n_searches, ran = 100, []
     search = tiny(n_trials=3, trials=trials, scoring=counted, public_validation=(X[:9], Y[:9]))

@@ -95,7 +95,7 @@ def test_fits_of_agents_add_up_for_one_adversary():
     ("model", "grid", "n", "cv", "refit"),
     [
         (ridge(), {"alpha": [0.0, 1.0]}, 61, 3, True),
-        (hidden(), {"alpha": [1.0, 2.0]}, 64, 3, True),
+        (hidden(), {"alpha": [1.0, 2.0]}, 40, 2, True),
         (hidden(), {"alpha": [1.0]}, 50, ShuffleSplit(2, train_size=0.3), False),
         (hidden(), {"alpha": [1.0]}, 30, [(np.arange(30) < 12, np.arange(30) >= 12)], True),
         (logistic(algorithm="gradient-admm"), {"C": [1.0]}, 64, KFold(3), False),
