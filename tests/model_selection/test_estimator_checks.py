@@ -14,9 +14,7 @@ PIPELINE = make_pipeline(BoundedScaler(), DPAdmmLogisticRegression(max_iter=3))
 RIDGE = DPAdmmRidge(max_iter=3)
 SEARCHES = [
     DPGridSearchCV(PIPELINE, {"dpadmmlogisticregression__C": [0.1, 1.0]}),
-    DPRandomizedSearchCV(
-        DPAdmmRidge(max_iter=3), {"alpha": [0.1, 9.0]}, n_iter=2, score_bounds=(-9, 0)
-    ),
+    DPRandomizedSearchCV(RIDGE, {"alpha": [0.1, 9.0]}, n_iter=2, score_bounds=(-9, 0)),
 ]
 
 

@@ -290,6 +290,8 @@ def test_neighbours_have_one_plan_and_a_validation_row_moves_scores_by_their_sen
 def test_the_noise_of_scores_is_that_of_the_plan(monkeypatch):
     search = tiny(cv=[(np.arange(6), np.arange(6, 40))], scoring=half, score_bounds=(0, 1))
     plan = plan_once(monkeypatch, search.set_params(n_trials=1.01), 40)
+    # One of 34 rows moves a mean of numbers in [0, 1].
+    assert plan.score_std * plan.score_guarantee.mu == pytest.approx(1 / 34, rel=1e-6)
     searches = (search.set_params(random_state=i).fit(X[:40], Y[:40]) for i in range(200))
     noise = np.array([one.best_score_ - 0.5 for one in searches]) / plan.score_std
     # 200 draws: 4 standard deviations of their mean and of their variance.
