@@ -155,6 +155,17 @@ def test_groups_share_one_delta(n, mu):
     assert groups.delta(0.0) >= GaussianDP(math.sqrt(n) * mu).delta(0.0) * (1 - 1e-5)
 
 
+def test_no_split_of_delta_spends_more_than_all_of_it(monkeypatch):
+    splits, each = [], Summed._each
+    monkeypatch.setattr(
+        Summed, "_each", lambda groups, d: splits.append(math.fsum(d)) or each(groups, d)
+    )
+    Summed((RENYI, OBJECTIVE, LaplaceDP((0.1,)), GaussianDP(0.3))).epsilon(1e-6)
+    # The pure one, and three that spend nearly all.
+    assert splits == [0.0, *[pytest.approx(1e-6, rel=1e-9)] * 3]
+    assert max(splits) <= 1e-6
+
+
 def test_a_sum_of_groups_keeps_its_limit_and_no_smaller_one_in_both_directions():
     both = Summed((RENYI, OBJECTIVE))
     for delta in (1e-8, 1e-4):
