@@ -41,6 +41,7 @@ def said():
     return [(code, text) for code, text in pairs if " = " not in code]
 
 
+@pytest.mark.slow
 def test_the_guide_says_what_its_code_gives(study):
     names, _ = study
     assert len(said()) == 14
@@ -57,6 +58,7 @@ def test_the_guide_says_what_its_code_gives(study):
             assert str(value) == text, code
 
 
+@pytest.mark.slow
 def test_the_search_of_the_guide_is_in_its_account_once(study):
     names, directory = study
     account = PrivacyLedger(directory / "search.db")

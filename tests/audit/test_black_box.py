@@ -176,9 +176,10 @@ class PerturbedObjective(ClassifierMixin, BaseEstimator):
         return self
 
 
-@pytest.mark.parametrize("is_wrong", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_wrong", [False, True])
 def test_objective_perturbation_without_its_factor_is_found_and_with_it_is_not(is_wrong):
-    report = black_box(PerturbedObjective(is_wrong=is_wrong), 500)
+    report = black_box(PerturbedObjective(is_wrong=is_wrong), 3000)
     assert report.is_violation == is_wrong
     assert report.lower_bound > 2.0 or not is_wrong
 
