@@ -1,0 +1,56 @@
+"""scikit-learn's own checks, for every public estimator and one algorithm of each other kind."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import skdpadmm
+import skdpadmm.preprocessing
+from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
+from tests.interface.registry import KINDS
+
+# Estimator -> {check: reason why it must fail}. Strict: one that passes is an error.
+EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
+
+
+def all_estimators() -> list[BaseEstimator]:
+    """Every public estimator, by discovery."""
+    found = [getattr(module, name) for module in (skdpadmm, skdpadmm.preprocessing)
+             for name in module.__all__]  # fmt: skip
+    return [cls() for cls in found if inspect.isclass(cls) and issubclass(cls, BaseEstimator)]
+
+
+OTHERS = [
+    type(row.estimator)(algorithm=row.estimator.algorithm) for row in KINDS.values()
+] + [BoundedScaler(lower=-1.0, upper=3.0), RowNormClipper(norm=3)]  # fmt: skip
+
+
+def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
+    return EXPECTED_FAILURES.get(type(estimator).__name__, {})
+
+
+@parametrize_with_checks([*all_estimators(), *OTHERS], expected_failed_checks=expected_failures)
+def test_estimator_check_of_scikit_learn(estimator: BaseEstimator, check: object) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+def test_the_checks_of_scikit_learn_pass_with_the_array_api_enabled():
+    root = Path(skdpadmm.__file__).parent.parent
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-k", "estimator_check", __file__],
+        cwd=root,
+        env={**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-3000:]

@@ -1,0 +1,156 @@
+"""Constructors, clones, pickles, names, and what a fit stores."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pickle
+import struct
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+
+import skdpadmm
+from skdpadmm.algorithms import ConsensusADMM
+from tests.interface.registry import DEFAULTS, ROWS, parameters, plan_of
+
+COMMON = {"coef_", "intercept_", "n_iter_", "privacy_", "n_features_in_"}
+MESSAGES = {"agent_labels_", "n_rounds_", "n_messages_", "bytes_sent_"}
+MODELS = {"coef_per_agent_", "intercept_per_agent_"}
+LEARNED = {
+    "central": COMMON,
+    "federated": COMMON | MESSAGES,
+    "decentralized": COMMON | MESSAGES | MODELS | {
+        "topology_", "consensus_error_", "expected_privacy_loss_",
+    },
+    "personalized": COMMON | MESSAGES | MODELS | {
+        "similarity_", "_facts", "_coordinates", "_public_models", "_trusts_by_size",
+    },
+}  # fmt: skip
+# By errors of their own: see `test_errors.py`.
+CHECKED_IN_FIT = {
+    "feature_bounds", "target_bounds", "random_state", "topology", "similarity", "agent_features",
+    "penalty_matrix", "confidence",
+}  # fmt: skip
+PROBABILITIES = {"_derivative_bound", "_doubt", "_score_variance"}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_every_parameter_has_a_constraint(name):
+    cls = type(DEFAULTS[name].estimator)
+    names, constraints = set(inspect.signature(cls).parameters), cls._parameter_constraints
+    assert names <= set(constraints)
+    assert {name for name in names if constraints[name] == "no_validation"} <= CHECKED_IN_FIT
+
+
+def test_constructors_are_keyword_only_and_only_assign(row):
+    cls = type(row.estimator)
+    names = inspect.signature(cls).parameters
+    assert all(p.kind is p.KEYWORD_ONLY for p in names.values())
+    marker = object()
+    assert vars(cls(**dict.fromkeys(names, marker))) == dict.fromkeys(names, marker)
+
+
+def test_fits_leave_parameters_alone_and_clones_and_pickles_keep_what_they_should(
+    row, assert_unfitted
+):
+    X, y = row.data()
+    model = row.make(feature_bounds=(np.full(3, -1.0), np.ones(3)))
+    before = {name: id(value) for name, value in model.get_params(deep=False).items()}
+    knobs = model.get_params()
+    model.fit(X, y)
+    assert {name: id(value) for name, value in model.get_params(deep=False).items()} == before
+    assert str(model.get_params()) == str(knobs)
+    fresh = clone(model)
+    assert_unfitted(fresh)
+    np.testing.assert_array_equal(parameters(fresh.fit(X, y)), parameters(model))
+    loaded = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.privacy_ == model.privacy_
+
+
+def test_knobs_of_an_algorithm_are_parameters_and_those_of_a_name_are_an_error():
+    copy = clone(skdpadmm.DPAdmmRidge(algorithm=ConsensusADMM(step_size=0.3)))
+    assert copy.get_params()["algorithm__step_size"] == 0.3
+    copy.set_params(algorithm=ConsensusADMM(), algorithm__step_size=0.5)
+    assert copy.algorithm.step_size == 0.5
+    for name in ("ridge", "fed ridge", "network", "personal"):
+        with pytest.raises(ValueError, match=r"^Got algorithm__step_size with algorithm='.*Pass an"):
+            ROWS[name].make().set_params(algorithm__step_size=0.5)
+
+
+def test_names_show_only_what_was_changed():
+    assert repr(skdpadmm.DPAdmmRidge()) == "DPAdmmRidge()"
+    changed = skdpadmm.DPDecentralizedClassifier(adversary="peer", topology="ring")
+    assert repr(changed) == "DPDecentralizedClassifier(adversary='peer', topology='ring')"
+
+
+def test_numbers_of_numpy_give_the_plan_of_plain_ones():
+    f, i = np.float64, np.int64
+    numbers = {"epsilon": f(2), "delta": f(1e-6), "max_iter": i(20), "random_state": i(3)}
+    row = DEFAULTS["logistic"]
+    one = row.make(C=f(2), l1_ratio=f(0.5), fit_intercept=np.bool_(True), **numbers)
+    other = row.make(
+        C=2.0, l1_ratio=0.5, epsilon=2.0, delta=1e-6, max_iter=20, random_state=3
+    )  # fmt: skip
+    assert one.plan(i(60), i(3), i(2)) == other.plan(60, 3, 2)
+    np.testing.assert_array_equal(one.fit(*row.data()).coef_, other.fit(*row.data()).coef_)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_a_fit_stores_models_counts_and_the_report_in_their_shapes(row, epsilon):
+    X, y = row.data()
+    model = row.make(epsilon=epsilon).fit(X, y)
+    known = set(model.get_params(deep=False)) | LEARNED[row.family]
+    if is_classifier(model):
+        known |= {"classes_"} | (PROBABILITIES if hasattr(model, "predict_proba") else set())
+    if hasattr(model, "partial_fit") and math.isfinite(epsilon):
+        known |= {"_arrived", "n_samples_seen_"}
+    assert set(vars(model)) == known
+    outputs = {1: (), 2: (1,), 3: (3,)}[row.n_classes]
+    assert model.coef_.shape == (*outputs, 3)
+    assert np.shape(model.intercept_) == outputs
+    assert model.coef_.dtype == np.float64
+    assert model.n_features_in_ == 3
+    assert model.n_iter_ >= 1
+    assert isinstance(model.predict(X), np.ndarray)
+    assert model.predict(X).shape == (60,)
+    if row.family != "central":
+        n_agents = 1 if row.family == "personalized" else 4
+        assert model.agent_labels_.tolist() == list(range(n_agents))
+        if row.family != "federated":
+            assert model.coef_per_agent_.shape == (n_agents, *outputs, 3)
+            assert model.intercept_per_agent_.shape == (n_agents, *outputs)
+        assert (model.n_messages_ == model.bytes_sent_ == 0) or (
+            math.isfinite(epsilon) and n_agents > 1
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_no_value_of_a_canary_row_is_in_the_pickle(row, dtype, random_state):
+    X, y = row.data()
+    X = X.astype(dtype)
+    X[7] = [0.1234567890123, -0.9876543210987, 0.5432109876543]
+    values = [*X[7]]
+    if row.n_classes == 1:
+        y[7] = 0.7654321098765
+        values.append(y[7])
+    more = {"n_agents": 3} if row.family == "personalized" else {}
+    content = pickle.dumps(row.make(random_state=random_state, **more).fit(X, y))
+    for value in values:
+        for layout in ("<d", ">d", "<f", ">f"):
+            assert struct.pack(layout, value) not in content
+    for word in (b"Philox", b"PCG64", b"MT19937", b"Engine", b"Gate", b"Rows"):
+        assert word not in content
+
+
+def test_without_privacy_the_plan_and_the_report_say_so(row):
+    model = row.make(epsilon=math.inf).fit(*row.data())
+    report = model.privacy_
+    assert math.isinf(plan_of(model, 60, 3).guarantee().epsilon(1e-5))
+    for text in (repr(report), report._repr_html_()):
+        assert "not private" in text
+        assert "SIMULATION" not in text
+    assert all(math.isinf(report.epsilon(observer.name)) for observer in report.observers)
