@@ -1,4 +1,4 @@
-"""Every public estimator, and one algorithm of each other kind, as the suite of the interface fits it."""
+"""Every public estimator, and one algorithm of each other kind, with settings for quick fits."""
 
 from __future__ import annotations
 

@@ -76,7 +76,9 @@ def test_knobs_of_an_algorithm_are_parameters_and_those_of_a_name_are_an_error()
     copy.set_params(algorithm=ConsensusADMM(), algorithm__step_size=0.5)
     assert copy.algorithm.step_size == 0.5
     for name in ("ridge", "fed ridge", "network", "personal"):
-        with pytest.raises(ValueError, match=r"^Got algorithm__step_size with algorithm='.*Pass an"):
+        with pytest.raises(
+            ValueError, match=r"^Got algorithm__step_size with algorithm='.*Pass an"
+        ):
             ROWS[name].make().set_params(algorithm__step_size=0.5)
 
 

@@ -1,0 +1,393 @@
+"""The estimators on data of every kind: edge cases, containers, types, labels, names of columns."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from skdpadmm import DPAdmmElasticNet, DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm.algorithms import ConsensusADMM, MultiStepADMM
+from tests.interface.registry import DEFAULTS, ROWS, all_pairs, parameters, plan_of
+
+CONTAINERS = {
+    "array": np.asarray,
+    "Fortran": np.asfortranarray,
+    "CSR": sparse.csr_matrix,
+    "CSR array": sparse.csr_array,
+    "CSC": sparse.csc_matrix,
+    "COO array": sparse.coo_array,
+    "frame": lambda X: pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]),
+    "list": lambda X: X.tolist(),
+}
+BUDGETS = [1.0, math.inf]
+
+
+def units(row):
+    """What is protected, as far as there is a choice."""
+    record_alone = row.family == "central" or row is ROWS["walk"]
+    return {} if record_alone else {"privacy_unit": "agent"}
+
+
+def assert_a_finite_fit(model, X, y):
+    """Not a word, either: warnings are errors in this suite."""
+    assert np.isfinite(parameters(model.fit(X, y))).all()
+    assert np.isfinite(np.asarray(model.predict(np.zeros((1, np.shape(X)[1]))), float)).all()
+
+
+def edge_cases():
+    X = np.random.default_rng(3).normal(size=(60, 4))
+    X[np.abs(X) < 0.3] = 0.0
+    extreme = X.copy()
+    extreme[7] = 1e99 * np.array([1, -1, 1, -1])
+    return {
+        "three rows": X[:3],
+        "one column": X[:, :1],
+        "more columns than rows": np.tile(X[:6], (1, 10)),
+        "all zero": 0.0 * X,
+        "one row many times": np.tile(X[:1], (60, 1)),
+        "constant column": np.column_stack([X, np.full(60, 1e3)]),
+        "large rows": 1e30 * X,
+        "huge rows": 1e99 * X,
+        "tiny rows": 1e-200 * X,
+        "a huge row": extreme,
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Got delta")
+@pytest.mark.parametrize(
+    ("name", "case", "container", "epsilon", "fit_intercept", "by_agent"),
+    all_pairs(
+        DEFAULTS, edge_cases(), ["array", "CSR", "Fortran"], BUDGETS, [True, False], [True, False]
+    ),
+)
+def test_an_edge_case_ends_in_a_finite_model(
+    name, case, container, epsilon, fit_intercept, by_agent
+):
+    row, X = DEFAULTS[name], edge_cases()[case]
+    model = row.make(epsilon=epsilon, fit_intercept=fit_intercept, max_iter=4)
+    model.set_params(**(units(row) if by_agent else {}))
+    if row.family in ("federated", "decentralized"):
+        model.set_params(n_agents=min(4, len(X)))
+    y = np.arange(len(X)) % max(row.n_classes, 2)
+    assert_a_finite_fit(model, CONTAINERS[container](X), y)
+
+
+HUGE_ROWS = {
+    "mixed signs": 1e300 * np.array([1.0, -1, 1]),
+    "the largest floats": np.full(3, 1.7e308),
+    "a sum that overflows": np.array([1.7e308, 1.7e308, -1.7e308]),
+    "tiny": np.full(3, 1e-320),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "extreme", "container", "bounds", "by_agent"),
+    all_pairs(ROWS, HUGE_ROWS, ["array", "CSR", "Fortran"], [None, (-1, 2)], [True, False]),
+)
+def test_an_extreme_row_ends_in_a_finite_private_model(name, extreme, container, bounds, by_agent):
+    row = ROWS[name]
+    X, y = row.data()
+    X[7] = HUGE_ROWS[extreme]
+    model = row.make(feature_bounds=bounds, **(units(row) if by_agent else {}))
+    assert_a_finite_fit(model, CONTAINERS[container](X), y)
+
+
+@pytest.mark.parametrize("extreme", HUGE_ROWS)
+@pytest.mark.parametrize("name", ["ridge", "lasso", "linear svc", "multinomial", "personal"])
+def test_without_privacy_an_extreme_row_ends_in_a_finite_model_or_in_a_clear_error(name, extreme):
+    X, y = ROWS[name].data()
+    X[7] = HUGE_ROWS[extreme]
+    model = ROWS[name].make(epsilon=math.inf)
+    try:
+        assert_a_finite_fit(model, X, y)
+    except ValueError as error:
+        assert str(error).startswith("Got X with values beyond")  # noqa: PT017
+
+
+@pytest.mark.parametrize("values", [[1.7e308, -1.7e308], [1e300, 1.0], [5e-324, 0.0], [2.0, 2.0]])
+@pytest.mark.parametrize("name", [n for n in ROWS if ROWS[n].n_classes == 1])
+def test_extreme_targets_end_in_a_finite_private_model(name, values):
+    X, _ = ROWS[name].data()
+    assert_a_finite_fit(ROWS[name].make(), X, np.resize(values, 60))
+
+
+@pytest.mark.filterwarnings("ignore:Got delta")
+@pytest.mark.parametrize("epsilon", BUDGETS)
+@pytest.mark.parametrize("name", [n for n in DEFAULTS if DEFAULTS[n].n_classes == 1])
+def test_one_row_is_enough_for_a_regression(name, epsilon):
+    model = DEFAULTS[name].make(epsilon=epsilon)
+    if DEFAULTS[name].family != "central":
+        model.set_params(n_agents=None, **units(DEFAULTS[name]))
+    assert_a_finite_fit(model, [[0.5, 1.0, 0.2]], [0.3])
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "delta"), all_pairs(ROWS, [1e-10, 1e-3, 1e3, 1e10], [1e-300, 1e-5])
+)
+def test_an_extreme_budget_ends_in_a_finite_model_or_is_refused_before_data(name, epsilon, delta):
+    model = ROWS[name].make(epsilon=epsilon, delta=delta)
+    try:
+        plan_of(model, 60, 3)
+    except ValueError as error:
+        assert epsilon < 1e-3
+        assert re.match("Got .*expected", str(error))  # noqa: PT017
+    else:
+        assert_a_finite_fit(model, *ROWS[name].data())
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        *(("ridge", ConsensusADMM(step_size=step)) for step in (1e-12, 1e12)),
+        ("multinomial", ConsensusADMM(clip_norm=1e9)),
+        *(("network", MultiStepADMM(step_size=step)) for step in (1e-100, 1e17, 1e100)),
+    ],
+)
+def test_no_knob_makes_data_speak(name, algorithm):
+    assert_a_finite_fit(ROWS[name].make(algorithm=algorithm), *ROWS[name].data())
+
+
+@pytest.mark.parametrize(
+    "bounds", [(0, 1e-90), (-1e90, 1e90), (1e9, 1e9 + 1e-3), (0, 1e-200), (0, 1e-310)]
+)
+def test_a_declared_range_ends_in_a_finite_model_or_is_refused_by_name_before_data(bounds):
+    X, y = ROWS["ridge"].data()
+    X = bounds[0] + (bounds[1] - bounds[0]) * np.clip(np.abs(X), 0, 1)
+    model = DPAdmmRidge(feature_bounds=bounds, random_state=0)
+    try:
+        model.plan(*X.shape)
+    except ValueError as error:
+        assert str(error).startswith("Got feature_bounds")  # noqa: PT017
+    else:
+        assert np.isfinite(parameters(model.fit(X, y))).all()
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(4, 40),
+    p=st.integers(1, 6),
+    exponent=st.integers(0, 300),
+    name=st.sampled_from(sorted(DEFAULTS)),
+    as_csr=st.booleans(),
+)
+def test_every_finite_data_set_ends_in_a_finite_private_model(seed, n, p, exponent, name, as_csr):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p)) * 10.0 ** rng.integers(-exponent, exponent + 1, (n, p))
+    y = np.resize(np.arange(max(DEFAULTS[name].n_classes, 2)), n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = DEFAULTS[name].make().fit(sparse.csr_matrix(X) if as_csr else X, y)
+    assert np.isfinite(parameters(model)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "container", "dtype", "bounds", "epsilon", "by_agent"),
+    all_pairs(
+        ROWS, CONTAINERS, [np.float64, np.float32, np.int64], [None, (-1.5, 2.0)], BUDGETS,
+        [True, False],
+    ),
+)  # fmt: skip
+def test_container_and_type_change_only_rounding(name, container, dtype, bounds, epsilon, by_agent):
+    row = ROWS[name]
+    X, y = row.data()
+    X = np.round(10 * X).astype(dtype) if dtype is np.int64 else X.astype(dtype)
+    model = row.make(feature_bounds=bounds, epsilon=epsilon, **(units(row) if by_agent else {}))
+    expected = parameters(model.fit(X.astype(np.float64), y))
+    dense = np.asarray(model.predict(X), float)
+    made = CONTAINERS[container](X)
+    # Without privacy what was solved for to a tolerance is equal to it.
+    tolerance = 1e-9 if math.isfinite(epsilon) else 1e-6
+    np.testing.assert_allclose(
+        parameters(model.fit(made, y)), expected, rtol=tolerance, atol=tolerance
+    )
+    assert model.coef_.dtype == np.float64
+    other = np.asarray(model.predict(made), float)
+    np.testing.assert_allclose(other, dense, rtol=10 * tolerance, atol=10 * tolerance)
+
+
+def test_repeated_entries_of_a_sparse_matrix_count_as_their_sum(row):
+    # Entry by entry they would pass a bound that their sum does not pass.
+    X, y = row.data()
+    X[0] = [500.0, 0, 0]
+    canonical = sparse.csr_matrix(X)
+    repeated = sparse.csr_matrix(
+        (
+            np.concatenate([np.ones(500), canonical.data[1:]]),
+            np.concatenate([np.zeros(500, dtype=int), canonical.indices[1:]]),
+            np.concatenate([[0], canonical.indptr[1:] + 499]),
+        ),
+        shape=X.shape,
+    )
+    expected = parameters(row.make().fit(canonical, y))
+    np.testing.assert_allclose(parameters(row.make().fit(repeated, y)), expected, rtol=1e-9)
+
+
+def test_input_is_not_changed_and_may_be_read_only(row):
+    X, y = row.data()
+    X[3] = 1e300
+    before = X.copy(), y.copy()
+    X.flags.writeable = y.flags.writeable = False
+    row.make(feature_bounds=(-1, 1)).fit(X, y)
+    np.testing.assert_array_equal(X, before[0])
+    np.testing.assert_array_equal(y, before[1])
+
+
+# Names of columns.
+
+
+def test_column_names_are_kept_and_checked(row):
+    X, y = row.data()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = row.make().fit(frame, y)
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame[["c", "b", "a"]])
+    with pytest.raises(ValueError, match="features, but"):
+        row.make().fit(X, y).predict(X[:, :2])
+
+
+def test_bounds_by_column_name_are_bounds_by_position(row):
+    X, y = row.data()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    by_name = row.make(feature_bounds={"c": (-2, 1), "a": (-1, 3), "b": (-1, 1)})
+    by_position = row.make(feature_bounds=([-1, -1, -2], [3, 1, 1])).fit(frame, y)
+    np.testing.assert_allclose(
+        parameters(by_name.fit(frame, y)), parameters(by_position), rtol=1e-9
+    )
+    with pytest.raises(ValueError, match=r"Got feature_bounds for columns \['c'\]"):
+        by_name.fit(frame.rename(columns={"c": "d"}), y)
+    with pytest.raises(ValueError, match="expected X to be a DataFrame"):
+        by_name.fit(X, y)
+
+
+# Classes.
+
+CLASSIFIERS = {
+    "logistic": {"C": 0.5},
+    "linear svc": {"C": 0.5},
+    "fed logistic": {},
+    "network of classes": {"loss": "log_loss"},
+    "walk": {"loss": "smoothed_hinge", "algorithm": "multi-step-admm"},
+    "personal classes": {},
+}
+
+
+def classifier(name, classes=None, **changed):
+    return ROWS[name].make(classes=classes, **CLASSIFIERS[name], **changed)
+
+
+LABELS = {
+    "negative int": np.array([-5, 2]),
+    "unsigned": np.array([0, 200], dtype=np.uint8),
+    "float": np.array([0.0, 1.0]),
+    "bool": np.array([False, True]),
+    "str of several lengths": np.array(["a", "a much longer label"]),
+    "object": np.array(["no", "yes"], dtype=object),
+    "category": pd.Series(["no", "yes"], dtype="category"),
+    "string": pd.Series(["no", "yes"], dtype="string"),
+}
+
+
+@pytest.mark.parametrize(("name", "kind", "declare"), all_pairs(CLASSIFIERS, LABELS, [False, True]))
+def test_labels_of_every_type_come_back_as_they_are(name, kind, declare):
+    X, y = ROWS["logistic"].data()
+    given = LABELS[kind]
+    labels = np.asarray(given if not hasattr(given, "iloc") else given.astype(object))
+    plain = classifier(name).fit(X, y)
+    model = classifier(name, classes=list(labels[::-1]) if declare else None)
+    model.fit(X, given.iloc[y] if hasattr(given, "iloc") else given[y])
+    assert model.classes_.tolist() == labels.tolist()
+    np.testing.assert_array_equal(model.coef_, plain.coef_)
+    assert model.predict(X).tolist() == labels[plain.predict(X)].tolist()
+    assert ("classes not declared" in repr(model.privacy_)) == (not declare)
+
+
+@pytest.mark.parametrize("epsilon", BUDGETS)
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_a_declared_class_may_be_absent_and_their_order_does_not_matter(name, epsilon):
+    X, y = ROWS["logistic"].data()
+    models = [
+        classifier(name, classes=classes, epsilon=epsilon).fit(X, y)
+        for classes in ([0, 1, 7], [7, 0, 1], np.array([1, 7, 0, 0]), (7.0, 1.0, 0.0))
+    ]
+    for model in models:
+        assert model.classes_.tolist() == [0, 1, 7]
+        assert model.coef_.shape == (3, 3)
+        np.testing.assert_array_equal(model.coef_, models[0].coef_)
+        assert np.isfinite(parameters(model)).all()
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_one_class_alone_is_enough_where_two_are_declared(name):
+    X, y = ROWS["logistic"].data()
+    assert set(classifier(name, classes=[0, 1]).fit(X, 0 * y).predict(X)) <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("classes", "labels"),
+    [
+        ([0, 1], [0, 2]),
+        ([0, 5], [0, 3]),
+        (["a", "b"], ["a", "c"]),
+        (["a", "b"], [0, 1]),
+        ([0, 1], ["0", "1"]),
+        ([0.5, 1.5], [0, 1]),
+    ],
+)
+def test_a_label_that_is_not_declared_is_an_error_that_shows_no_data(classes, labels):
+    X, y = ROWS["logistic"].data()
+    model = DPAdmmLogisticRegression(classes=classes)
+    with pytest.raises(
+        ValueError, match=r"^Got labels in y .*not among classes=.*Declare"
+    ) as caught:
+        model.fit(X, np.array(labels)[y])
+    assert not hasattr(model, "classes_")
+    assert caught.value.__context__ is None
+    secret = np.where(y == 1, 271828, 0)
+    with pytest.raises(ValueError, match="not among classes") as caught:
+        DPAdmmLogisticRegression(classes=[0, 1]).fit(X, secret)
+    assert "271828" not in str(caught.value)
+
+
+PROBABLE = ["logistic", "fed logistic", "network of classes", "personal classes"]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("epsilon", BUDGETS)
+@pytest.mark.parametrize("name", PROBABLE)
+def test_probabilities_sum_to_one_and_agree_with_predictions(name, epsilon, n_classes):
+    X, _ = ROWS["logistic"].data()
+    y = np.arange(60) % n_classes
+    model = classifier(name, classes=range(n_classes), epsilon=epsilon).fit(X, y)
+    proba = model.predict_proba(X)
+    assert proba.shape == (60, n_classes)
+    assert (proba >= 0).all()
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), proba, atol=1e-12)
+    np.testing.assert_array_equal(model.classes_[proba.argmax(axis=1)], model.predict(X))
+    assert model.decision_function(X).shape == ((60,) if n_classes == 2 else (60, n_classes))
+    assert np.isfinite(model.predict_log_proba(1e6 * X[:5])).all()
+
+
+def test_a_hinge_has_no_probabilities():
+    X, y = ROWS["walk"].data()
+    for name in ("walk", "personal classes"):
+        model = classifier(name).set_params(loss="smoothed_hinge").fit(X, y)
+        assert not hasattr(model, "predict_proba")
+        assert not hasattr(model, "predict_log_proba")
+
+
+@pytest.mark.parametrize("estimator", [DPAdmmRidge, DPAdmmElasticNet])
+def test_without_privacy_a_constant_target_is_met(estimator):
+    X, _ = ROWS["ridge"].data()
+    model = estimator(alpha=0.1, epsilon=math.inf).fit(X, np.full(60, 2.0))
+    np.testing.assert_allclose(model.predict(X), 2.0)
