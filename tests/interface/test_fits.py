@@ -1,0 +1,320 @@
+"""What every fit promises: its plan, its seed, its report, its silence, all or nothing."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import sys
+from contextlib import redirect_stderr
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+from skdpadmm import DPAdmmRidge, _fitting
+from skdpadmm.algorithms import (
+    ConsensusADMM,
+    FederatedADMM,
+    MultiStepADMM,
+    PersonalizedCoordinateDescent,
+)
+from tests.interface.registry import OF_AGENTS, ROWS, all_pairs, parameters, plan_of
+
+# Plans.
+
+SCHEMAS = {
+    "bare": {},
+    "bounds": {"feature_bounds": (-1, 2), "fit_intercept": False},
+    "budget": {"epsilon": 0.1, "delta": 1e-8, "neighboring": "zero_out", "max_iter": 7},
+    "names": {"feature_bounds": {"c": (1e9, 1e9 + 3), "b": (1e6, 1e6 + 1), "a": (-1, 1.1)}},
+}
+SETTINGS = {
+    "central": [
+        {"algorithm": ConsensusADMM(relaxation=0.8, record_step="linearized", step_size=0.1)}
+    ],
+    "federated": [
+        {"partition": "quantity", "privacy_unit": "agent"},
+        {"adversary": "sums", "n_honest": 2, "dropout": 0.2},
+        {"adversary": "model", "participation": 0.5, "conditioning": None},
+        {"epsilon": [1.0, 2.0, 3.0, 4.0], "scale": "private"},
+        {"participation": 0.3, "algorithm": FederatedADMM(sampling="fixed", message="increment")},
+    ],
+    "decentralized": [
+        {"partition": "quantity", "privacy_unit": "agent"},
+        {"adversary": "peer", "coalition": 3},
+        {"topology": "random-geometric", "conditioning": None, "neighboring": "zero_out"},
+        {"epsilon": [1.0, 2.0, 3.0, 4.0], "scale": "private"},
+        {"algorithm": MultiStepADMM(batch_fraction=0.3, inner_steps=1), "conditioning": None},
+        {"algorithm": MultiStepADMM(proximal_weight="growing", diameter=4.0, penalty_weight=0.1)},
+    ],
+    "personalized": [
+        {"partition": "quantity", "privacy_unit": "agent"},
+        {"epsilon": [1.0, 2.0, 3.0], "partition": 3, "similarity": np.ones((3, 3)) - np.eye(3)},
+        {"n_agents": 12, "similarity": "knn", "agent_features": np.arange(12.0)[:, None]},
+        {"algorithm": PersonalizedCoordinateDescent(noise="laplace"), "n_agents": 3},
+        {"algorithm": PersonalizedCoordinateDescent(turns=3, split="optimal"), "n_agents": 5},
+    ],
+}
+# What the last schema leaves to rounding is too much for two kinds, which say so.
+PLANNED = [
+    (name, settings) for name in ROWS for kind, settings in SCHEMAS.items()
+    if kind != "names" or name not in ("perturbed objective", "walk")
+] + [
+    (name, settings)
+    for name in ("ridge", "multinomial", "fed ridge", "fed logistic", "network",
+                 "network of classes", "personal", "personal classes")
+    for settings in SETTINGS[ROWS[name].family]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "settings"), PLANNED)
+def test_the_plan_before_any_data_is_the_plan_inside_fit(name, settings, plans):
+    X, y = ROWS[name].data()
+    model = ROWS[name].make(**settings)
+    model.fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
+    planned = plan_of(ROWS[name].make(**settings), 60, 3)
+    assert plans == [planned]
+    assert plans[0].digest() == planned.digest()
+    assert repr(planned)
+
+
+def test_the_plan_does_not_depend_on_the_values_in_the_data(row, plans):
+    rng = np.random.default_rng(2)
+    y = np.arange(60) % max(row.n_classes, 2)
+    for X in (rng.normal(size=(60, 3)), 1e300 * rng.normal(size=(60, 3)), np.zeros((60, 3))):
+        row.make().fit(X, y)
+    row.make().fit(sparse.csr_matrix(X), y[::-1])
+    assert plans[1:] == plans[:-1]
+
+
+# Seeds.
+
+
+def test_a_seed_names_the_noise_and_a_generator_advances(row):
+    X, y = row.data()
+    expected = parameters(row.make().fit(X, y))
+    np.testing.assert_array_equal(parameters(row.make().fit(X, y)), expected)
+    assert not np.array_equal(parameters(row.make(random_state=1).fit(X, y)), expected)
+    for generator in (np.random.RandomState, np.random.default_rng):
+        model = row.make(random_state=generator(0))
+        first, second = parameters(model.fit(X, y)), parameters(model.fit(X, y))
+        assert not np.array_equal(first, second)
+        again = row.make(random_state=generator(0))
+        np.testing.assert_array_equal(parameters(again.fit(X, y)), first)
+        assert "random_state" in model.privacy_.simulation
+    fresh = row.make(random_state=None)
+    assert not np.array_equal(parameters(fresh.fit(X, y)), parameters(fresh.fit(X, y)))
+    assert fresh.privacy_.simulation == ""
+
+
+def test_another_budget_or_knob_draws_unrelated_noise_from_the_same_seed():
+    X, y = np.zeros((60, 4)), np.zeros(60)
+    changes = ({}, {"epsilon": 2.0}, {"max_iter": 101}, {"neighboring": "zero_out"})
+    fits = [DPAdmmRidge(random_state=0, **changed).fit(X, y).coef_ for changed in changes]
+    directions = [coef / np.linalg.norm(coef) for coef in fits]
+    for i, one in enumerate(directions):
+        for other in directions[:i]:
+            assert abs(one @ other) < 0.999
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "by_agent", "convert"),
+    all_pairs(
+        [name for name in ROWS if "n_jobs" in ROWS[name].estimator.get_params()],
+        [1.0, math.inf],
+        [False, True],
+        [np.asarray, sparse.csr_matrix],
+    ),
+)
+def test_the_number_of_jobs_changes_no_bit(name, epsilon, by_agent, convert):
+    row = ROWS[name]
+    X, y = row.data(n=3000, p=20)
+    model = row.make(epsilon=epsilon, max_iter=3)
+    if by_agent and row.family != "central" and name != "walk":
+        model.set_params(privacy_unit="agent")
+    expected = parameters(model.fit(convert(X), y))
+    for n_jobs in (2, -1):
+        found = parameters(model.set_params(n_jobs=n_jobs).fit(convert(X), y))
+        np.testing.assert_array_equal(found, expected)
+
+
+# Reports.
+
+OBSERVERS = {
+    "central": ["model"],
+    "federated": ["server", "sums", "model"],
+    "decentralized": ["eavesdropper", "peer", "model"],
+    "personalized": ["eavesdropper", "model"],
+}
+
+
+@pytest.mark.parametrize("neighboring", ["replace_one", "zero_out"])
+def test_a_report_has_every_observer_and_spends_the_budget_on_the_adversary(row, neighboring):
+    X, y = row.data()
+    for adversary in OBSERVERS[row.family]:
+        model = row.make(epsilon=0.7, delta=1e-6, neighboring=neighboring)
+        if "adversary" in model.get_params():
+            if row.family == "decentralized" and adversary == "model":
+                continue
+            model.set_params(adversary=adversary)
+        report = model.fit(X, y).privacy_
+        assert [observer.name for observer in report.observers] == OBSERVERS[row.family]
+        assert report.epsilon() == pytest.approx(0.7, rel=1e-3)
+        assert report.epsilon() <= 0.7 * (1 + 1e-9)
+        assert report.guarantee() == plan_of(model, 60, 3).guarantee()
+        if "adversary" in model.get_params():
+            assert report.guarantee(adversary) == report.guarantee()
+        assert report.delta == 1e-6
+        epsilons = [report.epsilon(name) for name in OBSERVERS[row.family]]
+        # Whoever sees less learns less.
+        assert all(a >= b * (1 - 1e-9) for a, b in pairwise(epsilons))
+        assert all(observer.unit == "record" for observer in report.observers)
+        assert neighboring.replace("_", " ") in repr(report)
+        assert "SIMULATION" in repr(report)
+        assert "not private" not in repr(report)
+        with pytest.raises(ValueError, match="Got observer='nobody'"):
+            report.epsilon("nobody")
+    assert "SIMULATION" not in repr(model.set_params(random_state=None).fit(X, y).privacy_)
+
+
+@pytest.mark.parametrize("name", [name for name in OF_AGENTS if name != "walk"])
+def test_a_report_says_that_agents_are_protected_where_they_are(name):
+    row = ROWS[name]
+    report = row.make(privacy_unit="agent", epsilon=0.7).fit(*row.data()).privacy_
+    assert all(observer.unit == "agent" for observer in report.observers)
+    assert report.epsilon() == pytest.approx(0.7, rel=1e-3)
+    assert report.epsilon() <= 0.7 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["ridge", "fed ridge", "network", "personal"])
+def test_plan_and_report_say_what_was_assumed_for_lack_of_a_schema(name):
+    X, y = ROWS[name].data()
+    bare = ROWS[name].make()
+    told = ROWS[name].make(feature_bounds=(-3, 3), target_bounds=(0, 1))
+    for part in ("feature_bounds not declared", "target_bounds not declared"):
+        for said, missing in ((bare, True), (told, False)):
+            assert (part in repr(said.plan(60, 3))) == missing
+            assert (part in repr(said.fit(X, y).privacy_)) == missing
+
+
+@pytest.mark.parametrize("delta", [1 / 60, 0.1])
+def test_a_delta_of_at_least_one_over_n_warns(delta):
+    X, y = ROWS["ridge"].data()
+    message = r"Got delta=.* n_samples=60, expected delta < 1 / n_samp"
+    with pytest.warns(UserWarning, match=message):
+        DPAdmmRidge(delta=delta, random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match=message):
+        DPAdmmRidge(delta=delta).plan(60, 3)
+    DPAdmmRidge(delta=delta, epsilon=math.inf).fit(X, y)  # says nothing
+
+
+# All or nothing.
+
+BAD_DATA = {
+    "NaN in X": lambda X, y: (np.where(X == X[0, 1], np.nan, X), y),
+    "inf in X": lambda X, y: (np.where(X == X[0, 1], np.inf, X), y),
+    "sparse NaN": lambda X, y: (sparse.csr_matrix(np.where(X == X[0, 1], np.nan, X)), y),
+    "one dimension": lambda X, y: (X[:, 0], y),
+    "three dimensions": lambda X, y: (X[:, :, None], y),
+    "no columns": lambda X, y: (X[:, :0], y),
+    "no rows": lambda X, y: (X[:0], y[:0]),
+    "a row too few": lambda X, y: (X[1:], y),
+    "strings": lambda X, y: (np.full(X.shape, "a"), y),
+    "complex": lambda X, y: (X + 1j, y),
+    "text": lambda X, y: ("data", y),
+    "None": lambda X, y: (None, y),
+    "NaN in y": lambda X, y: (X, np.where(np.arange(len(y)) == 0, np.nan, y.astype(float))),
+    "y of two columns": lambda X, y: (X, np.column_stack([y, y])),
+    "no y": lambda X, y: (X, None),
+    "complex y": lambda X, y: (X, y + 1j),
+}
+
+
+@pytest.mark.parametrize(("name", "spoil", "epsilon"), all_pairs(ROWS, BAD_DATA, [1.0, math.inf]))
+def test_bad_data_stores_nothing_and_leaves_an_earlier_fit_intact(
+    name, spoil, epsilon, plans, assert_unfitted
+):
+    X, y = ROWS[name].data()
+    model = ROWS[name].make(epsilon=epsilon)
+    with pytest.raises((ValueError, TypeError)):
+        model.fit(*BAD_DATA[spoil](X, y))
+    assert_unfitted(model)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert not plans  # no noise was drawn, nothing was spent
+    model.fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
+    before = dict(vars(model))
+    with pytest.raises((ValueError, TypeError)):
+        model.fit(*BAD_DATA[spoil](X, y))
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is before[name] for name in before)
+
+
+def test_a_failure_in_the_middle_of_a_fit_stores_nothing(row, monkeypatch, assert_unfitted):
+    X, y = row.data()
+    draws, fail_at = [], [None]
+
+    class Failing:
+        def __init__(self, source):
+            self._source = source
+
+        def __getattr__(self, name):
+            found = getattr(self._source, name)
+            if callable(found):
+                draws.append(name)
+                if len(draws) == fail_at[0]:
+                    raise KeyboardInterrupt
+            return found
+
+    source_of = _fitting.noise_source
+    monkeypatch.setattr(_fitting, "noise_source", lambda *args: Failing(source_of(*args)))
+    fresh, fitted = row.make(), row.make().fit(X, y)
+    before, fail_at[0] = dict(vars(fitted)), (len(draws) + 1) // 2
+    for model in (fresh, fitted):
+        draws.clear()
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X[:, ::-1], y)
+    assert_unfitted(fresh)
+    assert vars(fitted).keys() == before.keys()
+    assert all(vars(fitted)[name] is before[name] for name in before)
+
+
+def test_without_dask_its_engine_is_an_error_that_names_the_extra(
+    monkeypatch, plans, assert_unfitted
+):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    for name in ("fed ridge", "network"):
+        model = ROWS[name].make(engine="dask")
+        with pytest.raises(ImportError, match=r"pip install 'skdpadmm\[dask\]'"):
+            model.fit(*ROWS[name].data())
+        with pytest.raises(ImportError, match=r"skdpadmm\[dask\]"):
+            plan_of(model, 60, 3)
+        assert_unfitted(model)
+    assert not plans
+
+
+# What a fit says.
+
+
+def test_the_progress_bar_counts_and_says_nothing_else_and_a_quiet_fit_says_nothing(row, capfd):
+    def bar(X, y):
+        text = io.StringIO()
+        with redirect_stderr(text):
+            row.make(verbose=1, max_iter=7).fit(X, y)
+        # What is left without clock times and rates.
+        return [
+            re.sub(r"\[.*\]", "", line).strip() for line in re.split("[\r\n]+", text.getvalue())
+        ]
+
+    X, y = row.data()
+    lines, others = bar(X, y), bar(1e3 * X, y[::-1])
+    pattern = rf"({type(row.estimator).__name__}: +(\d+%\|.*\| )?\d+(/\d+|iteration))?"
+    assert all(re.fullmatch(pattern, line) for line in lines + others)
+    assert [line for line in lines if line][-1] == [line for line in others if line][-1]
+    capfd.readouterr()
+    row.make().fit(X, y)
+    assert capfd.readouterr() == ("", "")
