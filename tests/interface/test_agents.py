@@ -1,0 +1,412 @@
+"""Who holds which row: labels, columns, partitions, budgets, graphs, relations, messages."""
+
+from __future__ import annotations
+
+import re
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from skdpadmm import DPFedRidge
+from skdpadmm.algorithms import FederatedADMM, MultiStepADMM, _federated_admm
+from skdpadmm.network import TOPOLOGIES, Similarity, named_graph, resolve_similarity
+from tests.interface.registry import DEFAULTS, ROWS, all_pairs, parameters, plan_of
+
+FAMILIES = ["fed ridge", "fed logistic", "network", "network of classes", "personal",
+            "personal classes"]  # fmt: skip
+AGENTS = np.resize([3, 1, 2, 1], 60)
+TOWNS = np.array(["", "east", "north", "west"])[AGENTS]
+NAMES = ["east", "north", "west"]
+
+
+def unnamed(name, **changed):
+    """An estimator without agents of its own making."""
+    graph = {"topology": "complete"} if DEFAULTS[name].family == "decentralized" else {}
+    return DEFAULTS[name].make(**({"n_agents": None} | graph | changed))
+
+
+def raw_scores(model, X, **whose):
+    """What is predicted, as numbers."""
+    ask = getattr(model, "decision_function", model.predict)
+    return ask(X, **whose)
+
+
+LABELS = {
+    "int": AGENTS,
+    "list": AGENTS.tolist(),
+    "negative": -AGENTS,
+    "str": TOWNS,
+    "object": TOWNS.astype(object),
+    "float": AGENTS / 2,
+    "bool": AGENTS == 1,
+    "Series": pd.Series(AGENTS, index=np.arange(60)[::-1]),
+    "categories": pd.Series(TOWNS).astype("category"),
+    "dates": np.datetime64("2020-01-01") + AGENTS,
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_agents_are_labels_of_any_type_and_each_has_its_model(name, labels):
+    X, y = ROWS[name].data()
+    model = unnamed(name).fit(X, y, agents=labels)
+    assert model.agent_labels_.tolist() == np.unique(np.asarray(labels)).tolist()
+    if DEFAULTS[name].family == "personalized":
+        found = raw_scores(model, X, agents=labels)
+        for agent, label in enumerate(model.agent_labels_):
+            own = np.asarray(labels) == label
+            scores = X[own] @ np.ravel(model.coef_per_agent_[agent])
+            scores = scores + np.ravel(model.intercept_per_agent_[agent])
+            np.testing.assert_allclose(found[own], scores, rtol=1e-9, atol=1e-9)
+    elif DEFAULTS[name].family == "decentralized":
+        own, scores = model.predict(X, agents=labels), np.empty((60, model.coef_.size // 3))
+        for agent, label in enumerate(model.agent_labels_):
+            mine = np.asarray(labels) == label
+            scores[mine] = X[mine] @ np.atleast_2d(model.coef_per_agent_[agent]).T
+            scores[mine] += model.intercept_per_agent_[agent]
+        expected = scores[:, 0] if scores.shape[1] == 1 else scores.argmax(axis=1)
+        np.testing.assert_allclose(own, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["network", "personal"])
+def test_models_of_unknown_agents_cannot_be_asked_for(name):
+    X, y = ROWS[name].data()
+    model = unnamed(name).fit(X, y, agents=TOWNS)
+    for unknown in (np.where(TOWNS == "east", "south", TOWNS), AGENTS, ["South"] * 60):
+        with pytest.raises(ValueError, match=r"^Got agents .*expected labels of agents"):
+            model.predict(X, agents=unknown)
+    assert model.predict(X[:2], agents=["west", "east"]).shape == (2,)
+
+
+COLUMN_KINDS = {
+    "array": lambda number, names: number,
+    "object": lambda number, names: number.astype(object),
+    "list": lambda number, names: number.tolist(),
+    "CSR": lambda number, names: sparse.csr_matrix(number),
+    "frame": lambda number, names: pd.DataFrame(number, columns=names),
+    "frame by name": lambda number, names: pd.DataFrame(number, columns=names),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "places"),
+    all_pairs(FAMILIES, COLUMN_KINDS, [(3, -1), (0, 0), (1, 1), (0, -4)]),
+)
+def test_a_column_of_agents_is_the_same_as_their_labels(name, kind, places):
+    X, y = ROWS[name].data()
+    where, index = places
+    expected = unnamed(name).fit(X, y, agents=AGENTS)
+    names = ["a", "b", "c"]
+    names.insert(where, "owner")
+    made, other = (
+        COLUMN_KINDS[kind](np.insert(X, where, whose, axis=1), names) for whose in (AGENTS, 17)
+    )
+    model = unnamed(name, agent_column="owner" if kind == "frame by name" else index).fit(made, y)
+    np.testing.assert_allclose(parameters(model), parameters(expected), rtol=1e-9, atol=1e-9)
+    assert model.agent_labels_.tolist() == [1, 2, 3]
+    assert (model.n_features_in_, model.coef_.shape[-1]) == (4, 3)
+    assert "frame" not in kind or list(model.feature_names_in_) == names
+    if DEFAULTS[name].family == "personalized":
+        found, own = raw_scores(model, made), raw_scores(expected, X, agents=AGENTS)
+        with pytest.raises(ValueError, match=r"^Got agents and agent_column="):
+            model.predict(made, agents=AGENTS)
+    else:
+        # Nothing but the features counts in predictions.
+        found, own = raw_scores(model, other), raw_scores(expected, X)
+    np.testing.assert_allclose(found, own, rtol=1e-9, atol=1e-9)
+    if "frame" in kind:
+        bare = pd.DataFrame(X, columns=["a", "b", "c"])
+        with pytest.raises(ValueError, match=r"has 3 features|names should match|agent_column"):
+            model.predict(bare)
+
+
+def test_a_column_of_words_is_no_number_and_bounds_by_name_leave_it_out():
+    X, y = ROWS["fed ridge"].data()
+    bounds = {"c": (-2, 1), "a": (-1, 3), "b": (-1, 1)}
+    by_position = unnamed("fed ridge", feature_bounds=([-1, -1, -2], [3, 1, 1]))
+    expected = parameters(by_position.fit(X, y, agents=TOWNS))
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame.insert(1, "town", TOWNS)
+    for data in (frame, frame.astype({"town": "category"})):
+        for column in ("town", 1, -3):
+            model = unnamed("fed ridge", agent_column=column, feature_bounds=bounds)
+            np.testing.assert_allclose(parameters(model.fit(data, y)), expected, rtol=1e-9)
+            assert model.agent_labels_.tolist() == NAMES
+    with pytest.raises(ValueError, match=r"^Got feature_bounds"):
+        model.set_params(feature_bounds=bounds | {"town": (0, 9)}).fit(frame, y)
+
+
+# Partitions.
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_partition_may_be_a_function_of_the_data_and_says_what_it_looked_at(name):
+    X, y = ROWS[name].data()
+    condition = "conditional on the resulting ownership"
+    model = unnamed(name, partition=lambda X, y: X[:, 0] > 0).fit(X, y)
+    given = unnamed(name).fit(X, y, agents=X[:, 0] > 0)
+    np.testing.assert_array_equal(parameters(model), parameters(given))
+    assert condition in repr(model.privacy_)
+    assert condition not in repr(given.privacy_)
+    assert "made up" not in repr(given.privacy_)
+    for partition in ("iid", "quantity", "dirichlet", "sorted", 4, np.int64(4)):
+        model = unnamed(name, partition=partition).fit(X, y)
+        looks = partition in ("dirichlet", "sorted")
+        assert ("formed by looking at the data" in repr(model.privacy_)) == looks
+        assert "made up" in repr(model.privacy_)
+        sizes = {"agent_sizes": [30, 30]} if partition == "dirichlet" else {}
+        planned = plan_of(model, 60, 3, **sizes).assumptions
+        assert any("formed" in line for line in planned) == (partition == "sorted")
+        assert any("made up" in line for line in planned) == (partition != "dirichlet")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_plan_for_given_sizes_is_the_plan_inside_fit(name, plans):
+    X, y = ROWS[name].data()
+    unnamed(name).fit(X, y, agents=TOWNS)
+    unnamed(name, agent_column=0).fit(np.insert(X, 0, AGENTS, axis=1), y)
+    assert plans[0].facts.agents.agent_sizes == (30, 15, 15)
+    sizes = {"west": 15, "east": 30, "north": 15}
+    for given in ([30, 15, 15], np.array([30, 15, 15]), sizes, pd.Series(sizes)):
+        assert plans == [plan_of(unnamed(name), 60, 3, agent_sizes=given)] * 2
+    made_up = unnamed(name, partition="dirichlet", n_agents=3)
+    made_up.fit(X, y)
+    found = plans[-1].facts.agents.agent_sizes
+    assert plan_of(made_up, 60, 3, agent_sizes=found).releases == plans[-1].releases
+
+
+@pytest.mark.parametrize("unit", ["record", "agent"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_agent_may_hold_one_row_and_lack_classes(name, unit):
+    X, y = ROWS[name].data()
+    for agents in (np.where(np.arange(60) == 9, 0, 1 + np.arange(60) % 3), np.round(y).astype(int)):
+        model = unnamed(name, privacy_unit=unit).fit(X, y, agents=agents)
+        assert np.isfinite(parameters(model)).all()
+        assert len(model.agent_labels_) == len(set(agents.tolist()))
+
+
+# Budgets of agents.
+
+BUDGETS = {"west": 4.0, "east": 1.0, "north": 0.5}
+FORMS = {
+    "dict": BUDGETS,
+    "Series": pd.Series(BUDGETS),
+    "Series in another order": pd.Series(BUDGETS).sort_values(),
+    "list in the order of sorted labels": [1.0, 0.5, 4.0],
+}
+
+
+@pytest.mark.parametrize(("name", "form"), [(n, f) for n in FAMILIES for f in FORMS])
+def test_a_budget_goes_to_the_agent_that_it_names(name, form, plans):
+    X, y = ROWS[name].data()
+    # Labels win over what makes agents up.
+    model = unnamed(name, epsilon=FORMS[form], partition="dirichlet", n_agents=7)
+    report = model.fit(X, y, agents=TOWNS).privacy_
+    assert plans[0].facts.agents.epsilons == (1.0, 0.5, 4.0)
+    for town, budget in BUDGETS.items():
+        assert report.epsilon_of(town) == pytest.approx(budget, rel=1e-3)
+        assert report.epsilon_of(town) <= budget
+    np.testing.assert_allclose(report.epsilon_per_agent(), [1.0, 0.5, 4.0], rtol=1e-3)
+    assert "epsilon per agent from 0.5" in repr(report) or "north" in repr(report)
+    with pytest.raises(ValueError, match="expected one of"):
+        report.epsilon_of("south")
+
+
+BAD_BUDGETS = [
+    ({"east": 1.0, "north": 2.0}, r"missing \['west'\]"),
+    (BUDGETS | {"south": 0.5}, r"unknown \['south'\]"),
+    ({1: 1.0, 2: 1.0, 3: 1.0}, r"unknown \[1, 2, 3\], missing \['east'"),
+    (pd.Series([1.0, 0.5, 0.3, 0.2], [*NAMES, "west"]), r"twice \['west'\]"),
+    (pd.Series([1.0, 0.5, 0.3]), r"unknown \[0, 1, 2\]"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), BAD_BUDGETS)
+@pytest.mark.parametrize(
+    ("name", "parameter"), [*((name, "epsilon") for name in FAMILIES), ("personal", "confidence")]
+)
+def test_a_value_that_is_missing_or_of_nobody_is_refused(
+    name, parameter, given, message, plans, assert_unfitted
+):
+    X, y = ROWS[name].data()
+    model = unnamed(name, **{parameter: given})
+    with pytest.raises(ValueError, match=rf"^Got {parameter} by label \(.*{message}"):
+        model.fit(X, y, agents=TOWNS)
+    with pytest.raises(ValueError, match=message):
+        plan_of(model, 60, 3, agent_sizes={"east": 30, "north": 15, "west": 15})
+    assert_unfitted(model)
+    assert not plans
+
+
+# Graphs and relations.
+
+STAR = np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0]])
+LINKS = {
+    "graph of labels": nx.Graph([("west", "east"), ("east", "north")]),
+    "graph of positions": nx.Graph([(2, 0), (0, 1)]),
+    "list": STAR.tolist(),
+    "sparse": sparse.coo_matrix(STAR),
+    "booleans": STAR.astype(bool),
+}
+GRAPHS = LINKS | {"name": "star", "weights": np.array([[0, 0.5, 9], [2, 0, 0], [3, 0, 0]])}
+RELATIONS = LINKS | {
+    "frame": pd.DataFrame(STAR[[2, 1, 0]][:, [2, 1, 0]], NAMES[::-1], NAMES[::-1]),
+    "Similarity": Similarity(n_agents=3, matrix=STAR),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [*(("network", form) for form in GRAPHS), *(("personal", form) for form in RELATIONS)],
+)
+def test_a_graph_or_relation_in_any_form_is_the_same(name, form, plans):
+    X, y = ROWS[name].data()
+    parameter, forms = ("topology", GRAPHS) if name == "network" else ("similarity", RELATIONS)
+    found = []
+    for given in (STAR, forms[form]):
+        model = unnamed(name, **{parameter: given})
+        found.append(parameters(model.fit(X, y, agents=TOWNS)))
+    np.testing.assert_array_equal(*found)
+    assert plans == [plan_of(model, 60, 3, agent_sizes=[30, 15, 15])] * 2
+    strange = nx.Graph([("east", "north"), ("north", "south")])
+    message = r"without agents \['west'\] and with unknown nodes \['south'\]"
+    with pytest.raises(ValueError, match=message):
+        model.set_params(**{parameter: strange}).fit(X, y, agents=TOWNS)
+
+
+@pytest.mark.parametrize("n_agents", [1, 2, 4])
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_every_name_is_a_graph_of_a_few_agents_who_talk_along_its_edges(name, n_agents):
+    X, y = ROWS["network"].data()
+    model = unnamed("network", topology=name, n_agents=n_agents).fit(X, y)
+    edges = named_graph(name, n_agents, seed=0).number_of_edges()
+    assert model.coef_per_agent_.shape[0] == n_agents
+    assert model.n_messages_ % (2 * max(edges, 1)) == 0
+    assert (model.n_messages_ == 0) == (n_agents == 1)
+
+
+def test_the_seed_draws_random_graphs_and_that_of_a_fit_can_be_used_again():
+    X, y = ROWS["network"].data()
+    model = unnamed("network", topology="erdos-renyi", n_agents=6)
+    graphs = [model.set_params(random_state=s).plan(60, 3) for s in (0, 0, 1, None)]
+    assert graphs[0] == graphs[1] == graphs[3]
+    assert graphs[0].facts.agents.topology != graphs[2].facts.agents.topology
+    graph = model.set_params(random_state=0).fit(X, y).topology_
+    assert model.set_params(topology=graph).fit(X, y).topology_ == graph
+    model.set_params(topology="ring", random_state=np.random.default_rng(0)).fit(X, y)
+    assert "The graph is public: ring, 6 edges, degree 2." in repr(model.privacy_)
+    for nodes, error in ((nx.grid_2d_graph(2, 2), ValueError), (nx.Graph([(0, "a")]), TypeError)):
+        with pytest.raises(error, match=r"^Got nodes of the topology .*expected"):
+            model.set_params(topology=nodes, n_agents=len(nodes)).plan(60, 3)
+
+
+@pytest.mark.parametrize("name", ["uniform", "knn", "gaussian"])
+def test_names_of_relations(name):
+    X, y = ROWS["personal"].data()
+    features = None if name == "uniform" else np.arange(12.0)[:, None]
+    model = unnamed("personal", similarity=name, agent_features=features, n_agents=12).fit(X, y)
+    assert model.similarity_ == resolve_similarity(name, np.arange(12), features)
+
+
+def test_peers_and_coalitions():
+    X, y = ROWS["network"].data()
+    report = unnamed("network", topology="path", n_agents=4).fit(X, y).privacy_
+    pairs = {report.pairwise(a, b) for a in range(4) for b in range(4) if a != b}
+    assert pairs == {report.epsilon("peer")}
+    assert report.pairwise(0, 3, delta=1e-3) < report.epsilon()
+    with pytest.raises(ValueError, match=r"^Got agent -?\d, expected one of \[0, 1, 2, 3\]"):
+        report.pairwise(0, 4)
+    with pytest.raises(ValueError, match=r"^Got agent 2 as its own peer, expected two"):
+        report.pairwise(2, 2)
+    with pytest.raises(ValueError, match=r"^Got observer='peer'"):
+        unnamed("fed ridge").fit(X, y).privacy_.pairwise(0, 1)
+    plans = [
+        unnamed("network", adversary=adversary, coalition=coalition).plan(60, 3)
+        for adversary, coalition in (("eavesdropper", 1), ("peer", 1), ("peer", 9))
+    ]
+    assert all(plan.releases == plans[0].releases for plan in plans)
+    one = unnamed("network", n_agents=1, topology=[[0]]).fit(X, y)
+    assert one.n_messages_ == one.bytes_sent_ == one.consensus_error_ == 0
+    text = repr(unnamed("network", coalition=3).fit(X, y).privacy_)
+    assert "3 peers" in text
+
+
+@pytest.mark.parametrize(("n_agents", "n_honest"), [(1, 1), (2, 1), (3, 2), (10, 6)])
+def test_by_default_no_agent_relies_on_its_own_honesty_alone(n_agents, n_honest):
+    assert DPFedRidge(n_agents=n_agents).plan(100, 2).facts.agents.n_honest == n_honest
+
+
+# Messages.
+
+SIX = 3 + 3  # messages of a round of three agents: each is told, and each answers
+
+
+def test_messages_of_a_federation_are_counted(monkeypatch):
+    X, y = ROWS["fed ridge"].data()
+    bare = {"conditioning": None, "max_iter": 4, "n_agents": 3}
+    for unit in ("record", "agent"):
+        model = unnamed("fed ridge", privacy_unit=unit, **bare).fit(X, y)
+        assert (model.n_rounds_, model.n_iter_, model.n_messages_) == (4, 4, 4 * SIX)
+        assert model.bytes_sent_ == 4 * SIX * 8 * 4  # 3 coefficients and an intercept
+    classes = {"classes": [0, 1, 2], "fit_intercept": False, "conditioning": "private"}
+    model = unnamed("fed logistic", **(bare | classes)).fit(X, np.arange(60) % 3)
+    # 3 coefficients of 3 classes; the triangle of a symmetric 3 x 3 matrix.
+    assert model.n_messages_ == 4 * SIX + SIX
+    assert model.bytes_sent_ == 8 * (4 * SIX * 9 + SIX * 6)
+    for adversary, answers in (("server", 1), ("sums", 3), ("model", 3)):
+        # Where the noise of others counts, those who sit a round out send theirs.
+        fixed = {"participation": 1 / 3, "algorithm": FederatedADMM(sampling="fixed")}
+        model = unnamed("fed ridge", adversary=adversary, **fixed, **bare).fit(X, y)
+        assert model.n_messages_ == 4 * (3 + answers)
+    schedules, draw = [], _federated_admm.draw_schedule
+    monkeypatch.setattr(
+        _federated_admm,
+        "draw_schedule",
+        lambda *args: schedules.append(draw(*args)) or schedules[-1],
+    )
+    for absent in ({"dropout": 0.4}, {"participation": 0.4}):
+        model = unnamed("fed ridge", **(bare | {"max_iter": 20} | absent)).fit(X, y)
+        arrived = sum(int(senders.sum()) for senders in schedules[-1].sends)
+        assert 0 < arrived < 60
+        assert model.n_messages_ == 20 * 3 + arrived
+        assert model.n_rounds_ == sum(senders.any() for senders in schedules[-1].sends)
+
+
+@pytest.mark.parametrize("inner_steps", [1, 3])
+@pytest.mark.parametrize(("topology", "edges"), [("complete", 10), ("ring", 5), ("star", 4)])
+def test_messages_are_two_along_each_edge_in_each_round(topology, edges, inner_steps):
+    X, y = ROWS["network"].data()
+    knobs = {"n_agents": 5, "topology": topology, "max_iter": 4,
+             "algorithm": MultiStepADMM(inner_steps=inner_steps)}  # fmt: skip
+    for unit in ("record", "agent"):
+        model = unnamed("network", conditioning=None, privacy_unit=unit, **knobs).fit(X, y)
+        assert (model.n_rounds_, model.n_iter_) == (4, 4 * inner_steps)
+        assert model.n_messages_ == 4 * 2 * edges
+        assert model.bytes_sent_ == 4 * 2 * edges * 8 * 4
+    # Each agent's part of a preparation is passed on along every edge, in both directions.
+    model = unnamed("network", conditioning="private", scale="private", **knobs).fit(X, y)
+    n_bins = model.privacy_.releases[0].shape[0]
+    assert model.n_messages_ == 2 * edges * (4 + 2 * 5)
+    assert model.bytes_sent_ == 8 * 2 * edges * (4 * 4 + 5 * (n_bins + 10))
+    assert re.search("star|ring|complete", repr(model.plan(60, 3)))
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1", None])
+@pytest.mark.parametrize("name", ["network", "network of classes"])
+def test_the_model_of_a_network_is_the_average_and_the_consensus_error_the_distance(name, penalty):
+    X, y = ROWS[name].data()
+    model = unnamed(name, penalty=penalty, epsilon=5.0, feature_bounds=(-3, 1))
+    model.fit(X, y, agents=AGENTS)
+    gaps = [
+        np.square(own - mean).reshape(3, -1).sum(axis=1)
+        for own, mean in ((model.coef_per_agent_, model.coef_),
+                          (model.intercept_per_agent_, model.intercept_))
+    ]  # fmt: skip
+    assert model.consensus_error_ == pytest.approx(np.sqrt(np.mean(sum(gaps))), rel=1e-9)
+    assert model.consensus_error_ > 0
+    if penalty != "l1":
+        mean = model.coef_per_agent_.mean(axis=0)
+        np.testing.assert_allclose(mean, model.coef_, rtol=1e-9, atol=1e-12)

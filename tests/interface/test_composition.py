@@ -1,0 +1,212 @@
+"""Pipelines, grids, folds and routed metadata."""
+
+from __future__ import annotations
+
+import math
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn import config_context
+from sklearn.base import clone, is_classifier
+from sklearn.compose import make_column_transformer
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.fixes import parse_version
+
+from skdpadmm import DPAdmmRidge, DPFedRidge
+from skdpadmm.algorithms import ConsensusADMM
+from skdpadmm.preprocessing import BoundedScaler
+from tests.interface.registry import DEFAULTS, OF_AGENTS, ROWS
+
+# Searches of scikit-learn 1.6 pass nothing on to scores.
+ROUTES_SCORES = parse_version(sklearn.__version__) >= parse_version("1.9")
+TOWNS = np.array(["", "east", "north", "west"])[np.resize([3, 1, 2, 1], 60)]
+NAMES = ["east", "north", "west"]
+WITH_AGENTS = [name for name in OF_AGENTS if name in DEFAULTS]
+WITH_MODELS = ["network", "network of classes", "personal", "personal classes"]
+
+
+def test_a_model_works_in_pipelines_grids_and_folds(row):
+    X, y = row.data(n=90)
+    pipeline = make_pipeline(BoundedScaler(lower=-1, upper=1), row.make(epsilon=10.0)).fit(X, y)
+    assert math.isfinite(pipeline.score(X, y))
+    assert pipeline[-1].privacy_.epsilon() == pytest.approx(10, rel=1e-3)
+    grid = {f"{pipeline.steps[-1][0]}__epsilon": [0.1, math.inf]}
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_a_grid_reaches_the_knobs_of_an_algorithm_object():
+    X, y = ROWS["ridge"].data(n=200)
+    model = make_pipeline(DPAdmmRidge(algorithm=ConsensusADMM(), random_state=0, epsilon=50.0))
+    grid = {"dpadmmridge__algorithm__step_size": [1e-6, 0.5]}
+    search = GridSearchCV(model, grid, cv=3, error_score="raise").fit(X, y)
+    assert search.best_params_ == {"dpadmmridge__algorithm__step_size": 0.5}
+    assert search.best_estimator_[-1].plan(200, 3).settings.step_size == 0.5
+    wrong = GridSearchCV(DPAdmmRidge(), {"algorithm__step_size": [0.1, 1.0]}, cv=2)
+    with pytest.raises(ValueError, match="Pass an object first"):
+        wrong.fit(X, y)
+    of_numpy = GridSearchCV(ROWS["ridge"].make(), {"max_iter": np.arange(5, 20, 5)}, cv=2)
+    assert of_numpy.fit(X, y).best_params_["max_iter"] in (5, 10, 15)
+
+
+@pytest.mark.parametrize(
+    ("name", "grid"),
+    [
+        ("fed ridge", {"adversary": ["server", "sums", "model"]}),
+        (
+            "network",
+            {"adversary": ["eavesdropper", "peer"], "topology": ["ring", nx.path_graph(4)]},
+        ),
+        ("personal", {"trade_off": [0.1, 1.0], "confidence": [None, 0.5]}),
+    ],
+)
+def test_a_grid_over_trust_is_a_grid(name, grid):
+    X, y = ROWS[name].data()
+    grid = grid | {"privacy_unit": ["record", "agent"], "epsilon": [1.0, math.inf]}
+    search = GridSearchCV(ROWS[name].make(), grid, cv=2, error_score="raise").fit(X, y)
+    assert search.best_params_["epsilon"] == math.inf
+
+
+def requested(model):
+    """With agents requested wherever they can be."""
+    model.set_fit_request(agents=True)
+    for method in ("predict", "score", "decision_function", "predict_proba"):
+        ask = getattr(model, f"set_{method}_request", None)
+        if ask is not None:
+            try:
+                ask(agents=True)
+            except TypeError:
+                continue
+    return model
+
+
+@pytest.mark.parametrize("name", WITH_AGENTS)
+def test_agents_are_routed_to_fits_and_to_folds(name):
+    X, y = ROWS[name].data()
+    single = {"n_agents": None} | ({"topology": "ring"} if "network" in name else {})
+    with config_context(enable_metadata_routing=True):
+        routed = ROWS[name].make(epsilon=50.0, **single).set_fit_request(agents=True)
+        if hasattr(routed, "set_score_request") and name in WITH_MODELS:
+            routed.set_score_request(agents=ROWS[name].family == "personalized")
+        pipeline = make_pipeline(StandardScaler(), routed).fit(X, y, agents=TOWNS)
+        assert pipeline[-1].agent_labels_.tolist() == NAMES
+        if ROWS[name].family == "personalized" and not ROUTES_SCORES:
+            return
+        step = pipeline.steps[-1][0]
+        search = GridSearchCV(clone(pipeline), {f"{step}__epsilon": [20.0]}, cv=3,
+                              error_score="raise")  # fmt: skip
+        search.fit(X, y, agents=TOWNS)
+        assert search.best_estimator_[-1].agent_labels_.tolist() == NAMES
+        folds = cross_validate(
+            clone(pipeline), X, y, params={"agents": TOWNS}, cv=3, error_score="raise",
+            return_estimator=True,
+        )  # fmt: skip
+        assert all(fitted[-1].agent_labels_.tolist() == NAMES for fitted in folds["estimator"])
+        with pytest.raises(ValueError, match=r"agents.* not explicitly set as requested"):
+            make_pipeline(StandardScaler(), ROWS[name].make()).fit(X, y, agents=TOWNS)
+
+
+@pytest.mark.parametrize("name", WITH_MODELS)
+def test_agents_are_routed_to_predictions_and_scores(name):
+    X, y = ROWS[name].data()
+    with config_context(enable_metadata_routing=True):
+        routed = requested(ROWS[name].make(n_agents=None))
+        pipeline = make_pipeline(StandardScaler(), routed).fit(X, y, agents=TOWNS)
+        model, scaled = pipeline[-1], pipeline[:-1].transform(X)
+        own = model.predict(scaled, agents=TOWNS)
+        np.testing.assert_array_equal(pipeline.predict(X, agents=TOWNS), own)
+        assert pipeline.score(X, y, agents=TOWNS) == model.score(scaled, y, agents=TOWNS)
+        if is_classifier(model) and ROWS[name].family == "personalized":
+            np.testing.assert_array_equal(
+                pipeline.predict_proba(X, agents=TOWNS), model.predict_proba(scaled, agents=TOWNS)
+            )
+        if ROUTES_SCORES:
+            folds = cross_validate(
+                routed, X, y, params={"agents": TOWNS}, cv=2, error_score="raise",
+                return_estimator=True, return_indices=True,
+            )  # fmt: skip
+            for fitted, test, score in zip(
+                folds["estimator"], folds["indices"]["test"], folds["test_score"], strict=True
+            ):
+                assert score == fitted.score(X[test], y[test], agents=TOWNS[test])
+
+
+def test_agents_that_are_held_out_are_scored_by_the_model_of_all_or_refused():
+    X, y = ROWS["network"].data()
+    with config_context(enable_metadata_routing=True):
+        knobs = {"params": {"agents": TOWNS, "groups": TOWNS}, "cv": GroupKFold(3)}
+        for name in ("fed ridge", "network"):
+            model = ROWS[name].make(n_agents=None).set_fit_request(agents=True)
+            if name == "network":
+                model.set_score_request(agents=False)
+            result = cross_validate(
+                model, X, y, error_score="raise", return_estimator=True, **knobs
+            )
+            assert np.isfinite(result["test_score"]).all()
+            held_out = [set(NAMES) - set(fitted.agent_labels_) for fitted in result["estimator"]]
+            assert sorted(map(tuple, held_out)) == [("east",), ("north",), ("west",)]
+        for name in ("network", "personal"):
+            own = requested(ROWS[name].make(n_agents=None))
+            if ROUTES_SCORES:
+                with pytest.raises(ValueError, match=r"^Got agents .*expected labels of agents"):
+                    cross_validate(own, X, y, error_score="raise", **knobs)
+        everybody = pd.DataFrame(1 - np.eye(3), index=NAMES, columns=NAMES)
+        alike = requested(ROWS["personal"].make(similarity=everybody))
+        result = cross_validate(alike, X, y, error_score="raise", return_estimator=True, **knobs)
+        # Whoever is held out is in the relation, so there is a model for it.
+        assert all(fitted.agent_labels_.tolist() == NAMES for fitted in result["estimator"])
+
+
+def test_a_federated_score_takes_no_agents_and_says_so():
+    X, y = ROWS["fed ridge"].data()
+    with config_context(enable_metadata_routing=True):
+        model = ROWS["fed ridge"].make(n_agents=None).set_fit_request(agents=True)
+        pipeline = make_pipeline(model).fit(X, y, agents=TOWNS)
+        with pytest.raises(TypeError, match="agents"):
+            pipeline.score(X, y, agents=TOWNS)
+
+
+@pytest.mark.parametrize("name", ["fed ridge", "network"])
+def test_agents_reach_a_model_without_routing_too(name):
+    X, y = ROWS[name].data()
+    model = ROWS[name].make(n_agents=None)
+    pipeline = make_pipeline(StandardScaler(), model)
+    pipeline.fit(X, y, **{f"{pipeline.steps[-1][0]}__agents": TOWNS})
+    assert pipeline[-1].agent_labels_.tolist() == NAMES
+    search = GridSearchCV(model, {"epsilon": [1.0, 2.0]}, cv=2, error_score="raise")
+    assert search.fit(X, y, agents=TOWNS).best_estimator_.agent_labels_.tolist() == NAMES
+
+
+@pytest.mark.parametrize("name", WITH_AGENTS)
+def test_a_column_of_agents_needs_no_routing(name):
+    X, y = ROWS[name].data()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=TOWNS)
+    model = ROWS[name].make(n_agents=None, agent_column="town")
+    search = GridSearchCV(model, {"epsilon": [10.0, 50.0]}, cv=2, error_score="raise")
+    search.fit(frame, y)
+    assert search.best_estimator_.agent_labels_.tolist() == NAMES
+    # Any scorer knows whose rows they are.
+    assert search.score(frame, y) == search.best_estimator_.score(frame, y)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_column_of_agents_passes_transformers_of_columns(by_name):
+    X, y = ROWS["fed ridge"].data()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=TOWNS)
+    scaled = make_column_transformer(
+        (BoundedScaler(lower=-1, upper=1), ["a", "b", "c"]), remainder="passthrough"
+    )
+    if by_name:
+        scaled.set_params(verbose_feature_names_out=False).set_output(transform="pandas")
+    column = "town" if by_name else -1
+    pipeline = make_pipeline(scaled, DPFedRidge(agent_column=column, max_iter=5, random_state=0))
+    search = GridSearchCV(pipeline, {"dpfedridge__epsilon": [10.0]}, cv=3, error_score="raise")
+    search.fit(frame, y)
+    assert search.best_estimator_[-1].agent_labels_.tolist() == NAMES
+    assert search.best_estimator_[-1].coef_.shape == (3,)
+    assert search.predict(frame).shape == (60,)
