@@ -1,0 +1,497 @@
+"""Streams of records: pieces, pickles, what a report says, what is kept, what is refused."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import struct
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import Parallel, delayed
+from scipy import sparse
+from sklearn.base import clone, is_classifier
+
+import skdpadmm._fitting as fitting
+import skdpadmm.algorithms._gradient_admm as module
+from skdpadmm import DPAdmmHuberRegressor, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm.algorithms import GradientADMM, GradientDescent
+from skdpadmm.algorithms.planning._last_iterate import longest_step
+from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger
+from skdpadmm.protocol import Gate
+from tests.interface.registry import DEFAULTS, STREAM, parameters
+
+CENTRAL = [name for name, row in DEFAULTS.items() if row.family == "central"]
+
+
+@pytest.fixture(params=CENTRAL)
+def stream(request):
+    """An estimator of a stream, and fifty records."""
+    row = DEFAULTS[request.param]
+    X, y = row.data(n=50, p=4)
+    model = row.make(algorithm=STREAM)
+    return (
+        model.set_params(classes=list(range(row.n_classes))) if row.n_classes > 1 else model,
+        X,
+        y,
+    )
+
+
+@pytest.fixture
+def lasso():
+    return of(DPAdmmLasso(alpha=0.05))
+
+
+def of(model, **knobs):
+    """The same for one estimator."""
+    X, y = DEFAULTS["logistic" if is_classifier(model) else "lasso"].data(n=50, p=4)
+    return clone(model).set_params(algorithm=STREAM, random_state=0, **knobs), X, y
+
+
+def in_pieces(model, X, y, ends):
+    for rows in np.split(np.arange(len(y)), ends):
+        if len(rows):
+            model.partial_fit(X[rows], y[rows])
+    return model
+
+
+def assert_same(one, other):
+    np.testing.assert_array_equal(parameters(one), parameters(other))
+
+
+# Pieces.
+
+
+@pytest.mark.parametrize("ends", [[1], [10, 11, 12, 40], list(range(1, 50))], ids=str)
+@pytest.mark.parametrize("average", ["auto", True])
+def test_pieces_of_any_size_lead_to_the_same_model_bit_for_bit(stream, ends, average):
+    model, X, y = stream
+    model.set_params(algorithm=GradientADMM(schedule="stream", average=average))
+    whole = clone(model).fit(X, y)
+    pieces = in_pieces(model, X, y, ends)
+    assert_same(pieces, whole)
+    pieces.finalize()
+    assert pieces.privacy_ == whole.privacy_
+    assert pieces.n_iter_ == whole.n_iter_ == pieces.n_samples_seen_ == whole.n_samples_seen_ == 50
+    assert set(vars(pieces)) == set(vars(whole))
+
+
+@pytest.mark.parametrize("knobs", [{"noise_at": "gradient"}, {"step_size": 3.0}], ids=str)
+def test_pieces_across_blocks_of_noise_lead_to_the_same_model(knobs):
+    model = DPAdmmLasso(algorithm=GradientADMM(schedule="stream", **knobs), random_state=0)
+    X, y = DEFAULTS["lasso"].data(n=7000)
+    pieces = in_pieces(clone(model), X, y, [3276, 3277, 6553, 6560])
+    assert_same(pieces, model.fit(X, y))
+    # The order of records is that of the data.
+    assert not np.array_equal(parameters(pieces), parameters(clone(model).fit(X[::-1], y[::-1])))
+
+
+def test_a_copy_in_the_middle_goes_on_where_it_was_and_a_clone_knows_nothing(stream):
+    model, X, y = stream
+    whole, begun = clone(model).fit(X, y), clone(model).fit(X[:20], y[:20])
+    model.partial_fit(X[:20], y[:20])
+    assert_same(model, begun)
+    for resumed in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert_same(resumed.partial_fit(X[20:], y[20:]), whole)
+        assert (resumed.n_samples_seen_, model.n_samples_seen_) == (50, 20)
+    assert set(vars(clone(model))) == set(model.get_params(deep=False))
+    assert_same(clone(model).fit(X, y), whole)
+    # After its end a stream goes on, and a fit is a stream that has ended.
+    assert_same(begun.partial_fit(X[20:], y[20:]), whole)
+    assert begun.privacy_.if_unseen == ()
+    assert begun.finalize().privacy_ == whole.privacy_
+
+
+@pytest.mark.parametrize("convert", [sparse.csr_array, sparse.csc_matrix, np.asfortranarray])
+def test_pieces_in_other_containers_lead_to_the_same_model(stream, convert):
+    model, X, y = stream
+    expected = parameters(clone(model).fit(X, y))
+    for rows in (slice(0, 20), slice(20, 50)):
+        model.partial_fit(convert(X[rows]), y[rows])
+    np.testing.assert_allclose(parameters(model), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_frames_keep_their_names(lasso):
+    model, X, y = lasso
+    model.set_params(feature_bounds={name: (-2, 2 + j) for j, name in enumerate("dcba")})
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    whole = parameters(clone(model).fit(frame, y))
+    model.partial_fit(frame[:9], y[:9]).partial_fit(frame[9:], y[9:])
+    np.testing.assert_allclose(parameters(model), whole, rtol=1e-9)
+    with pytest.raises(ValueError, match="feature names"):
+        model.partial_fit(frame[list("bacd")], y)
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
+def test_a_generator_draws_fresh_noise_for_every_piece(make, lasso):
+    model, X, y = lasso
+    one, again, other = (
+        parameters(in_pieces(clone(model).set_params(random_state=make(0)), X, y, [end]))
+        for end in (20, 20, 21)
+    )
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+    fresh = [in_pieces(clone(model).set_params(random_state=None), X, y, [20]) for _ in range(2)]
+    assert not np.array_equal(*map(parameters, fresh))
+    assert not fresh[0].privacy_.simulation
+
+
+def test_noise_of_a_stream_is_as_planned_and_fresh_in_every_step(monkeypatch):
+    drawn = []
+
+    class Tap(Gate):
+        def path_noise(self, name, n_steps):
+            drawn.append(super().path_noise(name, n_steps))
+            return drawn[-1]
+
+    monkeypatch.setattr(fitting, "Gate", Tap)
+    X, y = DEFAULTS["lasso"].data(n=600, p=4)
+    for random_state in (None, 0):
+        drawn.clear()
+        model = DPAdmmLasso(algorithm=STREAM, random_state=random_state)
+        in_pieces(model, X, y, list(range(1, 100)))
+        noise = np.concatenate(drawn)[..., 0]
+        assert len(noise) == len(np.unique(noise, axis=0)) == 600
+        # 3000 numbers: a standard error of 1.3 %.
+        assert noise.std() == pytest.approx(model.plan(1, 4).releases[-1].noise_std, rel=0.07)
+
+
+# What a report says.
+
+
+def test_a_report_speaks_of_the_end_only_after_it(lasso):
+    model, X, y = lasso
+    before = model.partial_fit(X[:20], y[:20]).privacy_
+    assert before.if_unseen == ()
+    assert "no intermediate state" not in repr(before) + before._repr_html_()
+    assert before.epsilon() == pytest.approx(1.0, rel=1e-6)
+    open_end = model.partial_fit(X[20:], y[20:]).privacy_
+    after = model.finalize().privacy_
+    assert model.finalize().privacy_ == after
+    # What holds whatever was seen is what held before.
+    assert after.observers == open_end.observers == before.observers
+    (_, last), (_, average), (_, first) = after.if_unseen
+    assert last.mu == pytest.approx(model.plan(50, 4).guarantee().mu)
+    for epsilon in (0.05, 0.5, 1.0):
+        assert first.delta(epsilon) < average.delta(epsilon) < last.delta(epsilon)
+    assert "intermediate state" in repr(after)
+    assert "if_unseen" in str(after.to_dict())
+
+
+def test_the_figures_of_an_end_are_those_of_that_many_steps(lasso):
+    model, X, y = lasso
+    firsts = []
+    for n in (1, 2, 10, 50):
+        figures = dict(clone(model).fit(X[:n], y[:n]).privacy_.if_unseen)
+        path, settings = model.plan(n, 4).releases[-1], model.plan(n, 4).settings
+        ratio, shift = path.sensitivity / path.noise_std, 2.0**-20 * math.sqrt(5)
+        made = module.AmplifiedIteration(ratio, settings.amplification, shift)
+        assert figures["the first record, the best position"] == made.first(n)
+        assert figures["the last record, the worst position"].mu == pytest.approx(made.local().mu)
+        deltas = [made.first(m).delta(0.5) for m in range(1, n + 1)]
+        average = figures["a record at a random position that is secret"]
+        assert average.delta(0.5) == pytest.approx(np.mean(deltas), rel=1e-9)
+        firsts.append(made.first(n).mu)
+    assert firsts == sorted(firsts, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "knobs"),
+    [
+        (DPAdmmLasso(), {"average": True}),
+        (DPAdmmLasso(), {"noise_at": "gradient"}),
+        (DPAdmmLasso(), {"step_size": "beyond"}),
+        (DPAdmmLogisticRegression(classes=[0, 1, 2]), {"clip_norm": 0.01, "step_size": 1e-3}),
+    ],
+)
+def test_nothing_is_said_of_an_end_where_no_theorem_is(estimator, knobs):
+    model, X, y = of(estimator)
+    longest = longest_step(model.plan(50, 4).facts)
+    # Of several scores the clip must not bind, which is for the user to ask for.
+    several = is_classifier(model)
+    honest = {"step_size": 1e-3, "clip_norm": 100.0} if several else {"step_size": longest}
+    model.set_params(algorithm=GradientADMM(schedule="stream", **honest))
+    assert len(model.fit(X, y).privacy_.if_unseen) == 3
+    if knobs.get("step_size") == "beyond":
+        knobs = {"step_size": 1.001 * longest}
+    model.set_params(algorithm=GradientADMM(schedule="stream", **knobs)).fit(X, y)
+    assert model.privacy_.if_unseen == ()
+    assert model.privacy_.epsilon() == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_delta_that_is_weak_for_so_many_records_is_said_at_the_end():
+    model, X, y = of(DPAdmmLasso(delta=0.03))
+    model.partial_fit(X[:20], y[:20]).finalize()
+    assert not any("delta" in line for line in model.privacy_.assumptions)
+    before = model.partial_fit(X[20:], y[20:]).privacy_
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=r"^Got delta=0\.03 for n_samples=50, expected"):
+            model.finalize()
+        (line,) = (line for line in model.privacy_.assumptions if "n_samples=50" in line)
+        assert model.privacy_.assumptions == (*before.assumptions, line)
+    assert model.partial_fit(X[:1], y[:1]).privacy_ == before
+
+
+def test_the_plan_of_a_stream_is_that_of_one_record_and_its_penalty_that_of_the_horizon():
+    model, X, y = of(DPAdmmLasso())
+    assert model.plan(10, 4) == model.plan(10_000, 4)
+    assert model.plan(10, 4).releases[-1].times is None
+    for estimator in (DPAdmmRidge(alpha=10.0), DPAdmmHuberRegressor(alpha=10.0)):
+        algorithms = [GradientADMM(schedule="stream", horizon=h) for h in (100, 10_000, 0)]
+        short, long = (
+            clone(estimator).set_params(algorithm=a).plan(50, 4).facts.penalty.strength
+            for a in algorithms[:2]
+        )
+        assert short == pytest.approx(100 * long)
+        with pytest.raises(ValueError, match=r"^Got horizon=0, expected an int"):
+            clone(estimator).set_params(algorithm=algorithms[2]).fit(X, y)
+
+
+# What is kept.
+
+
+def test_a_stream_keeps_nothing_but_its_state_which_another_algorithm_removes(stream):
+    model, X, y = stream
+    known = set(vars(clone(model).fit(X, y)))
+    assert set(vars(model.partial_fit(X, y))) <= known
+    assert set(vars(model.finalize())) <= known
+    model.set_params(algorithm=GradientADMM(release="path")).fit(X, y)
+    assert not {"_arrived", "_first_classes", "n_samples_seen_"} & set(vars(model))
+
+
+def test_an_average_of_the_path_is_in_no_pickle_but_where_it_is_the_answer(lasso):
+    model, X, y = lasso
+    means = {}
+    for average in (True, False):
+        model.set_params(algorithm=GradientADMM(schedule="stream", average=average))
+        kept = pickle.loads(pickle.dumps(clone(model).partial_fit(X, y).finalize()))._arrived.state
+        means[average] = np.append(kept.mean_x, kept.mean_multipliers)
+    assert means[True].size == 10
+    assert means[False].size == 0
+    mean = np.zeros(10)
+    for t in range(50):
+        state = model.partial_fit(X[t : t + 1], y[t : t + 1])._arrived.state
+        mean += 4 / (t + 4) * (np.append(state.x, state.multipliers) - mean)
+    content = pickle.dumps(model.finalize())
+    assert all(struct.pack("<d", value) in content for value in state.x[:, 0])
+    assert not any(struct.pack("<d", value) in content for value in mean[mean != 0])
+
+
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_no_value_of_a_canary_row_is_in_the_pickle_which_does_not_grow(stream, random_state):
+    model, X, y = stream
+    X[-1] = X[7] = [0.1234567890123, -0.9876543210987, 0.5432109876543, 0.3141592]
+    model.set_params(random_state=random_state)
+    sizes = [len(pickle.dumps(in_pieces(model, X, y, [5, 10, 49]))) for _ in range(3)]
+    assert sizes[2] - sizes[0] < 50
+    for content in (pickle.dumps(model), pickle.dumps(model.finalize())):
+        assert not any(struct.pack(layout, v) in content for v in X[7] for layout in ("<d", ">d"))
+        assert not any(word in content for word in (b"Philox", b"PCG64", b"MT19937", b"Gate"))
+
+
+# Failures.
+
+BAD = {
+    "NaN": lambda X, y: (np.where(X == X[0, 0], np.nan, X), y),
+    "columns": lambda X, y: (X[:, :3], y),
+    "rows": lambda X, y: (X[1:], y),
+    "no rows": lambda X, y: (X[:0], y[:0]),
+}
+
+
+@pytest.mark.parametrize("spoil", BAD)
+def test_a_bad_piece_or_an_interrupt_leaves_the_stream_as_it_was(stream, spoil, monkeypatch):
+    model, X, y = stream
+    model.partial_fit(X[:20], y[:20])
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match=r"."):
+        model.partial_fit(*BAD[spoil](X[20:], y[20:]))
+
+    def fail(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting.Gate, "path_noise", fail)
+        for action in (model.partial_fit, model.fit):
+            with pytest.raises(KeyboardInterrupt):
+                action(X[20:], y[20:])
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is before[name] for name in before)
+    assert_same(model.partial_fit(X[20:], y[20:]), clone(model).fit(X, y))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 2.0},
+        {"delta": 1e-6},
+        {"neighboring": "zero_out"},
+        {"alpha": 0.3},
+        {"feature_bounds": (-1, 1)},
+        {"target_bounds": (-1, 1)},
+        {"fit_intercept": False},
+        {"algorithm": GradientADMM(schedule="stream", step_size=1e-3)},
+        {"algorithm": GradientADMM(schedule="stream", average=True)},
+        {"random_state": None},
+    ],
+    ids=str,
+)
+def test_parameters_that_change_in_the_middle_are_refused(change, lasso):
+    model, X, y = lasso
+    model.partial_fit(X[:20], y[:20])
+    coef, kept, simulation = model.coef_, model.get_params(), model.privacy_.simulation
+    with pytest.raises(ValueError, match=r"^Got parameters that changed .* begin anew with fit\.$"):
+        model.set_params(**change).partial_fit(X[20:], y[20:])
+    assert model.coef_ is coef
+    assert model.privacy_.simulation == simulation
+    # With the old ones it goes on, and fit begins anew.
+    model.set_params(**{name: kept[name] for name in change}).partial_fit(X[20:], y[20:])
+    model.set_params(**change).fit(X, y)
+    # Nor does fresh noise become a simulation, which would void what was promised.
+    fresh = clone(model).set_params(random_state=None).partial_fit(X, y)
+    with pytest.raises(ValueError, match="parameters that changed"):
+        fresh.set_params(random_state=0).partial_fit(X, y)
+
+
+def test_without_a_stream_there_is_no_partial_fit(stream):
+    model, X, y = stream
+    for algorithm in ("consensus-admm", "gradient-admm", GradientADMM(release="path"),
+                      GradientADMM(schedule="stopping"), GradientDescent()):  # fmt: skip
+        model.set_params(algorithm=algorithm)
+        assert not hasattr(model, "partial_fit")
+        assert not hasattr(model, "finalize")
+    model.set_params(algorithm=STREAM, epsilon=math.inf)
+    with pytest.raises(ValueError, match=r"^Got epsilon=inf for partial_fit, .* Use fit\.$"):
+        model.partial_fit(X, y)
+    for action in (model.fit(X, y).finalize, clone(model).set_params(epsilon=1.0).finalize):
+        with pytest.raises(ValueError, match="without a stream"):
+            action()
+    for choice in ("scale", "conditioning"):
+        early = clone(model).set_params(epsilon=1.0, **{choice: "private"})
+        with pytest.raises(ValueError, match=f"^Got .*{choice}="):
+            early.partial_fit(X, y)
+
+
+# Classes.
+
+
+@pytest.mark.parametrize("first", [None, [0, 1]], ids=["call", "constructor"])
+def test_classes_are_known_before_records_and_stay(first):
+    model, X, y = of(DPAdmmLogisticRegression(classes=first))
+    whole = clone(model).set_params(classes=[0, 1]).fit(X, y)
+    if first is None:
+        with pytest.raises(ValueError, match=r"^Got partial_fit without classes, .* is made"):
+            model.partial_fit(X, y)
+        assert not hasattr(model, "classes_")
+        assert any("not declared" in line for line in clone(model).fit(X, y).privacy_.assumptions)
+    # Once is enough; again is no error, in any order and any container.
+    model.partial_fit(X[:20], y[:20], classes=[1, 0])
+    coef = model.coef_
+    for other in ([0, 2], [2, 3], ["no", "yes"]):
+        with pytest.raises(ValueError, match=r"^Got classes=.*, expected those of "):
+            model.partial_fit(X[20:], y[20:], classes=other)
+        with pytest.raises(ValueError, match=r"^Got classes=.*, expected those of "):
+            copy.deepcopy(model).set_params(classes=other).partial_fit(X[20:], y[20:])
+    with pytest.raises(ValueError, match="labels in y that are not among classes") as caught:
+        model.partial_fit(X, np.where(y == 1, 271828, 0))
+    assert "271828" not in str(caught.value)
+    assert model.coef_ is coef
+    for again in (None, [1, 0], np.array([0, 1])):
+        assert_same(copy.deepcopy(model).partial_fit(X[20:], y[20:], classes=again), whole)
+    words = np.array(["no", "yes"])[y]
+    named = clone(model).set_params(classes=None).partial_fit(X, words, classes=["no", "yes"])
+    assert set(named.predict(X)) <= {"no", "yes"}
+
+
+def test_a_regressor_has_no_classes(lasso):
+    model, X, y = lasso
+    with pytest.raises(ValueError, match=r"^Got classes=\[0, 1\] for a regressor"):
+        model.partial_fit(X, y, classes=[0, 1])
+
+
+# Accounts.
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A stream with an account, and 20 of 50 records."""
+    model, X, y = of(DPAdmmRidge(delta=1e-6, ledger=str(tmp_path / "study.db")))
+    model.set_params(random_state=None)
+    return model.partial_fit(X[:20], y[:20]), X, y, PrivacyLedger(tmp_path / "study.db")
+
+
+def test_a_stream_that_goes_on_stays_one_entry_wherever_it_is_kept(begun):
+    model, X, y, account = begun
+    for start in (20, 30, 40):
+        # Only the last of them goes on, as after a restart.
+        model = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+        model.partial_fit(X[start : start + 10], y[start : start + 10])
+    assert [entry["state"] for entry in account.entries()] == ["done"]
+    assert account.total(1e-6) == pytest.approx(model.privacy_.epsilon(), rel=1e-9)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_every_copy_of_a_stream_that_goes_on_is_counted(begun, duplicate):
+    model, X, y, account = begun
+    copies = [duplicate(model) for _ in range(3)]
+    copies += [duplicate(copies[0])]  # A copy of a copy.
+    for rows in (slice(20, 35), slice(35, 50)):
+        for each in copies:
+            each.partial_fit(X[rows], y[rows])
+        assert len(account.entries()) == 4
+    # The first of all comes last, with pieces of another size.
+    model.partial_fit(X[20:21], y[20:21]).partial_fit(X[21:], y[21:])
+    assert len(account.entries()) == 5
+    mu = math.sqrt(5) * model.privacy_.guarantee().mu
+    assert account.guarantee().mu == pytest.approx(mu, rel=1e-9)
+
+
+def _piece(model, X, y):
+    return model.partial_fit(X, y)._arrived.account
+
+
+@pytest.mark.slow
+def test_copies_in_workers_are_counted(begun):
+    model, X, y, account = begun
+    keys = Parallel(n_jobs=2)(delayed(_piece)(model, X[20:], y[20:]) for _ in range(6))
+    assert len(set(keys)) == len(account.entries()) == 6
+
+
+def test_a_piece_that_failed_is_used_up_and_one_without_room_is_refused(begun, monkeypatch):
+    model, X, y, account = begun
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "_gate", None)
+        with pytest.raises(TypeError):
+            model.partial_fit(X[20:], y[20:])
+    assert (model.n_samples_seen_, len(account.entries())) == (20, 1)
+    other = copy.deepcopy(model)
+    model.partial_fit(X[20:30], y[20:30])
+    assert (model.n_samples_seen_, len(account.entries())) == (30, 2)
+    account.limit(1.5, 1e-6)
+    with pytest.raises(PrivacyBudgetExceeded):
+        other.partial_fit(X[20:], y[20:])
+    assert other.n_samples_seen_ == 20
+    model.partial_fit(X[30:], y[30:])
+    assert len(account.entries()) == 2
+
+
+def test_a_stream_that_its_account_does_not_know_is_refused(begun, tmp_path, monkeypatch):
+    _, X, y, _ = begun
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    model = DPAdmmRidge(algorithm=STREAM, epsilon=1.0, delta=1e-6, ledger="study.db")
+    model.partial_fit(X[:20], y[:20])
+    monkeypatch.chdir(tmp_path / "b")
+    clone(model).fit(X, y)
+    with pytest.raises(LedgerError, match="expected one that reserve gave"):
+        model.partial_fit(X[20:], y[20:])
+    monkeypatch.chdir(tmp_path / "c")
+    with pytest.raises(LedgerError, match="no such file"):
+        model.partial_fit(X[20:], y[20:])
+    assert list((tmp_path / "c").iterdir()) == []
+    monkeypatch.chdir(tmp_path / "a")
+    model.partial_fit(X[20:], y[20:])
+    assert len(PrivacyLedger("study.db").entries()) == 1
