@@ -1,0 +1,449 @@
+"""Personal models: who is like whom, agents without rows, new agents, refits at home."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.special import expit, softmax
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import get_tags
+
+from skdpadmm import DPPersonalizedClassifier, DPPersonalizedRegressor, _fitting
+from skdpadmm.algorithms import PersonalizedCoordinateDescent
+from skdpadmm.network import Similarity, knn_similarity, named_graph, resolve_similarity
+from tests.interface.registry import ROWS, plan_of
+from tests.interface.test_agents import raw_scores
+from tests.interface.test_limits import assert_minimum, comparable, mean_loss
+
+TOWNS = np.array(["", "east", "north", "west"])[np.resize([3, 1, 2, 1], 60)]
+NAMES = ["east", "north", "south", "west"]
+WEIGHTS = np.array(
+    [[0.0, 1.0, 0.2, 0.0], [1.0, 0.0, 0.0, 0.5], [0.2, 0.0, 0.0, 2.0], [0.0, 0.5, 2.0, 0.0]]
+)
+AGENTS = np.resize([0, 1, 2, 1, 3, 1], 180)
+LOSSES = {
+    "squared_error": ("ridge", DPPersonalizedRegressor, "squared_error"),
+    "huber": ("ridge", DPPersonalizedRegressor, "huber"),
+    "log_loss": ("logistic", DPPersonalizedClassifier, "log_loss"),
+    "multinomial": ("multinomial", DPPersonalizedClassifier, "log_loss"),
+    "smoothed_hinge": ("logistic", DPPersonalizedClassifier, "smoothed_hinge"),
+    "hinges": ("multinomial", DPPersonalizedClassifier, "smoothed_hinge"),
+}
+
+
+@pytest.fixture(params=["personal", "personal classes"])
+def estimator(request):
+    return ROWS[request.param].make()
+
+
+@pytest.fixture
+def data(estimator):
+    return ROWS["logistic" if is_classifier(estimator) else "ridge"].data()
+
+
+def models(model):
+    """Parameters of all agents, of shape (n_agents, n_outputs, n_features + 1)."""
+    n, p = len(model.agent_labels_), model.coef_per_agent_.shape[-1]
+    coef = model.coef_per_agent_.reshape(n, -1, p)
+    return np.dstack([coef, model.intercept_per_agent_.reshape(n, -1)])
+
+
+def by_hand(X, parameters):
+    """Scores of rows by the parameters of one agent with one output."""
+    return X @ parameters[0, :-1] + parameters[0, -1]
+
+
+def frame(matrix, *names):
+    return pd.DataFrame(np.array(matrix, dtype=float), index=names, columns=names)
+
+
+# Whose model.
+
+
+def test_without_agents_it_is_an_ordinary_estimator_and_with_them_it_asks_whose(estimator, data):
+    X, y = data
+    estimator.fit(X, y)
+    assert estimator.agent_labels_.tolist() == [0]
+    assert estimator.n_messages_ == 0
+    np.testing.assert_allclose(raw_scores(estimator, X), by_hand(X, models(estimator)[0]))
+    np.testing.assert_array_equal(estimator.predict(X), estimator.predict(X, agents=[0] * 60))
+    assert "made up" not in repr(estimator.privacy_)
+    estimator.fit(X, y, agents=TOWNS)
+    asks = [estimator.predict, lambda X: estimator.score(X, y)]
+    if is_classifier(estimator):
+        asks += [estimator.decision_function, estimator.predict_proba]
+    for ask in asks:
+        with pytest.raises(ValueError, match=r"^Got agents=None for the models of 3 agents.*'east"):
+            ask(X)
+    average = models(estimator).mean(axis=0)
+    np.testing.assert_allclose(estimator.coef_.ravel(), average[0, :-1], rtol=1e-9)
+
+
+def test_a_new_agent_is_predicted_for_by_those_it_is_like(estimator, data):
+    X, y = data
+    east, north, west = models(estimator.fit(X, y, agents=TOWNS))
+    labels = np.resize(["south", "east", "centre"], 60)
+    expected = np.select(
+        [labels == "south", labels == "east"],
+        [by_hand(X, 0.25 * east + 0.75 * west), by_hand(X, east)],
+        by_hand(X, north),
+    )
+    rows = pd.DataFrame(
+        {"west": [9.0, 3.0, 0.0], "north": [9.0, 0.0, 2.0], "east": [9.0, 1.0, 0.0]},
+        index=["west", "south", "centre"],
+    )
+    # Arrays are in the order of the sorted labels: centre, south.
+    for form in (rows, rows.loc[["centre", "south"]], [[0, 1, 0], [10, 0, 30]]):
+        found = raw_scores(estimator, X, agents=labels, similarities=form)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    # Known agents have models of their own, whatever they are like.
+    np.testing.assert_array_equal(
+        raw_scores(estimator, X, agents=TOWNS, similarities=rows),
+        raw_scores(estimator, X, agents=TOWNS),
+    )
+
+
+BAD_NEIGHBOURS = [
+    (None, r"^Got agents \['south'\], expected labels of agents in the fit.*similarities"),
+    ([[1, 2]], r"^Got similarities of shape \(1, 2\), expected \(1, 3\)"),
+    (np.ones((2, 3)), r"^Got similarities of shape \(2, 3\)"),
+    ([1, 2, 3], r"^Got similarities of shape \(3,\)"),
+    (np.zeros((1, 3)), "^Got similarities that are all zero"),
+    ([[1, -1, 1]], "^Got similarities that are negative"),
+    ([[1, math.nan, 1]], "^Got similarities that are negative or not finite"),
+    ([["a", "b", "c"]], "^Got similarities of shape .* dtype"),
+    (pd.DataFrame({"east": [1.0]}, index=["South"]), r"without rows of agents \['south'\]"),
+    (pd.DataFrame({"east": [1, 2]}, index=["south"] * 2), r"of agents \['south'\]"),
+    (pd.DataFrame({"East": [1.0]}, index=["south"]), r"unknown columns \['East'\]"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), BAD_NEIGHBOURS)
+def test_a_new_agent_without_neighbours_is_refused(given, message):
+    X, y = ROWS["personal"].data()
+    model = ROWS["personal"].make().fit(X, y, agents=TOWNS)
+    with pytest.raises(ValueError, match=message):
+        model.predict(X, agents=np.where(TOWNS == "east", "south", TOWNS), similarities=given)
+
+
+# Agents without rows.
+
+GRAPH = nx.Graph()
+GRAPH.add_weighted_edges_from([("east", "south", 1), ("south", "west", 3), ("north", "west", 2)])
+COLD = {
+    "graph": GRAPH,
+    "frame": frame([[0, 0, 1, 0], [0, 0, 0, 2], [1, 0, 0, 3], [0, 2, 3, 0]], *NAMES),
+}
+
+
+@pytest.mark.parametrize("similarity", COLD.values(), ids=COLD)
+def test_an_agent_without_rows_gets_a_model_from_its_neighbours(similarity, estimator, data, plans):
+    X, y = data
+    estimator.set_params(similarity=similarity).fit(X, y, agents=TOWNS)
+    assert estimator.agent_labels_.tolist() == NAMES
+    assert plans[0].facts.agents.agent_sizes == (30, 15, 0, 15)
+    by_label = {"west": 15, "east": 30, "north": 15}
+    for sizes in ([30, 15, 0, 15], by_label, pd.Series(by_label | {"south": 0})):
+        assert plans == [plan_of(estimator, 60, 3, agent_sizes=sizes)]
+    found = raw_scores(estimator, X, agents=["south"] * 60)
+    np.testing.assert_allclose(found, by_hand(X, models(estimator)[2]), rtol=1e-9, atol=1e-9)
+    assert estimator.privacy_.epsilon_per_agent().shape == (4,)
+    east, _, south, west = models(estimator.set_params(epsilon=math.inf).fit(X, y, agents=TOWNS))
+    np.testing.assert_allclose(south, 0.25 * east + 0.75 * west, rtol=0, atol=1e-6)
+    for settings in ({}, {"n_agents": 4}):
+        with pytest.raises(ValueError, match=r"^Got agents=None .*'east'.*Pass agents="):
+            clone(estimator).set_params(**settings).fit(X, y)
+
+
+def test_relations_with_labels_are_read_by_them():
+    X, y = ROWS["personal"].data()
+    model = ROWS["personal"].make()
+    features = pd.DataFrame({"x": [3.0, 0.0, 2.0, 1.0]}, index=["west", "east", "south", "north"])
+    model.set_params(similarity="gaussian", agent_features=features).fit(X, y, agents=TOWNS)
+    assert model.agent_labels_.tolist() == NAMES
+    assert model.similarity_ == resolve_similarity("gaussian", np.array(NAMES), features)
+    model = ROWS["personal"].make(similarity=knn_similarity(features, n_neighbors=2))
+    model.fit(X, y, agents=TOWNS)
+    assert model.similarity_ == knn_similarity(features.loc[NAMES], n_neighbors=2)
+    refused = [
+        (knn_similarity(features.iloc[1:], 2), ValueError, r"without agents \['west'\]"),
+        (frame([[0, 1], [1, 0]], "east", 3), TypeError, "^Got labels in similarity that cannot"),
+        (frame([[0, 1], [1, 0]], "east", "east"), ValueError, r"several rows of agents \['east'\]"),
+    ]
+    for relation, error, message in refused:
+        with pytest.raises(error, match=message):
+            model.set_params(similarity=relation).fit(X, y, agents=TOWNS)
+    for weights in (np.ones((3, 3)) - np.eye(3), Similarity(n_agents=2), nx.path_graph(3)):
+        with pytest.raises(ValueError, match=r"^Got agents=None .*Pass agents="):
+            model.set_params(similarity=weights).fit(X, y)
+    with pytest.raises(ValueError, match=r"makes up labels 0, 1, ...: pass agents"):
+        ROWS["personal"].make(epsilon={"east": 1.0}).fit(X, y)
+
+
+def test_confidences_go_to_the_agents_that_they_name(plans):
+    X, y = ROWS["personal"].data()
+    by_label = {"west": 1.0, "east": 0.5, "north": 0.2}
+    for given in (by_label, pd.Series(by_label), [0.5, 0.2, 1.0], 0.3, None):
+        ROWS["personal"].make(confidence=given).fit(X, y, agents=TOWNS)
+    found = [plan.facts.agents.confidence for plan in plans]
+    assert found == [(0.5, 0.2, 1.0)] * 3 + [(0.3,) * 3, (1.0, 0.5, 0.5)]
+    for given in ([0.5, 1.5, 0.2], {"west": 0.2, "north": 1.5, "east": 1}):
+        with pytest.raises(ValueError, match=r"^Got confidence=\{'north': 1.5\}, expected"):
+            ROWS["personal"].make(confidence=given).fit(X, y, agents=TOWNS)
+
+
+# At home.
+
+
+def test_a_refit_at_home_is_an_estimator_that_stores_and_says_nothing(estimator, data, plans):
+    X, y = data
+    rows = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=TOWNS)
+    with pytest.raises(NotFittedError):
+        estimator.local_model("west", X, y)
+    estimator.set_params(agent_column="town").fit(rows, y)
+    plans.clear()
+    before, own = dict(vars(estimator)), TOWNS == "west"
+    west = rows[own]
+    model = estimator.local_model("west", west, y[own])
+    assert not plans
+    assert all(vars(estimator)[name] is before[name] for name in before)
+    assert (model.agent_, model.n_features_in_, model.get_params()) == ("west", 3, {})
+    assert is_classifier(model) == is_classifier(estimator)
+    assert get_tags(model).input_tags.sparse
+    bare = west.drop(columns="town")
+    expected = bare.to_numpy() @ np.ravel(model.coef_) + np.ravel(model.intercept_)
+    # With the column of agents, without, and in another place.
+    for form in (west, bare, west[["a", "town", "b", "c"]]):
+        np.testing.assert_allclose(raw_scores(model, form), expected, rtol=1e-9, atol=1e-9)
+    loaded = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(loaded.predict(west), model.predict(west))
+    again = estimator.local_model("west", west, y[own])
+    np.testing.assert_allclose(again.coef_, model.coef_, rtol=0, atol=1e-7)
+    # What is set after a fit counts for the next one.
+    estimator.set_params(confidence=0.01)
+    np.testing.assert_allclose(estimator.local_model("west", west, y[own]).coef_, model.coef_)
+    for action, error, message in [
+        (lambda: model.fit(X, y), TypeError, "local_model"),
+        (lambda: clone(model).predict(bare), NotFittedError, "not fitted"),
+        (lambda: model.predict(bare[["b", "a", "c"]]), ValueError, "feature names"),
+        (lambda: model.predict(bare[["a", "b"]]), ValueError, "feature names"),
+        (lambda: estimator.local_model("west", rows, y), ValueError, "^Got rows of agents .*west"),
+        (lambda: estimator.local_model("south", rows, y), ValueError, "^Got agent='south', expec"),
+    ]:
+        with pytest.raises(error, match=message):
+            action()
+
+
+def test_a_refit_needs_valid_rows(estimator, data):
+    X, y = data
+    estimator.fit(X, y, agents=TOWNS)
+    home = estimator.local_model("west", sparse.csr_matrix(X), y)
+    np.testing.assert_allclose(home.coef_, estimator.local_model("west", X, y).coef_, atol=1e-7)
+    for bad_X, bad_y in [
+        (X[:, :2], y),
+        (X[1:], y),
+        (np.where(X == X[0, 1], np.nan, X), y),
+        (X[:0], y[:0]),
+        (X, np.where(np.arange(60) == 0, np.nan, y)),
+        (X, [None] * 60),
+    ]:
+        with pytest.raises((ValueError, TypeError)):
+            estimator.local_model("west", bad_X, bad_y)
+    with pytest.raises(ValueError, match=r"X has 4 features, but Local.* is expecting 3"):
+        home.predict(np.ones((2, 4)))
+
+
+@pytest.mark.parametrize("name", ["logistic", "multinomial"])
+def test_probabilities_are_those_of_agents_models_and_at_home_those_of_the_scores(name):
+    X, y = ROWS[name].data()
+    words = np.array(["no", "perhaps", "yes"])[y]
+    fitted = ROWS["personal classes"].make().fit(X, words, agents=TOWNS)
+    proba = fitted.predict_proba(X, agents=TOWNS)
+    best = fitted.classes_[proba.argmax(axis=1)]
+    np.testing.assert_array_equal(best, fitted.predict(X, agents=TOWNS))
+    own = TOWNS == "west"
+    model = fitted.local_model("west", X[own], words[own])
+    scores = model.decision_function(X)
+    expected = softmax(scores, axis=1) if scores.ndim == 2 else expit(scores)
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(proba if scores.ndim == 2 else proba[:, 1], expected)
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(proba))
+    np.testing.assert_array_equal(model.classes_[proba.argmax(axis=1)], model.predict(X))
+    with pytest.raises(ValueError, match=r"^Got labels in y that are not among"):
+        fitted.local_model("west", X, np.where(own, "never", words))
+    hinge = fitted.set_params(loss="smoothed_hinge").fit(X, words, agents=TOWNS)
+    assert not hasattr(hinge.local_model("west", X, words), "predict_proba")
+
+
+# Without privacy.
+
+
+def exact(name, **changed):
+    row, cls, loss = LOSSES[name]
+    X, y = ROWS[row].data(n=180)
+    settings = {"loss": loss, "alpha": 0.1, "epsilon": math.inf, "random_state": 0}
+    # Bounds of one unit each: public units are those of the user.
+    settings["feature_bounds"] = (-1, 1)
+    if row == "ridge":
+        settings["target_bounds"] = (-1, 1)
+    return cls(**(settings | changed)), X, y
+
+
+def objective(name, X, y, found, trade_off, weights=WEIGHTS):
+    """The objective of the docstring, where public units are those of the user."""
+    differences = found[:, None] - found[None]
+    # Each pair is there twice.
+    value = 0.25 * np.sum(weights * np.sum(differences**2, axis=(2, 3)))
+    sizes = np.bincount(AGENTS, minlength=len(found))
+    for i in range(len(found)):
+        own, w = AGENTS == i, found[i]
+        loss = mean_loss(LOSSES[name][2], X[own] @ w[:, :-1].T + w[:, -1], y[own])
+        share = weights[i].sum() * sizes[i] / sizes.max()
+        value += trade_off * share * (loss + 0.05 * np.sum(w[:, :-1] ** 2))
+    return value
+
+
+def each(model):
+    """What is determined of the models of all agents."""
+    return np.array([comparable(found[:, :-1], found[:, -1]) for found in models(model)])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_without_privacy_models_minimise_the_objective_and_so_does_a_refit_at_home(name):
+    model, X, y = exact(name, similarity=WEIGHTS, trade_off=5.0)
+    model.fit(X, y, agents=AGENTS)
+    assert_minimum(lambda found: objective(name, X, y, found, 5.0), models(model))
+    own = AGENTS == 2
+    home = model.local_model(2, X[own], y[own])
+    np.testing.assert_allclose(
+        comparable(home.coef_, home.intercept_), each(model)[2], rtol=0, atol=1e-6
+    )
+    # A score is not lost among the digits of what all classes share.
+    assert np.abs(home.intercept_).max() < 100
+    # Beside noisy models of others it minimises over its own, and rows beyond the bounds count.
+    noisy = clone(model).set_params(epsilon=1.0).fit(X, y, agents=AGENTS)
+    for scale in (1.0, 3.0):
+        beside, wide = models(noisy), np.where(own[:, None], scale * X, X)
+        home = noisy.local_model(2, wide[own], y[own])
+
+        def value(w, beside=beside, wide=wide):
+            found = beside.copy()
+            found[2] = w
+            return objective(name, wide, y, found, 5.0)
+
+        assert_minimum(
+            value, np.column_stack([np.atleast_2d(home.coef_), np.ravel(home.intercept_)])
+        )
+
+
+@pytest.mark.parametrize("confidence", [None, 0.4, [1.0, 0.1, 0.5, 0.9]])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_without_privacy_squared_losses_are_a_linear_system_in_declared_units(
+    fit_intercept, confidence
+):
+    low, high = np.array([-1.0, -3.0, 0.0]), np.array([1.0, 5.0, 10.0])
+    model, X, y = exact(
+        "squared_error", similarity=WEIGHTS, trade_off=2.0, feature_bounds=(low, high),
+        target_bounds=(-10.0, 30.0), fit_intercept=fit_intercept, confidence=confidence,
+    )  # fmt: skip
+    X = low + (X + 1) / 2 * (high - low)
+    model.fit(X, y, agents=AGENTS)
+    if fit_intercept:
+        offset, scale, middle, unit = (low + high) / 2, (high - low) / 2, 10.0, 20.0
+    else:
+        offset, scale, middle, unit = np.zeros(3), np.maximum(-low, high), 0.0, 30.0
+    A = np.column_stack([(X - offset) / scale, np.ones(180)])[:, : 3 + fit_intercept]
+    b, d = (y - middle) / unit, 3 + fit_intercept
+    sizes, degrees = np.bincount(AGENTS), WEIGHTS.sum(axis=1)
+    c = sizes / sizes.max() if confidence is None else np.resize(confidence, 4)
+    # Of the penalty, in the units of these parameters.
+    ridge = 0.1 * np.diag(np.append(1 / scale**2, 0.0)[:d])
+    system = np.kron(np.diag(degrees) - WEIGHTS, np.eye(d))
+    right = np.zeros(4 * d)
+    for i in range(4):
+        own, at = AGENTS == i, slice(i * d, (i + 1) * d)
+        pull = 2.0 * degrees[i] * c[i]
+        system[at, at] += pull * (A[own].T @ A[own] / sizes[i] + ridge)
+        right[at] = pull * A[own].T @ b[own] / sizes[i]
+    expected = np.linalg.solve(system, right).reshape(4, d)
+    coef = unit * expected[:, :3] / scale
+    np.testing.assert_allclose(model.coef_per_agent_, coef, rtol=0, atol=1e-7)
+    intercept = middle + unit * expected[:, 3] - coef @ offset if fit_intercept else np.zeros(4)
+    np.testing.assert_allclose(model.intercept_per_agent_, intercept, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(model.coef_, coef.mean(axis=0), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_agents_that_trust_themselves_learn_alone_and_others_learn_together(name):
+    apart, X, y = exact(name, trade_off=1e8, similarity=WEIGHTS)
+    apart.fit(X, y, agents=AGENTS)
+    one = clone(apart).set_params(similarity="uniform", trade_off=1.0)
+    if is_classifier(apart):
+        one.set_params(classes=apart.classes_)
+    for agent in range(4):
+        own = AGENTS == agent
+        alone = clone(one).fit(X[own], y[own])
+        np.testing.assert_allclose(apart.coef_per_agent_[agent], alone.coef_, rtol=0, atol=1e-5)
+    # Confidence is the share of rows: where all are alike it is the loss of all rows.
+    together = clone(one).set_params(trade_off=1e-6).fit(X, y, agents=AGENTS)
+    pooled = clone(one).fit(X, y)
+    for own in together.coef_per_agent_:
+        np.testing.assert_allclose(own, pooled.coef_, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["squared_error", "multinomial"])
+def test_only_ratios_of_weights_count_and_no_names(name):
+    model, X, y = exact(name, similarity=WEIGHTS)
+    expected = each(model.fit(X, y, agents=AGENTS))
+    for factor in (1e-3, 7.0):
+        model.set_params(similarity=factor * WEIGHTS).fit(X, y, agents=AGENTS)
+        np.testing.assert_allclose(each(model), expected, rtol=0, atol=1e-7)
+    graph, agents = named_graph("barabasi-albert", 5), np.resize([4, 0, 2, 3, 4, 1], 180)
+    found = []
+    for order in (np.arange(5), np.array([2, 0, 4, 1, 3]), np.array(list("abcde"))):
+        renamed = nx.relabel_nodes(graph, dict(enumerate(order.tolist())))
+        model.set_params(similarity=renamed).fit(X, y, agents=order[agents])
+        found.append(each(model)[np.argsort(np.argsort(order))])
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-6)
+
+
+def test_an_agent_whose_rows_arrive_after_the_fit_can_refit_too():
+    graph = nx.Graph([("a0", "a1"), ("a1", "a2"), ("a2", "a3"), ("a3", "b")])
+    model, X, y = exact("squared_error", similarity=graph, trade_off=1e6)
+    model.fit(X, y, agents=np.array(["a0", "a1", "a2", "a3"])[AGENTS])
+    np.testing.assert_allclose(model.coef_per_agent_[4], model.coef_per_agent_[3], atol=1e-5)
+    own = AGENTS == 0
+    home = model.local_model("b", X[own], y[own])
+    np.testing.assert_allclose(home.coef_, model.coef_per_agent_[0], atol=1e-3)
+
+
+class NoNoise:
+    """Releases as they are."""
+
+    simulation = True
+
+    def add_gaussian(self, value, scale, stream):
+        return value
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_without_noise_agents_reach_the_answer_without_privacy(name, monkeypatch):
+    bounds = {"target_bounds": (-8, 8)} if LOSSES[name][0] == "ridge" else {}
+    model, X, y = exact(name, similarity=WEIGHTS, trade_off=2.0, **bounds)
+    expected = each(model.fit(X, y, agents=AGENTS))
+    monkeypatch.setattr(_fitting, "noise_source", lambda *arguments: NoNoise())
+    algorithm = PersonalizedCoordinateDescent(
+        turns=300, warm_start=None, clip_norm=1e3, tempered=False
+    )
+    # What is left is the grid that noise lies on, which is as fine as noise is small.
+    model.set_params(algorithm=algorithm, epsilon=1e4, max_iter=300)
+    found = each(model.fit(X, y, agents=AGENTS))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=8e-3 if bounds else 1e-3)
