@@ -1,0 +1,207 @@
+"""The generalised lasso: exact answers by another road, private ones near them, bad matrices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import lsq_linear
+from sklearn.base import clone
+from sklearn.linear_model import Lasso, LinearRegression
+from sklearn.model_selection import GridSearchCV
+
+from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso
+from skdpadmm.algorithms import (
+    ConsensusADMM,
+    CoordinateDescent,
+    GradientADMM,
+    GradientDescent,
+    ObjectivePerturbation,
+)
+from skdpadmm.penalties import GeneralizedL1, LinearConstraint, difference_matrix
+from tests.interface.registry import all_pairs
+
+P = 8
+STEPS = np.repeat([1.0, -0.5], P // 2)
+RANDOM = np.random.default_rng(0).normal(size=(P, P))
+DIAGONAL = np.diag(np.arange(1.0, P + 1))
+TREND = difference_matrix(P, 2).toarray()
+MATRICES = {
+    "fused": ("fused", difference_matrix(P, 1).toarray()),
+    "trend": ("trend", TREND),
+    "list": (RANDOM[:3].tolist(), RANDOM[:3]),
+    "array": (RANDOM, RANDOM),
+    "one row": (RANDOM[:1], RANDOM[:1]),
+    "csc": (sparse.csc_matrix(TREND), TREND),
+    "coo": (sparse.coo_array(DIAGONAL), DIAGONAL),
+}
+
+
+def exact(given, alpha, **more):
+    return DPAdmmGeneralizedLasso(penalty_matrix=given, alpha=alpha, epsilon=math.inf, **more)
+
+
+def data(n=120, coef=STEPS, unit=1.0):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, len(coef))) * unit
+    return X, X @ coef + 2.0 + 0.3 * rng.normal(size=n)
+
+
+def solution(X, y, D, alpha, fit_intercept):
+    """The answer by the dual problem, a least squares problem in a box."""
+    mean = (X.mean(axis=0), y.mean()) if fit_intercept else (np.zeros(X.shape[1]), 0.0)
+    Xc, yc = X - mean[0], y - mean[1]
+    root = np.linalg.cholesky(Xc.T @ Xc / len(y))
+    left, right = np.linalg.solve(root, D.T), np.linalg.solve(root, Xc.T @ yc / len(y))
+    bounds = (-max(alpha, 1e-300), max(alpha, 1e-300))
+    u = lsq_linear(left, right, bounds=bounds, method="bvls", tol=1e-15, max_iter=10_000).x
+    coef = np.linalg.solve(root.T, right - left @ u)
+    return np.append(coef, mean[1] - mean[0] @ coef)
+
+
+SCHEMAS = [{}, {"feature_bounds": (-50, 80), "target_bounds": (-9, 9)}]
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha", "fit_intercept", "declared", "convert"),
+    all_pairs(
+        MATRICES, [0.0, 0.05, 10.0], [True, False], SCHEMAS, [np.asarray, sparse.csr_array]
+    ),
+)  # fmt: skip
+def test_without_privacy_the_answer_is_that_of_the_dual_problem_in_the_users_units(
+    name, alpha, fit_intercept, declared, convert
+):
+    given, D = MATRICES[name]
+    X, y = data(unit=np.logspace(-1, 1, P))
+    model = exact(given, alpha, fit_intercept=fit_intercept, **declared).fit(convert(X), y)
+    found, expected = (
+        np.append(model.coef_, model.intercept_),
+        solution(X, y, D, alpha, fit_intercept),
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_constraint_of_a_lasso_leads_to_the_same_answer(name):
+    given, D = MATRICES[name]
+    X, y = data()
+    algorithm = GradientADMM(constraint=LinearConstraint(D))
+    tied = DPAdmmLasso(alpha=0.1, epsilon=math.inf, algorithm=algorithm).fit(X, y)
+    np.testing.assert_allclose(tied.coef_, exact(given, 0.1).fit(X, y).coef_, atol=1e-7)
+    identity = exact(np.eye(P), 0.1).fit(X, y)
+    expected = Lasso(alpha=0.1, tol=1e-14).fit(X, y).coef_
+    np.testing.assert_allclose(identity.coef_, expected, atol=1e-7)
+    np.testing.assert_array_equal(identity.coef_ == 0, expected == 0)
+
+
+def test_coefficients_that_are_fused_are_equal_and_lines_are_straight():
+    X, y = data(n=400)
+    apart = np.abs(np.diff(exact("fused", 0.1).fit(X, y).coef_))
+    assert apart[P // 2 - 1] > 0.5
+    assert np.delete(apart, P // 2 - 1).max() < 1e-9
+    X, y = data(n=400, coef=np.linspace(0, 2, P))
+    coef = exact("trend", 1.0).fit(X, y).coef_
+    assert np.abs(np.diff(coef, n=2)).max() < 1e-9
+    assert np.ptp(coef) > 1
+    D, w = difference_matrix(P, 1), np.arange(P) ** 2.0
+    assert GeneralizedL1(D, 0.3).value(w) == pytest.approx(0.3 * np.abs(np.diff(w)).sum())
+
+
+@pytest.mark.parametrize(("name", "p"), [("fused", 1), ("trend", 1), ("trend", 2)])
+def test_so_few_features_that_there_is_nothing_to_compare_have_no_penalty(name, p):
+    X, y = data(coef=np.ones(p))
+    expected = LinearRegression().fit(X, y).coef_
+    np.testing.assert_allclose(exact(name, 5.0).fit(X, y).coef_, expected, atol=1e-8)
+    private = exact(name, 5.0, random_state=0).set_params(epsilon=1.0).fit(X, y)
+    assert np.isfinite(private.coef_).all()
+
+
+# Private answers.
+
+ALGORITHMS = [
+    "gradient-admm",
+    "consensus-admm",
+    "gradient-descent",
+    GradientADMM(schedule="stopping"),
+    GradientADMM(release="path"),
+    ConsensusADMM(record_step="linearized"),
+    GradientDescent(guarantee="last"),
+]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
+@pytest.mark.parametrize("name", ["fused", "trend", "list"])
+def test_private_fits_spend_the_budget(algorithm, name):
+    X, y = data()
+    model = DPAdmmGeneralizedLasso(
+        penalty_matrix=MATRICES[name][0], algorithm=algorithm, random_state=0, max_iter=10
+    ).fit(X, y)
+    assert np.isfinite(model.coef_).all()
+    assert model.privacy_.epsilon() == pytest.approx(1.0, rel=1e-6)
+    assert model.privacy_.epsilon() <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [GradientADMM(passes=4, step_size=0.02, clip_norm=0.5), "consensus-admm", "gradient-descent"],
+    ids=str,
+)
+def test_with_a_huge_budget_a_private_fit_is_close_to_the_exact_one(algorithm):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2000, P))
+    y = X @ STEPS + 0.1 * rng.normal(size=2000)
+    model = DPAdmmGeneralizedLasso(
+        alpha=0.02, epsilon=1e6, feature_bounds=(-1, 1), target_bounds=(-6, 6), random_state=0,
+        algorithm=algorithm, max_iter=300,
+    ).fit(X, y)  # fmt: skip
+    expected = clone(model).set_params(epsilon=math.inf).fit(X, y).coef_
+    np.testing.assert_allclose(model.coef_, expected, atol=0.05)
+
+
+def test_a_matrix_is_a_parameter_like_any_other():
+    X, y = data()
+    D = sparse.csr_array(RANDOM[:3])
+    model = DPAdmmGeneralizedLasso(penalty_matrix=D, random_state=0)
+    copied = clone(model).fit(X, y)
+    np.testing.assert_array_equal(copied.coef_, model.fit(X, y).coef_)
+    assert model.penalty_matrix is D
+    grid = {"penalty_matrix": ["fused", "trend", RANDOM[:3]]}
+    search = GridSearchCV(DPAdmmGeneralizedLasso(epsilon=math.inf), grid, cv=2).fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    fused, trend, same = (
+        DPAdmmGeneralizedLasso(penalty_matrix=given).plan(120, P).digest()
+        for given in ("fused", "trend", difference_matrix(P, 1))
+    )
+    assert fused == same != trend
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.ones((2, P)), "rank"),
+        (np.ones((P + 1, P)), "rank"),
+        (np.zeros((1, P)), "rank"),
+        (sparse.csr_array(np.ones((2, P))), "rank"),
+        (np.eye(3), f"3.*{P}"),
+        (np.full((1, P), np.nan), "finite"),
+        (np.ones(P), "matrix"),
+        ("laplace", "penalty_matrix"),
+        (None, "penalty_matrix"),
+    ],
+)
+def test_a_matrix_that_is_none_is_refused_before_data(matrix, message, assert_unfitted):
+    for epsilon in (1.0, math.inf):
+        model = DPAdmmGeneralizedLasso(penalty_matrix=matrix, epsilon=epsilon)
+        with pytest.raises(ValueError, match=message):
+            model.plan(100, P)
+        with pytest.raises(ValueError, match=message):
+            model.fit(*data())
+        assert_unfitted(model)
+
+
+@pytest.mark.parametrize("algorithm", [CoordinateDescent(), ObjectivePerturbation()], ids=str)
+def test_algorithms_that_cannot_serve_the_penalty_say_so_before_data(algorithm):
+    with pytest.raises(ValueError, match=r"^Got .*expected"):
+        DPAdmmGeneralizedLasso(algorithm=algorithm).plan(100, P)

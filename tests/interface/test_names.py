@@ -1,0 +1,52 @@
+"""The import paths that users rely on."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from sklearn.base import BaseEstimator
+
+import skdpadmm
+from tests.interface.registry import DEFAULTS
+
+PUBLIC = {
+    "central": "DPAdmmElasticNet DPAdmmGeneralizedLasso DPAdmmHuberRegressor DPAdmmLasso"
+    " DPAdmmLinearSVC DPAdmmLogisticRegression DPAdmmRidge",
+    "federated": "DPFedElasticNet DPFedLasso DPFedLogisticRegression DPFedRidge",
+    "decentralized": "DPDecentralizedClassifier DPDecentralizedRegressor",
+    "personalized": "DPPersonalizedClassifier DPPersonalizedRegressor",
+    "preprocessing": "BoundedScaler RowNormClipper",
+    "model_selection": "DPGridSearchCV DPRandomizedSearchCV search_cost",
+    "inspection": "PrivacyReportDisplay PrivacyUtilityDisplay TopologyDisplay plot_network",
+    "audit": "AuditReport audit",
+    "ledger": "LedgerError PrivacyBudgetExceeded PrivacyLedger",
+    "algorithms": "Algorithm AveragedADMM ConsensusADMM CoordinateDescent"
+    " DecentralizedGradientDescent FederatedADMM GradientADMM GradientDescent LocalModels"
+    " MultiStepADMM ObjectivePerturbation PersonalizedCoordinateDescent RandomWalkADMM"
+    " RandomWalkProximalPoint RandomizedADMM RandomizedGradientDescent RandomizedSGD"
+    " SecretSharingGradientDescent",
+    "losses": "HuberLoss LogisticLoss MultinomialLoss OneVsRestHinge SmoothedHinge SquaredLoss",
+    "penalties": "L1 Box ElasticNet GeneralizedL1 GroupLasso LinearConstraint NoPenalty NonNegative"
+    " SquaredL2 difference_matrix",
+    "network": "Similarity Topology angle_similarity gaussian_similarity knn_similarity"
+    " mixing_matrix named_graph partition_rows",
+    "privacy": "GaussianDP Guarantee LaplaceDP Neighboring PrivacyReport compose gaussian_mu"
+    " calibrate_noise literature",
+    "protocol": "Facts Gate Plan PlanViolation Problem Solution",
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names_are_where_users_import_them_from(module):
+    found = importlib.import_module(f"skdpadmm.{module}")
+    assert set(PUBLIC[module].split()) <= set(found.__all__)
+    assert all(hasattr(found, name) for name in found.__all__)
+
+
+def test_estimators_are_at_the_top_and_each_has_a_row():
+    estimators = {name for name in skdpadmm.__all__ if name.startswith("DP")}
+    families = ("central", "federated", "decentralized", "personalized")
+    assert estimators == {name for family in families for name in PUBLIC[family].split()}
+    assert all(issubclass(getattr(skdpadmm, name), BaseEstimator) for name in estimators)
+    assert estimators == {type(row.estimator).__name__ for row in DEFAULTS.values()}

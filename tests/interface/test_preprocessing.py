@@ -1,0 +1,158 @@
+"""Transformers that learn nothing: bounds to the unit box, rows to a norm."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import sparse
+from sklearn.preprocessing import MinMaxScaler
+
+from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+CONTAINERS = [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix]
+BOTH = [BoundedScaler(lower=[-2, -6], upper=[2, 6]), RowNormClipper()]
+
+
+def test_bounds_map_to_minus_one_and_one_as_a_min_max_scaler_would():
+    X = [[0.0, 100.0], [5.0, 150.0], [10.0, 200.0], [-3.0, 1e9]]
+    scaled = BoundedScaler(lower=[0, 100], upper=[10, 200]).fit_transform(X)
+    np.testing.assert_array_equal(scaled, [[-1, -1], [0, 0], [1, 1], [-1, 1]])
+    rng = np.random.default_rng(0)
+    lower, upper = np.array([-3.0, 0.0, 10.0]), np.array([1.0, 0.1, 1e4])
+    X = rng.uniform(lower - 1, upper + 1, size=(50, 3))
+    expected = MinMaxScaler(feature_range=(-1, 1), clip=True).fit([lower, upper]).transform(X)
+    scaler = BoundedScaler(lower=lower, upper=upper)
+    np.testing.assert_allclose(scaler.fit_transform(X), expected, atol=1e-14)
+    back = scaler.inverse_transform(scaler.transform(X))
+    np.testing.assert_allclose(back, np.clip(X, lower, upper), rtol=1e-12, atol=1e-11)
+
+
+@given(X=arrays(np.float64, (3, 2), elements=FINITE), bounds=st.tuples(FINITE, FINITE))
+def test_every_finite_entry_ends_in_the_unit_box(X, bounds):
+    lower, upper = min(bounds), max(bounds)
+    if upper / 2 - lower / 2 > 0:
+        scaled = BoundedScaler(lower=lower, upper=upper).fit_transform(X)
+        assert np.all(np.abs(scaled) <= 1.0)
+
+
+def test_long_rows_are_scaled_and_short_rows_stay_exactly():
+    X = np.array([[3.0, 4.0], [0.1, 0.2], [0.0, 0.0], [0.0, -7.0]])
+    clipped = RowNormClipper(norm=2.0).fit_transform(X)
+    np.testing.assert_allclose(clipped, [[1.2, 1.6], [0.1, 0.2], [0, 0], [0, -2]], rtol=1e-15)
+    np.testing.assert_array_equal(clipped[1:3], X[1:3])
+    wide = np.random.default_rng(0).normal(size=(3, 10_000))
+    assert all(abs(math.hypot(*row) - 1) <= 1e-12 for row in RowNormClipper().fit_transform(wide))
+    single = RowNormClipper().fit_transform(np.full((1, 7), 3.3, dtype=np.float32))
+    assert single.dtype == np.float64
+    assert math.hypot(*single[0]) <= 1 + 1e-12
+
+
+@given(X=arrays(np.float64, (4, 3), elements=FINITE), norm=st.floats(1e-150, 1e150))
+def test_every_finite_row_ends_within_the_norm(X, norm):
+    for made in (X, sparse.csr_array(X)):
+        clipped = RowNormClipper(norm=norm).fit_transform(made)
+        clipped = clipped.toarray() if sparse.issparse(clipped) else clipped
+        assert np.all(np.isfinite(clipped))
+        assert all(math.hypot(*row) <= norm * (1 + 1e-12) for row in clipped)
+
+
+@pytest.mark.parametrize("size", [1e308, 1e-200, 5e-324])
+def test_scaled_norms_neither_overflow_nor_underflow(size):
+    norm = max(size / 2, 1e-310)
+    clipped = RowNormClipper(norm=norm).fit_transform(np.full((2, 4), size))
+    assert math.hypot(*clipped[0]) == pytest.approx(min(norm, 2 * size), rel=1e-12)
+    assert np.all(clipped > 0)
+
+
+@pytest.mark.parametrize("transformer", BOTH, ids=str)
+def test_nothing_is_learned_rows_go_one_by_one_and_input_is_left_alone(transformer):
+    rng = np.random.default_rng(1)
+    X = 5 * rng.normal(size=(10, 2))
+    before = X.copy()
+    first = pickle.dumps(transformer.fit([[0.1, 0.2]]))
+    assert first == pickle.dumps(transformer.fit([[-7.0, 1e300], [3.0, 4.0]]))
+    alone = np.vstack([transformer.transform(row[None]) for row in X])
+    np.testing.assert_allclose(alone, transformer.transform(X), rtol=1e-12)
+    np.testing.assert_array_equal(X, before)
+    frame = pd.DataFrame(X, columns=["a", "b"], index=[f"row {i}" for i in range(10)])
+    named = transformer.set_output(transform="pandas").fit_transform(frame)
+    transformer.set_output(transform="default")
+    assert (list(named.columns), list(named.index)) == (["a", "b"], list(frame.index))
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("transformer", BOTH, ids=str)
+def test_sparse_equals_dense_stays_sparse_and_adds_repeated_entries_up(transformer, container):
+    X = np.array([[0.0, 3.0], [-1.0, 0.0], [9.0, -9.0], [0.0, 0.0]])
+    S = container(X)
+    made = transformer.fit_transform(S)
+    assert sparse.issparse(made)
+    assert made.nnz == 4
+    np.testing.assert_allclose(made.toarray(), transformer.transform(X), rtol=1e-15)
+    np.testing.assert_array_equal(S.toarray(), X)
+    if hasattr(transformer, "inverse_transform"):
+        back = transformer.inverse_transform(made).toarray()
+        np.testing.assert_array_equal(back, np.clip(X, [-2, -6], [2, 6]))
+    twice = sparse.csr_array((np.array([3.0, -2.5]), np.array([0, 0]), [0, 2]), shape=(1, 2))
+    expected = transformer.transform(np.array([[0.5, 0.0]]))
+    np.testing.assert_array_equal(transformer.transform(twice).toarray(), expected)
+    assert twice.nnz == 2
+
+
+@pytest.mark.parametrize("method", ["fit", "transform", "inverse_transform"])
+def test_sparse_with_bounds_that_move_zero_is_refused(method):
+    scaler = BoundedScaler(lower=0, upper=2)
+    with pytest.raises(ValueError, match=r"Got sparse X with lower=0 .*lower == -upper.*dense"):
+        getattr(scaler, method)(sparse.csr_array([[1.0]]))
+    repeated = sparse.csr_array((np.full(2, 1.7e308), np.array([0, 0]), [0, 2]), shape=(1, 1))
+    with pytest.raises(ValueError, match="infinity"):
+        RowNormClipper().transform(repeated)
+
+
+@pytest.mark.parametrize(
+    ("transformer", "message"),
+    [
+        (BoundedScaler(lower=2, upper=1), r"Got lower=2.0 and upper=1.0 for column 0, .*Swap"),
+        (BoundedScaler(lower=[0, 3], upper=[1, 3]), r"Got lower=3.0 and upper=3.0 for column 1"),
+        (BoundedScaler(lower=[0, 0, 0], upper=1), r"Got lower of shape \(3,\), expected a float"),
+        (BoundedScaler(lower=0, upper=[[1, 1]]), r"Got upper of shape \(1, 2\), expected a float"),
+        (
+            BoundedScaler(lower=[0, np.nan], upper=1),
+            r"Got lower=\[0, nan\], expected finite floats",
+        ),
+        (
+            BoundedScaler(lower=-np.inf, upper=1),
+            r"'lower' parameter of BoundedScaler must be .*inf",
+        ),
+        (RowNormClipper(norm=0.0), "'norm' parameter of RowNormClipper must be a float in"),
+        (RowNormClipper(norm=np.inf), "'norm' parameter of RowNormClipper must be a float in"),
+    ],
+)
+def test_wrong_parameters_are_refused_with_and_without_fit(transformer, message):
+    for method in ("fit", "transform"):
+        with pytest.raises(ValueError, match=message):
+            getattr(transformer, method)([[0.5, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("transformer", "takes_sparse"),
+    [
+        (BoundedScaler(lower=[-1, -5], upper=[1, 5]), True),
+        (BoundedScaler(lower=[-1, -5], upper=[1, 4]), False),
+        (BoundedScaler(lower="nonsense"), False),
+        (RowNormClipper(), True),
+    ],
+)
+def test_tags_are_truthful(transformer, takes_sparse):
+    tags = transformer.__sklearn_tags__()
+    assert tags.input_tags.sparse is takes_sparse
+    assert not tags.requires_fit
+    assert not tags.target_tags.required
