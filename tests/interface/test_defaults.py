@@ -1,0 +1,232 @@
+"""What defaults are worth: floors of accuracy, well below what was measured. Long ones are slow."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy.special import expit
+from sklearn import config_context
+from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.utils.fixes import parse_version
+
+from skdpadmm import DPDecentralizedClassifier, DPPersonalizedClassifier, DPPersonalizedRegressor
+from tests.interface.registry import DEFAULTS, ROWS
+
+SIZES = {"AZ": 300, "CA": 2000, "NY": 1500, "OR": 200, "TX": 1800, "WA": 600}
+ALIKE, APART = ["CA", "NY", "OR", "WA"], ["AZ", "TX"]
+WEIGHTS = pd.DataFrame(0.02, index=sorted(SIZES), columns=sorted(SIZES))
+for bloc in (ALIKE, APART):
+    WEIGHTS.loc[bloc, bloc] = 1.0
+WEIGHTS = WEIGHTS.where(~np.eye(len(SIZES), dtype=bool), 0.0)
+
+
+@pytest.mark.parametrize("name", [*DEFAULTS, "stream"])
+def test_private_defaults_learn_an_easy_problem(name):
+    row = ROWS[name]
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(5000, 3))
+    scores = X @ [1.0, -1.0, 0.5] + 0.1 * rng.normal(size=5000)
+    y = scores if row.n_classes == 1 else np.digitize(scores, [0, 0.5][: row.n_classes - 1])
+    weak = {"C": 1.0} if "C" in row.estimator.get_params() else {"alpha": 1e-4}
+    model = row.make(epsilon=8.0, feature_bounds=(-1, 1), max_iter=100, **weak).fit(X, y)
+    assert model.score(X, y) > 0.7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changed", [{"adversary": "server"}, {"adversary": "sums"}, {"adversary": "model"},
+                                     {"topology": "complete"}, {"topology": "star"}], ids=str)  # fmt: skip
+def test_defaults_learn_whoever_the_adversary_and_whatever_the_graph_is(changed):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(20_000, 5))
+    y = X @ [1.0, -1.0, 0.5, 0.0, 0.5] + 0.1 * rng.normal(size=20_000)
+    cls = type(DEFAULTS["fed ridge" if "adversary" in changed else "network"].estimator)
+    scores = [
+        cls(feature_bounds=(-1, 1), epsilon=3.0, random_state=seed, **changed).fit(X, y).score(X, y)
+        for seed in range(5)
+    ]
+    assert np.median(scores) > 0.85
+
+
+@pytest.mark.slow
+def test_more_budget_and_more_data_come_closer_to_the_answer_without_privacy():
+    def error(n, epsilon):
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-1, 1, size=(n, 3))
+        y = X @ [1.0, -1.0, 0.5]
+        model = DEFAULTS["ridge"].make(max_iter=100, feature_bounds=(-1, 1), target_bounds=(-3, 3))
+        exact = model.set_params(epsilon=np.inf).fit(X, y).coef_
+        model.set_params(epsilon=epsilon)
+        fits = [model.set_params(random_state=seed).fit(X, y).coef_ for seed in range(5)]
+        return np.mean([np.linalg.norm(coef - exact) for coef in fits])
+
+    assert error(20_000, 4.0) < min(error(20_000, 0.1), 0.1)
+    assert error(20_000, 1.0) < error(200, 1.0)
+
+
+# Personal models.
+
+
+def states(n_scores, seed):
+    """Rows to learn from and rows to judge by: four states are nearly alike, two are not."""
+    rng = np.random.default_rng(seed)
+    shared, other, third = rng.normal(size=(3, 5, n_scores))
+    of_state = {name: shared + 0.1 * rng.normal(size=shared.shape) for name in ALIKE}
+    of_state |= {"AZ": other, "TX": third}
+
+    def rows(sizes):
+        whose = np.repeat(list(sizes), list(sizes.values()))
+        X = rng.uniform(-1, 1, size=(len(whose), 4))
+        coefs = np.array([of_state[name] for name in whose])
+        return X, np.einsum("ij,ijk->ik", X, coefs[:, :4]) + 0.4 * coefs[:, 4], whose
+
+    return rows(SIZES), rows(dict.fromkeys(SIZES, 400)), rng
+
+
+def states_of(n_classes, seed):
+    *parts, rng = states(max(n_classes, 2) - 1 if n_classes < 3 else n_classes, seed)
+    label = {
+        1: lambda s: 0.5 * s[:, 0] + 0.15 * rng.normal(size=len(s)),
+        2: lambda s: rng.random(len(s)) < expit(3 * s[:, 0]),
+        3: lambda s: (3 * s + rng.gumbel(size=s.shape)).argmax(axis=1),
+    }[n_classes]
+    return [(X, label(s), whose) for X, s, whose in parts]
+
+
+def personal(n_classes, **settings):
+    settings = {"feature_bounds": (-1, 1)} | settings
+    if n_classes == 1:
+        return DPPersonalizedRegressor(**({"target_bounds": (-2.5, 2.5)} | settings))
+    return DPPersonalizedClassifier(**settings)
+
+
+def mean_score(model, task, seeds=range(4)):
+    scores = []
+    for seed in seeds:
+        (X, y, whose), (X_test, y_test, whose_test) = task(seed)
+        model.set_params(random_state=seed).fit(X, y, agents=whose)
+        scores.append(model.score(X_test, y_test, agents=whose_test))
+    return np.mean(scores)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n_classes", "epsilon", "floor"),
+    [(1, 0.3, 0.3), (1, 1.0, 0.7), (1, 10.0, 0.8), (2, 0.3, 0.68), (2, 1.0, 0.72), (2, 10.0, 0.73),
+     (3, 1.0, 0.7), (3, 10.0, 0.74)],
+)  # fmt: skip
+def test_states_learn_from_those_they_are_like(n_classes, epsilon, floor):
+    trade_off = 30.0 if n_classes == 1 else 100.0
+    model = personal(n_classes, similarity=WEIGHTS, trade_off=trade_off, epsilon=epsilon)
+    assert mean_score(model, lambda seed: states_of(n_classes, seed)) > floor
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1e-6, 0.3, 1.0])
+def test_where_noise_hides_all_models_stay_small(epsilon):
+    model = personal(1, similarity=WEIGHTS, trade_off=30.0, epsilon=epsilon, privacy_unit="agent")
+    assert mean_score(model, lambda seed: states_of(1, seed)) > -0.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trade_off", [0.1, 1.0, 10.0])
+def test_sixty_agents_of_one_mind_pool_their_rows(trade_off):
+    def many(seed):
+        rng = np.random.default_rng(seed)
+        whose, coef = np.repeat(np.arange(60), 20), rng.normal(size=4)
+        parts = rng.uniform(-1, 1, size=(2, 1200, 4))
+        return [(X, 0.5 * X @ coef + 0.1 * rng.normal(size=1200), whose) for X in parts]
+
+    assert mean_score(personal(1, trade_off=trade_off, epsilon=10.0), many) > 0.6
+
+
+@pytest.mark.slow
+def test_features_may_be_off_the_middle_of_their_bounds():
+    def off_centre(seed, classes=False):
+        rng = np.random.default_rng(seed)
+        coef, parts = rng.normal(size=4), rng.uniform(0.5, 1, size=(2, 2000, 4))
+        scores = [(X - 0.75) @ coef + 0.05 * rng.normal(size=2000) for X in parts]
+        none = np.zeros(2000, dtype=int)
+        return [(X, s > 0 if classes else s, none) for X, s in zip(parts, scores, strict=True)]
+
+    assert mean_score(personal(1, target_bounds=(-1, 1)), off_centre) > 0.6
+    assert mean_score(personal(2), lambda seed: off_centre(seed, classes=True)) > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_agents", [1, 3])
+def test_thirty_features_in_wide_bounds_need_a_budget_and_no_more(n_agents):
+    nucleus = [50, 64, 400, 8000, 1, 1, 1, 1, 1, 1]
+    bounds = (0, nucleus + [u / 6 for u in nucleus] + nucleus)
+
+    def hospitals(seed):
+        X, X_test, y, y_test = train_test_split(
+            *load_breast_cancer(return_X_y=True), random_state=seed
+        )
+        rng = np.random.default_rng(seed)
+        return [
+            (rows, t, rng.integers(n_agents, size=len(t))) for rows, t in ((X, y), (X_test, y_test))
+        ]
+
+    assert mean_score(personal(2, feature_bounds=bounds, epsilon=10.0), hospitals) > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0, 100.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_are_not_worse_than_those_of_the_scores(epsilon, n_classes):
+    losses = []
+    for seed in range(3):
+        (X, y, whose), (X_test, y_test, whose_test) = states_of(n_classes, seed)
+        model = personal(n_classes, similarity=WEIGHTS, trade_off=100.0, epsilon=epsilon)
+        model.set_params(random_state=seed).fit(X, y, agents=whose)
+        scores = model.decision_function(X_test, agents=whose_test)
+        plain = expit(scores) if n_classes == 2 else np.exp(scores)
+        plain = plain if n_classes == 2 else plain / plain.sum(axis=1, keepdims=True)
+        proba = model.predict_proba(X_test, agents=whose_test)
+        losses.append([log_loss(y_test, proba), log_loss(y_test, plain)])
+    corrected, plain = np.mean(losses, axis=0)
+    # The second is guessing without any rows.
+    assert corrected < min(plain + 0.01, np.log(n_classes) + 0.02)
+
+
+@pytest.mark.slow
+def test_agents_who_differ_are_served_better_by_models_of_their_own():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, size=(20_000, 2))
+    agents = np.resize(np.arange(4), 20_000)
+    angle = np.array([0.0, 0.3, 2.8, 3.1])[agents]
+    y = (np.cos(angle) * X[:, 0] + np.sin(angle) * X[:, 1] > 0).astype(int)
+    alike = np.array([[0, 1, 0, 0.01], [1, 0, 0.01, 0], [0, 0.01, 0, 1], [0.01, 0, 1, 0]])
+    settings = {"feature_bounds": (-1, 1), "random_state": 0}
+    together = DPDecentralizedClassifier(**settings).fit(X, y, agents=agents)
+    apart = DPPersonalizedClassifier(similarity=alike, trade_off=100.0, **settings)
+    assert apart.fit(X, y, agents=agents).score(X, y, agents=agents) > 0.9
+    assert together.score(X, y) < 0.7
+
+
+@pytest.mark.slow
+def test_the_code_of_the_guide_of_personal_models_runs_and_learns():
+    guide = Path(__file__).parents[2] / "docs" / "user_guide" / "personalized.rst"
+    text = guide.read_text(encoding="utf-8")
+    names = {}
+    # Scorers of one's own are asked for what they route since 1.9.
+    routes = parse_version(sklearn.__version__) >= parse_version("1.9")
+    with config_context(), contextlib.redirect_stdout(io.StringIO()) as printed:
+        for block in re.findall(r"\.\. code-block:: python\n\n((?:   .*\n|\n)+)", text):
+            if routes or "set_config" not in block:
+                exec(compile(textwrap.dedent(block), guide.name, "exec"), names)
+    assert "Privacy of DPPersonalizedClassifier" in printed.getvalue()
+    X, y = names["X"], names["y"]
+    assert names["model"].score(X, y) > 0.98
+    assert np.all(names["search"].cv_results_["mean_test_score"] > 0.98)
+    assert names["at_home"].score(names["west"], y[X["town"] == "west"]) > 0.98
