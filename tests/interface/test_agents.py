@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from skdpadmm import DPFedRidge
 from skdpadmm.algorithms import FederatedADMM, MultiStepADMM, _federated_admm
-from skdpadmm.network import TOPOLOGIES, Similarity, named_graph, resolve_similarity
+from skdpadmm.network import TOPOLOGIES, Similarity, named_graph
 from tests.interface.registry import DEFAULTS, ROWS, all_pairs, parameters, plan_of
 
 FAMILIES = ["fed ridge", "fed logistic", "network", "network of classes", "personal",
@@ -69,16 +68,6 @@ def test_agents_are_labels_of_any_type_and_each_has_its_model(name, labels):
             scores[mine] += model.intercept_per_agent_[agent]
         expected = scores[:, 0] if scores.shape[1] == 1 else scores.argmax(axis=1)
         np.testing.assert_allclose(own, expected, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["network", "personal"])
-def test_models_of_unknown_agents_cannot_be_asked_for(name):
-    X, y = ROWS[name].data()
-    model = unnamed(name).fit(X, y, agents=TOWNS)
-    for unknown in (np.where(TOWNS == "east", "south", TOWNS), AGENTS, ["South"] * 60):
-        with pytest.raises(ValueError, match=r"^Got agents .*expected labels of agents"):
-            model.predict(X, agents=unknown)
-    assert model.predict(X[:2], agents=["west", "east"]).shape == (2,)
 
 
 COLUMN_KINDS = {
@@ -303,14 +292,6 @@ def test_the_seed_draws_random_graphs_and_that_of_a_fit_can_be_used_again():
             model.set_params(topology=nodes, n_agents=len(nodes)).plan(60, 3)
 
 
-@pytest.mark.parametrize("name", ["uniform", "knn", "gaussian"])
-def test_names_of_relations(name):
-    X, y = ROWS["personal"].data()
-    features = None if name == "uniform" else np.arange(12.0)[:, None]
-    model = unnamed("personal", similarity=name, agent_features=features, n_agents=12).fit(X, y)
-    assert model.similarity_ == resolve_similarity(name, np.arange(12), features)
-
-
 def test_peers_and_coalitions():
     X, y = ROWS["network"].data()
     report = unnamed("network", topology="path", n_agents=4).fit(X, y).privacy_
@@ -332,11 +313,6 @@ def test_peers_and_coalitions():
     assert one.n_messages_ == one.bytes_sent_ == one.consensus_error_ == 0
     text = repr(unnamed("network", coalition=3).fit(X, y).privacy_)
     assert "3 peers" in text
-
-
-@pytest.mark.parametrize(("n_agents", "n_honest"), [(1, 1), (2, 1), (3, 2), (10, 6)])
-def test_by_default_no_agent_relies_on_its_own_honesty_alone(n_agents, n_honest):
-    assert DPFedRidge(n_agents=n_agents).plan(100, 2).facts.agents.n_honest == n_honest
 
 
 # Messages.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,24 +51,6 @@ def test_a_grid_reaches_the_knobs_of_an_algorithm_object():
         wrong.fit(X, y)
     of_numpy = GridSearchCV(ROWS["ridge"].make(), {"max_iter": np.arange(5, 20, 5)}, cv=2)
     assert of_numpy.fit(X, y).best_params_["max_iter"] in (5, 10, 15)
-
-
-@pytest.mark.parametrize(
-    ("name", "grid"),
-    [
-        ("fed ridge", {"adversary": ["server", "sums", "model"]}),
-        (
-            "network",
-            {"adversary": ["eavesdropper", "peer"], "topology": ["ring", nx.path_graph(4)]},
-        ),
-        ("personal", {"trade_off": [0.1, 1.0], "confidence": [None, 0.5]}),
-    ],
-)
-def test_a_grid_over_trust_is_a_grid(name, grid):
-    X, y = ROWS[name].data()
-    grid = grid | {"privacy_unit": ["record", "agent"], "epsilon": [1.0, math.inf]}
-    search = GridSearchCV(ROWS[name].make(), grid, cv=2, error_score="raise").fit(X, y)
-    assert search.best_params_["epsilon"] == math.inf
 
 
 def requested(model):

@@ -42,37 +42,6 @@ def test_private_defaults_learn_an_easy_problem(name):
     assert model.score(X, y) > 0.7
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("changed", [{"adversary": "server"}, {"adversary": "sums"}, {"adversary": "model"},
-                                     {"topology": "complete"}, {"topology": "star"}], ids=str)  # fmt: skip
-def test_defaults_learn_whoever_the_adversary_and_whatever_the_graph_is(changed):
-    rng = np.random.default_rng(1)
-    X = rng.uniform(-1, 1, size=(20_000, 5))
-    y = X @ [1.0, -1.0, 0.5, 0.0, 0.5] + 0.1 * rng.normal(size=20_000)
-    cls = type(DEFAULTS["fed ridge" if "adversary" in changed else "network"].estimator)
-    scores = [
-        cls(feature_bounds=(-1, 1), epsilon=3.0, random_state=seed, **changed).fit(X, y).score(X, y)
-        for seed in range(5)
-    ]
-    assert np.median(scores) > 0.85
-
-
-@pytest.mark.slow
-def test_more_budget_and_more_data_come_closer_to_the_answer_without_privacy():
-    def error(n, epsilon):
-        rng = np.random.default_rng(0)
-        X = rng.uniform(-1, 1, size=(n, 3))
-        y = X @ [1.0, -1.0, 0.5]
-        model = DEFAULTS["ridge"].make(max_iter=100, feature_bounds=(-1, 1), target_bounds=(-3, 3))
-        exact = model.set_params(epsilon=np.inf).fit(X, y).coef_
-        model.set_params(epsilon=epsilon)
-        fits = [model.set_params(random_state=seed).fit(X, y).coef_ for seed in range(5)]
-        return np.mean([np.linalg.norm(coef - exact) for coef in fits])
-
-    assert error(20_000, 4.0) < min(error(20_000, 0.1), 0.1)
-    assert error(20_000, 1.0) < error(200, 1.0)
-
-
 # Personal models.
 
 
@@ -128,38 +97,6 @@ def test_states_learn_from_those_they_are_like(n_classes, epsilon, floor):
     trade_off = 30.0 if n_classes == 1 else 100.0
     model = personal(n_classes, similarity=WEIGHTS, trade_off=trade_off, epsilon=epsilon)
     assert mean_score(model, lambda seed: states_of(n_classes, seed)) > floor
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1e-6, 0.3, 1.0])
-def test_where_noise_hides_all_models_stay_small(epsilon):
-    model = personal(1, similarity=WEIGHTS, trade_off=30.0, epsilon=epsilon, privacy_unit="agent")
-    assert mean_score(model, lambda seed: states_of(1, seed)) > -0.4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("trade_off", [0.1, 1.0, 10.0])
-def test_sixty_agents_of_one_mind_pool_their_rows(trade_off):
-    def many(seed):
-        rng = np.random.default_rng(seed)
-        whose, coef = np.repeat(np.arange(60), 20), rng.normal(size=4)
-        parts = rng.uniform(-1, 1, size=(2, 1200, 4))
-        return [(X, 0.5 * X @ coef + 0.1 * rng.normal(size=1200), whose) for X in parts]
-
-    assert mean_score(personal(1, trade_off=trade_off, epsilon=10.0), many) > 0.6
-
-
-@pytest.mark.slow
-def test_features_may_be_off_the_middle_of_their_bounds():
-    def off_centre(seed, classes=False):
-        rng = np.random.default_rng(seed)
-        coef, parts = rng.normal(size=4), rng.uniform(0.5, 1, size=(2, 2000, 4))
-        scores = [(X - 0.75) @ coef + 0.05 * rng.normal(size=2000) for X in parts]
-        none = np.zeros(2000, dtype=int)
-        return [(X, s > 0 if classes else s, none) for X, s in zip(parts, scores, strict=True)]
-
-    assert mean_score(personal(1, target_bounds=(-1, 1)), off_centre) > 0.6
-    assert mean_score(personal(2), lambda seed: off_centre(seed, classes=True)) > 0.8
 
 
 @pytest.mark.slow

@@ -14,10 +14,8 @@ from sklearn.model_selection import GridSearchCV
 
 from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso
 from skdpadmm.algorithms import (
-    ConsensusADMM,
     CoordinateDescent,
     GradientADMM,
-    GradientDescent,
     ObjectivePerturbation,
 )
 from skdpadmm.penalties import GeneralizedL1, LinearConstraint, difference_matrix
@@ -119,28 +117,6 @@ def test_so_few_features_that_there_is_nothing_to_compare_have_no_penalty(name, 
 
 
 # Private answers.
-
-ALGORITHMS = [
-    "gradient-admm",
-    "consensus-admm",
-    "gradient-descent",
-    GradientADMM(schedule="stopping"),
-    GradientADMM(release="path"),
-    ConsensusADMM(record_step="linearized"),
-    GradientDescent(guarantee="last"),
-]
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
-@pytest.mark.parametrize("name", ["fused", "trend", "list"])
-def test_private_fits_spend_the_budget(algorithm, name):
-    X, y = data()
-    model = DPAdmmGeneralizedLasso(
-        penalty_matrix=MATRICES[name][0], algorithm=algorithm, random_state=0, max_iter=10
-    ).fit(X, y)
-    assert np.isfinite(model.coef_).all()
-    assert model.privacy_.epsilon() == pytest.approx(1.0, rel=1e-6)
-    assert model.privacy_.epsilon() <= 1.0 + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
-from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso
+from sklearn.linear_model import ElasticNet, Lasso
 
 from skdpadmm import (
     DPAdmmHuberRegressor,
@@ -153,21 +153,6 @@ def test_huber_regression_minimises_its_objective(threshold, alpha):
         return 2 * huber(r, threshold).sum() + alpha * w[:-1] @ w[:-1]
 
     assert_minimum(value, np.append(model.coef_, model.intercept_))
-
-
-def test_huber_regression_is_scikit_learns_in_units_of_its_scale():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 3)) * [1.0, 10.0, 0.1]
-    y = 5 + X @ [1.0, -0.2, 3.0] + rng.standard_t(1.5, size=200)
-    reference = HuberRegressor(alpha=1e-4, tol=1e-10, max_iter=10_000).fit(X, y)
-    unit = reference.scale_
-    model = DPAdmmHuberRegressor(alpha=1e-4, **INF).fit(X / unit, y / unit)
-    np.testing.assert_allclose(model.coef_, reference.coef_, rtol=1e-3, atol=1e-4)
-    one, other = (
-        DPAdmmHuberRegressor(huber_threshold=u, alpha=0.1, **INF).fit(X, u * y).coef_
-        for u in (1.0, 1e3)
-    )
-    np.testing.assert_allclose(other, 1e3 * one, rtol=1e-6)
 
 
 STALLS = pytest.mark.xfail(reason="The exact solver stalls where hinges are narrow and C is small.")

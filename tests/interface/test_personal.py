@@ -415,16 +415,6 @@ def test_only_ratios_of_weights_count_and_no_names(name):
         np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-6)
 
 
-def test_an_agent_whose_rows_arrive_after_the_fit_can_refit_too():
-    graph = nx.Graph([("a0", "a1"), ("a1", "a2"), ("a2", "a3"), ("a3", "b")])
-    model, X, y = exact("squared_error", similarity=graph, trade_off=1e6)
-    model.fit(X, y, agents=np.array(["a0", "a1", "a2", "a3"])[AGENTS])
-    np.testing.assert_allclose(model.coef_per_agent_[4], model.coef_per_agent_[3], atol=1e-5)
-    own = AGENTS == 0
-    home = model.local_model("b", X[own], y[own])
-    np.testing.assert_allclose(home.coef_, model.coef_per_agent_[0], atol=1e-3)
-
-
 class NoNoise:
     """Releases as they are."""
 

@@ -8,10 +8,7 @@ import pickle
 import struct
 
 import numpy as np
-import pandas as pd
 import pytest
-from joblib import Parallel, delayed
-from scipy import sparse
 from sklearn.base import clone, is_classifier
 
 import skdpadmm._fitting as fitting
@@ -19,8 +16,7 @@ import skdpadmm.algorithms._gradient_admm as module
 from skdpadmm import DPAdmmHuberRegressor, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import GradientADMM, GradientDescent
 from skdpadmm.algorithms.planning._last_iterate import longest_step
-from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger
-from skdpadmm.protocol import Gate
+from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from tests.interface.registry import DEFAULTS, STREAM, parameters
 
 CENTRAL = [name for name, row in DEFAULTS.items() if row.family == "central"]
@@ -102,60 +98,6 @@ def test_a_copy_in_the_middle_goes_on_where_it_was_and_a_clone_knows_nothing(str
     assert_same(begun.partial_fit(X[20:], y[20:]), whole)
     assert begun.privacy_.if_unseen == ()
     assert begun.finalize().privacy_ == whole.privacy_
-
-
-@pytest.mark.parametrize("convert", [sparse.csr_array, sparse.csc_matrix, np.asfortranarray])
-def test_pieces_in_other_containers_lead_to_the_same_model(stream, convert):
-    model, X, y = stream
-    expected = parameters(clone(model).fit(X, y))
-    for rows in (slice(0, 20), slice(20, 50)):
-        model.partial_fit(convert(X[rows]), y[rows])
-    np.testing.assert_allclose(parameters(model), expected, rtol=1e-9, atol=1e-9)
-
-
-def test_frames_keep_their_names(lasso):
-    model, X, y = lasso
-    model.set_params(feature_bounds={name: (-2, 2 + j) for j, name in enumerate("dcba")})
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    whole = parameters(clone(model).fit(frame, y))
-    model.partial_fit(frame[:9], y[:9]).partial_fit(frame[9:], y[9:])
-    np.testing.assert_allclose(parameters(model), whole, rtol=1e-9)
-    with pytest.raises(ValueError, match="feature names"):
-        model.partial_fit(frame[list("bacd")], y)
-
-
-@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
-def test_a_generator_draws_fresh_noise_for_every_piece(make, lasso):
-    model, X, y = lasso
-    one, again, other = (
-        parameters(in_pieces(clone(model).set_params(random_state=make(0)), X, y, [end]))
-        for end in (20, 20, 21)
-    )
-    np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, other)
-    fresh = [in_pieces(clone(model).set_params(random_state=None), X, y, [20]) for _ in range(2)]
-    assert not np.array_equal(*map(parameters, fresh))
-    assert not fresh[0].privacy_.simulation
-
-
-def test_noise_of_a_stream_is_as_planned_and_fresh_in_every_step(monkeypatch):
-    drawn = []
-
-    class Tap(Gate):
-        def path_noise(self, name, n_steps):
-            drawn.append(super().path_noise(name, n_steps))
-            return drawn[-1]
-
-    monkeypatch.setattr(fitting, "Gate", Tap)
-    X, y = DEFAULTS["lasso"].data(n=600, p=4)
-    for random_state in (None, 0):
-        drawn.clear()
-        model = DPAdmmLasso(algorithm=STREAM, random_state=random_state)
-        in_pieces(model, X, y, list(range(1, 100)))
-        noise = np.concatenate(drawn)[..., 0]
-        assert len(noise) == len(np.unique(noise, axis=0)) == 600
-        # 3000 numbers: a standard error of 1.3 %.
-        assert noise.std() == pytest.approx(model.plan(1, 4).releases[-1].noise_std, rel=0.07)
 
 
 # What a report says.
@@ -279,18 +221,6 @@ def test_an_average_of_the_path_is_in_no_pickle_but_where_it_is_the_answer(lasso
     assert not any(struct.pack("<d", value) in content for value in mean[mean != 0])
 
 
-@pytest.mark.parametrize("random_state", [None, 0])
-def test_no_value_of_a_canary_row_is_in_the_pickle_which_does_not_grow(stream, random_state):
-    model, X, y = stream
-    X[-1] = X[7] = [0.1234567890123, -0.9876543210987, 0.5432109876543, 0.3141592]
-    model.set_params(random_state=random_state)
-    sizes = [len(pickle.dumps(in_pieces(model, X, y, [5, 10, 49]))) for _ in range(3)]
-    assert sizes[2] - sizes[0] < 50
-    for content in (pickle.dumps(model), pickle.dumps(model.finalize())):
-        assert not any(struct.pack(layout, v) in content for v in X[7] for layout in ("<d", ">d"))
-        assert not any(word in content for word in (b"Philox", b"PCG64", b"MT19937", b"Gate"))
-
-
 # Failures.
 
 BAD = {
@@ -405,12 +335,6 @@ def test_classes_are_known_before_records_and_stay(first):
     assert set(named.predict(X)) <= {"no", "yes"}
 
 
-def test_a_regressor_has_no_classes(lasso):
-    model, X, y = lasso
-    with pytest.raises(ValueError, match=r"^Got classes=\[0, 1\] for a regressor"):
-        model.partial_fit(X, y, classes=[0, 1])
-
-
 # Accounts.
 
 
@@ -448,17 +372,6 @@ def test_every_copy_of_a_stream_that_goes_on_is_counted(begun, duplicate):
     assert account.guarantee().mu == pytest.approx(mu, rel=1e-9)
 
 
-def _piece(model, X, y):
-    return model.partial_fit(X, y)._arrived.account
-
-
-@pytest.mark.slow
-def test_copies_in_workers_are_counted(begun):
-    model, X, y, account = begun
-    keys = Parallel(n_jobs=2)(delayed(_piece)(model, X[20:], y[20:]) for _ in range(6))
-    assert len(set(keys)) == len(account.entries()) == 6
-
-
 def test_a_piece_that_failed_is_used_up_and_one_without_room_is_refused(begun, monkeypatch):
     model, X, y, account = begun
     with monkeypatch.context() as patch:
@@ -475,23 +388,3 @@ def test_a_piece_that_failed_is_used_up_and_one_without_room_is_refused(begun, m
     assert other.n_samples_seen_ == 20
     model.partial_fit(X[30:], y[30:])
     assert len(account.entries()) == 2
-
-
-def test_a_stream_that_its_account_does_not_know_is_refused(begun, tmp_path, monkeypatch):
-    _, X, y, _ = begun
-    for name in ("a", "b", "c"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "a")
-    model = DPAdmmRidge(algorithm=STREAM, epsilon=1.0, delta=1e-6, ledger="study.db")
-    model.partial_fit(X[:20], y[:20])
-    monkeypatch.chdir(tmp_path / "b")
-    clone(model).fit(X, y)
-    with pytest.raises(LedgerError, match="expected one that reserve gave"):
-        model.partial_fit(X[20:], y[20:])
-    monkeypatch.chdir(tmp_path / "c")
-    with pytest.raises(LedgerError, match="no such file"):
-        model.partial_fit(X[20:], y[20:])
-    assert list((tmp_path / "c").iterdir()) == []
-    monkeypatch.chdir(tmp_path / "a")
-    model.partial_fit(X[20:], y[20:])
-    assert len(PrivacyLedger("study.db").entries()) == 1
