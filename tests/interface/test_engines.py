@@ -49,12 +49,13 @@ def test_neither_jobs_nor_workers_change_a_bit(name, convert, unit, epsilon, kno
         batches = {"algorithm": MultiStepADMM(batch_fraction=0.2), "conditioning": None}
         choices[2] = batches if unit == "record" else {"topology": "watts-strogatz", "n_agents": 40}
     model = ROWS[name].make(privacy_unit=unit, epsilon=epsilon, max_iter=3, **choices[knobs])
-    expected = parameters(model.fit(convert(X), y))
+    X = convert(X)
+    expected = parameters(model.fit(X, y))
     for n_jobs in (2, 4):
-        found = parameters(clone(model).set_params(n_jobs=n_jobs).fit(convert(X), y))
+        found = parameters(clone(model).set_params(n_jobs=n_jobs).fit(X, y))
         np.testing.assert_array_equal(found, expected)
     with client.as_current():
-        model.set_params(engine="dask").fit(convert(X), y)
+        model.set_params(engine="dask").fit(X, y)
     np.testing.assert_array_equal(parameters(model), expected)
 
 

@@ -193,10 +193,10 @@ def test_seeds_and_weights_that_no_noise_can_come_from_are_refused(name, plans, 
     assert not plans
 
 
-@pytest.mark.parametrize(("n_samples", "n_features"), [(0, 3), (-5, 3), (100, 0), (100, -1)])
-def test_a_plan_for_data_without_rows_or_columns_is_refused(row, n_samples, n_features):
-    with pytest.raises(ValueError, match=r"n_samples|n_features"):
-        plan_of(row.make(), n_samples, n_features)
+def test_a_plan_for_data_without_rows_or_columns_is_refused(row):
+    for shape in ((0, 3), (-5, 3), (100, 0), (100, -1)):
+        with pytest.raises(ValueError, match=r"n_samples|n_features"):
+            plan_of(row.make(), *shape)
 
 
 SIZES = {

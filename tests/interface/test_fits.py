@@ -114,9 +114,10 @@ def test_the_number_of_jobs_changes_no_bit(name, epsilon, by_agent, convert):
     model = row.make(epsilon=epsilon, max_iter=3)
     if by_agent and row.family != "central" and name != "walk":
         model.set_params(privacy_unit="agent")
-    expected = parameters(model.fit(convert(X), y))
+    X = convert(X)
+    expected = parameters(model.fit(X, y))
     for n_jobs in (2, -1):
-        found = parameters(model.set_params(n_jobs=n_jobs).fit(convert(X), y))
+        found = parameters(model.set_params(n_jobs=n_jobs).fit(X, y))
         np.testing.assert_array_equal(found, expected)
 
 
@@ -212,24 +213,25 @@ BAD_DATA = {
 }
 
 
-@pytest.mark.parametrize(("name", "spoil", "epsilon"), all_pairs(ROWS, BAD_DATA, [1.0, math.inf]))
-def test_bad_data_stores_nothing_and_leaves_an_earlier_fit_intact(
-    name, spoil, epsilon, plans, assert_unfitted
-):
-    X, y = ROWS[name].data()
-    model = ROWS[name].make(epsilon=epsilon)
-    with pytest.raises((ValueError, TypeError)):
-        model.fit(*BAD_DATA[spoil](X, y))
-    assert_unfitted(model)
-    with pytest.raises(NotFittedError):
-        model.predict(X)
+def test_bad_data_stores_nothing_and_leaves_an_earlier_fit_intact(row, plans, assert_unfitted):
+    X, y = row.data()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    fresh = [row.make(epsilon=epsilon) for epsilon in (1.0, math.inf)]
+    fitted = [row.make(epsilon=epsilon).fit(frame, y) for epsilon in (1.0, math.inf)]
+    plans.clear()
+    before = [dict(vars(model)) for model in fitted]
+    for spoil in BAD_DATA.values():
+        for model in fresh + fitted:
+            with pytest.raises((ValueError, TypeError)):
+                model.fit(*spoil(X, y))
+        for model in fresh:
+            assert_unfitted(model)
+            with pytest.raises(NotFittedError):
+                model.predict(X)
+        for model, kept in zip(fitted, before, strict=True):
+            assert vars(model).keys() == kept.keys()
+            assert all(vars(model)[name] is kept[name] for name in kept)
     assert not plans  # no noise was drawn, nothing was spent
-    model.fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
-    before = dict(vars(model))
-    with pytest.raises((ValueError, TypeError)):
-        model.fit(*BAD_DATA[spoil](X, y))
-    assert vars(model).keys() == before.keys()
-    assert all(vars(model)[name] is before[name] for name in before)
 
 
 def test_without_dask_its_engine_is_an_error_that_names_the_extra(

@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 from skdpadmm import DPPersonalizedClassifier, DPPersonalizedRegressor, _fitting
 from skdpadmm.algorithms import PersonalizedCoordinateDescent
 from skdpadmm.network import Similarity, knn_similarity, named_graph, resolve_similarity
-from tests.interface.registry import ROWS, plan_of
+from tests.interface.registry import ROWS, assert_alike, plan_of
 from tests.interface.test_agents import raw_scores
 from tests.interface.test_limits import assert_minimum, comparable, mean_loss
 
@@ -73,7 +73,7 @@ def test_without_agents_it_is_an_ordinary_estimator_and_with_them_it_asks_whose(
     assert estimator.agent_labels_.tolist() == [0]
     assert estimator.n_messages_ == 0
     np.testing.assert_allclose(raw_scores(estimator, X), by_hand(X, models(estimator)[0]))
-    np.testing.assert_array_equal(estimator.predict(X), estimator.predict(X, agents=[0] * 60))
+    assert_alike(estimator.predict(X), estimator.predict(X, agents=[0] * 60))
     assert "made up" not in repr(estimator.privacy_)
     estimator.fit(X, y, agents=TOWNS)
     asks = [estimator.predict, lambda X: estimator.score(X, y)]
@@ -102,9 +102,9 @@ def test_a_new_agent_is_predicted_for_by_those_it_is_like(estimator, data):
     # Arrays are in the order of the sorted labels: centre, south.
     for form in (rows, rows.loc[["centre", "south"]], [[0, 1, 0], [10, 0, 30]]):
         found = raw_scores(estimator, X, agents=labels, similarities=form)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        assert_alike(found, expected)
     # Known agents have models of their own, whatever they are like.
-    np.testing.assert_array_equal(
+    assert_alike(
         raw_scores(estimator, X, agents=TOWNS, similarities=rows),
         raw_scores(estimator, X, agents=TOWNS),
     )
@@ -153,7 +153,7 @@ def test_an_agent_without_rows_gets_a_model_from_its_neighbours(similarity, esti
     for sizes in ([30, 15, 0, 15], by_label, pd.Series(by_label | {"south": 0})):
         assert plans == [plan_of(estimator, 60, 3, agent_sizes=sizes)]
     found = raw_scores(estimator, X, agents=["south"] * 60)
-    np.testing.assert_allclose(found, by_hand(X, models(estimator)[2]), rtol=1e-9, atol=1e-9)
+    assert_alike(found, by_hand(X, models(estimator)[2]))
     assert estimator.privacy_.epsilon_per_agent().shape == (4,)
     east, _, south, west = models(estimator.set_params(epsilon=math.inf).fit(X, y, agents=TOWNS))
     np.testing.assert_allclose(south, 0.25 * east + 0.75 * west, rtol=0, atol=1e-6)
@@ -221,9 +221,9 @@ def test_a_refit_at_home_is_an_estimator_that_stores_and_says_nothing(estimator,
     expected = bare.to_numpy() @ np.ravel(model.coef_) + np.ravel(model.intercept_)
     # With the column of agents, without, and in another place.
     for form in (west, bare, west[["a", "town", "b", "c"]]):
-        np.testing.assert_allclose(raw_scores(model, form), expected, rtol=1e-9, atol=1e-9)
+        assert_alike(raw_scores(model, form), expected)
     loaded = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(loaded.predict(west), model.predict(west))
+    assert_alike(loaded.predict(west), model.predict(west))
     again = estimator.local_model("west", west, y[own])
     np.testing.assert_allclose(again.coef_, model.coef_, rtol=0, atol=1e-7)
     # What is set after a fit counts for the next one.
