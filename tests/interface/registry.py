@@ -122,8 +122,8 @@ KINDS: dict[str, Row] = {
         dp.DPFedRidge(alpha=2.0, algorithm=SHARING), lambda n: Ridge(alpha=2.0)
     ),
     "walk": _decentralized(
-        dp.DPDecentralizedClassifier(**MEAN, algorithm="random-walk-admm"),
-        lambda n: logistic(1 / (0.05 * n)),
+        dp.DPDecentralizedRegressor(**MEAN, algorithm="random-walk-admm"),
+        lambda n: Ridge(alpha=0.05 * n, solver="cholesky"),
     ),
     "alone": _personalized(
         dp.DPPersonalizedRegressor(**MEAN, algorithm="local-models"),

@@ -22,7 +22,7 @@ from skdpadmm.algorithms import (
     MultiStepADMM,
     PersonalizedCoordinateDescent,
 )
-from tests.interface.registry import OF_AGENTS, ROWS, all_pairs, parameters, plan_of
+from tests.interface.registry import DEFAULTS, OF_AGENTS, ROWS, all_pairs, parameters, plan_of
 
 # Plans.
 
@@ -46,14 +46,13 @@ SETTINGS = {
         {"partition": "quantity", "privacy_unit": "agent"},
         {"topology": "random-geometric", "conditioning": None, "neighboring": "zero_out"},
         {"epsilon": [1.0, 2.0, 3.0, 4.0], "scale": "private"},
-        {"algorithm": MultiStepADMM(batch_fraction=0.3, inner_steps=1), "conditioning": None},
         {"algorithm": MultiStepADMM(proximal_weight="growing", diameter=4.0, penalty_weight=0.1)},
     ],
     "personalized": [
         {"partition": "quantity", "privacy_unit": "agent"},
         {"epsilon": [1.0, 2.0, 3.0], "partition": 3, "similarity": np.ones((3, 3)) - np.eye(3)},
         {"n_agents": 12, "similarity": "knn", "agent_features": np.arange(12.0)[:, None]},
-        {"algorithm": PersonalizedCoordinateDescent(noise="laplace"), "n_agents": 3},
+        {"algorithm": PersonalizedCoordinateDescent(turns=3), "n_agents": 5},
     ],
 }
 # What the last schema leaves to rounding is too much for two kinds, which say so.
@@ -102,7 +101,7 @@ def test_a_seed_names_the_noise_and_a_generator_advances(row):
 @pytest.mark.parametrize(
     ("name", "epsilon", "by_agent", "convert"),
     all_pairs(
-        [name for name in ROWS if "n_jobs" in ROWS[name].estimator.get_params()],
+        [name for name in DEFAULTS if "n_jobs" in DEFAULTS[name].estimator.get_params()],
         [1.0, math.inf],
         [False, True],
         [np.asarray, sparse.csr_matrix],

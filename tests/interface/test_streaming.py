@@ -60,13 +60,12 @@ def assert_same(one, other):
 # Pieces.
 
 
-@pytest.mark.parametrize("ends", [[1], [10, 11, 12, 40], list(range(1, 50))], ids=str)
 @pytest.mark.parametrize("average", ["auto", True])
-def test_pieces_of_any_size_lead_to_the_same_model(stream, ends, average):
+def test_pieces_of_any_size_lead_to_the_same_model(stream, average):
     model, X, y = stream
     model.set_params(algorithm=GradientADMM(schedule="stream", average=average))
     whole = clone(model).fit(X, y)
-    pieces = in_pieces(model, X, y, ends)
+    pieces = in_pieces(model, X, y, [1, 2, 10, 11, 40])
     assert_same(pieces, whole)
     pieces.finalize()
     assert pieces.privacy_ == whole.privacy_
