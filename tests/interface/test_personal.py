@@ -437,3 +437,19 @@ def test_without_noise_agents_reach_the_answer_without_privacy(name, monkeypatch
     model.set_params(algorithm=algorithm, epsilon=1e4, max_iter=300)
     found = each(model.fit(X, y, agents=AGENTS))
     np.testing.assert_allclose(found, expected, rtol=0, atol=8e-3 if bounds else 1e-3)
+
+
+def test_an_agent_whose_rows_arrive_after_the_fit_can_refit_too():
+    graph = nx.Graph([("a0", "a1"), ("a1", "a2"), ("a2", "a3"), ("a3", "b")])
+    model, X, y = exact("squared_error", similarity=graph, trade_off=5.0)
+    *_, neighbor, cold = models(model.fit(X, y, agents=np.array(["a0", "a1", "a2", "a3"])[AGENTS]))
+    np.testing.assert_allclose(cold, neighbor, atol=1e-6)
+    own = AGENTS == 0
+    home = model.local_model("b", X[own], y[own])
+    share = np.mean(own) / np.mean(AGENTS == 1)
+
+    def value(w):
+        loss = np.mean((y[own] - X[own] @ w[:-1] - w[-1]) ** 2) / 2 + 0.05 * np.sum(w[:-1] ** 2)
+        return np.sum((w - neighbor[0]) ** 2) / 2 + 5.0 * share * loss
+
+    assert_minimum(value, np.append(home.coef_, home.intercept_))
