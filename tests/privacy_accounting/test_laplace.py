@@ -1,33 +1,21 @@
-"""Laplace releases: reference values, exact curves from below, closed forms without a library."""
+"""Laplace releases, labels and splits: bounds above what is attained, closed forms, references."""
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-import time
-from functools import lru_cache
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import dblquad, quad
-from scipy.special import ndtr
+from scipy.optimize import minimize
 from scipy.stats import binom
 
-from skdpadmm.privacy import (
-    Composed,
-    GaussianDP,
-    LaplaceDP,
-    NonPrivate,
-    PoissonSubsampledGaussian,
-    RenyiDP,
-    compose,
-    kov_epsilon,
-    worst,
-)
-from skdpadmm.privacy._laplace import _kov_delta
+from skdpadmm import privacy
+from skdpadmm.privacy import Composed, GaussianDP, LaplaceDP, compose, kov_epsilon, split_budget
+from skdpadmm.privacy import RandomizedResponseDP as Response
+from skdpadmm.privacy.literature import coordinate_descent_printed_split
+from tests.privacy_accounting.attained import attained_delta
 
 FIVE = math.exp(-5)
 # epsilon of a release, releases, delta; epsilon exact, of the third form of the bound
@@ -40,81 +28,31 @@ REFERENCES = [
 ]
 
 
-@pytest.fixture
-def no_library(monkeypatch):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "dp_accounting"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    from skdpadmm.privacy import _pld
-
-    _pld._composed.cache_clear()
-    yield
-    _pld._composed.cache_clear()
-
-
-def lower_delta(steps, epsilon, gaussian_mu=0.0):
-    """A delta that the composed releases do attain, nearly."""
-    losses, mass = lower_law(tuple(steps), gaussian_mu)
-    attained = mass @ np.maximum(0.0, -np.expm1(epsilon - losses))
-    return float(attained) - 1e-12  # the error of the transform
-
-
-@lru_cache(maxsize=2)
-def lower_law(steps, gaussian_mu, n_cells=2**20):
-    """Positive losses of the composed releases, and their law.
-
-    Losses of a release in one number are rounded DOWN to a grid, which makes every level of the
-    privacy profile smaller, and their laws are convolved on a circle that is long enough.
-    """
-    spread = 8 * gaussian_mu
-    top = sum(size * count for size, count in steps) + spread + gaussian_mu**2
-    cell = 2.001 * top / n_cells
-    transform = np.ones(n_cells // 2 + 1, dtype=complex)
-
-    def law(cdf, low, high):
-        cells = np.arange(math.floor(low / cell), math.floor(high / cell) + 1)
-        mass = np.zeros(n_cells)
-        mass[cells % n_cells] = cdf((cells + 1) * cell) - cdf(cells * cell)
-        return np.fft.rfft(mass)
-
-    for size, count in steps:
-
-        def laplace(x, size=size):
-            """P(loss < x): the loss is size - 2 y for 0 < y < size, and has atoms at both ends."""
-            inside = 0.5 * np.exp(0.5 * (np.clip(x, -size, size) - size))
-            return np.where(x <= -size, 0.0, np.where(x > size, 1.0, inside))
-
-        transform = transform * law(laplace, -size, size) ** count
-    if gaussian_mu:
-        mean = gaussian_mu**2 / 2
-
-        def normal(x):
-            return ndtr((x - mean) / gaussian_mu)
-
-        transform = transform * law(normal, mean - spread, mean + spread)
-    mass = np.fft.irfft(transform, n_cells)
-    positive = np.arange(n_cells // 2)  # losses below zero count for nothing
-    return positive * cell, mass[positive]
-
-
 @pytest.mark.parametrize(("size", "count", "delta", "exact", "third"), REFERENCES)
-def test_reference_values(size, count, delta, exact, third):
+def test_reference_values_are_above_what_is_attained_and_close(size, count, delta, exact, third):
     pytest.importorskip("dp_accounting")
     steps = LaplaceDP((size,), (count,))
     assert steps.epsilon(delta) == pytest.approx(exact, rel=1.5e-3)
-    assert steps.epsilon(0.0) == pytest.approx(size * count, rel=1e-15)
+    assert steps.epsilon(0.0) == pytest.approx(size * count, rel=1e-13)
     mean, variance = steps.moments()
     assert mean + math.sqrt(2 * variance * math.log(1 / delta)) == pytest.approx(third, abs=1e-3)
-    assert steps.epsilon(delta) <= kov_epsilon([size] * count, delta) <= third + 1e-3
-
-
-@pytest.mark.parametrize(("size", "count", "delta", "exact", "third"), REFERENCES)
-def test_the_bound_is_above_what_is_attained_and_close(size, count, delta, exact, third):
-    pytest.importorskip("dp_accounting")
-    steps = LaplaceDP((size,), (count,))
     for epsilon in (0.0, 0.5 * exact, exact):
-        attained = lower_delta([(size, count)], epsilon)
+        attained = attained_delta([(0.0, size, count)], epsilon)
         assert attained <= steps.delta(epsilon) <= 1.02 * attained + 1e-11
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.1, 1.0])
+def test_many_different_steps_and_a_gaussian_are_above_what_is_attained_and_close(mu):
+    pytest.importorskip("dp_accounting")
+    sizes = [0.01 * 1.15**k for k in range(20)]
+    steps, composed = LaplaceDP(sizes), compose(LaplaceDP(sizes), GaussianDP(mu))
+    for epsilon in (0.0, 0.5, 1.0):
+        attained = attained_delta([(0.0, size, 1) for size in sizes], epsilon, mu)
+        assert attained <= composed.delta(epsilon) <= 1.03 * attained + 1e-8
+    epsilon = composed.epsilon(1e-6)
+    assert max(steps.epsilon(1e-6), GaussianDP(mu).epsilon(1e-6)) <= epsilon
+    assert mu == 0 or epsilon < steps.epsilon(5e-7) + GaussianDP(mu).epsilon(5e-7)
+    assert mu == 0 or composed.epsilon(0.0) == math.inf
 
 
 @pytest.mark.parametrize("size", [1e-9, 1e-7, 1e-5, 1e-3])
@@ -122,298 +60,179 @@ def test_losses_too_small_to_resolve_are_rounded_up(size):
     """A discretisation as fine as such losses would fall below the truth by rounding errors."""
     steps = LaplaceDP((size,), (100,))
     for epsilon in (0.0, 5 * size, 20 * size):
-        assert lower_delta([(size, 100)], epsilon) <= steps.delta(epsilon) < 50 * size
+        attained = attained_delta([(0.0, size, 100)], epsilon)
+        assert attained <= steps.delta(epsilon) < 50 * size
 
 
-def test_many_different_steps_are_above_what_is_attained_and_close():
-    pytest.importorskip("dp_accounting")
-    sizes = [0.01 * 1.15**k for k in range(30)]
-    steps = LaplaceDP(sizes)
-    assert steps.n_releases == 30
-    for epsilon in (0.0, 0.5, 1.0, 2.0):
-        attained = lower_delta([(size, 1) for size in sizes], epsilon)
-        assert attained <= steps.delta(epsilon) <= 1.02 * attained
-
-
-@pytest.mark.parametrize("size", [1e-8, 0.3, 5.0, 800.0])
-def test_one_release_is_exact(size):
-    one = LaplaceDP((size,))
+@pytest.mark.parametrize("size", [1e-8, 0.3, 5.0])
+def test_one_release_is_exact_and_two_entries_are_no_easier_to_see(size):
+    one, entries = LaplaceDP((size,)), [(0.0, 0.2 * size, 1), (0.0, 0.8 * size, 1)]
     for share in (0.0, 0.3, 0.9):
-        epsilon = share * size
-        assert one.delta(epsilon) == pytest.approx(-math.expm1((epsilon - size) / 2), rel=1e-12)
-    assert one.delta(size) == one.delta(2 * size) == one.delta(math.inf) == 0.0
-    for delta in (1e-9, 1e-5, 0.1):
-        attained = min(delta, one.delta(0.0))
-        assert one.delta(one.epsilon(delta)) == pytest.approx(attained, rel=1e-6, abs=1e-13)
+        exact = -math.expm1((share - 1) * size / 2)
+        assert one.delta(share * size) == pytest.approx(exact, rel=1e-12)
+        attained = attained_delta([(0.0, size, 1)], share * size)
+        assert attained <= exact <= attained * (1 + 1e-3) + 1e-11
+        both = LaplaceDP((0.2 * size, 0.8 * size)).delta(share * size)
+        assert attained_delta(entries, share * size) <= both <= exact * (1 + 1e-12)
+    assert one.delta(size) == one.delta(2 * size) == 0.0
     assert one.epsilon(0.0) == size
-    assert one.epsilon(1.0) == 0.0
-
-
-@pytest.mark.parametrize("size", [0.3, 2.0])
-def test_one_release_by_integration(size):
-    def gap(x, epsilon):
-        return max(0.0, math.exp(-abs(x)) - math.exp(epsilon - abs(x - size))) / 2
-
-    for epsilon in (0.0, 0.5 * size):
-        points = [0.0, (size - epsilon) / 2, size]
-        exact = quad(gap, -40, 40, args=(epsilon,), points=points, limit=500)[0]
-        assert LaplaceDP((size,)).delta(epsilon) == pytest.approx(exact, rel=1e-7)
-
-
-@pytest.mark.parametrize(("first", "second"), [(0.5, 0.5), (0.2, 1.0)])
-def test_a_shift_of_two_entries_is_no_easier_to_see_than_one_of_their_sum(first, second):
-    def gap(y, x, epsilon):
-        ratio = math.exp(epsilon - abs(x - first) - abs(y - second))
-        return max(0.0, math.exp(-abs(x) - abs(y)) - ratio) / 4
-
-    for epsilon in (0.0, 0.4):
-        exact = dblquad(gap, -12, 12, -12, 12, args=(epsilon,), epsabs=1e-4)[0]
-        together = LaplaceDP((first + second,)).delta(epsilon)
-        two = LaplaceDP((first, second)).delta(epsilon)
-        assert exact - 1e-3 <= two <= together + 1e-15
-        assert two == pytest.approx(exact, abs=1e-3)
-
-
-def test_equal_steps_are_one_entry_and_order_does_not_matter():
-    steps = LaplaceDP((0.1, 0.2, 0.1, 0.0))
-    assert steps == LaplaceDP((0.2, 0.1), (1, 2))
-    assert (steps.epsilons, steps.counts, steps.n_releases) == ((0.2, 0.1), (1, 2), 3)
-    assert hash(steps) == hash(LaplaceDP((0.2, 0.1, 0.1)))
-    assert LaplaceDP((0.1,), (10**6,)).pure_epsilon == 1e5
-
-
-def test_a_million_equal_steps_are_cheap():
-    start = time.perf_counter()
-    assert 0 < LaplaceDP((1e-4,), (10**6,)).epsilon(1e-6) < 1.0
-    assert time.perf_counter() - start < 5.0
-
-
-def test_nothing_released_reveals_nothing():
-    nothing = LaplaceDP(())
-    assert nothing == LaplaceDP((0.0,))
-    assert nothing.delta(0.0) == nothing.epsilon(0.0) == nothing.epsilon(1e-5) == 0.0
 
 
 def test_what_arithmetic_cannot_resolve_is_not_promised():
-    tiny = LaplaceDP((1e-200,), (10,))
-    assert tiny.epsilon(1e-300) > 0
+    tiny, large = LaplaceDP((1e-200,), (10,)), LaplaceDP((800.0, 900.0))
+    for guarantee in (tiny, Composed((tiny,)), Composed((tiny, GaussianDP(1e-200)))):
+        assert guarantee.epsilon(1e-300) > 0
     assert 0 < tiny.delta(0.0) <= 1e-199
     assert kov_epsilon([1e-200] * 10, 1e-5) == pytest.approx(1e-199)
-    assert Composed((tiny,)).epsilon(1e-300) > 0
-    assert Composed((tiny, GaussianDP(1e-200))).epsilon(1e-300) > 0
-    assert LaplaceDP((1e308,), (10,)).delta(1.0) == 1.0
+    assert LaplaceDP((1e308,), (10,)).delta(1.0) == large.delta(1.0) == 1.0
     assert LaplaceDP((1e308, 9e307)).epsilon(1e-5) == math.inf
-    large = LaplaceDP((800.0, 900.0))
-    assert large.delta(1.0) == 1.0
     assert large.epsilon(1e-5) <= 1700.0
+    assert 0 < LaplaceDP((1e-4,), (10**6,)).epsilon(1e-6) < 1.0
+
+
+def test_equal_steps_merge_in_any_order_and_composition_is_flat():
+    steps = LaplaceDP((0.1, 0.2, 0.1, 0.0))
+    assert steps == LaplaceDP((0.2, 0.1), (1, 2))
+    assert (steps.epsilons, steps.counts, steps.n_releases) == ((0.2, 0.1), (1, 2), 3)
+    first, second = LaplaceDP((0.1,), (10,)), LaplaceDP((0.1, 0.3))
+    sampled = privacy.PoissonSubsampledGaussian(0.1, 20.0, 100, "zero_out")
+    nested = compose(compose(first, GaussianDP(3.0)), sampled, compose(second, GaussianDP(4.0)))
+    assert nested == Composed((sampled, LaplaceDP((0.3, 0.1), (1, 11)), GaussianDP(5.0)))
+    assert compose(LaplaceDP(()), Response(0.0), GaussianDP(0.5)) == GaussianDP(0.5)
 
 
 @given(
     st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=6),
-    st.floats(0, 12),
+    st.floats(-12, -0.1).map(lambda exponent: 10**exponent),
 )
-def test_delta_decreases_and_ends_at_the_sum(sizes, epsilon):
-    steps = LaplaceDP(tuple(sizes))
-    smaller = LaplaceDP(tuple(size / 2 for size in sizes))
-    bound = _kov_delta(*steps.moments(), epsilon)
-    assert _kov_delta(*steps.moments(), epsilon + 0.1) <= bound
-    assert _kov_delta(*smaller.moments(), epsilon) <= bound
-    assert steps.delta(steps.pure_epsilon) == 0.0
+def test_the_closed_form_of_pure_steps_is_theorem_3_5_of_kairouz_oh_and_viswanath(sizes, delta):
+    """The sum of squares is inside both roots."""
+    mean = sum(e * math.expm1(e) / (math.exp(e) + 1) for e in sizes)
+    squares = sum(e * e for e in sizes)
+    logs = (math.log(math.e + math.sqrt(squares) / delta), math.log(1 / delta))
+    forms = [sum(sizes), *(mean + math.sqrt(2 * squares * log) for log in logs)]
+    assert kov_epsilon(sizes, delta) == pytest.approx(min(forms), rel=1e-12)
+    assert kov_epsilon(sizes, 0.0) == pytest.approx(sum(sizes))
+    assert kov_epsilon([], delta) == 0.0
 
 
-@pytest.mark.parametrize("delta", [1e-10, 1e-5, FIVE, 0.3])
 @pytest.mark.parametrize(("size", "count"), [(0.02, 10), (0.1, 100), (1.0, 5), (0.5, 40)])
-def test_closed_forms_hold_for_the_worst_pure_mechanism(size, count, delta):
+def test_closed_forms_hold_for_the_worst_pure_mechanism(no_library, size, count):
     """Randomised response composes exactly: binomial losses."""
     yes = np.arange(count + 1)
     losses = (2 * yes - count) * size
     law = binom.pmf(yes, count, 1 / (1 + math.exp(-size)))
-    epsilon = kov_epsilon([size] * count, delta)
-    exact = float(law @ np.maximum(0.0, -np.expm1(epsilon - losses)))
-    assert exact <= delta * (1 + 1e-9) + 1e-14
-    mean, variance = LaplaceDP((size,), (count,)).moments()
-    assert law @ losses == pytest.approx(mean, rel=1e-9)
+    together = compose(*[Response(size)] * count)
+
+    def exact(epsilon):
+        return float(law @ np.maximum(0.0, -np.expm1(epsilon - losses)))
+
+    for delta in (1e-10, 1e-5, FIVE, 0.3):
+        assert exact(kov_epsilon([size] * count, delta)) <= delta * (1 + 1e-9) + 1e-14
     for level in np.linspace(0, 1.2 * size * count, 7):
-        exact = float(law @ np.maximum(0.0, -np.expm1(level - losses)))
-        assert exact <= _kov_delta(mean, variance, level) * (1 + 1e-9) + 1e-14
-
-
-def test_the_sum_of_squares_is_inside_the_roots():
-    sizes = [0.3, 0.1, 0.2]
-    mean = sum(e * math.expm1(e) / (math.exp(e) + 1) for e in sizes)
-    for delta in (1e-5, 0.3):
-        forms = [
-            sum(sizes),
-            mean + math.sqrt(2 * 0.14 * math.log(math.e + math.sqrt(0.14) / delta)),
-            mean + math.sqrt(2 * 0.14 * math.log(1 / delta)),
-        ]
-        assert kov_epsilon(sizes, delta) == pytest.approx(min(forms), rel=1e-14)
-    assert kov_epsilon(sizes, 0.0) == pytest.approx(0.6)
-    assert kov_epsilon([], 1e-5) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("size", "delta", "small"), [(0.0100, FIVE, 10), (0.0070, FIVE, 20), (0.0045, FIVE, 50)]
-)
-def test_where_advanced_composition_starts_to_pay(size, delta, small):
-    """Per-step epsilons that cost 0.1 together, by the third form alone."""
-    mean, variance = LaplaceDP((size,), (small,)).moments()
-    third = mean + math.sqrt(2 * variance * math.log(1 / delta))
-    assert third == pytest.approx(0.1, rel=0.03)
-    assert (third < size * small) == (small > 10) or size * small == pytest.approx(third, rel=0.03)
-
-
-def test_without_the_library_the_closed_forms_answer(no_library):
-    for size, count, delta, exact, _ in REFERENCES:
-        steps = LaplaceDP((size,), (count,))
-        epsilon = steps.epsilon(delta)
-        assert 0.999 * exact <= epsilon <= kov_epsilon([size] * count, delta)
-        assert steps.delta(epsilon) <= delta * (1 + 1e-9)
-        for level in (0.0, 0.3 * exact, exact):
-            assert lower_delta([(size, count)], level) <= steps.delta(level)
-    mixed = compose(LaplaceDP((0.1,), (100,)), GaussianDP(0.5))
-    for epsilon in (1.0, 5.0, 11.0):
-        assert lower_delta([(0.1, 100)], epsilon, 0.5) <= mixed.delta(epsilon) < 1
-    assert mixed.epsilon(1e-5) < 10 + GaussianDP(0.5).epsilon(1e-5)
-    with pytest.raises(ImportError, match="accounting"):
-        compose(mixed, PoissonSubsampledGaussian(0.1, 20.0, 100, "zero_out")).delta(1.0)
+        assert exact(level) <= together.delta(level) * (1 + 1e-9) + 1e-14
 
 
 @pytest.mark.parametrize(("size", "count"), [(0.5, 1), (0.1, 4), (0.1, 100), (0.02, 100)])
-@pytest.mark.parametrize("mu", [0.05, 0.5, 2.0])
-def test_closed_forms_with_a_gaussian_are_above_what_is_attained(no_library, size, count, mu):
+@pytest.mark.parametrize("mu", [0.0, 0.05, 0.5, 2.0])
+def test_without_the_library_closed_forms_are_above_what_is_attained(no_library, size, count, mu):
     """Either one may count: shifted by all that is pure, or by the tail of both losses."""
-    steps = LaplaceDP((size,), (count,))
-    both = Composed((steps, GaussianDP(mu / math.sqrt(2)), GaussianDP(mu / math.sqrt(2))))
+    steps, half, parts = LaplaceDP((size,), (count,)), GaussianDP(mu / 2**0.5), [(0, size, count)]
+    both = Composed((steps, half, half)) if mu else steps
     pure, spread = steps.pure_epsilon, math.hypot(mu, size * math.sqrt(count))
     # Between, and well beyond, the means of both losses, where each bound is at its closest.
     for epsilon in (0.5 * pure, pure, pure + mu, *np.linspace(0.5, 5.0, 8) * spread):
-        assert lower_delta([(size, count)], epsilon, mu) <= both.delta(epsilon)
+        assert attained_delta(parts, epsilon, mu) <= both.delta(epsilon)
+        shifted = GaussianDP(mu).delta(epsilon - pure) if epsilon >= pure else 1.0
+        assert both.delta(epsilon) <= shifted * (1 + 1e-9)
     for delta in (0.05, 1e-3, 1e-6):
         epsilon = both.epsilon(delta)
-        assert lower_delta([(size, count)], epsilon, mu) <= delta
+        assert attained_delta(parts, epsilon, mu) <= delta
         assert both.delta(epsilon) <= delta * (1 + 1e-9)
+        assert epsilon <= kov_epsilon([size] * count, delta) or mu
+    with pytest.raises(ImportError, match=r"needs dp-accounting: pip install 'skdpadmm\[acc"):
+        compose(both, privacy.PoissonSubsampledGaussian(0.1, 20.0, 100, "zero_out")).delta(1.0)
 
 
-def test_the_library_and_the_closed_forms_agree_on_which_is_larger(no_library, monkeypatch):
-    closed = [LaplaceDP((e,), (n,)).epsilon(delta) for e, n, delta, _, _ in REFERENCES]
-    monkeypatch.undo()
+# Labels that are told truthfully with some probability -------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.7, 2.0, 30.0])
+@pytest.mark.parametrize("n_labels", [2, 3, 10])
+def test_responses_are_divergences_of_two_labels_alone_and_beside_laplace(epsilon, n_labels):
     pytest.importorskip("dp_accounting")
-    sharp = [LaplaceDP((e,), (n,)).epsilon(delta) for e, n, delta, _, _ in REFERENCES]
-    assert all(a <= b for a, b in zip(sharp, closed, strict=True))
+    response = Response(epsilon, n_labels)
+    first, other = (np.where(np.arange(n_labels) == k, math.exp(epsilon), 1) for k in (0, 1))
+    total = math.exp(epsilon) + n_labels - 1
+    assert response.other == pytest.approx(1 / total, rel=1e-12)
+    for level in epsilon * np.linspace(0, 1.2, 7):
+        exact = np.maximum(first - math.exp(level) * other, 0.0).sum() / total
+        assert response.delta(level) == pytest.approx(exact, rel=1e-9, abs=1e-13)
+    assert response.epsilon(0.0) == epsilon
+    both = compose(response, LaplaceDP((0.6,)))
+    cells = np.linspace(-25, 25.6, 50_001)
+    p, q = (np.exp(-np.abs((cells[:-1] + cells[1:]) / 2 - at)) / 2 for at in (0.0, 0.6))
+    for level in (0.0, 0.5 * epsilon, epsilon, epsilon + 0.3):
+        gaps = np.outer(first, p) - math.exp(level) * np.outer(other, q)
+        exact = np.maximum(gaps, 0.0).sum() * (cells[1] - cells[0]) / total
+        assert exact - 1e-6 <= both.delta(level) <= 1.02 * exact + 1e-3
+    assert both.delta((epsilon + 0.6) * (1 + 1e-9)) == 0.0
+    assert both.epsilon(0.0) == pytest.approx(epsilon + 0.6)
 
 
-@pytest.mark.parametrize("mu", [0.1, 1.0])
-def test_a_gaussian_start_composes_with_laplace_steps(mu):
+# A budget that is split over steps ---------------------------------------------------------------
+
+
+def error_left(shares, contraction, noise):
+    """Squared error left of all steps, with a budget of 1."""
+    later = np.arange(len(shares) - 1, -1, -1)
+    return float(np.sum(contraction**later / shares ** (2 if noise == "laplace" else 1)))
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("contraction", [0.3, 0.8, 1.0])
+def test_the_optimal_split_is_what_a_solver_finds_and_the_printed_one_is_worse(noise, contraction):
+    shares = split_budget("optimal", 6, contraction, noise)
+
+    def weights(logits):
+        return np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+
+    def objective(logits):
+        return math.log(error_left(weights(logits), contraction, noise))
+
+    found = minimize(objective, np.zeros(6), options={"gtol": 1e-9})
+    assert math.log(error_left(shares, contraction, noise)) <= found.fun + 1e-9
+    np.testing.assert_allclose(shares, weights(found.x), rtol=1e-3)
+    if noise == "laplace" and contraction < 1:
+        printed = coordinate_descent_printed_split(6, contraction)
+        np.testing.assert_allclose(printed, shares[::-1], rtol=1e-9)
+        left = [error_left(s, contraction, noise) for s in (split_budget("equal", 6), printed)]
+        assert found.fun < math.log(left[0]) < math.log(left[1])
+
+
+@pytest.mark.parametrize("kind", ["equal", "optimal"])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "n_steps"), [(0.1, 1e-5, 1), (1, FIVE, 10), (7, 0, 50)]
+)
+def test_steps_meet_the_budget_closely_and_are_not_beyond(kind, epsilon, delta, n_steps):
     pytest.importorskip("dp_accounting")
-    steps = LaplaceDP((0.1,), (40,))
-    composed = compose(steps, GaussianDP(mu))
-    assert composed == Composed((steps, GaussianDP(mu)))
-    for epsilon in (0.0, 0.5, 2.0):
-        attained = lower_delta([(0.1, 40)], epsilon, mu)
-        assert attained <= composed.delta(epsilon) <= 1.03 * attained + 1e-8
-    for delta in (1e-3, 1e-6):
-        epsilon = composed.epsilon(delta)
-        assert max(steps.epsilon(delta), GaussianDP(mu).epsilon(delta)) < epsilon
-        assert epsilon < steps.epsilon(delta / 2) + GaussianDP(mu).epsilon(delta / 2)
-        assert composed.delta(epsilon) <= delta * (1 + 1e-9)
-    assert composed.epsilon(0.0) == math.inf
-    assert composed.delta(math.inf) == 0.0
-    assert composed.epsilon(1.0) == 0.0
+    shares = split_budget(kind, n_steps, 0.8)
+    steps = privacy.laplace_steps(epsilon, delta, shares)
+    np.testing.assert_allclose(steps / steps.sum(), shares, rtol=1e-9)
+    assert LaplaceDP(tuple(steps)).delta(epsilon) <= delta < LaplaceDP(1.001 * steps).delta(epsilon)
+    assert steps.sum() >= epsilon * (1 - 1e-12)
+    mu = privacy.gaussian_mu(epsilon, 1e-5)
+    steps = privacy.gaussian_steps(mu, shares)
+    assert mu * (1 - 1e-12) <= math.hypot(*steps) <= mu
+    np.testing.assert_allclose(steps**2 / mu**2, shares, rtol=1e-9)
 
 
-def test_a_pure_start_adds_its_epsilon_to_a_gaussian_at_least():
-    """The one closed form: a pure guarantee shifts every level."""
-    composed = Composed((LaplaceDP((0.05,)), GaussianDP(0.2)))
-    for epsilon in (0.05, 0.3, 1.0):
-        assert composed.delta(epsilon) <= GaussianDP(0.2).delta(epsilon - 0.05) * (1 + 1e-12)
-    assert composed.delta(0.01) <= 1.0
-
-
-def test_composition_merges_and_stays_flat():
-    first, second = LaplaceDP((0.1,), (10,)), LaplaceDP((0.1, 0.3))
-    merged = LaplaceDP((0.3, 0.1), (1, 11))
-    assert compose(first, second) == merged
-    assert compose(first, GaussianDP(0.0)) == first
-    assert compose(LaplaceDP(()), GaussianDP(0.0)) == GaussianDP(0.0)
-    assert compose(LaplaceDP(()), GaussianDP(0.5)) == GaussianDP(0.5)
-    assert compose(first) is first
-    sampled = PoissonSubsampledGaussian(0.1, 20.0, 100, "zero_out")
-    nested = compose(compose(first, GaussianDP(3.0)), sampled, compose(second, GaussianDP(4.0)))
-    assert nested == Composed((sampled, merged, GaussianDP(5.0)))
-    assert compose(first, NonPrivate()) == NonPrivate()
-
-
-def test_sampled_and_laplace_releases_compose():
-    pytest.importorskip("dp_accounting")
-    sampled = PoissonSubsampledGaussian(0.1, 20.0, 100, "zero_out")
-    both = compose(sampled, LaplaceDP((0.1,), (10,)))
-    separate = sampled.epsilon(5e-7) + LaplaceDP((0.1,), (10,)).epsilon(5e-7)
-    assert sampled.epsilon(1e-6) < both.epsilon(1e-6) < separate
-
-
-def test_combinations_without_a_theorem_are_refused():
-    with pytest.raises(TypeError, match="Got RenyiDP together with LaplaceDP"):
-        compose(RenyiDP((2.0,), (0.1,)), LaplaceDP((0.1,)))
-
-
-def test_what_dominates_is_plain():
-    steps = LaplaceDP((0.3, 0.1), (2, 5))
-    assert steps.dominates(steps)
-    assert steps.dominates(LaplaceDP((0.2, 0.1), (2, 4)))
-    assert not steps.dominates(LaplaceDP((0.31,)))
-    assert not steps.dominates(LaplaceDP((0.3,), (3,)))
-    assert not steps.dominates(LaplaceDP((0.01,), (1000,)))
-    assert not steps.dominates(GaussianDP(0.1))
-    assert LaplaceDP((1.0,)).dominates(LaplaceDP((0.1,), (10,)))
-    assert not LaplaceDP((0.1,), (10,)).dominates(LaplaceDP((1.0,)))
-    assert LaplaceDP(()).dominates(LaplaceDP(()))
-    assert worst(steps, LaplaceDP((0.2,)), LaplaceDP((0.1,), (7,))) == steps
-
-
-def test_a_guarantee_that_dominates_has_the_larger_delta():
-    pytest.importorskip("dp_accounting")
-    pairs = [
-        (LaplaceDP((0.3, 0.1), (2, 5)), LaplaceDP((0.2, 0.1), (2, 4))),
-        (LaplaceDP((1.0,)), LaplaceDP((0.1,), (10,))),
-    ]
-    for larger, smaller in pairs:
-        for epsilon in (0.0, 0.2, 0.7, 1.0):
-            assert larger.delta(epsilon) >= smaller.delta(epsilon)
-
-
-def test_it_serialises_and_describes_itself():
-    steps = LaplaceDP(np.array([0.1] * 10 + [0.25]))
-    dictionary = steps.to_dict()
-    assert json.loads(json.dumps(dictionary, allow_nan=False)) == dictionary
-    assert dictionary == {"kind": "laplace", "epsilons": [0.25, 0.1], "counts": [1, 10]}
-    assert steps.describe() == "Laplace(sum of epsilons=1.25), 11 releases"
-
-
-@pytest.mark.parametrize("bad", [(-0.1,), (math.inf,), (math.nan,)])
-def test_epsilons_that_are_none_are_refused(bad):
-    with pytest.raises(ValueError, match=r"^Got epsilons=.*expected floats in \[0, inf\)"):
-        LaplaceDP(bad)
-    with pytest.raises(ValueError, match="Got epsilons="):
-        kov_epsilon(bad, 1e-5)
-
-
-@pytest.mark.parametrize("counts", [(0,), (1.5,), (-1,)])
-def test_counts_that_are_none_are_refused(counts):
-    with pytest.raises(ValueError, match=r"^Got counts=.*expected ints >= 1"):
-        LaplaceDP((0.1,), counts)
-
-
-def test_one_count_for_each_epsilon():
-    with pytest.raises(ValueError, match="Got 1 epsilons and 2 counts"):
-        LaplaceDP((0.1,), (1, 2))
-
-
-@pytest.mark.parametrize("question", [-1.0, math.nan])
-def test_questions_out_of_range_are_refused(question):
-    with pytest.raises(ValueError, match="Got epsilon="):
-        LaplaceDP((0.1,)).delta(question)
-    with pytest.raises(ValueError, match="Got delta="):
-        LaplaceDP((0.1,)).epsilon(question)
-    with pytest.raises(ValueError, match="Got delta="):
-        kov_epsilon([0.1], question)
+def test_the_reference_scale_of_ten_equal_steps_and_weights_of_any_scale():
+    """epsilon 1, 10 wake-ups, 50 records, gradients of norm 1: sensitivity 2 / 50."""
+    shares, mu = split_budget("equal", 10), privacy.gaussian_mu(1.0, 1e-5)
+    np.testing.assert_allclose(2 / 50 / privacy.laplace_steps(1.0, 0.0, shares), 0.4, rtol=1e-12)
+    np.testing.assert_allclose(2 / 50 / privacy.gaussian_steps(mu, shares), 0.4719, atol=5e-5)
+    np.testing.assert_allclose(privacy.gaussian_steps(5.0, [9e300, 16e300]), [3.0, 4.0])
+    # Every step keeps a share.
+    tiny = split_budget("optimal", 1000, 1e-300)
+    assert np.isfinite(1 / privacy.laplace_steps(1.0, 0.0, tiny)).all()

@@ -1,0 +1,286 @@
+"""What every guarantee keeps, whatever its kind."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import pkgutil
+from functools import cache
+
+import numpy as np
+import pytest
+
+from skdpadmm import privacy
+from skdpadmm.privacy import (
+    Composed,
+    GaussianDP,
+    Guarantee,
+    LaplaceDP,
+    Mixture,
+    NonPrivate,
+    RenyiDP,
+    Worst,
+    compose,
+    guarantee_from_dict,
+    worst,
+)
+from skdpadmm.privacy import PerturbedObjectiveDP as Objective
+from skdpadmm.privacy import PoissonSubsampledGaussian as Sampled
+from skdpadmm.privacy import RandomizedResponseDP as Response
+from skdpadmm.privacy import UniformLaplaceDP as Uniform
+
+pytest.importorskip("dp_accounting")
+
+SAMPLED = Sampled(0.1, 20.0 / 3.0, 7, "zero_out")
+RARE = Mixture((0.9, 0.1), (GaussianDP(0.0), GaussianDP(1.0)))
+INNER = Worst((LaplaceDP((1.0,)), GaussianDP(0.3)))
+ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0)
+# Of every kind some guarantees, with the words that the first describes itself by.
+EXAMPLES = {
+    "not private": [NonPrivate()],
+    "GDP(mu=0.2681)": [GaussianDP(np.float64(0.26801)), GaussianDP(1), GaussianDP(0.0)],
+    "Laplace(sum of epsilons=2.667), 22 releases": [
+        LaplaceDP((0.1, 1.0 / 3.0), (20, 2)), LaplaceDP((0.5, 0.5)), LaplaceDP(())
+    ],
+    "uniform+Laplace(sum of epsilons=1.201, widths >= 0.3333), 4 releases": [
+        Uniform((2.0, 3.0), (0.5, 1.0 / 3.0), (0.1, 0.2001), (3, 1)),
+        Uniform((1.0,), (0.0,), (0.2,), (5,)),
+        Uniform((), (), ()),
+    ],
+    "randomised response(epsilon=1.1, 5 labels)": [Response(1.1, 5), Response(1.5), Response(0.0)],
+    "Poisson(q=0.1) sampled Gaussian(multiplier=6.666), 7 rounds": [
+        SAMPLED, Sampled(1, 9.0, np.int64(3), "zero_out")
+    ],
+    "perturbed objective(L/sigma=0.2346, beta/ridge=0.05) + GDP(mu=0.1)": [
+        Objective(0.23451, 0.05, "replace_one", "logistic", 0.75, 0.1),
+        Objective(0.2, 0.1, "zero_out"),
+    ],
+    "Renyi DP at 6 orders": [
+        RenyiDP(ORDERS, tuple(0.02 * order for order in ORDERS)),
+        RenyiDP((1.5, 2.0), (0.1, math.inf)),
+    ],
+    "Laplace(sum of epsilons=0.2), 1 releases + GDP(mu=0.2)": [
+        Composed((LaplaceDP((0.2,)), GaussianDP(0.2))),
+        Composed((SAMPLED, GaussianDP(0.1), LaplaceDP((0.2,)), Response(0.3))),
+    ],
+    "mixture of GDP(mu=0), GDP(mu=1)": [
+        RARE,
+        Mixture((0.5, 0.5), (GaussianDP(0.0), INNER)),
+        Mixture((0.1, 0.2, 0.3, 0.4), (GaussianDP(0.1), SAMPLED, GaussianDP(0.3), GaussianDP(1.0))),
+    ],
+    "worst of 2 guarantees": [Worst((RARE, GaussianDP(0.3))), INNER],
+}  # fmt: skip
+ALL = [guarantee for examples in EXAMPLES.values() for guarantee in examples]
+FIRST = [examples[0] for examples in EXAMPLES.values()]
+EPSILONS = (0.0, 0.05, 0.3, 1.0, 4.0)
+of_each = pytest.mark.parametrize("guarantee", ALL, ids=lambda guarantee: guarantee.describe())
+of_first = pytest.mark.parametrize("guarantee", FIRST, ids=lambda kind: type(kind).__name__)
+
+
+class Unknown(Guarantee):
+    """A kind that nobody has a theorem for."""
+
+    delta = to_dict = describe = lambda *_: None
+
+
+@cache
+def curve(guarantee):
+    return np.array([guarantee.delta(epsilon) for epsilon in EPSILONS])
+
+
+def test_every_kind_of_guarantee_has_an_example_and_describes_itself_unflatteringly():
+    for module in pkgutil.iter_modules(privacy.__path__, "skdpadmm.privacy."):
+        importlib.import_module(module.name)
+    found, new = set(), [Guarantee]
+    while new:
+        new = [kind for parent in new for kind in parent.__subclasses__()]
+        found.update(kind for kind in new if kind.__module__.startswith("skdpadmm.privacy."))
+    assert found == set(map(type, FIRST))
+    assert [guarantee.describe() for guarantee in FIRST] == list(EXAMPLES)
+    assert ALL[-3].describe() == "mixture of 4 guarantees"
+
+
+@of_each
+def test_delta_is_a_probability_that_falls_with_epsilon(guarantee):
+    deltas = curve(guarantee)
+    assert np.all((deltas >= 0) & (deltas <= 1))
+    assert np.all(np.diff(deltas) <= 1e-12)
+    assert guarantee.delta(1e300) <= guarantee.delta(1e3) <= deltas[-1] + 1e-12
+    assert guarantee.delta(math.inf) == 0.0
+
+
+@of_each
+def test_epsilon_is_the_safe_side_of_the_inverse_of_delta(guarantee):
+    found = [guarantee.epsilon(delta) for delta in (0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] == 0.0
+    assert found[0] == math.inf or guarantee.delta(found[0]) == 0.0
+    for delta, epsilon in zip((1e-9, 1e-6, 1e-3, 0.1), found[1:], strict=False):
+        if math.isinf(epsilon):
+            assert guarantee.delta(100.0) > delta
+            continue
+        assert guarantee.delta(epsilon) <= delta * (1 + 1e-9) + 1e-15
+        assert epsilon == 0 or guarantee.delta(epsilon * (1 - 2e-3)) > delta
+
+
+@of_each
+def test_questions_out_of_range_are_refused(guarantee):
+    for epsilon in (-0.1, math.nan):
+        with pytest.raises(ValueError, match="Got epsilon="):
+            guarantee.delta(epsilon)
+    for delta in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="Got delta="):
+            guarantee.epsilon(delta)
+
+
+@of_each
+def test_a_guarantee_survives_json_and_compares_by_value(guarantee):
+    text = json.dumps(guarantee.to_dict(), allow_nan=False)
+    read = guarantee_from_dict(json.loads(text))
+    assert type(read) is type(guarantee)
+    assert read == guarantee
+    assert hash(read) == hash(guarantee)
+    assert json.dumps(read.to_dict()) == text
+    assert read not in [other for other in ALL if other is not guarantee]
+
+
+@of_first
+def test_fields_that_are_missing_unknown_or_of_a_wrong_type_are_refused(guarantee):
+    plain = guarantee.to_dict()
+    names = set(plain) - {"kind"}
+    changed = [{key: plain[key] for key in plain if key != name} for name in names]
+    for wrong in [{**plain, "another": 1.0}, *changed]:
+        with pytest.raises(ValueError, match="fields"):
+            guarantee_from_dict(wrong)
+    for name in names:
+        for wrong in (None, True, {}, "0.1", [["0.1"]], [None], [{"kind": None}]):
+            with pytest.raises((TypeError, ValueError), match=r"Got .* expected"):
+                guarantee_from_dict({**plain, name: wrong})
+
+
+def nested(depth):
+    return {"kind": "worst", "components": [nested(depth - 1)]} if depth else {"kind": "?"}
+
+
+@pytest.mark.parametrize(
+    ("plain", "error", "message"),
+    [
+        *((plain, TypeError, "expected a dict") for plain in (None, [], "gaussian", b"{}")),
+        *(({"kind": k, "mu": 1.0}, ValueError, "expected one of") for k in ("", None, [], 1, "a")),
+        *(({"kind": "gaussian", "mu": mu}, ValueError, "Got mu=")
+          for mu in (-1.0, math.nan, math.inf, 10**400)),
+        ({"kind": "laplace", "epsilons": [0.1], "counts": []}, ValueError, "counts"),
+        ({"kind": "composed", "parts": [{"kind": "non_private"}]}, TypeError, r"parts\[0\]"),
+        (nested(500), ValueError, "nested"),
+    ],
+)  # fmt: skip
+def test_dictionaries_that_describe_no_guarantee_are_refused(plain, error, message):
+    with pytest.raises(error, match=message):
+        guarantee_from_dict(plain)
+
+
+# Composition and the weakest of several ----------------------------------------------------------
+
+
+def composes(one, other):
+    """Whether there is a theorem about both, by their kinds."""
+    kinds = {type(one), type(other)}
+    if Uniform in kinds:
+        return False
+    if NonPrivate in kinds or kinds == {RenyiDP}:
+        return True
+    # These two take Gaussian guarantees alone, here also those of each label and of each case.
+    special = kinds & {RenyiDP, Objective}
+    others = kinds - special
+    return not special or (len(others) == 1 and others <= {GaussianDP, Mixture, Worst})
+
+
+@of_first
+def test_composition_is_known_for_the_kinds_with_a_theorem_and_above_its_parts(guarantee):
+    for other in FIRST:
+        if not composes(guarantee, other):
+            with pytest.raises(TypeError, match=r"^Got .* expected"):
+                compose(guarantee, other)
+            continue
+        together = compose(guarantee, other)
+        deltas = curve(together)
+        np.testing.assert_allclose(curve(compose(other, guarantee)), deltas, 1e-9, 1e-13)
+        assert np.all(np.maximum(curve(guarantee), curve(other)) <= deltas * (1 + 1e-9) + 1e-13)
+        if RenyiDP not in (type(guarantee), type(other)):  # its conversion loses more than that
+            for first in (0.0, 0.3):
+                basic = guarantee.delta(first) + other.delta(0.7)
+                assert together.delta(first + 0.7) <= 1.01 * basic + 1e-8
+
+
+@of_each
+def test_composition_with_nothing_and_with_no_guarantee_at_all(guarantee):
+    if isinstance(guarantee, Uniform):
+        return
+    assert compose(guarantee) is guarantee
+    assert compose(guarantee, NonPrivate()) == compose(NonPrivate(), guarantee) == NonPrivate()
+    free = compose(guarantee, GaussianDP(0.0))
+    np.testing.assert_allclose(curve(free), curve(guarantee), rtol=1e-9, atol=1e-13)
+
+
+def test_foreign_guarantees_and_two_relations_do_not_compose():
+    assert compose() == GaussianDP(0.0)
+    for others in ((), (GaussianDP(1.0),), (NonPrivate(),)):
+        for foreign in (Unknown(), 0.5):
+            with pytest.raises(TypeError, match="expected one of GaussianDP, Poisson"):
+                compose(foreign, *others)
+    with pytest.raises(TypeError, match="two neighbouring relations"):
+        compose(SAMPLED, Sampled(0.1, 20.0, 100, "replace_one"))
+
+
+@of_each
+def test_what_dominates_is_nowhere_below_and_the_worst_is_the_largest(guarantee):
+    own = curve(guarantee)
+    assert guarantee.dominates(guarantee)
+    for other in ALL:
+        deltas = curve(other)
+        assert other == guarantee or not (other.dominates(guarantee) and guarantee.dominates(other))
+        assert not guarantee.dominates(other) or np.all(own >= deltas * (1 - 1e-9) - 1e-14)
+        largest = np.maximum(own, deltas)
+        np.testing.assert_allclose(curve(worst(guarantee, other)), largest, 1e-9, 1e-14)
+    with_steady = Worst((guarantee, GaussianDP(0.3)))
+    for delta in (1e-6, 0.1):
+        largest = max(guarantee.epsilon(delta), GaussianDP(0.3).epsilon(delta))
+        assert with_steady.epsilon(delta) == pytest.approx(largest, rel=1e-9)
+
+
+STEPS, WIDE = LaplaceDP((0.3, 0.1), (2, 5)), Uniform((2.0,), (1.0,), (0.1,), (5,))
+
+
+@pytest.mark.parametrize(
+    ("larger", "smaller", "seen"),
+    [
+        (GaussianDP(0.3), GaussianDP(0.2), True),
+        (STEPS, LaplaceDP((0.2, 0.1), (2, 4)), True),
+        (STEPS, LaplaceDP((0.31,)), False),
+        (STEPS, LaplaceDP((0.3,), (3,)), False),
+        (STEPS, LaplaceDP((0.01,), (1000,)), False),
+        (STEPS, GaussianDP(0.1), False),
+        (LaplaceDP((1.0,)), LaplaceDP((0.1,), (10,)), True),
+        (Response(1.0), Response(1.0, 10), True),
+        (Response(1.0), LaplaceDP((0.5, 0.5)), True),
+        (Response(1.0, 10), LaplaceDP((0.1,)), False),
+        (Response(1.0), GaussianDP(0.1), False),
+        (SAMPLED, Sampled(0.1, 8.0, 7, "zero_out"), True),
+        (SAMPLED, Sampled(0.1, 8.0, 7, "replace_one"), False),
+        (WIDE, Uniform((2.0,), (1.5,), (0.1,), (4,)), True),
+        (WIDE, Uniform((2.0,), (0.5,), (0.1,)), False),
+        (WIDE, LaplaceDP((0.2,)), False),
+        (WIDE, GaussianDP(0.1), False),
+        (Uniform((1.0,), (0.0,), (0.2,), (5,)), LaplaceDP((0.2,), (5,)), True),
+        (Uniform((2.0,), (1.0,), (1e-9,), (10**6,)), Uniform((2.0,), (1.0,), (1e-9,)), False),
+        (Mixture((0.9, 0.1), (GaussianDP(0.1), GaussianDP(1.0))), RARE, True),
+        (RARE, Mixture((0.8, 0.2), (GaussianDP(0.0), GaussianDP(1.0))), False),
+        (Composed((SAMPLED, GaussianDP(0.2))), Composed((SAMPLED, GaussianDP(0.1))), True),
+        (Composed((SAMPLED, GaussianDP(0.2))), Composed((SAMPLED,)), False),
+    ],
+)
+def test_dominance_is_seen_where_it_is_plain(larger, smaller, seen):
+    assert larger.dominates(smaller) == seen
+    assert not smaller.dominates(larger)
+    assert not seen or worst(smaller, larger) == worst(larger, smaller) == larger
