@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from skdpadmm.privacy import GaussianDP, LossDerivative, calibrate_noise, compose
+from skdpadmm import privacy
+from skdpadmm.privacy import GaussianDP, compose
 from skdpadmm.privacy import PerturbedObjectiveDP as Objective
 from skdpadmm.privacy import perturbed_objective_rdp as rounds_of
 from tests.privacy_accounting.attained import gaussian_delta
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow", "ignore:divide")
-RELATIONS, SHAPES = ("zero_out", "replace_one"), list(LossDerivative)
+RELATIONS, SHAPES = ("zero_out", "replace_one"), list(privacy.LossDerivative)
 ORDERS = (1.1, 2.0, 5.0, 20.0)
 ROW, NOBODY = np.ones(1), np.zeros(1)
 of_relations = pytest.mark.parametrize("relation", RELATIONS)
@@ -224,7 +225,7 @@ def test_calibration_meets_a_budget_beside_a_first_release(epsilon, delta, relat
     def at(std):
         return compose(first, Objective(1 / std, 0.1 * epsilon, relation, shape))
 
-    assert 0.9 * delta < at(calibrate_noise(at, epsilon, delta)).delta(epsilon) <= delta
+    assert 0.9 * delta < at(privacy.calibrate_noise(at, epsilon, delta)).delta(epsilon) <= delta
 
 
 # Rounds of perturbed objectives, by Renyi divergences --------------------------------------------
@@ -253,17 +254,6 @@ def test_no_exact_renyi_divergence_exceeds_the_bound(loss, ridges, stds, relatio
         for shape in SHAPES if loss.kind == "logistic" else ["any"]:
             guarantee = Objective(plain.gradient_ratio, plain.curvature_ratio, relation, shape)
             assert exact <= rounds_of(guarantee, 1, (order,)).divergences[0] * (1 + 1e-3)
-
-
-@pytest.mark.parametrize("ratio", [0.01, 0.3, 2.0])
-@pytest.mark.parametrize("curvature", [0.0, 1e-3, 1.0])
-def test_divergences_are_at_most_those_of_an_unknown_sign_in_every_draw(ratio, curvature):
-    bound = rounds_of(Objective(ratio, curvature, "zero_out", "any"), 7, ORDERS)
-    for order, claimed in zip(ORDERS, bound.divergences, strict=True):
-        shift = (order - 1) * ratio
-        moment = math.log(2) + shift**2 / 2 + norm.logcdf(shift)
-        loose = math.log1p(curvature) + ratio**2 / 2 + moment / (order - 1)
-        assert 0 < claimed <= 7 * loose * (1 + 1e-8)
 
 
 def test_rounds_add_up_with_their_gaussian_releases():
