@@ -216,18 +216,6 @@ def test_delta_is_above_that_of_a_linear_loss_and_grows_with_each_part(
         assert delta <= larger.delta(epsilon) * (1 + 2e-2) + 1e-14
 
 
-@of_relations
-@of_shapes
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (8.0, 1e-5)])
-def test_calibration_meets_a_budget_beside_a_first_release(epsilon, delta, relation, shape):
-    first = GaussianDP(0.4 * 0.2 * min(epsilon, 4))
-
-    def at(std):
-        return compose(first, Objective(1 / std, 0.1 * epsilon, relation, shape))
-
-    assert 0.9 * delta < at(privacy.calibrate_noise(at, epsilon, delta)).delta(epsilon) <= delta
-
-
 # Rounds of perturbed objectives, by Renyi divergences --------------------------------------------
 
 

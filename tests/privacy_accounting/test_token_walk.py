@@ -49,12 +49,13 @@ def simulated_paths(matrix, n_hops, n_runs, rng):
     return np.array(paths).T
 
 
-@pytest.mark.parametrize("matrix", [complete(2), complete(3), line(3), line(4)], ids=len)
-@pytest.mark.parametrize("peers", [(), (1,), (2,), (3,), (1, 2)], ids=str)
+SMALL = [(complete(2), (1,)), (line(4), (3,)), (complete(3), (1, 2)), (line(3), (2,))]
+SMALL += [(matrix, peers) for matrix in (complete(3), line(3)) for peers in ((), (1,))]
+
+
+@pytest.mark.parametrize(("matrix", "peers"), SMALL)
 def test_no_walk_of_few_hops_costs_more_on_average(matrix, peers):
     n, n_hops = len(matrix), {2: 9, 3: 7, 4: 8}[len(matrix)]
-    if max(peers, default=0) >= n or (n == 4 and peers != (3,)):
-        return
     paths = np.array(list(product(range(n), repeat=n_hops)))
     chances = matrix[paths[:, :-1], paths[:, 1:]].prod(axis=1) / n
     for cap in (1, 2, 3, 9):

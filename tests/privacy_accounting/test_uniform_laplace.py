@@ -13,7 +13,6 @@ from scipy.integrate import quad
 
 from skdpadmm import privacy
 from skdpadmm.privacy import LaplaceDP, RenyiDP, RenyiFilter, UniformLaplace, UniformLaplaceDP
-from skdpadmm.privacy._uniform_laplace_dp import discretised_loss
 from skdpadmm.privacy.literature import random_aggregator_printed_average_loss
 from tests.privacy_accounting.attained import attained_delta, log_density
 
@@ -135,16 +134,13 @@ def test_nothing_ever_exceeds_laplace_noise_and_wider_is_better(u, s, order, sha
     assert wide * (1 - 2e-6) <= narrow <= plain <= s
 
 
-def test_small_and_large_shifts_stay_in_range():
-    for u in (1e-3, 1.0, 30.0):
-        for s in (1e-4, 1e-8):
-            small = 1.5 * UniformLaplace(1.0, u).fisher_ratio * s * s
-            assert divergence(u, s, 3.0) == pytest.approx(small, rel=2e-4)
-        for s in (100.0, 5000.0):
-            assert all(0 < divergence(u, s, order) <= s for order in (1.01, 1e4))
-            assert 0 < one(u, s).delta(0.5 * s) <= 1
-            assert UniformLaplaceDP((1.0,), (u,), (s,), (3,)).delta(1.0) <= 1.0
-        assert one(u, 0.2).epsilon(0.0) == pytest.approx(0.2)  # no width lowers the largest loss
+@pytest.mark.parametrize("u", [1e-3, 1.0, 30.0])
+def test_small_and_large_shifts_stay_in_range(u):
+    small = 1.5 * UniformLaplace(1.0, u).fisher_ratio * 1e-16
+    assert divergence(u, 1e-8, 3.0) == pytest.approx(small, rel=2e-4)
+    assert 0 < divergence(u, 5000.0, 1e4) <= 5000.0
+    assert UniformLaplaceDP((1.0,), (u,), (5000.0,), (3,)).delta(1.0) <= 1.0
+    assert one(u, 0.2).epsilon(0.0) == pytest.approx(0.2)  # no width lowers the largest loss
 
 
 @pytest.mark.parametrize(
@@ -176,20 +172,6 @@ def test_composed_releases_are_above_what_is_attained_and_close(parts):
     assert steps.pure_epsilon == pytest.approx(sum(shift * count for _, shift, count in parts))
 
 
-@pytest.mark.parametrize("interval", [1e-3, 0.2, 5.0])
-@pytest.mark.parametrize(("u", "s"), [(2.0, 0.2), (1e-9, 1.0), (0.0, 1.0), (1e5, 0.7), (0.1, 30.0)])
-def test_the_discretised_loss_dominates_the_exact_one(u, s, interval):
-    lowest, probabilities = discretised_loss(u, s, interval)
-    losses = interval * (lowest + np.arange(probabilities.size))
-    assert probabilities.min() >= 0
-    # Both laws of the pair keep their mass: the second one is exp(-loss) times the first.
-    masses = [probabilities.sum(), probabilities @ np.exp(-losses)]
-    assert masses == pytest.approx([1.0, 1.0], abs=1e-9)
-    for epsilon in np.linspace(0.0, s, 9).tolist():
-        dominating = probabilities @ np.maximum(0.0, -np.expm1(epsilon - losses))
-        assert dominating >= one(u, s).delta(epsilon) * (1 - 1e-9) - 1e-15
-
-
 @pytest.mark.parametrize("widths", [(1.0, 1.0), (0.5, 3.0), (0.0, 2.0), (10.0, 0.2)])
 @pytest.mark.parametrize("shifts", [(0.2, 0.2), (0.05, 1.0)])
 def test_a_vector_reveals_no_more_than_its_narrowest_entry_with_the_whole_move(widths, shifts):
@@ -200,13 +182,7 @@ def test_a_vector_reveals_no_more_than_its_narrowest_entry_with_the_whole_move(w
         assert attained_delta(parts, epsilon) <= vector.delta(epsilon)
 
 
-def test_rounds_of_the_example_cost_what_is_known_of_plain_noise():
-    """100 rounds, 14 entries, records moved by 0.01 / 10, and rates that grow by 2 percent."""
-    rates, wide = 1.02 ** np.arange(1, 101), np.full((100, 14), 0.5)
-    entries = UniformLaplaceDP(np.repeat(rates, 14), wide.ravel(), (0.01 / 10,) * 1400)
-    assert entries.pure_epsilon == pytest.approx(4.458677, abs=1e-6)
-    vectors = UniformLaplaceDP.of_vectors(rates, wide, 2 * math.sqrt(14) / 100 / 10)
-    assert vectors.pure_epsilon == pytest.approx(2.383, abs=5e-4)
+def test_many_small_releases_are_nearly_gaussian():
     steps = UniformLaplaceDP((2.0,), (1.0,), (0.001,), (1400,))
     assert steps.approximate_mu == pytest.approx(math.sqrt(1400 * 0.5412) * 0.002, rel=1e-3)
     pytest.importorskip("dp_accounting")
@@ -224,10 +200,7 @@ def test_without_the_library_the_laplace_bound_answers(no_library):
 # The expected absolute loss, by its largest one: an average, and no epsilon ----------------------
 
 factor, above = privacy.expected_privacy_loss_factor, privacy.expected_privacy_loss_factor_bound
-ceiling, total = (
-    privacy.expected_privacy_loss_factor_ceiling,
-    privacy.total_expected_privacy_loss_factor,
-)
+ceiling = privacy.expected_privacy_loss_factor_ceiling
 
 
 @settings(max_examples=40)
@@ -249,22 +222,16 @@ def test_the_factor_by_another_integration_of_the_worse_sign(rate, width, shift)
 
 
 def test_reference_factors_and_their_limits():
-    for rate, width, shift, exact in (
-        (2.0, 0.1, 1e-3, 0.9526),
-        (10.0, 1.0, 1e-3, 0.1993),
-        (5.0, 0.5, 0.1, 0.6868),
-        (5.0, 0.5, 0.3, 0.8576),
-    ):
-        assert factor(rate, width, shift) == pytest.approx(exact, abs=6e-5)
+    found = [factor(5.0, 0.5, 0.1), factor(5.0, 0.5, 0.3), factor(10.0, 1.0, 1e-3)]
+    assert found == pytest.approx([0.6868, 0.8576, 0.1993], abs=6e-5)
     for u, limit in {0.5: 0.885, 1: 0.787, 2: 0.632, 3: 0.518, 5: 0.367, 10: 0.199}.items():
         at_zero = [float(f(7.0, u / 7.0, 0.0)) for f in (factor, above, ceiling)]
         assert at_zero == pytest.approx([-math.expm1(-u / 2) / (u / 2)] * 3, rel=1e-12)
         assert [at_zero[0], factor(7.0, u / 7.0, 1e-8)] == pytest.approx([limit] * 2, abs=6e-4)
-    for width in (0.0, 1e-12, 1.0, 1e6):
-        for shift in (1e-9, 1.0, 29.0, 1e8):
-            found = factor(1.0, width, shift)
-            assert 0 < found <= above(1.0, width, shift) * (1 + 1e-9) <= 1.01
-            assert found == pytest.approx(1.0, abs=2e-3) or width > 0.1
+    for width, shift in ((0.0, 1e-9), (1e-12, 29.0), (1.0, 1e8), (1e6, 1.0), (1e6, 1e12)):
+        found = factor(1.0, width, shift)
+        assert 0 < found <= above(1.0, width, shift) * (1 + 1e-9) <= 1.01
+        assert (found < 1e-3) if shift < width else (found == pytest.approx(1.0, abs=2e-3))
     # Where shifts are large nothing is claimed.
     assert [float(ceiling(1.0, w, s)) for w in (1.0, math.inf) for s in (60.0, 1e300)] == [1.0] * 4
 
@@ -280,16 +247,17 @@ def test_the_printed_bound_is_below_what_it_should_bound_and_an_average_is_no_ep
 
 
 def test_the_total_weighs_rounds_by_their_largest_loss():
+    total_of = privacy.total_expected_privacy_loss_factor
     rates, widths = np.array([1.0, 2.0, 4.0]), np.array([[0.0, 0.3], [1.0, 2.0], [0.1, 5.0]])
     shifts, losses = np.array([0.1, 0.2, 0.05]), 0.0
     for rate, row, shift in zip(rates, widths, shifts, strict=True):
         losses += sum(factor(rate, width, shift) * rate * shift for width in row)
     expected = losses / (2 * float(rates @ shifts))
-    assert total(rates, widths, shifts) == pytest.approx(expected, rel=1e-12)
-    growing = total(1.02 ** np.arange(100), np.zeros((100, 14)), 1e-3)
+    assert total_of(rates, widths, shifts) == pytest.approx(expected, rel=1e-12)
+    growing = total_of(1.02 ** np.arange(100), np.zeros((100, 14)), 1e-3)
     assert growing == pytest.approx(1.0, rel=1e-9)
     # Rounds that do not move weigh nothing.
-    assert total([1.0, 1.0], [[9.0], [0.0]], [0.0, 0.1]) == pytest.approx(1.0, rel=1e-9)
+    assert total_of([1.0, 1.0], [[9.0], [0.0]], [0.0, 0.1]) == pytest.approx(1.0, rel=1e-9)
 
 
 # A budget of divergence that is spent on public widths -------------------------------------------
@@ -325,18 +293,18 @@ def test_the_largest_rate_is_admitted_and_no_larger_one(widths, shift, amount):
 
 
 def test_rounds_beyond_the_budget_are_refused():
-    budget, widths, rounds = RenyiFilter(4.0, 0.1), [0.5, 0.5], 0
-    cost = budget.cost(1.0, widths, shift=0.1)
-    while budget.admits(1.0, widths, shift=0.1):
-        budget, rounds = budget.spend(1.0, widths, shift=0.1), rounds + 1
-    assert rounds == int(0.1 / cost)
+    budget, move = RenyiFilter(4.0, 0.1), {"widths": [0.5, 0.5], "shift": 0.1}
+    cost = budget.cost(1.0, **move)
+    for _ in range(int(0.1 / cost)):
+        budget = budget.spend(1.0, **move)
     assert budget.spent <= budget.budget
+    assert not budget.admits(1.0, **move)
     with pytest.raises(ValueError, match=r"^Got a round of divergence .*largest_rate tells which"):
-        budget.spend(1.0, widths, shift=0.1)
-    assert budget.largest_rate(widths, shift=0.1) < 1.0
+        budget.spend(1.0, **move)
+    assert budget.largest_rate(**move) < 1.0
     spent = RenyiFilter(4.0, 0.1, 0.1)
-    assert not spent.admits(1e-3, widths, shift=0.1)
-    assert spent.spend(0.0, widths, shift=0.1) == spent
+    assert not spent.admits(1e-3, **move)
+    assert spent.spend(0.0, **move) == spent
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-3)])
