@@ -152,23 +152,6 @@ def test_what_a_bound_may_not_leave_out():
     assert one < exact <= both
 
 
-@of_relations
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
-def test_the_tail_is_a_gaussian_mechanism_shifted_by_the_determinant(relation, epsilon):
-    mu, ratio = 0.2 / (2 if relation == "replace_one" else 1), 0.05
-    shifted, free = (GaussianDP(0.2).delta(epsilon - d) for d in (math.log1p(ratio), 0.0))
-    one_sign, any_sign, logistic = (
-        Objective(mu, ratio, relation, shape).delta(epsilon)
-        for shape in ("one_sign", "any", "logistic")
-    )
-    assert shifted <= one_sign <= shifted * (1 + (5e-2 if epsilon < 1 else 1e-5)) * (1 + 2e-9)
-    # Redberg, Koskela and Wang: twice that.
-    assert one_sign <= any_sign <= 2 * shifted * (1 + 2e-9) or epsilon < 0.4
-    # The determinant of an unclipped logistic loss costs nothing well above 4 beta / ridge.
-    assert free * (1 - 1e-9) <= logistic <= one_sign
-    assert logistic <= free * (1 + 1e-5) or (epsilon < 1 and relation == "replace_one")
-
-
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.5])
 def test_composition_with_gaussians_is_the_mean_of_their_curve(mu, epsilon):

@@ -118,18 +118,11 @@ def test_dictionary_is_strict_json():
     assert server["epsilon_per_agent"][3:] == [GaussianDP(0.1).epsilon(1e-5), "inf"]
     assert plain["releases"][0]["shape"] == [3]
     assert plain["if_unseen"][0]["epsilon"] == GaussianDP(0.2).epsilon(1e-5)
+    lines = repr(report).splitlines()[4:6]
+    assert [line.split("  ")[0] for line in lines] == ["server", "server, at worst"]
+    assert f"({round_up(GaussianDP(1.0).epsilon(1e-5))}, 1e-05)" in lines[1]
+    assert report.worst_case("server") == GaussianDP(1.0)
     assert f"- record 3: ({round_up(GaussianDP(0.2).epsilon(1e-5))}, 1e-05)" in repr(report)
-
-
-def test_the_worst_realisation_stands_below_the_average():
-    average = Mixture((0.9, 0.1), (GaussianDP(0.1), GaussianDP(1.0)))
-    report = report_of(observer(guarantee=average, always=GaussianDP(1.0)))
-    first, second = repr(report).splitlines()[3:5]
-    assert first.startswith("server  ")
-    assert f"({round_up(average.epsilon(1e-5))}, 1e-05)" in first
-    assert second.startswith("server, at worst")
-    assert f"({round_up(GaussianDP(1.0).epsilon(1e-5))}, 1e-05)" in second
-    assert report.worst_case() == GaussianDP(1.0)
 
 
 def test_agents_that_differ_have_figures_of_their_own():
