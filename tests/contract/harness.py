@@ -294,6 +294,8 @@ def _in_planned_units(plan: Plan, release: Any, passage: Passage) -> np.ndarray:
     shares = getattr(release, "shares", None)
     if shares is None:
         return noise / release.noise_std
+    if getattr(release, "fewest", None) == plan.facts.agents.n_agents and passage.method != "share":
+        return noise / math.hypot(*np.asarray(shares)[plan.facts.agents.kind])
     if hasattr(release, "fewest") or (passage.method == "perturb_rows" and len(set(shares)) > 1):
         # How much there is depends on who sends, or on whose a record is.
         return passage.unit_noise

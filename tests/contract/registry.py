@@ -41,6 +41,7 @@ class Row:
     spent: float = 0.999
     optimum: tuple[dict[str, float], float] | None = None
     n_examples: int = 4
+    n_noise: int = 160
 
     @property
     def n_samples(self) -> int:

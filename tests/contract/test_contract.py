@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta, chi2, gamma, laplace, norm
+from scipy.stats import beta, binom, chi2, gamma, laplace, norm
 from sklearn.base import clone
 
 from tests.contract import harness
@@ -199,7 +199,7 @@ def noise_is_as_planned_and_fresh(row):
     X, y = row.data()
     plan = row.plan()
     fits, run = [], harness.runs_of(row.make(), X, y, fit=row.fit)
-    while len(fits) < 2 or min(v.size for v in pooled(fits).values()) < 160:
+    while len(fits) < 2 or min(v.size for v in pooled(fits).values()) < row.n_noise:
         fits.append(harness.unit_noise(run(seed=len(fits))[1]))
         if not fits[0]:
             break
@@ -228,6 +228,17 @@ def noise_is_as_planned_and_fresh(row):
         for two in vectors[:i]:
             size = min(one.size, two.size)
             assert size < 2 or not np.allclose(one[:size], two[:size], rtol=1e-3)
+
+
+def labels_are_randomised_as_planned(row):
+    """Each label is replaced by another one with the planned probability."""
+    X, y = row.data()
+    (planned,) = (release for release in row.plan().releases if hasattr(release, "n_labels"))
+    chance = (planned.n_labels - 1) * planned.others[0]
+    fits = [record(row, X, y, random_state=seed) for seed in range(60)]
+    changed = [p.out != p.value for fit in fits for p in fit.passages if p.name == planned.name]
+    law = binom(np.size(changed), chance)
+    assert LEVEL < law.cdf(np.sum(changed)) < 1 - LEVEL, f"{np.mean(changed)} for {chance}"
 
 
 def pooled(fits):
@@ -393,6 +404,7 @@ PROPERTIES = [
     noise_is_as_planned_and_fresh,
     model_is_a_function_of_the_released,
     nothing_private_is_kept,
+    labels_are_randomised_as_planned,
     no_noise_reaches_the_optimum,
     same_bits,
     refusals_leave_nothing,
@@ -404,6 +416,8 @@ def applies(promise, row):
     """Whether a promise is about a row."""
     if promise is linear_losses_attain_the_claim:
         return row.linear is not None
+    if promise is labels_are_randomised_as_planned:
+        return row.id == "perturbed-rows-and-labels"
     if promise is no_noise_reaches_the_optimum:
         return row.optimum is not None
     return True

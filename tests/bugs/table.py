@@ -1,0 +1,781 @@
+"""Bugs that were once made, or could be: where each is planted, and which property has to find it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skdpadmm.algorithms import (
+    ConsensusADMM,
+    GradientADMM,
+    ObjectivePerturbation,
+)
+from skdpadmm.algorithms.blocks import _agent_turns
+from skdpadmm.noise import CryptographicNoise
+from skdpadmm.privacy import Neighboring
+from skdpadmm.protocol import Federation, Gate, Network, Plan
+from skdpadmm.protocol._turns import TurnsOfAgents
+from tests.contract.registry import ROWS, Row
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+BY_ID = {row.id: row for row in ROWS}
+ALGORITHMS, BLOCKS = "skdpadmm.algorithms", "skdpadmm.algorithms.blocks"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One bug, the property that has to find it, and on which rows of the contract.
+
+    `knobs` are those of the row's algorithm and `params` those of its estimator, where the row
+    itself does not show the bug; `fields` are other ones of the row.
+    """
+
+    id: str
+    plant: Plant
+    found_by: str
+    rows: tuple[str, ...]
+    knobs: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def row(self, row_id: str) -> Row:
+        """A row of the contract, changed as the bug needs it."""
+        row = BY_ID[row_id]
+        if self.knobs:
+            assert row.algorithm is not None
+            name, knobs = row.algorithm
+            row = dataclasses.replace(row, algorithm=(name, {**knobs, **self.knobs}))
+        return dataclasses.replace(row, params={**row.params, **self.params}, **self.fields)
+
+
+def setting(target: str, value: Any) -> Plant:
+    return lambda patch: patch.setattr(target, value)
+
+
+def all_of(*plants: Plant) -> Plant:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        for each in plants:
+            each(patch)
+
+    return plant
+
+
+# Noise.
+
+
+def scaled(factor: float) -> type[CryptographicNoise]:
+    """Noise with a factor, of both laws."""
+
+    class Scaled(CryptographicNoise):
+        def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
+            return super().add_gaussian(value, factor * scale, stream)
+
+        def add_laplace(self, value: Any, scale: float, stream: Any) -> Any:
+            return super().add_laplace(value, factor * scale, stream)
+
+    return Scaled
+
+
+class InWholeCells(CryptographicNoise):
+    """Half of the noise of shared sums, whose noise is a whole number."""
+
+    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
+        return np.rint(super().add_gaussian(value, scale, stream) * 0.5)
+
+
+class SameForEveryClass(CryptographicNoise):
+    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
+        noise = super().add_gaussian(np.zeros(value.shape[:-1]), scale, stream)
+        return value + noise[..., None]
+
+
+class SameForEveryAgent(CryptographicNoise):
+    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
+        return value + super().add_gaussian(np.zeros(value.shape[1:]), scale, stream)
+
+
+class SameInEveryRelease(CryptographicNoise):
+    """The first vector serves all."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "drawn", {})
+
+    def _again(self, add: Any, value: Any, scale: float, stream: Any) -> Any:
+        drawn = self.drawn  # type: ignore[attr-defined]
+        if value.shape not in drawn:
+            drawn[value.shape] = add(np.zeros(value.shape), 1.0, stream)
+        return value + scale * drawn[value.shape]
+
+    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
+        return self._again(super().add_gaussian, value, scale, stream)
+
+    def add_laplace(self, value: Any, scale: float, stream: Any) -> Any:
+        return self._again(super().add_laplace, value, scale, stream)
+
+
+class SameInEveryStep(CryptographicNoise):
+    """Steps of a path share the noise of the first."""
+
+    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
+        drawn = super().add_gaussian(value, scale, stream)
+        return np.broadcast_to(drawn[:1], drawn.shape).copy()
+
+
+class UndoneInEverySecondStep(CryptographicNoise):
+    """Noise of odd steps takes back that of the step before."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "last", {})
+
+    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
+        last = self.last  # type: ignore[attr-defined]
+        if stream[-1] % 2 == 1 and value.shape in last:
+            return value - last[value.shape]
+        last[value.shape] = super().add_gaussian(np.zeros(value.shape), scale, stream)
+        return value + last[value.shape]
+
+
+class LessInEarlySteps(CryptographicNoise):
+    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
+        step = stream[-1]
+        return (
+            value if step == 0 else super().add_gaussian(value, scale * step / (step + 1), stream)
+        )
+
+
+class NeverAnotherLabel(CryptographicNoise):
+    def uniform(self, shape: tuple[int, ...], stream: Any) -> Any:
+        return np.full(shape, 1 - 2.0**-53)
+
+
+class HalfAsOftenAnotherLabel(CryptographicNoise):
+    def uniform(self, shape: tuple[int, ...], stream: Any) -> Any:
+        return super().uniform(shape, stream) / 2 + 0.5
+
+
+def noise(source: Callable[[], Any]) -> Plant:
+    return setting("skdpadmm._fitting.noise_source", lambda *arguments: source())
+
+
+def noise_of_the_first_turn(patch: pytest.MonkeyPatch) -> None:
+    take = TurnsOfAgents.take
+    stale = lambda self, agents, turns: take(self, agents, np.zeros_like(turns))  # noqa: E731
+    patch.setattr(TurnsOfAgents, "take", stale)
+
+
+def half_in_turns(patch: pytest.MonkeyPatch) -> None:
+    take = TurnsOfAgents.take
+    patch.setattr(TurnsOfAgents, "take", lambda self, *args: take(self, *args) / 2)
+
+
+def noise_of_the_mean_in_turns(patch: pytest.MonkeyPatch) -> None:
+    start = TurnsOfAgents.__init__
+
+    def careless(self: Any, release: Any, agents: Any, draw: Any) -> None:
+        start(self, release, agents, draw)
+        self.units = self.units / np.maximum(agents.agent_sizes, 1)
+
+    patch.setattr(TurnsOfAgents, "__init__", careless)
+
+
+def first_sender_without_noise(patch: pytest.MonkeyPatch) -> None:
+    whole = Gate._noise_std
+
+    def less(self: Any, release: Any, senders: Any) -> float:
+        if not hasattr(release, "fewest"):
+            return whole(self, release, senders)
+        who = np.arange(self._agents(release).n_agents) > 0
+        shares = np.asarray(release.shares)[self._agents(release).kind[who]]
+        return float(np.sqrt(np.sum(np.square(shares))))
+
+    patch.setattr(Gate, "_noise_std", less)
+
+
+def planned(change: Callable[[Any], dict[str, Any]]) -> Plant:
+    """Releases other than those that were paid for, in plans that nobody checks."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        def cheat(self: Any) -> None:
+            if self.budget.is_private:
+                changed = tuple(dataclasses.replace(r, **change(r)) for r in self.releases)
+                object.__setattr__(self, "releases", changed)
+
+        patch.setattr(Plan, "__post_init__", cheat)
+
+    return plant
+
+
+def halved(release: Any) -> dict[str, Any]:
+    half: dict[str, Any] = {"noise_std": release.noise_std / 2}
+    if hasattr(release, "shares"):
+        half["shares"] = tuple(share / 2 for share in release.shares)
+    return half
+
+
+# Clips.
+
+
+def no_clip(*modules: str) -> Plant:
+    names = [f"{module}.clip_derivative" for module in modules]
+    return all_of(*(setting(name, lambda derivative, limit: derivative) for name in names))
+
+
+def no_vector_clip(*modules: str) -> Plant:
+    names = [f"{module}.clip_vectors" for module in modules]
+    return all_of(*(setting(name, lambda vectors, bounds: vectors) for name in names))
+
+
+def turns_with(bound: float | None = None, law: str | None = None) -> Plant:
+    """Turns that clip by another bound, or in the norm of another law."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        gradients, start = _agent_turns.awake_gradients, _agent_turns.NoisyTurns.__init__
+
+        def other(*args: Any, **known: Any) -> Any:
+            if bound is not None:
+                known["clip_norm"] = bound
+            if law is not None:
+                known["law"] = law
+            return gradients(*args, **known)
+
+        def begin(self: Any, *args: Any, **known: Any) -> None:
+            start(self, *args, **known)
+            if bound is not None:
+                self.bound = bound
+            if law is not None:
+                self.law = law
+
+        patch.setattr(_agent_turns, "awake_gradients", other)
+        patch.setattr(_agent_turns.NoisyTurns, "__init__", begin)
+        if bound is not None:
+            patch.setattr(_agent_turns.NoisyTurns, "_clipped", lambda self, means: means)
+
+    return plant
+
+
+def largest_of_rows(rows: Any) -> Any:
+    seen = np.abs(np.concatenate([rows.augmented(i) for i in range(rows.n_blocks)]))
+    return seen.max(axis=1)
+
+
+def far_features(rows: Any, noise: Any) -> Any:
+    return np.array([[100.0, 0.0]]) * np.sign(rows.augmented(0)[:, :2])
+
+
+# What is counted.
+
+ZERO_OUT_COUNTED = setting("skdpadmm.privacy.Neighboring.sensitivity_factor", 1)
+
+
+def zero_out_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Neighboring, "sensitivity_factor", 1)
+
+
+def second_moment_of_zero_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Neighboring, "second_moment_factor", 1.0)
+
+
+def hidden_by_all(kind: type) -> Plant:
+    return lambda patch: patch.setattr(
+        kind, "together", lambda self, observer, n_messages: n_messages
+    )
+
+
+def rounds_that_lose_messages(patch: pytest.MonkeyPatch) -> None:
+    from skdpadmm.algorithms import _federated_admm
+
+    draw = _federated_admm.draw_schedule
+
+    def lossy(*args: Any, **known: Any) -> Any:
+        schedule = draw(*args, **known)
+        sends = schedule.sends.copy()
+        sends[:, 1:] = False
+        return dataclasses.replace(schedule, sends=sends)
+
+    patch.setattr(_federated_admm, "draw_schedule", lossy)
+
+
+def caps_ignored(module: str) -> Plant:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        import importlib
+
+        walk = importlib.import_module(f"{ALGORITHMS}.{module}")
+        draw = walk.draw_hops
+
+        def ignored(*args: Any, **known: Any) -> Any:
+            hops = draw(*args, **known)
+            return type(hops)(hops.holder, np.ones_like(hops.contributes))
+
+        patch.setattr(walk, "draw_hops", ignored)
+
+    return plant
+
+
+def hops_left_out(module: str) -> Plant:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        import importlib
+
+        walk = importlib.import_module(f"{ALGORITHMS}.{module}")
+        draw = walk.draw_hops
+
+        def shorter(*args: Any, **known: Any) -> Any:
+            hops = draw(*args, **known)
+            return type(hops)(hops.holder[:-1], hops.contributes[:-1])
+
+        patch.setattr(walk, "draw_hops", shorter)
+
+    return plant
+
+
+# The gate.
+
+
+def a_release_outside_the_plan(patch: pytest.MonkeyPatch) -> None:
+    run = ConsensusADMM.run
+
+    def leaky(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+        gate.release("residuals", np.asarray(problem.target))
+        return run(self, plan, problem, gate)
+
+    patch.setattr(ConsensusADMM, "run", leaky)
+
+
+def run_twice(patch: pytest.MonkeyPatch) -> None:
+    run = ConsensusADMM.run
+
+    def twice(self: Any, *args: Any) -> Any:
+        run(self, *args)
+        return run(self, *args)
+
+    patch.setattr(ConsensusADMM, "run", twice)
+
+
+def a_release_past_the_gate(patch: pytest.MonkeyPatch) -> None:
+    release, passed = Gate.release, []
+
+    def skip_one(self: Any, name: str, value: Any, *more: Any) -> Any:
+        passed.append(name)
+        return value if len(passed) == 2 else release(self, name, value, *more)
+
+    patch.setattr(Gate, "release", skip_one)
+
+
+def an_unreleased_iterate_in_the_model(patch: pytest.MonkeyPatch) -> None:
+    run = ConsensusADMM.run
+
+    def leaky(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+        solution = run(self, plan, problem, gate)
+        shift = 1e-3 * float(np.mean(problem.target))
+        return dataclasses.replace(solution, parameters=solution.parameters + shift)
+
+    patch.setattr(ConsensusADMM, "run", leaky)
+
+
+def a_stop_that_looks_at_data(patch: pytest.MonkeyPatch) -> None:
+    run = ConsensusADMM.run
+
+    def stopped(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+        known = gate.release
+
+        def release(name: str, value: Any, *more: Any) -> Any:
+            if value.ravel()[0] < 0:
+                gate.skip(name)
+                return np.zeros_like(value)
+            return known(name, value, *more)
+
+        gate.release = release
+        return run(self, plan, problem, gate)
+
+    patch.setattr(ConsensusADMM, "run", stopped)
+
+
+def steps_left_out(patch: pytest.MonkeyPatch) -> None:
+    through = GradientADMM._through
+
+    def short(
+        self: Any, plan: Any, problem: Any, gate: Any, state: Any, records: Any, told: Any
+    ) -> Any:
+        return through(self, plan, problem, gate, state, records[:-1], told)
+
+    patch.setattr(GradientADMM, "_through", short)
+
+
+def a_second_hidden_term(patch: pytest.MonkeyPatch) -> None:
+    run = ObjectivePerturbation.run
+
+    def twice(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+        gate.hidden_term(plan.releases[-1].name)
+        return run(self, plan, problem, gate)
+
+    patch.setattr(ObjectivePerturbation, "run", twice)
+
+
+def an_iterate_as_a_gradient(patch: pytest.MonkeyPatch) -> None:
+    from skdpadmm.algorithms import _gradient_descent
+
+    honest = _gradient_descent._last_release
+
+    def misnamed(*args: Any) -> Any:
+        return dataclasses.replace(honest(*args), name="iterate")
+
+    patch.setattr(_gradient_descent, "ITERATE", "mean gradient")
+    patch.setattr(_gradient_descent, "_last_release", misnamed)
+
+
+PLANNED, FRESH = "noise_is_as_planned_and_fresh", "noise_is_as_planned_and_fresh"
+REPLAY, LINEAR = "replay_within_sensitivity", "linear_losses_attain_the_claim"
+TRACE, FUNCTION = "trace_is_the_plan", "model_is_a_function_of_the_released"
+
+# A row for each door of the gate, and for each algorithm that reaches it in a way of its own.
+GAUSSIAN = (
+    "consensus-exact averaged-path averaged-last coordinates-cyclic gradient-path"
+    " gradient-last-zero-out gradient-cyclic gradient-admm-last gradient-admm-stream objective"
+    " federated-server federated-sums-honest-zero-out graph-gradient multi-step walk-admm"
+    " walk-point-zero-out personal-warm personal-local perturbed-rows-and-labels"
+    " primal-perturbation dual-perturbation"
+).split()
+IN_TURNS = ("personal-laplace", "personal-warm", "personal-local")
+
+BUGS = [
+    Bug("half the noise", noise(scaled(0.5)), PLANNED, (*GAUSSIAN, "perturbed-rows")),
+    Bug("half the Laplace noise", noise(scaled(0.5)), PLANNED, ("personal-laplace",)),
+    Bug("no noise to speak of", noise(scaled(1e-3)), PLANNED, ("consensus-exact",)),
+    Bug(
+        "half the noise in whole cells",
+        noise(InWholeCells),
+        PLANNED,
+        ("sharing-federated", "sharing-graph-coalition"),
+    ),
+    Bug("half the noise in turns", half_in_turns, PLANNED, IN_TURNS),
+    Bug(
+        "noise of a mean on a sum in turns",
+        noise_of_the_mean_in_turns,
+        PLANNED,
+        ("personal-laplace", "personal-warm"),
+    ),
+    Bug(
+        "a sender without noise of its own",
+        first_sender_without_noise,
+        PLANNED,
+        ("federated-server",),
+        fields={"n_noise": 1200},
+    ),
+    Bug("less noise in early steps", noise(LessInEarlySteps), PLANNED, ("multi-step",)),
+    Bug(
+        "noise that is taken back",
+        noise(UndoneInEverySecondStep),
+        FRESH,
+        ("consensus-exact", "multi-step"),
+    ),
+    Bug(
+        "labels as they are",
+        noise(NeverAnotherLabel),
+        "labels_are_randomised_as_planned",
+        ("perturbed-rows-and-labels",),
+    ),
+    Bug(
+        "half as many other labels",
+        noise(HalfAsOftenAnotherLabel),
+        "labels_are_randomised_as_planned",
+        ("perturbed-rows-and-labels",),
+    ),
+    Bug(
+        "half the noise in the plan",
+        planned(halved),
+        LINEAR,
+        (
+            "consensus-exact",
+            "gradient-path",
+            "federated-server",
+            "multi-step",
+            "aggregators-admm",
+            "aggregators-sgd",
+            "sharing-federated",
+            "personal-laplace",
+        ),
+    ),
+    Bug(
+        "one noise for every class",
+        noise(SameForEveryClass),
+        FRESH,
+        ("consensus-three-classes", "gradient-momentum-three-classes"),
+    ),
+    Bug(
+        "one noise for every agent",
+        noise(SameForEveryAgent),
+        FRESH,
+        ("multi-step", "multi-step-agent-zero-out", "graph-gradient"),
+    ),
+    Bug(
+        "one noise for every release",
+        noise(SameInEveryRelease),
+        FRESH,
+        (
+            "consensus-exact",
+            "averaged-path",
+            "averaged-last",
+            "coordinates-cyclic",
+            "gradient-path",
+            "gradient-last-zero-out",
+            "gradient-cyclic",
+            "gradient-momentum-three-classes",
+            "federated-server",
+            "multi-step",
+        ),
+    ),
+    Bug(
+        "one noise for every step of a path",
+        noise(SameInEveryStep),
+        FRESH,
+        (
+            "gradient-admm-last",
+            "gradient-admm-path-zero-out",
+            "gradient-admm-sampling",
+            "gradient-admm-stopping",
+            "gradient-admm-at-gradient",
+            "gradient-admm-stream",
+        ),
+    ),
+    Bug(
+        "one noise for every turn",
+        noise_of_the_first_turn,
+        FRESH,
+        ("personal-warm", "personal-local"),
+    ),
+    Bug(
+        "no clip of records",
+        no_clip(f"{BLOCKS}._record_blocks"),
+        LINEAR,
+        ("consensus-exact", "federated-server"),
+    ),
+    Bug(
+        "no clip of records in a replay",
+        no_clip(f"{BLOCKS}._record_blocks"),
+        REPLAY,
+        ("consensus-linearized-undeclared",),
+    ),
+    Bug("no clip of a loss", no_clip(f"{BLOCKS}._clipped_loss"), LINEAR, ("averaged-path",)),
+    Bug(
+        "no clip of coordinates",
+        no_clip(f"{ALGORITHMS}._coordinate_descent"),
+        LINEAR,
+        ("coordinates-cyclic",),
+    ),
+    Bug(
+        "no clip of gradients",
+        no_clip(f"{ALGORITHMS}._gradient_descent"),
+        LINEAR,
+        ("gradient-path",),
+    ),
+    Bug(
+        "no clip of hidden gradients",
+        no_clip(f"{ALGORITHMS}._gradient_descent"),
+        REPLAY,
+        ("gradient-last-zero-out", "gradient-cyclic"),
+        knobs={"clip_norm": 0.01},
+    ),
+    Bug(
+        "no clip of a record's step",
+        no_clip(f"{BLOCKS}._gradient_admm_steps"),
+        REPLAY,
+        (
+            "gradient-admm-last",
+            "gradient-admm-path-zero-out",
+            "gradient-admm-sampling",
+            "gradient-admm-stopping",
+            "gradient-admm-at-gradient",
+            "gradient-admm-stream",
+        ),
+        knobs={"clip_norm": 0.1},
+    ),
+    Bug(
+        "no clip of agents' blocks",
+        no_vector_clip(f"{BLOCKS}._agent_blocks"),
+        REPLAY,
+        ("federated-dropout-agent",),
+        knobs={"clip_norm": 1e-3},
+    ),
+    Bug(
+        "no clip of agents' records",
+        no_clip(f"{BLOCKS}._agent_gradients"),
+        LINEAR,
+        (
+            "multi-step",
+            "graph-gradient",
+            "sharing-federated",
+            "sharing-graph-coalition",
+        ),
+    ),
+    Bug(
+        "no clip of agents' sums",
+        all_of(
+            no_clip(f"{BLOCKS}._agent_gradients"),
+            no_vector_clip(
+                f"{BLOCKS}._network_steps",
+                f"{ALGORITHMS}._secret_sharing_gradient_descent",
+            ),
+        ),
+        REPLAY,
+        ("multi-step-agent-zero-out", "sharing-federated-agent-zero-out", "primal-perturbation"),
+        knobs={"clip_norm": 1e-4},
+    ),
+    Bug(
+        "no clip in turns of random aggregators",
+        no_clip(f"{BLOCKS}._agent_turns"),
+        LINEAR,
+        ("aggregators-admm", "aggregators-sgd"),
+    ),
+    Bug(
+        "no clip of agents' sums in random aggregators",
+        all_of(
+            no_clip(f"{BLOCKS}._agent_turns"),
+            setting(f"{BLOCKS}._random_aggregators.clipped", lambda vectors, limits, law: vectors),
+        ),
+        REPLAY,
+        ("aggregators-sgd-gaussian-agent",),
+        knobs={"clip_norm": 1e-4},
+    ),
+    Bug(
+        "no clip in exact steps of random aggregators",
+        no_clip(f"{BLOCKS}._agent_gradients"),
+        REPLAY,
+        ("aggregators-admm-gaussian-agent",),
+        knobs={"clip_norm": 1e-4, "curvature": 1.5},
+        params={"privacy_unit": "record"},
+    ),
+    Bug(
+        "L1 norms of rows by their largest entry",
+        setting(f"{BLOCKS}._agent_turns.absolute_sums", largest_of_rows),
+        LINEAR,
+        ("aggregators-admm", "aggregators-sgd"),
+    ),
+    Bug(
+        "L1 norms of rows by their Euclidean norm",
+        setting(f"{BLOCKS}._agent_turns.absolute_sums", lambda rows: np.sqrt(rows.squared_norm)),
+        LINEAR,
+        ("aggregators-admm", "aggregators-sgd"),
+    ),
+    Bug("no clip in turns", turns_with(bound=math.inf), LINEAR, ("personal-laplace",)),
+    Bug(
+        "no clip in turns of agents",
+        turns_with(bound=math.inf),
+        REPLAY,
+        ("personal-agent-zero-out", "personal-local"),
+        knobs={"clip_norm": 1e-4},
+    ),
+    Bug(
+        "a Euclidean clip under Laplace noise",
+        turns_with(law="gaussian"),
+        LINEAR,
+        ("personal-laplace",),
+    ),
+    Bug(
+        "published features without a limit",
+        setting(f"{ALGORITHMS}._perturbed_data.limited_features", far_features),
+        REPLAY,
+        ("perturbed-rows", "perturbed-rows-and-labels"),
+    ),
+    Bug(
+        "replace-one counted as zero-out",
+        zero_out_counted,
+        LINEAR,
+        (
+            "consensus-exact",
+            "averaged-path",
+            "coordinates-cyclic",
+            "gradient-path",
+            "gradient-admm-last",
+            "federated-server",
+            "multi-step",
+            "sharing-federated",
+            "personal-laplace",
+        ),
+    ),
+    Bug(
+        "replace-one counted as zero-out on hidden paths",
+        zero_out_counted,
+        REPLAY,
+        ("gradient-cyclic", "gradient-admm-sampling", "gradient-admm-stopping"),
+        knobs={"clip_norm": 0.01},
+    ),
+    Bug(
+        "a second moment counted as zero-out",
+        second_moment_of_zero_out,
+        REPLAY,
+        ("consensus-conditioned-scaled",),
+    ),
+    Bug(
+        "the noise of all counted against the server",
+        hidden_by_all(Federation),
+        LINEAR,
+        ("federated-server",),
+    ),
+    Bug(
+        "a coalition counted among those who hide an agent",
+        hidden_by_all(Network),
+        LINEAR,
+        ("sharing-graph-coalition",),
+    ),
+    Bug(
+        "rounds that lose too many messages",
+        rounds_that_lose_messages,
+        TRACE,
+        ("federated-dropout-agent",),
+        params={"adversary": "model", "dropout": 0.0, "participation": 0.5},
+    ),
+    Bug(
+        "a cap of a token's visits that is ignored",
+        caps_ignored("_random_walk_admm"),
+        LINEAR,
+        ("walk-admm",),
+        knobs={"max_contributions": 3},
+        params={"adversary": "eavesdropper", "max_iter": 10, "topology": "ring"},
+        fields={"composes": True},
+    ),
+    Bug(
+        "a token that misses a hop",
+        hops_left_out("_random_walk_admm"),
+        TRACE,
+        ("walk-admm",),
+    ),
+    Bug(
+        "a stateless token that misses a hop",
+        hops_left_out("_random_walk_proximal_point"),
+        TRACE,
+        ("walk-point-zero-out",),
+    ),
+    Bug(
+        "a release outside of the plan",
+        a_release_outside_the_plan,
+        TRACE,
+        ("consensus-exact",),
+    ),
+    Bug("a run that releases twice", run_twice, TRACE, ("consensus-exact",)),
+    Bug("a release past the gate", a_release_past_the_gate, TRACE, ("consensus-exact",)),
+    Bug(
+        "data in the model that were not released",
+        an_unreleased_iterate_in_the_model,
+        FUNCTION,
+        ("consensus-exact",),
+    ),
+    Bug("a stop that looks at data", a_stop_that_looks_at_data, REPLAY, ("consensus-exact",)),
+    Bug(
+        "an iterate released as a gradient",
+        an_iterate_as_a_gradient,
+        TRACE,
+        ("gradient-last-zero-out",),
+    ),
+    Bug(
+        "steps of a path left out",
+        steps_left_out,
+        TRACE,
+        ("gradient-admm-last", "gradient-admm-stopping"),
+    ),
+    Bug("a second hidden term", a_second_hidden_term, TRACE, ("objective",)),
+]
