@@ -1,4 +1,4 @@
-"""Bugs that were once made, or could be: where each is planted, and which property has to find it."""
+"""Bugs that were made or could be: where each is planted, and what has to find it."""
 
 from __future__ import annotations
 
