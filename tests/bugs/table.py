@@ -645,8 +645,8 @@ BUGS = [
         "no clip in exact steps of random aggregators",
         no_clip(f"{BLOCKS}._agent_gradients"),
         REPLAY,
-        ("aggregators-admm-gaussian-agent",),
-        knobs={"clip_norm": 1e-4, "curvature": 1.5},
+        ("aggregators-admm-exact-zero-out",),
+        knobs={"clip_norm": 1e-4},
         params={"privacy_unit": "record"},
     ),
     Bug(
@@ -778,4 +778,169 @@ BUGS = [
         ("gradient-admm-last", "gradient-admm-stopping"),
     ),
     Bug("a second hidden term", a_second_hidden_term, TRACE, ("objective",)),
+]
+
+
+# Theorems that no replay sees: what was planted is found by a test of theirs.
+
+
+def lenient(name: str, factor: float) -> Plant:
+    """A figure of a theorem that is too good by a factor."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        import importlib
+
+        module, _, attribute = name.rpartition(".")
+        true = getattr(importlib.import_module(module), attribute)
+        patch.setattr(name, lambda *args, **known: true(*args, **known) * factor)
+
+    return plant
+
+
+def gradients_at_own_models(patch: pytest.MonkeyPatch) -> None:
+    """As in print: of each agent at the mean less its own last step."""
+    from skdpadmm.algorithms import _secret_sharing_gradient_descent as sharing
+
+    def shared(plan: Any, problem: Any, gate: Any, *, clip_norm: float) -> Any:
+        agents, own = plan.facts.agents, []
+        exact = sharing.agent_gradients(problem, loss=plan.facts.loss, clip_norm=clip_norm)
+
+        def summed(model: Any) -> Any:
+            models = np.broadcast_to(model, (agents.n_agents, *model.shape))
+            sums = exact(models - 0.1 * own[-1] if own else models) / clip_norm
+            own.append(sums)
+            return gate.share(sharing.GRADIENT, sums)
+
+        return summed
+
+    patch.setattr(sharing, "_shared_gradients", shared)
+
+
+def a_weak_ridge(patch: pytest.MonkeyPatch) -> None:
+    run = ObjectivePerturbation.run
+
+    def weaker(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+        settings = dataclasses.replace(plan.settings, ridge=plan.settings.ridge / 100)
+        return run(self, dataclasses.replace(plan, settings=settings), problem, gate)
+
+    patch.setattr(ObjectivePerturbation, "run", weaker)
+
+
+def own_gaps(patch: pytest.MonkeyPatch) -> None:
+    """Gaps between visits that the agent alone ends, whoever else looks on."""
+    from skdpadmm.privacy import _token_walk
+
+    worst = _token_walk._worst_cost
+    patch.setattr(_token_walk, "_worst_cost", lambda walk, n_peers: worst(walk, 0))
+
+
+def no_excess(patch: pytest.MonkeyPatch) -> None:
+    from skdpadmm.privacy import _token_walk
+
+    cost = _token_walk.walk_cost
+    patch.setattr(_token_walk, "walk_cost", lambda gaps, n, cap, excess: cost(gaps, n, cap, 0.0))
+
+
+def ones_as_units(patch: pytest.MonkeyPatch) -> None:
+    """The user's units in place of those in which the metric is near the identity."""
+    from skdpadmm.penalties import _generalized_l1
+
+    patch.setattr(_generalized_l1.np, "ldexp", np.ldexp)
+    frexp = np.frexp
+    patch.setattr(_generalized_l1.np, "frexp", lambda x: (frexp(x)[0], np.zeros_like(frexp(x)[1])))
+
+
+@dataclass(frozen=True)
+class TheoremBug:
+    """One bug, and the test that has to fail with it: its name and its arguments."""
+
+    id: str
+    plant: Plant
+    found_by: str
+    arguments: tuple[Any, ...] = ()
+
+
+OBJECTIVE = "tests.privacy.test_objective_perturbation"
+LAST = "tests.privacy.test_last_iterate"
+WALKS = "tests.privacy_accounting.test_token_walk"
+CELLS = "tests.noise.test_exact_cells"
+
+THEOREM_BUGS = [
+    TheoremBug(
+        "replace-one counted as zero-out in a perturbed objective",
+        zero_out_counted,
+        f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",
+        ("logistic", "replace_one"),
+    ),
+    TheoremBug(
+        "half the noise of a perturbed objective",
+        planned(halved),
+        f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",
+        ("logistic", "zero_out"),
+    ),
+    TheoremBug(
+        "half the noise of agents' perturbed objectives",
+        planned(halved),
+        f"{OBJECTIVE}.test_the_exact_divergence_of_an_agents_solution_stays_below_the_claim",
+        ("log_loss", "zero_out"),
+    ),
+    TheoremBug(
+        "no clip in a perturbed objective",
+        no_clip(f"{BLOCKS}._clipped_loss"),
+        f"{OBJECTIVE}.test_a_clip_that_binds_stays_below_the_claim",
+    ),
+    TheoremBug(
+        "a ridge that is weaker than planned",
+        a_weak_ridge,
+        f"{OBJECTIVE}.test_a_curved_loss_needs_the_planned_ridge",
+    ),
+    TheoremBug(
+        "a single pass as if every record came first",
+        lenient(f"{ALGORITHMS}._gradient_descent.single_use_mu", 0.7),
+        f"{LAST}.test_a_single_pass_tells_of_each_record_no_more_than_is_claimed"
+        "_and_nearly_so_of_the_first",
+    ),
+    TheoremBug(
+        "an amplification of gradient ADMM that is not there",
+        lenient(f"{ALGORITHMS}._gradient_admm.amplification_constant", 1 / 40),
+        f"{LAST}.test_the_state_of_gradient_admm_tells_of_no_record_more_than_is_claimed",
+        (10.0, 3, 30.0),
+    ),
+    TheoremBug(
+        "inner solutions that stop early",
+        setting(f"{ALGORITHMS}._averaged_admm.steps_to_reach", lambda *_, **__: 3),
+        "tests.privacy.test_inexact_solutions"
+        ".test_more_steps_than_planned_move_what_averaged_admm_releases_within_its_tolerance",
+        (pytest.MonkeyPatch,),
+    ),
+    TheoremBug(
+        "messages of hidden models",
+        gradients_at_own_models,
+        "tests.privacy.test_secret_sharing"
+        ".test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model",
+    ),
+    TheoremBug(
+        "a token as if nobody looked on between two visits",
+        own_gaps,
+        f"{WALKS}.test_no_walk_of_few_hops_costs_more_on_average",
+        ("SMALL", 0),
+    ),
+    TheoremBug(
+        "visits beyond the cap that count for nothing",
+        no_excess,
+        f"{WALKS}.test_no_walk_of_few_hops_costs_more_on_average",
+        ("SMALL", 1),
+    ),
+    TheoremBug(
+        "cells that floats decide",
+        setting("skdpadmm.noise._grid.in_doubt", lambda *_: []),
+        f"{CELLS}.test_neighbouring_laws_are_those_of_the_rounded_numbers",
+        ("NORMAL", 1, 9.5, 1e-3, 0.0),
+    ),
+    TheoremBug(
+        "a generalised lasso in the user's units",
+        ones_as_units,
+        "tests.penalties.test_non_expansive"
+        ".test_units_in_which_a_projection_used_to_lengthen_vectors",
+    ),
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from skdpadmm.protocol import PlanViolation
-from tests.bugs.table import BUGS
+from tests.bugs.table import BUGS, THEOREM_BUGS
 from tests.contract import test_contract as contract
 from tests.contract.harness import Diverged
 
@@ -28,5 +30,22 @@ def test_a_planted_bug_is_found(bug, row, monkeypatch):
         promise(changed)
 
 
+@pytest.mark.mutant
+@pytest.mark.parametrize("bug", THEOREM_BUGS, ids=lambda bug: bug.id.replace(" ", "-"))
+def test_a_bug_in_what_a_theorem_rests_on_is_found(bug, monkeypatch):
+    module, _, name = bug.found_by.rpartition(".")
+    tests = importlib.import_module(module)
+    # A name stands for what the module calls so, and a place after it for one of these.
+    arguments = [getattr(tests, a, a) if isinstance(a, str) else a for a in bug.arguments]
+    if bug.arguments[:1] == ("SMALL",):
+        arguments = tests.SMALL[bug.arguments[1]]
+    if bug.arguments == (pytest.MonkeyPatch,):
+        arguments = [monkeypatch]
+    bug.plant(monkeypatch)
+    with pytest.raises(FOUND):
+        getattr(tests, name)(*arguments)
+
+
 def test_names_of_bugs_are_told_apart():
-    assert len({bug.id for bug in BUGS}) == len(BUGS)
+    names = [bug.id for bug in (*BUGS, *THEOREM_BUGS)]
+    assert len(set(names)) == len(names)
