@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit, log_softmax, wrightomega
+from scipy.special import expit, log_softmax
 
 from skdpadmm.losses import (
     HuberLoss,
@@ -19,7 +19,6 @@ from skdpadmm.losses import (
     SquaredLoss,
     clip_derivative,
 )
-from skdpadmm.losses._multinomial import _wright_omega
 
 SCALAR = [SquaredLoss(), HuberLoss(threshold=1.3), LogisticLoss(), SmoothedHinge(smoothing=0.6)]
 LOSSES = [*SCALAR, MultinomialLoss(3), MultinomialLoss(10), OneVsRestHinge(4, smoothing=1.7)]
@@ -112,23 +111,17 @@ def test_values_are_those_of_scipy_and_of_closed_forms():
     expected = np.logaddexp(0, -target * scores)
     np.testing.assert_allclose(LogisticLoss().value(scores, target), expected, rtol=1e-13)
     np.testing.assert_allclose(SquaredLoss().value(scores, target), (scores - target) ** 2 / 2)
+    # The envelope min_u max(0, 1 - u) + (u - m)^2 / (2 h), at its minimiser m + h, 1 or m.
+    for smoothing, margin in ((0.001, target * scores), (4.0, target * scores)):
+        near = np.minimum(np.maximum(margin, 1.0), margin + smoothing)
+        expected = np.maximum(0, 1 - near) + np.square(near - margin) / (2 * smoothing)
+        np.testing.assert_allclose(SmoothedHinge(smoothing).value(scores, target), expected)
     size = np.abs(scores - target)
     expected = np.where(size <= 1.3, size**2 / 2, 1.3 * (size - 0.65))
     np.testing.assert_allclose(HuberLoss(1.3).value(scores, target), expected, atol=1e-14)
     for loss in (HuberLoss(1.3), SquaredLoss()):
         units = 49 * loss.in_units(7.0).value(scores / 7, target / 7)
         np.testing.assert_allclose(units, loss.value(scores, target), rtol=1e-12)
-
-
-@pytest.mark.parametrize("smoothing", [1e-3, 0.5, 4.0])
-def test_smoothed_hinge_is_the_envelope_of_the_hinge(smoothing):
-    margin = np.linspace(-6, 3, 181)
-    # The envelope min_u max(0, 1 - u) + (u - m)^2 / (2 h), at its minimiser m + h, 1 or m.
-    near = np.minimum(np.maximum(margin, 1.0), margin + smoothing)
-    expected = np.maximum(0, 1 - near) + np.square(near - margin) / (2 * smoothing)
-    for sign in (-1.0, 1.0):
-        value = SmoothedHinge(smoothing).value(sign * margin, np.full(181, sign))
-        np.testing.assert_allclose(value, expected, atol=1e-14)
 
 
 @settings(max_examples=50)
@@ -186,12 +179,6 @@ def test_iterated_solvers_are_accurate_cold_and_warm_and_from_every_start(loss, 
     np.testing.assert_allclose(found, exact, atol=1e-10)
 
 
-def test_wright_omega_agrees_with_scipy():
-    x = np.concatenate([np.linspace(-680, 1000, 5001), np.linspace(-20, 20, 5001), [1e10, 1e300]])
-    omega = _wright_omega(x.copy(), np.empty((4, x.size)))
-    np.testing.assert_allclose(omega, wrightomega(x), rtol=1e-13)
-
-
 @pytest.mark.parametrize("n_steps", [0, 1, 2])
 def test_extreme_arguments_and_few_steps_give_feasible_results_without_warnings(loss, n_steps):
     rng, n = np.random.default_rng(0), 3000
@@ -235,20 +222,6 @@ def test_a_row_does_not_depend_on_other_rows_and_arguments_are_left_alone(loss, 
         np.testing.assert_allclose(among[keep], some, rtol=1e-12, atol=1e-14)
     for array, kept in zip(given, before, strict=True):
         np.testing.assert_array_equal(array, kept)
-
-
-@given(seed=SEEDS, log_step=st.floats(-3, 3))
-def test_two_classes_agree_with_the_logistic_loss_of_the_difference(seed, log_step):
-    loss, binary = MultinomialLoss(2), LogisticLoss()
-    scores, target = draw(loss, np.random.default_rng(seed), scale=20.0)
-    pair, step = (scores[:, 1] - scores[:, 0], 2.0 * target - 1.0), np.full(N, 10**log_step)
-    np.testing.assert_allclose(loss.value(scores, target), binary.value(*pair), atol=1e-12)
-    derivative = loss.derivative(scores, target)[:, 1]
-    np.testing.assert_allclose(derivative, binary.derivative(*pair), atol=1e-14)
-    # A step on both scores moves their difference twice as far.
-    solution = loss.proximal_derivative(scores, target, step)
-    expected = binary.proximal_derivative(*pair, 2 * step)
-    np.testing.assert_allclose(solution, np.column_stack([-expected, expected]), atol=1e-11)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.inf, np.nan])

@@ -72,12 +72,6 @@ def test_positions_of_labels_are_those_among_the_known_ones():
         positions_of_labels(["c", "x"], known, n_samples=2)
 
 
-def test_what_is_cached_cannot_be_changed_through_a_view():
-    rows = ownership_of_labels([0, 1, 0], n_samples=3).rows_of(0)
-    with pytest.raises(ValueError, match="read-only"):
-        rows[0] = 1
-
-
 @pytest.mark.parametrize("agent", [-1, 2])
 def test_an_agent_beyond_the_labels_is_an_error(agent):
     with pytest.raises(IndexError, match=rf"Got agent={agent}, expected an int in \[0, 2\)"):

@@ -158,12 +158,6 @@ def test_weights_of_distances_and_angles_are_those_of_the_formulas(threshold, mo
         np.testing.assert_allclose(similarity.weights.toarray(), expected, rtol=1e-9)
 
 
-def test_agents_with_the_same_features_are_neighbours_and_never_their_own():
-    same = np.zeros((6, 2))
-    for made in (network.knn_similarity(same, 5), network.gaussian_similarity(same, 1.0)):
-        assert made == Similarity(n_agents=6)
-
-
 @pytest.mark.parametrize("name", ["knn", "gaussian"])
 def test_names_make_weights_of_features_by_label(name):
     labels = np.array([f"agent {i:02}" for i in range(40)])

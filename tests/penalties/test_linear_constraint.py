@@ -151,22 +151,6 @@ def test_columns_of_outputs_are_constrained_each_alone(kind, per_column):
         np.testing.assert_allclose(together[:, j], alone(w[:, j].copy()), atol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["differences of few", "few dense rows", "selection"])
-def test_splitting_a_generalised_lasso_reaches_its_prox(name):
-    # min ||x - v||^2 / 2 + strength ||D x||_1 by ADMM on D x - y = 0.
-    penalty = GeneralizedL1(STRUCTURES[name], 0.5)
-    rows, simple = penalty.splitting()
-    constraint = LinearConstraint(rows)
-    v = normal(constraint.n_features, 2)
-    solve, step = constraint.resolvent(1.0), constraint.y_step(simple, 1.0)
-    multiplier = y = np.zeros((constraint.n_constraints, 2))
-    for _ in range(1000):
-        x = solve(v + constraint.adjoint(multiplier - constraint.B_dot(y)))
-        y = step(multiplier - constraint.forward(x))
-        multiplier = multiplier - (constraint.forward(x) + constraint.B_dot(y))
-    np.testing.assert_allclose(x, penalty.prox(v, 1.0), atol=1e-9)
-
-
 def test_without_a_matrix_it_holds_for_any_number_of_features():
     constraint, w = LinearConstraint(), np.array([3.0, -0.2])
     assert constraint.is_open
@@ -236,15 +220,7 @@ def test_what_is_no_constraint_of_full_rank_is_refused(arguments, message, monke
         LinearConstraint(*arguments)
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, np.inf, np.nan])
-def test_weights_outside_their_range_are_refused(weight):
-    constraint = LinearConstraint(np.eye(2))
-    for use in (constraint.resolvent, lambda weight: constraint.y_step(L1(1.0), weight)):
-        with pytest.raises(ValueError, match=r"Got weight=.*, expected a float in \(0, inf\)\."):
-            use(weight)
-
-
-def test_points_and_penalties_of_another_height_are_refused():
+def test_points_and_penalties_of_another_height_and_weights_out_of_range_are_refused():
     constraint = LinearConstraint(STRUCTURES["few dense rows"], None, np.ones((3, 2)))
     step = constraint.y_step(L1(1.0), 1.0)
     for use in (constraint.forward, constraint.adjoint, constraint.resolvent(1.0), step):
@@ -253,6 +229,10 @@ def test_points_and_penalties_of_another_height_are_refused():
                 use(np.ones(shape))
     with pytest.raises(ValueError, match=r"Got w of shape \(3,\), expected the shape \(3, 2\) of"):
         step(np.ones(3))
+    for weight in (0.0, -1.0, np.inf, np.nan):
+        for ask in (constraint.resolvent, lambda weight: constraint.y_step(L1(1.0), weight)):
+            with pytest.raises(ValueError, match=r"Got weight=.*, expected a float in \(0, inf\)"):
+                ask(weight)
     penalty = GeneralizedL1(difference_matrix(5, 1), 1.0)
     with pytest.raises(ValueError, match="Got a metric of shape"):
         LinearConstraint(None, np.eye(4)[:, :3] + 1.0).y_step(penalty, 1.0)

@@ -211,13 +211,6 @@ def test_every_finite_input_gives_finite_rows_below_the_norm_bound(
     np.testing.assert_allclose(norms, expected, rtol=1e-12, atol=1e-320)
 
 
-def test_rows_in_a_declared_box_are_never_scaled_down():
-    corners = np.where(np.random.default_rng(7).random((64, P)) < 0.5, LOWER, UPPER)
-    rows = Rows(corners, coordinates((LOWER, UPPER)))
-    np.testing.assert_allclose(rows.weight, 1.0, rtol=1e-10)
-    np.testing.assert_allclose(np.abs(rows.augmented(0)), 1.0, rtol=1e-10)
-
-
 def test_a_sparse_matrix_is_centred_without_being_made_dense(monkeypatch):
     X = sparse.random(2000, 400, density=0.01, format="csr", random_state=0)
     c = coordinates((-1.0, 3.0), n_features=400)

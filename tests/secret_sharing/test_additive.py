@@ -195,12 +195,6 @@ def test_all_but_one_learn_the_secret_of_the_last_and_all_but_two_their_sum():
             assert said.learned_by(others - {left}).tolist() == pair.tolist()
 
 
-def test_a_coalition_sees_the_shares_it_sent_and_got_and_what_is_said():
-    said = Transcript.of(np.arange(12).reshape(4, 3), modulus=97, n_curators=5)
-    for agents, curators, n_seen in ((set(), set(), 0), ({1}, set(), 5), ({0, 1}, {2}, 12)):
-        assert said.seen_by(agents, curators).shape == (n_seen + 5, 3)
-
-
 @pytest.mark.parametrize(
     "modulus", [0, 1, -101, 2**63 + 1, 2**64 - 1, 2**64 + 1, True, 101.0, "101", None, [101]]
 )
