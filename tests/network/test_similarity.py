@@ -207,7 +207,6 @@ def knn(features, labels=WIDE.index):
         (network.angle_similarity, (OPPOSITE,), r"agents \['west', 'east'\].* Raise gamma or low"),
         (network.knn_similarity, (FAR * 1e100,), r"beyond 1e\+100 for agents \['north', 'south'"),
         (network.knn_similarity, ([[0], [np.nan]],), r"beyond 1e\+100 for agents \[1\]"),
-        (network.knn_similarity, ([1, 2],), r"expected real numbers of shape \(n_agents, n_fea"),
         (network.knn_similarity, (FAR.set_axis(list("wwab")),), r"4 agents, \['w'\] of them sev"),
         (network.gaussian_similarity, (X, np.nan), "Got bandwidth=nan"),
         (network.gaussian_similarity, (X, 1.0, 1.0), "Got threshold=1.0, expected a float"),

@@ -213,19 +213,6 @@ def test_all_forms_of_a_metric_agree_and_columns_are_problems_of_their_own(make,
         np.testing.assert_array_equal(v, before)
 
 
-def test_columns_are_coupled_by_a_full_metric(make):
-    rng, penalty = np.random.default_rng(1), make(3)
-    v, metric = rng.normal(size=(3, 2)), spd(rng, 6, 10.0)
-    w = penalty.prox(v, 0.8, metric)
-    if isinstance(penalty, GroupLasso):
-        # A group of features is a group of the raveled array for each column.
-        groups = tuple(tuple(2 * i + k for i in g) for g in penalty.groups for k in range(2))
-        penalty = GroupLasso(penalty.strength, groups)
-    if isinstance(penalty, GeneralizedL1):
-        penalty = GeneralizedL1(np.kron(penalty.matrix.toarray(), np.eye(2)), penalty.strength)
-    assert kkt_residual(penalty, v.ravel(), 0.8, metric, w.ravel()) < 1e-12
-
-
 def test_scaling_multiplies_the_value_and_equal_strengths_make_equal_penalties(make):
     penalty, coef = make(4), np.full(4, 0.1)
     scaled = penalty.scaled(2.5)
@@ -295,9 +282,7 @@ REFUSED = [
         for metric, message in [
             (np.ones(3), "shape"),
             (np.eye(4), "shape"),
-            (np.ones((2, 3)), "shape"),
             (np.array([1.0, 0.0]), "entries from"),
-            (np.array([1.0, np.nan]), "entries from"),
             (np.array([[1.0, 0.5], [0.0, 1.0]]), "not symmetric"),
             (np.array([[1.0, np.inf], [np.inf, 1.0]]), "infinite"),
             (np.diag([1.0, -5.0]), "not positive definite"),
