@@ -19,7 +19,7 @@ OPTIONAL = ["dask", "distributed", "dp_accounting", "matplotlib", "numba", "open
 
 
 def private_sklearn_imports(path: Path) -> list[str]:
-    """Dotted private names of scikit-learn that a module imports: ``from a import b`` is ``a.b``."""
+    """Private names of scikit-learn that a module imports: ``from a import b`` is ``a.b``."""
     names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -190,6 +190,8 @@ def test_a_budget_goes_to_the_agent_that_it_names(name, form, plans):
     model = unnamed(name, epsilon=FORMS[form], partition="dirichlet", n_agents=7)
     report = model.fit(X, y, agents=TOWNS).privacy_
     assert plans[0].facts.agents.epsilons == (1.0, 0.5, 4.0)
+    # A plan that knows no labels takes them from the budgets.
+    assert plans == [plan_of(model, 60, 3, agent_sizes=[30, 15, 15])]
     for town, budget in BUDGETS.items():
         assert report.epsilon_of(town) == pytest.approx(budget, rel=1e-3)
         assert report.epsilon_of(town) <= budget

@@ -155,16 +155,12 @@ def test_huber_regression_minimises_its_objective(threshold, alpha):
     assert_minimum(value, np.append(model.coef_, model.intercept_))
 
 
-STALLS = pytest.mark.xfail(reason="The exact solver stalls where hinges are narrow and C is small.")
-
-
 @pytest.mark.parametrize(
     ("name", "width", "C"),
     [
         *(("logistic", width, C) for width in (0.2, 1.0) for C in (0.1, 1.0)),
         *(("multinomial", width, 1.0) for width in (0.2, 1.0)),
         ("multinomial", 1.0, 0.1),
-        pytest.param("multinomial", 0.2, 0.1, marks=STALLS),
     ],
 )
 def test_linear_svc_minimises_its_objective(name, width, C):

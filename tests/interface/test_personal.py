@@ -222,6 +222,9 @@ def test_a_refit_at_home_is_an_estimator_that_stores_and_says_nothing(estimator,
     # With the column of agents, without, and in another place.
     for form in (west, bare, west[["a", "town", "b", "c"]]):
         assert_alike(raw_scores(model, form), expected)
+    number = clone(estimator).set_params(agent_column=-1).fit(rows.to_numpy(), y)
+    at_home = number.local_model("west", west.to_numpy(), y[own])
+    assert_alike(at_home.predict(west.to_numpy()), at_home.predict(bare.to_numpy()))
     loaded = pickle.loads(pickle.dumps(model))
     assert_alike(loaded.predict(west), model.predict(west))
     again = estimator.local_model("west", west, y[own])

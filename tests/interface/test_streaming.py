@@ -310,6 +310,8 @@ def test_without_a_stream_there_is_no_partial_fit(stream):
 def test_classes_are_known_before_records_and_stay(first):
     model, X, y = of(DPAdmmLogisticRegression(classes=first))
     whole = clone(model).set_params(classes=[0, 1]).fit(X, y)
+    with pytest.raises(ValueError, match=r"^Got classes=\[0, 1\] for a regressor"):
+        DPAdmmLasso(algorithm=STREAM).partial_fit(X, y, classes=[0, 1])
     if first is None:
         with pytest.raises(ValueError, match=r"^Got partial_fit without classes, .* is made"):
             model.partial_fit(X, y)
