@@ -262,7 +262,14 @@ def test_renyi_limits():
 @pytest.mark.parametrize("sensitivity", [1e-8, 1.0, 1e8])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 1e-9), (1.0, 1e-6), (20.0, 1e-3)])
 def test_calibration_returns_the_noisier_side_of_the_closed_form(sensitivity, epsilon, delta):
-    scale = calibrate_noise(lambda scale: GaussianDP(sensitivity / scale), epsilon, delta)
+    looks = []
+
+    def family(scale):
+        looks.append(scale)
+        return GaussianDP(sensitivity / scale)
+
+    scale = calibrate_noise(family, epsilon, delta)
+    assert len(looks) <= 25 or sensitivity != 1.0
     exact = sensitivity / privacy.gaussian_mu(epsilon, delta)
     assert GaussianDP(sensitivity / scale).delta(epsilon) <= delta
     assert exact * (1 - 1e-12) <= scale <= exact * (1 + 2e-6)

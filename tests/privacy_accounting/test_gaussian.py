@@ -118,9 +118,7 @@ def test_sampled_epsilons_reproduce_the_reference_tables():
 
 @of_relations
 @pytest.mark.parametrize(("multiplier", "n_rounds"), [(1.0, 1), (5.0, 30), (40.0, 1000)])
-def test_everybody_sampled_is_gaussian_dp_with_the_shift_doubled_once(
-    relation, multiplier, n_rounds
-):
+def test_everybody_sampled_is_gaussian_dp_with_one_doubled_shift(relation, multiplier, n_rounds):
     """The library doubles the sensitivity itself under replace-one; doubling again shows here."""
     shift = {ZERO_OUT: 1.0, REPLACE_ONE: 2.0}[relation]
     assert relation.sensitivity_factor == shift
@@ -128,10 +126,8 @@ def test_everybody_sampled_is_gaussian_dp_with_the_shift_doubled_once(
     assert relation.second_moment_factor == pytest.approx(math.sqrt(shift))
     sampled = Sampled(1.0, multiplier, n_rounds, relation)
     alone = shift * math.sqrt(n_rounds) / multiplier
-    for guarantee, mu in (
-        (sampled, alone),
-        (compose(sampled, GaussianDP(0.4)), math.hypot(alone, 0.4)),
-    ):
+    beside = compose(sampled, GaussianDP(0.4))
+    for guarantee, mu in ((sampled, alone), (beside, math.hypot(alone, 0.4))):
         for delta in (1e-3, 1e-6, 1e-9):
             exact = GaussianDP(mu).epsilon(delta)
             assert exact <= guarantee.epsilon(delta) <= exact * 1.001

@@ -184,9 +184,7 @@ def test_responses_are_divergences_of_two_labels_alone_and_beside_laplace(epsilo
 
 @pytest.mark.parametrize(("noise", "power"), [("laplace", 2), ("gaussian", 1)])
 @pytest.mark.parametrize("contraction", [0.3, 0.8, 1.0])
-def test_no_split_leaves_less_error_than_the_optimal_and_the_printed_one_more(
-    noise, power, contraction
-):
+def test_no_split_beats_the_optimal_and_equal_beats_the_printed(noise, power, contraction):
     def error_left(shares):  # squared, with a budget of 1
         return np.sum(contraction ** np.arange(5, -1, -1) / shares**power)
 

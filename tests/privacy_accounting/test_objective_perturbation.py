@@ -181,16 +181,13 @@ def test_a_part_that_vanishes_changes_nothing_and_no_scale_breaks_a_curve(shape,
 
 @settings(max_examples=40)
 @given(
-    st.floats(1e-3, 20),
-    st.floats(0, 10),
-    st.one_of(st.just(0.0), st.floats(1e-3, 5)),
+    st.tuples(st.floats(1e-3, 20), st.floats(0, 10), st.just(0.0) | st.floats(1e-3, 5)),
     st.floats(0, 30),
     st.sampled_from(RELATIONS),
     st.sampled_from(SHAPES),
 )
-def test_delta_is_above_that_of_a_linear_loss_and_grows_with_each_part(
-    ratio, bend, mu, epsilon, relation, shape
-):
+def test_delta_is_above_that_of_a_linear_loss_and_grows_with_each(parts, epsilon, relation, shape):
+    ratio, bend, mu = parts
     delta = Objective(ratio, bend, relation, shape, 1.0, mu).delta(epsilon)
     factor = 2 if relation == "replace_one" else 1
     assert GaussianDP(math.hypot(factor * ratio, mu)).delta(epsilon) <= delta + 1e-14
