@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.feature_extraction import FeatureHasher
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import AdditiveChi2Sampler
 from sklearn.pipeline import Pipeline
@@ -23,14 +21,7 @@ from sklearn.preprocessing import (
 from sklearn.utils import get_tags
 
 # They transform each row by itself.
-_BY_ROW = (
-    AdditiveChi2Sampler,
-    Binarizer,
-    FeatureHasher,
-    HashingVectorizer,
-    Normalizer,
-    PolynomialFeatures,
-)
+_BY_ROW = (AdditiveChi2Sampler, Binarizer, Normalizer, PolynomialFeatures)
 
 
 def last_step(estimator: Any) -> Any:
@@ -84,10 +75,15 @@ def steps_that_learn(estimator: Any) -> list[Any]:
 def acts_by_row(step: Any) -> bool:
     """Whether a transformer is known to transform each row by itself."""
     if type(step) is FunctionTransformer:
-        func = step.func
-        elementwise = isinstance(func, np.ufunc) and func.nin == 1 and func.signature is None
-        return func is None or (elementwise and not step.kw_args)
+        return step.func is None or (_is_elementwise(step.func) and not step.kw_args)
     return type(step) in _BY_ROW or type(step).__module__.startswith("skdpadmm.preprocessing")
+
+
+def _is_elementwise(func: Any) -> bool:
+    """Whether a function is a ufunc of one number; those of Python may keep what they saw."""
+    if not isinstance(func, np.ufunc) or func.signature is not None:
+        return False
+    return func.nin == func.nout == 1 and func.types != ["O->O"]
 
 
 def require_one_that_spends(estimator: Any) -> None:

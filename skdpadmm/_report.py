@@ -221,7 +221,10 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         yield "How many records arrive, and when, is public and does not depend on them."
     size = "Column" if plan.facts.is_stream else f"n_samples={n_samples}, column"
     yield f"{size} names and all parameters of the estimator are public."
-    if plan.facts.neighboring is Neighboring.ZERO_OUT and plan.facts.unit == "record":
+    # Algorithms that publish rows say themselves what is published of such a record.
+    publishes = any(isinstance(release, PerturbedRows) for release in plan.releases)
+    is_zero_out = plan.facts.neighboring is Neighboring.ZERO_OUT
+    if is_zero_out and plan.facts.unit == "record" and not publishes:
         yield (
             "A record that is zeroed out has a loss of zero and counts as absent wherever a scale"
             " or a second moment is released; n_samples still counts it."
@@ -279,8 +282,8 @@ def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
         " sums are taken by a protocol that shows nothing else."
     )
     yield (
-        f"model: all {n_agents} agents add their noise, also those that need not be honest for the"
-        " figure of sums."
+        f"model: whichever of all {n_agents} agents sends a message adds its noise, also those that"
+        " need not be honest for the figure of sums."
     )
     if federation.participation < 1 or federation.dropout > 0:
         yield "Who takes part in a round, and who drops out, does not depend on data."

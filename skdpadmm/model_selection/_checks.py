@@ -85,10 +85,10 @@ def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
             " rows each agent has is not known for the rows that train. Let n_agents and partition"
             " deal the rows out, or fit the estimator by itself."
         )
-    if isinstance(rule := getattr(last, "partition", None), str) and condition_of(rule):
+    if condition_of(rule := getattr(last, "partition", None)):
         raise ValueError(
-            f"Got an estimator with partition={rule!r}, expected 'iid', 'quantity' or a seed: who"
-            " owns a row would depend on the labels of all rows."
+            f"Got an estimator with partition={rule!r}, expected 'iid', 'quantity' or a number of"
+            " agents: who owns a row would depend on the labels of all rows."
         )
     for step in _transformers(estimator):
         if learns(step):
@@ -102,15 +102,22 @@ def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"Got a Pipeline with {step!r}, expected transformers that are known to transform"
                 " each row by itself: this package's, Normalizer, Binarizer, PolynomialFeatures,"
-                " hashing, or FunctionTransformer with a NumPy ufunc such as np.log1p. If yours"
-                " does, apply it to X before the search."
+                " or FunctionTransformer with a NumPy ufunc such as np.log1p. If yours does, apply"
+                " it to X before the search."
             )
 
 
 def _transformers(estimator: Any) -> Iterator[Any]:
     """Transformers before the last step, also of single columns."""
+    for made in _pipelines(estimator):
+        if type(made) is not Pipeline:
+            raise ValueError(
+                f"Got a {type(made).__name__} of {type(made).__module__}, expected a Pipeline of"
+                " scikit-learn itself: another class may do more than its steps."
+            )
     for step in earlier_steps(estimator):
-        if not isinstance(step, ColumnTransformer):
+        # Of a subclass nothing is known but that it learns.
+        if type(step) is not ColumnTransformer:
             yield step
             continue
         for part, columns in _parts(step):
@@ -127,6 +134,14 @@ def _transformers(estimator: Any) -> Iterator[Any]:
                 " 0: it keeps whether rows have many zeros, all of them together. Set"
                 " sparse_threshold=0."
             )
+
+
+def _pipelines(estimator: Any) -> Iterator[Pipeline]:
+    """Pipelines, one inside another."""
+    if isinstance(estimator, Pipeline):
+        yield estimator
+        for _, step in estimator.steps:
+            yield from _pipelines(step)
 
 
 def _parts(step: ColumnTransformer) -> Iterator[tuple[Any, Any]]:

@@ -82,7 +82,10 @@ class OpenDPNoise:
 def _add(value: NDArray[np.float64], scale: float, law: str) -> NDArray[np.float64]:
     value = np.asarray(value, dtype=np.float64)
     noisy = _measurement(scale, law)(value.ravel().tolist())
-    return round_to_grid(np.array(noisy, dtype=np.float64).reshape(value.shape), scale)
+    rounded = round_to_grid(np.array(noisy, dtype=np.float64).reshape(value.shape), scale)
+    # Adding zero makes zeros positive: with the sign of one, a sum with what was rounded to zero
+    # would show where that was rounded from.
+    return rounded + 0.0
 
 
 @lru_cache(maxsize=64)

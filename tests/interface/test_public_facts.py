@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
 
 from skdpadmm import (
@@ -17,8 +17,9 @@ from skdpadmm import (
     DPDecentralizedClassifier,
     DPDecentralizedRegressor,
     DPFedRidge,
+    DPPersonalizedRegressor,
 )
-from skdpadmm.algorithms import GradientADMM
+from skdpadmm.algorithms import GradientADMM, PerturbedData
 from skdpadmm.model_selection import DPGridSearchCV
 
 RNG = np.random.default_rng(0)
@@ -72,12 +73,24 @@ class Centred(Normalizer):
         return X - X.mean(axis=0)
 
 
+class CentredColumns(ColumnTransformer):
+    def fit_transform(self, X, y=None, **params):
+        return super().fit_transform(X, y) - X.mean(axis=0)
+
+
+class CentredPipeline(Pipeline):
+    def fit(self, X, y=None, **params):
+        return super().fit(X - X.mean(axis=0), y)
+
+
 @pytest.mark.parametrize(
     "step",
     [
         FunctionTransformer(lambda X: X - X.mean(0)),
         FunctionTransformer(np.cumsum),
         FunctionTransformer(np.add, kw_args={"x2": 1}),
+        FunctionTransformer(np.frompyfunc(float, 1, 1)),
+        FunctionTransformer(np.modf),
         Centred(),
         ColumnTransformer([("all", FunctionTransformer(np.sort), [0, 1])], sparse_threshold=0),
         make_pipeline(Binarizer(), FunctionTransformer(np.cumsum)),
@@ -92,15 +105,34 @@ def test_a_private_search_refuses_transformers_not_known_to_act_on_each_row_by_i
 
 
 @pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (CentredColumns([("all", Normalizer(), [0, 1])], sparse_threshold=0), "CentredColumns"),
+        (CentredPipeline([("a", Normalizer()), ("b", Binarizer())]), "CentredPipeline"),
+        (
+            ColumnTransformer([("all", CentredPipeline([("a", Normalizer())]), [0, 1])]),
+            "CentredPipeline",
+        ),
+    ],
+)
+def test_a_private_search_refuses_other_classes_of_pipelines_and_columns(step, words):
+    with pytest.raises(ValueError, match=words):
+        search_over(step).fit(X, X[:, 0])
+    last = CentredPipeline([("a", Normalizer()), ("dpadmmridge", DPAdmmRidge(**SHORT))])
+    with pytest.raises(ValueError, match="CentredPipeline"):
+        search_over(step).set_params(estimator=last).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize(
     "step", [FunctionTransformer(), FunctionTransformer(np.tanh), Normalizer(), Binarizer()]
 )
 def test_a_private_search_accepts_transformers_that_act_on_each_row_by_itself(step):
     assert search_over(step).fit(X, X[:, 0]).best_params_
 
 
-@pytest.mark.parametrize("partition", ["sorted", "dirichlet"])
+@pytest.mark.parametrize("partition", ["sorted", "dirichlet", lambda X, y: np.arange(len(y)) % 3])
 def test_a_private_search_refuses_owners_that_depend_on_labels(partition):
-    model = DPFedRidge(partition=partition, n_agents=3, adversary="model", **SHORT)
+    model = DPFedRidge(partition=partition, adversary="model", **SHORT)
     with pytest.raises(ValueError, match="labels of all rows"):
         search_over(Normalizer(), model=model).fit(X, X[:, 0])
 
@@ -110,7 +142,7 @@ def assumptions(model):
 
 
 def test_the_report_says_that_the_figure_for_the_model_rests_on_the_noise_of_all_agents():
-    assert "model: all 4 agents add their noise" in assumptions(
+    assert "model: whichever of all 4 agents sends a message adds its noise" in assumptions(
         DPFedRidge(n_agents=4, n_honest=2, **SHORT)
     )
 
@@ -118,6 +150,11 @@ def test_the_report_says_that_the_figure_for_the_model_rests_on_the_noise_of_all
 def test_the_report_defines_the_null_record_of_zero_out_and_of_nothing_else():
     assert "counts as absent" in assumptions(DPAdmmRidge(neighboring="zero_out", **SHORT))
     assert "counts as absent" not in assumptions(DPAdmmRidge(**SHORT))
+    # Where rows are published with noise the null record is a row of noise, with a loss as others.
+    published = DPPersonalizedRegressor(algorithm=PerturbedData(), neighboring="zero_out")
+    said = " ".join(published.fit(X, X[:, 0], agents=np.arange(30) % 3).privacy_.assumptions)
+    assert "sends noise alone" in said
+    assert "has a loss of zero" not in said
 
 
 def test_the_report_says_that_figures_of_pairs_are_not_those_of_a_coalition():

@@ -131,6 +131,14 @@ def test_opendp_accounts_without_a_rounding_term():
         )
 
 
+@pytest.mark.parametrize("law", LAWS)
+def test_no_zero_of_opendp_is_negative(monkeypatch, law):
+    # It is added to what was rounded to zero, from below or from above.
+    monkeypatch.setattr(_opendp, "_measurement", lambda scale, law: lambda values: values)
+    drawn = getattr(OpenDPNoise(), law)(np.array([-1e-9, 1e-9, -0.0]), 1.0, (0, 0))
+    assert not np.signbit(drawn).any()
+
+
 def test_a_missing_opendp_is_named(monkeypatch):
     _opendp._measurement.cache_clear()
     for name in ("opendp", "opendp.prelude"):
