@@ -85,7 +85,7 @@ def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
             " rows each agent has is not known for the rows that train. Let n_agents and partition"
             " deal the rows out, or fit the estimator by itself."
         )
-    if condition_of(rule := getattr(last, "partition", None)):
+    if condition_of(rule := getattr(last, "partition", "iid")):
         raise ValueError(
             f"Got an estimator with partition={rule!r}, expected 'iid', 'quantity' or a number of"
             " agents: who owns a row would depend on the labels of all rows."

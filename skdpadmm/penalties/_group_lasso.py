@@ -10,6 +10,9 @@ import numpy as np
 from ._group_prox import GroupIndex, group_operator
 from ._penalty import ENTRYWISE, FloatArray, Penalty, ProximalOperator, check_strength
 
+# Units of features, one over the other.
+_FARTHEST = 1e100
+
 
 @dataclass(frozen=True)
 class GroupLasso(Penalty):
@@ -73,8 +76,14 @@ class GroupLasso(Penalty):
         return group_operator(step, metric, self.strength, GroupIndex.of(self.groups))
 
     def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
-        """See :meth:`Penalty.proximal_rounding`; not where M is full: its operator iterates."""
-        return ENTRYWISE if condition is None or self.strength == 0 else np.inf
+        """See :meth:`Penalty.proximal_rounding`; not where M is full: its operator iterates.
+
+        Nor where units are so far apart that squares of what is compared leave the floats.
+        """
+        if self.strength == 0:
+            return ENTRYWISE
+        is_close = np.max(scale) <= _FARTHEST * np.min(scale)
+        return ENTRYWISE if condition is None and is_close else np.inf
 
     def scaled(self, factor: float) -> GroupLasso:
         """See :meth:`Penalty.scaled`."""

@@ -232,6 +232,8 @@ def test_what_is_certified_and_what_is_not():
     assert GroupLasso(1.0, groups).proximal_rounding(ones) == ENTRYWISE
     assert GroupLasso(1.0, groups).proximal_rounding(ones, 2.0) == math.inf
     assert GroupLasso(0.0, groups).proximal_rounding(ones, 2.0) == ENTRYWISE
+    # Squares beyond the floats made values of no meaning, or none.
+    assert GroupLasso(1.0, groups).proximal_rounding(np.array([1e-75, 1.0, 1e75])) == math.inf
     assert L1(1.0).proximal_rounding(ones, 1e12) == math.inf
     fused = GeneralizedL1(difference_matrix(3, 1), 1.0)
     assert fused.proximal_rounding(ones) < 1e-13
