@@ -172,13 +172,17 @@ def sum_rounding(facts: Facts, bounds: LossBounds) -> float:
 def score_rounding(facts: Facts, bounds: LossBounds) -> float:
     """Bound of the error of that sum by rounding of scores, for each unit of the parameters' norm.
 
-    A score is a product of two vectors, one of them transformed, and a gradient moves by at most
-    the curvature times the error of its score. It is computed from a row that is not centred. With
-    the centre o in scaled units a row a, whose last entry r is its weight, is ``r x - r o`` before;
-    so the terms that are added are at most ``(|a| + 2 r |o|) |w| <= (1 + 2 |o|) |a| |w|``.
+    A gradient moves by at most the curvature times the error of its score. A score is computed from
+    a row that is not centred. With the centre o in scaled units a row a, whose last entry r is its
+    weight, is ``r x - r o`` before, so that the terms which are added are at most
+    ``(|a| + 2 r |o|) |w| <= (1 + 2 |o|) |a| |w|``. Of n_parameters terms, added in any order, and
+    scaled a few times, each is off by n_parameters + 8 roundings, and by twice as many where the
+    parameters are transformed before.
     """
-    condition = 1.0 if facts.conditioning is None else facts.conditioning.condition
+    d, is_transformed = facts.n_parameters, facts.conditioning is not None
+    condition = facts.conditioning.condition if facts.conditioning is not None else 1.0
     # Without an intercept nothing is centred. Units that are found later have no centre.
     centre = 0.0 if facts.coordinates is None else facts.coordinates.amplification - 1.0
-    depth = (facts.n_parameters + 16) * (1.0 + 2.0 * centre)
-    return facts.n_samples * bounds.curvature * depth * condition * 2.0**-52
+    roundings = (d + 8) * (1 + is_transformed) * (1.0 + 2.0 * centre)
+    depth = max(2.0 * (d + 16), roundings) * condition
+    return facts.n_samples * bounds.curvature * depth * 2.0**-53
