@@ -504,7 +504,9 @@ def run_stream(
     is_simulation = estimator.random_state is not None
     if arrived is not None:
         before = (arrived.plan, arrived.sampler, arrived.is_simulation, arrived.ledger)
-        if before != (plan, sampler, is_simulation, estimator.ledger):
+        declared = arrived.plan.facts.coordinates
+        is_same_box = declared is None or declared.has_box_of(coordinates)
+        if not is_same_box or before != (plan, sampler, is_simulation, estimator.ledger):
             raise ValueError(
                 "Got parameters that changed since the first records of the stream, expected the"
                 " same ones: the guarantee is that of one plan and one kind of noise, counted in"

@@ -220,8 +220,8 @@ class ObjectivePerturbation(BaseEstimator):
             raise ValueError(
                 f"Got n_samples={facts.n_samples} with ridge={settings.ridge:g}, expected fewer"
                 " records or a stronger ridge: to cover rounding errors would take more noise than"
-                " the linear term has. Subtract a public constant from features whose bounds are not"
-                " around 0, choose another algorithm, or conditioning=None."
+                " the linear term has. Subtract a public constant from features whose bounds are"
+                " not around 0, choose another algorithm, or conditioning=None."
             )
         release = Release(
             name=MINIMISER,

@@ -67,10 +67,17 @@ class Coordinates:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what was declared, column by column."""
-        columns = list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
+        """A digest of what was declared, whatever the order of the columns.
+
+        A plan without data does not know the order of columns that are declared by name.
+        """
+        columns = sorted(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
         declared = (columns, self.target_lower, self.target_upper, self.fit_intercept)
         return hashlib.sha256(repr(declared).encode()).hexdigest()[:16]
+
+    def has_box_of(self, other: Coordinates) -> bool:
+        """Whether each column has the same bounds in both."""
+        return np.array_equal([self.lower, self.upper], [other.lower, other.upper])
 
     @property
     def amplification(self) -> float:
