@@ -75,6 +75,7 @@ def test_epsilon_is_the_safe_side_and_what_a_search_without_derivatives_finds(mu
     epsilon = guarantee.epsilon(delta)
     assert guarantee.delta(epsilon) <= delta
     assert epsilon == pytest.approx(Guarantee.epsilon(guarantee, delta), rel=1e-12, abs=0.0)
+    assert epsilon == 0 or guarantee.delta(epsilon * (1 - 1e-9)) > delta
     assert guarantee.log_delta(epsilon + step) <= guarantee.log_delta(epsilon)
     assert guarantee.log_delta(epsilon) <= GaussianDP(mu + step).log_delta(epsilon)
 

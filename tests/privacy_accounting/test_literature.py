@@ -90,3 +90,13 @@ def test_the_printed_noise_term_lacks_the_number_of_entries_and_discounts_the_wr
     noises = [[1.0], [0.0], [0.0]]
     first, last = (term(steps, 0.5, [1.0], [1.0]) for steps in (noises, noises[::-1]))
     assert (first, last) == pytest.approx((1.0, 0.25))
+
+
+def test_a_loss_that_is_lipschitz_in_the_l1_norm_moves_a_laplace_release_by_more():
+    """Its gradient is bounded entry by entry: what is declared as one release is p of them."""
+    declared, gradient, other = 0.1, np.ones(10), -np.ones(10)
+    true = LaplaceDP(np.abs(gradient - other) / (2.0 / declared))
+    assert true.pure_epsilon == pytest.approx(10 * declared)
+    # Seen where all entries have one sign: the loss is then the whole sum.
+    attained = (1 - math.exp(declared - true.pure_epsilon)) * 0.5**10
+    assert 0 < attained <= true.delta(declared)
