@@ -19,8 +19,8 @@ from skdpadmm.privacy import (
 )
 
 SHAPES = [(1, 1, 1), (2, 1, 1), (2, 2, 2), (3, 2, 1), (3, 3, 2), (4, 2, 3)]  # of x, lambda, y
-N_STEPS = [1, 2, 3, 4, 5, 8, 13]
-BATCH = 300
+N_STEPS = [1, 2, 3, 5, 8, 13]
+BATCH = 120
 ROUNDING = 1e-7  # of the linear algebra, relative
 
 
@@ -63,16 +63,7 @@ class Problems:
             self.penalty_convexity = np.exp(rng.uniform(-2, 3, batch))
             self.coupling = np.linalg.norm(transposed(self.A) @ self.B, 2, axis=(1, 2))
             low, high = np.transpose(
-                [
-                    strongly_convex_step_range(
-                        self.beta[i],
-                        strong_convexity=self.convexity[i],
-                        smoothness=self.smoothness[i],
-                        penalty_strong_convexity=self.penalty_convexity[i],
-                        coupling_norm=self.coupling[i],
-                    )
-                    for i in range(batch)
-                ]
+                [strongly_convex_step_range(self.beta[i], **self.known(i)) for i in range(batch)]
             )
             self.eta = low + (high - low) * rng.uniform(0.02, 0.98, batch)
         else:
@@ -85,22 +76,22 @@ class Problems:
             np.eye(n) + (self.eta * self.beta)[:, None, None] * transposed(self.A) @ self.A
         )
 
+    def known(self, i):
+        return {
+            "strong_convexity": self.convexity[i], "smoothness": self.smoothness[i],
+            "penalty_strong_convexity": self.penalty_convexity[i],
+            "coupling_norm": self.coupling[i],
+        }  # fmt: skip
+
     def certificates(self):
-        n, m, _ = self.shape
         return [
             strongly_convex_certificate(
-                self.eta[i],
-                self.beta[i],
-                strong_convexity=self.convexity[i],
-                smoothness=self.smoothness[i],
-                penalty_strong_convexity=self.penalty_convexity[i],
-                smallest_singular_value=self.s_min[i],
-                largest_singular_value=self.s_max[i],
-                coupling_norm=self.coupling[i],
-                square=n == m,
+                self.eta[i], self.beta[i], smallest_singular_value=self.s_min[i],
+                largest_singular_value=self.s_max[i], square=self.shape[0] == self.shape[1],
+                **self.known(i),
             )
             for i in range(self.batch)
-        ]
+        ]  # fmt: skip
 
     def quadratic_steps(self, n_steps):
         """Matrices (n_steps, batch, n + m, n + m) of the steps on (x, lambda)."""
@@ -179,7 +170,7 @@ def largest_mu(effects, root):
 
 def test_the_exact_divergence_of_one_contribution_is_below_every_bound():
     rng = np.random.default_rng(0)
-    n_problems, nearest = 0, 0.0
+    nearest = 0.0
     for shape in SHAPES:
         for n_steps in N_STEPS:
             problems = Problems(rng, shape)
@@ -197,18 +188,15 @@ def test_the_exact_divergence_of_one_contribution_is_below_every_bound():
                     bound = AmplifiedIteration(alone, constant).first(n_steps).mu
                     assert exact[i] <= bound * (1 + ROUNDING)
                 nearest = max(nearest, exact[i] / bound) if n_steps > 3 else nearest
-                n_problems += 1
-    assert n_problems >= 10_000
     assert nearest > 0.3  # the bounds are of the right size
 
 
 def test_the_exact_divergence_of_several_contributions_is_below_the_bound_of_their_slot():
     rng = np.random.default_rng(1)
-    n_problems = 0
     for shape in SHAPES:
         for n_steps in (3, 6, 11):
             for _ in range(3):
-                problems = Problems(rng, shape, batch=200)
+                problems = Problems(rng, shape, batch=60)
                 steps = problems.quadratic_steps(n_steps)
                 sequence = rng.integers(-1, 2, n_steps)
                 sequence[rng.integers(n_steps)] = 0
@@ -219,16 +207,14 @@ def test_the_exact_divergence_of_several_contributions_is_below_the_bound_of_the
                     made = AmplifiedIteration(ratio[i], amplification_constant(problems.kappa[i]))
                     assert exact[i] <= made.slots(sequence, 2)[0] * (1 + ROUNDING)
                     assert exact[i] <= made.path(len(own)).mu * (1 + ROUNDING)
-                    n_problems += 1
-    assert n_problems >= 10_000
 
 
 def test_the_exact_divergence_of_strongly_convex_problems_is_below_every_bound():
     rng = np.random.default_rng(2)
-    n_problems = n_better = 0
+    n_better = 0
     for shape in SHAPES:
-        for n_steps in (2, 5, 12, 40, 120):
-            problems = Problems(rng, shape, batch=350, strongly_convex=True)
+        for n_steps in (2, 5, 12, 60):
+            problems = Problems(rng, shape, batch=80, strongly_convex=True)
             steps = problems.quadratic_steps(n_steps)
             exact = problems.worst_mu(steps, [(0, True)], [np.ones(problems.batch)])
             for i, certificate in enumerate(problems.certificates()):
@@ -240,8 +226,6 @@ def test_the_exact_divergence_of_strongly_convex_problems_is_below_every_bound()
                 by_itself = alone * certificate.squared(n_steps // 2) ** 0.5
                 assert exact[i] <= min(bound, by_itself) * (1 + ROUNDING)
                 n_better += bound < AmplifiedIteration(alone, constant).first(n_steps).mu
-                n_problems += 1
-    assert n_problems >= 10_000
     assert n_better > 100
 
 
@@ -251,7 +235,7 @@ def test_differences_that_rounding_makes_in_every_step_are_below_the_bound(contr
     n_amplified = 0
     for shape in SHAPES:
         for n_steps in (1, 2, 4, 7, 12):
-            problems = Problems(rng, shape, batch=60)
+            problems = Problems(rng, shape, batch=30)
             steps = problems.quadratic_steps(n_steps)
             ratio = np.exp(rng.uniform(-2, 1, problems.batch))
             shift = ratio * np.exp(rng.uniform(-6, 0, problems.batch))
@@ -305,87 +289,31 @@ def test_what_a_contribution_costs_alone_is_attained(shape, square):
     np.testing.assert_allclose(exact, claimed, rtol=1e-9)
 
 
-# Steps on problems that are not quadratic -----------------------------------------------------
+# Steps on problems that are not quadratic.
 
 
-def huber_gradient(x, rows, targets, width):
-    """Of a sum of two Huber losses, each with a derivative in [-width, width]."""
-    residual = times(rows, x) - targets
-    return times(transposed(rows), np.clip(residual, -width[:, None], width[:, None]))
-
-
-PROX = {
-    "l1": lambda v, t, c: np.sign(v) * np.maximum(np.abs(v) - t * c, 0),
-    "box": lambda v, t, c: np.clip(v, -0.3, 0.5),
-    "quadratic": lambda v, t, c: v / (1 + t * c),
-    "elastic_net": lambda v, t, c: np.sign(v) * np.maximum(np.abs(v) - t * 0.3, 0) / (1 + t * c),
-}
-
-
-def step(problems, x, multipliers, gradient, prox, signs, offset, curvature):
-    """One step with diagonal B, for which y has a closed form."""
+def step(problems, x, multipliers, gradient, signs, offset, curvature):
+    """One step with an elastic net and a diagonal B, for which y has a closed form."""
     eta, beta = problems.eta[:, None], problems.beta[:, None]
     w = multipliers - beta * times(problems.A, x)
     precision = beta * signs**2
-    y = prox(signs * (w + beta * offset) / precision, 1 / precision, curvature[:, None])
+    v = signs * (w + beta * offset)
+    y = np.sign(v) * np.maximum(np.abs(v) - 0.3, 0) / (precision + curvature[:, None])
     after = w - beta * (signs * y - offset)
     pull = times(transposed(problems.A), beta * (signs * y - offset) - after)
     return times(problems.inverse, x - eta * gradient(x) - eta * pull), after
 
 
-def expansions(rng, penalty, loss, *, strongly_convex):
-    """How the norm of the proof changes in a step, over what is claimed, in random problems."""
-    found = []
-    for n, m in [(1, 1), (2, 1), (3, 3), (4, 2)]:
-        batch = 1500
-        problems = Problems(rng, (n, m, m), batch=batch, strongly_convex=strongly_convex)
-        R, S, rate = np.ones(batch), problems.eta / problems.beta, np.ones(batch)
-        signs = rng.choice([-1, 1], (batch, m)) * np.exp(rng.uniform(-1, 1, (batch, m)))
-        curvature = np.exp(rng.uniform(-2, 2, batch))
-        if strongly_convex:
-            R, S, rate = np.transpose([(c.R, c.S, c.rate) for c in problems.certificates()])
-            # Its B is a random matrix; a diagonal one with no larger coupling to A.
-            coupled = np.linalg.norm(transposed(problems.A) * signs[:, None, :], 2, axis=(1, 2))
-            signs *= np.minimum(1, problems.coupling / coupled)[:, None]
-            curvature = problems.penalty_convexity
-        beta = problems.beta[:, None]
-        gradient, offset = random_gradient(rng, problems, loss), rng.standard_normal((batch, m))
-        states = [
-            (rng.standard_normal((batch, n)), beta * rng.standard_normal((batch, m)))
-            for _ in range(2)
-        ]
-        before = norm(problems, states, R, S)
-        states = [
-            step(problems, *s, gradient, PROX[penalty], signs, offset, curvature) for s in states
-        ]
-        found.append(norm(problems, states, R, S) / before / rate)
-    return np.concatenate(found)
-
-
-@pytest.mark.parametrize("penalty", ["l1", "box", "quadratic", "elastic_net"])
-@pytest.mark.parametrize("loss", ["quadratic", "huber", "none"])
-def test_a_step_does_not_expand_the_norm_of_the_proof_and_contracts_as_certified(penalty, loss):
-    rng = np.random.default_rng(6)
-    found = expansions(rng, penalty, loss, strongly_convex=False)
-    assert 0.8 < found.max() <= 1 + 1e-10
-    if penalty in ("quadratic", "elastic_net"):
-        found = expansions(rng, penalty, loss, strongly_convex=True)
-        assert 0.5 < found.max() <= 1 + 1e-10
-
-
-def random_gradient(rng, problems, loss):
-    """Of losses with the strong convexity and smoothness of the problems."""
-    n, batch = problems.shape[0], problems.batch
+def huber_gradient(rng, problems):
+    """Of two Huber losses and a ridge, with the convexity and smoothness of the problems."""
     low, high = problems.convexity[:, None], problems.smoothness[:, None]
-    if loss == "none":
-        return lambda x: low * x
-    if loss == "quadratic":
-        H = random_curvatures(rng, batch, n, problems.convexity, problems.smoothness)
-        return lambda x: times(H, x)
-    rows = rng.standard_normal((batch, 2, n))
+    rows = rng.standard_normal((problems.batch, 2, problems.shape[0]))
     rows *= (np.sqrt(high - low) / np.linalg.norm(rows, 2, axis=(1, 2))[:, None])[:, :, None]
-    targets, width = rng.standard_normal((batch, 2)), np.exp(rng.uniform(-3, 2, batch))
-    return lambda x: low * x + huber_gradient(x, rows, targets, width)
+    targets = rng.standard_normal((problems.batch, 2))
+    width = np.exp(rng.uniform(-3, 4, problems.batch))[:, None]
+    return lambda x: (
+        low * x + times(transposed(rows), np.clip(times(rows, x) - targets, -width, width))
+    )
 
 
 def norm(problems, states, weight, weight_of_w):
@@ -393,3 +321,34 @@ def norm(problems, states, weight, weight_of_w):
     x = states[0][0] - states[1][0]
     w = states[0][1] - states[1][1] - problems.beta[:, None] * times(problems.A, x)
     return weight * np.sum(x**2, axis=1) + weight_of_w * np.sum(w**2, axis=1)
+
+
+@pytest.mark.parametrize(("strongly_convex", "nearly"), [(False, 0.8), (True, 0.5)])
+def test_a_step_does_not_expand_the_norm_of_the_proof_and_contracts_as_certified(
+    strongly_convex, nearly
+):
+    rng, found = np.random.default_rng(6), []
+    for n, m in [(1, 1), (2, 1), (3, 3), (4, 2)]:
+        problems = Problems(rng, (n, m, m), batch=1500, strongly_convex=strongly_convex)
+        batch = problems.batch
+        R, S, rate = np.ones(batch), problems.eta / problems.beta, np.ones(batch)
+        signs = rng.choice([-1, 1], (batch, m)) * np.exp(rng.uniform(-1, 1, (batch, m)))
+        curvature = rng.choice([0.0, 0.2, 5.0], batch)
+        if strongly_convex:
+            R, S, rate = np.transpose([(c.R, c.S, c.rate) for c in problems.certificates()])
+            # Its B is a random matrix; a diagonal one with no larger coupling to A.
+            coupled = np.linalg.norm(transposed(problems.A) * signs[:, None, :], 2, axis=(1, 2))
+            signs *= np.minimum(1, problems.coupling / coupled)[:, None]
+            curvature = problems.penalty_convexity
+        gradient, offset = huber_gradient(rng, problems), rng.standard_normal((batch, m))
+        states = [
+            (
+                rng.standard_normal((batch, n)),
+                problems.beta[:, None] * rng.standard_normal((batch, m)),
+            )
+            for _ in range(2)
+        ]
+        before = norm(problems, states, R, S)
+        states = [step(problems, *s, gradient, signs, offset, curvature) for s in states]
+        found.append((norm(problems, states, R, S) / before / rate).max())
+    assert nearly < max(found) <= 1 + 1e-10

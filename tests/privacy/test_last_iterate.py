@@ -90,15 +90,6 @@ def test_a_contraction_tells_of_each_record_what_is_claimed(
     assert nearly * claimed < exact[0] <= claimed * (1 + 1e-9)
 
 
-def test_composition_would_ask_for_more_than_twice_the_noise_of_a_contraction():
-    last_one, path = (
-        model_of(GradientDescent(guarantee=kind, step_size=1.0, clip_norm=0.01), alpha=3.0,
-                 max_iter=300).plan(100, 1).releases[-1].noise_std
-        for kind in ("last", "path")
-    )  # fmt: skip
-    assert path > 2 * last_one
-
-
 def test_a_single_pass_tells_of_each_record_no_more_than_is_claimed_and_nearly_so_of_the_first():
     model = model_of(GradientDescent(schedule="cyclic", **LINEAR), max_iter=4)
     plan = model.plan(N_SAMPLES, 1)
@@ -149,20 +140,6 @@ def test_what_a_stream_says_of_its_end_is_above_the_divergence():
         assert np.mean(deltas) <= average.delta(epsilon)
 
 
-def test_a_secret_order_lies_between_the_best_and_the_worst_position():
-    secret, kept = (
-        model_of(GradientADMM(order=order, passes=2)).plan(300, 3)
-        for order in ("random", "arrival")
-    )
-    assert secret.releases[-1].noise_std < kept.releases[-1].noise_std
-    assert kept.worst_cases("model") == kept.guarantees("model")
-    mixture, (worst,) = secret.guarantee(), secret.worst_cases("model")
-    assert min(component.mu for component in mixture.components) < worst.mu
-    for epsilon in (0.1, 0.5, 1.0):
-        deltas = [component.delta(epsilon) for component in mixture.components]
-        assert min(deltas) < mixture.delta(epsilon) < worst.delta(epsilon) == max(deltas)
-
-
 def test_a_path_that_is_shown_has_no_amplified_figure_and_needs_more_noise():
     knobs = {"order": "arrival", "passes": 4, "step_size": 0.01, "clip_norm": 0.1}
     hidden, shown = (
@@ -179,28 +156,3 @@ def test_a_path_that_is_shown_has_no_amplified_figure_and_needs_more_noise():
 
 
 # The bound that the literature prints for consensus ADMM.
-
-
-def test_the_printed_bound_of_algorithm_2_is_too_small_by_the_number_of_records():
-    rng, n_samples, n_iter, step, sigma, n_runs = np.random.default_rng(0), 100, 10, 0.5, 40.0, 4000
-
-    def printed(slopes):
-        # Every record's state keeps noise of its own; relaxation 1/2, no regulariser.
-        states = np.zeros((n_runs, n_samples))
-        for _ in range(n_iter):
-            z = states.mean(axis=1, keepdims=True)
-            states += z - states - step * slopes + 0.5 * sigma * rng.standard_normal(states.shape)
-        return states.mean(axis=1)
-
-    slopes = rng.choice([-1.0, 1.0], n_samples)
-    one, other = printed(slopes), printed(np.where(np.arange(n_samples) == 0, -slopes, slopes))
-    shift, variance = n_iter * step * 2 / n_samples, n_iter * 0.25 * sigma**2 / n_samples
-    assert np.var(one) == pytest.approx(variance, rel=6 * math.sqrt(2 / n_runs))
-    error = math.sqrt(2 * variance / n_runs)
-    assert abs(abs(other.mean() - one.mean()) - shift) < 5 * error
-    from skdpadmm.privacy.literature import consensus_admm_printed_rdp
-
-    for alpha in (1.5, 10.0, 100.0):
-        exact = alpha / 2 * shift**2 / variance
-        claimed = consensus_admm_printed_rdp(alpha, n_iter, 1.0, step, sigma, n_samples)
-        assert exact == pytest.approx(n_samples * claimed)

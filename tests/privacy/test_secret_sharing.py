@@ -112,28 +112,6 @@ def test_printed_rounds_tell_more_than_was_claimed_and_up_to_four_times_as_much_
         assert printed_inflation(0.1, n_honest, 100) <= 1.21
 
 
-@pytest.mark.parametrize(("n_honest", "n_rounds"), [(2, 2), (10, 10)])
-@pytest.mark.parametrize("is_repaired", [False, True])
-def test_simulations_of_the_printed_and_of_the_repaired_protocol_tell_what_theory_says(
-    is_repaired, n_honest, n_rounds
-):
-    rng, h, n_runs = np.random.default_rng(0), 1.0, 100_000
-    models, mean, known = np.zeros((n_runs, n_honest)), np.zeros(n_runs), np.zeros(n_runs)
-    seen, ones = [], np.ones(n_rounds)
-    for _ in range(n_rounds):
-        # Where gradients are taken, and what the public knows of that; the victim's loss is linear.
-        known = mean if is_repaired else known
-        gradients = h * (np.tile(mean[:, None], n_honest) if is_repaired else models)
-        gradients[:, 0] = 0.0
-        models = mean[:, None] - gradients + rng.standard_normal((n_runs, n_honest))
-        total = models.sum(axis=1)
-        seen.append(total - n_honest * mean + h * (n_honest - 1) * known)
-        known, mean = mean - h * known, total / n_honest
-    found = ones @ np.linalg.solve(np.cov(seen), ones) * n_honest / n_rounds
-    expected = 1.0 if is_repaired else printed_inflation(h, n_honest, n_rounds)
-    assert found == pytest.approx(expected, rel=0.02)
-
-
 def test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model():
     row = row_of(max_iter=5, alpha=0.0)
     X, y = row.data()

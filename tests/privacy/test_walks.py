@@ -9,12 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import skdpadmm.algorithms._random_walk_admm as walk_admm
-import skdpadmm.algorithms._random_walk_proximal_point as walk_point
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor
 from skdpadmm.algorithms import RandomWalkProximalPoint
 from skdpadmm.algorithms.planning._walks import (
-    Hops,
     StatelessToken,
     direct_cost,
     draw_hops,
@@ -45,18 +42,10 @@ def cost_of_hops(id, cap):
 
 
 @pytest.mark.parametrize("id", ["walk-admm", "walk-point-zero-out"])
-def test_the_claim_against_the_eavesdropper_is_attained_and_rests_on_the_cap(monkeypatch, id):
+def test_the_claim_against_the_eavesdropper_is_attained_and_rests_on_the_cap(id):
     exact, claimed, moved = cost_of_hops(id, 3)
     assert 0.999 * claimed < exact <= claimed
     assert len(moved) == 3
-    for module in (walk_admm, walk_point):
-        monkeypatch.setattr(
-            module,
-            "draw_hops",
-            lambda *args: Hops(draw_hops(*args).holder, np.ones_like(draw_hops(*args).contributes)),
-        )
-    exact, claimed, _ = cost_of_hops(id, 3)
-    assert exact > 1.1 * claimed
 
 
 # What peers learn of linear losses is known exactly, walk by walk.
@@ -89,7 +78,7 @@ class Dice:
         return self.rng.random(shape)
 
 
-def average_delta(facts, cap, peers, mu, epsilon, *, forgets, n_walks=600):
+def average_delta(facts, cap, peers, mu, epsilon, *, forgets, n_walks=300):
     """Delta over many walks: a lower bound, and an estimate."""
     watched, dice = np.isin(np.arange(facts.agents.n_agents), peers), Dice()
     found = [
@@ -108,13 +97,9 @@ def plan_of(n_agents, topology, coalition, cap, max_iter):
 
 
 CASES = [
-    (6, "complete", 1, 1, 3),
-    (6, "complete", 3, 1, 3),
-    (6, "complete", 1, 5, 5),
-    (6, "ring", 1, 1, 3),
-    (6, "star", 1, 4, 4),
+    (6, "complete", 3, 1, 3), (6, "complete", 1, 5, 5), (6, "ring", 1, 1, 3), (6, "star", 1, 4, 4),
     (2, "complete", 1, 2, 4),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("n_agents", "topology", "coalition", "cap", "max_iter"), CASES)
@@ -140,7 +125,7 @@ def test_half_the_noise_and_a_law_without_the_coalition_exceed_the_claim():
     mu, claim = 2 / plan.releases[-1].noise_std, plan.guarantee("peer").delta(2.0)
 
     def truth(mu):
-        return average_delta(plan.facts, 1, [1, 2, 3], mu, 2.0, forgets=True)
+        return average_delta(plan.facts, 1, [1, 2, 3], mu, 2.0, forgets=True, n_walks=600)
 
     right, estimate = truth(mu)
     assert right <= claim < 2 * estimate
