@@ -237,8 +237,7 @@ ROWS = [
         {"noise": "gaussian", "aggregator": "fixed", "local_step": "exact"}, target="two",
         params={**NO_INTERCEPT}, linear=TINY, reaches=0.98),
     agents("aggregators-gradient", "DPDecentralizedRegressor", "RandomizedGradientDescent",
-        {"mixing": "interval", "noise_decay": 0.9}, params={"max_iter": 2}, linear=TINY,
-        n_examples=1),
+        {"mixing": "interval", "noise_decay": 0.9}, params={"max_iter": 2}, linear=TINY),
     agents("aggregators-gradient-gaussian-zero-out", "DPDecentralizedClassifier",
         "RandomizedGradientDescent", {"mixing": "pair", "noise": "gaussian"}, target="three",
         params=NO_INTERCEPT, linear=STEPS),
@@ -272,7 +271,7 @@ ROWS = [
         {"noise": "gaussian"}, target="three", params=NO_INTERCEPT, spent=0.95),
     # Baselines.
     agents("dual-perturbation", "DPDecentralizedClassifier", "DualPerturbationADMM",
-        target="two", unseen=HIDDEN, n_examples=1),
+        target="two", unseen=HIDDEN),
     agents("primal-perturbation", "DPDecentralizedRegressor", "PrimalPerturbationADMM",
         linear={"clip_norm": 0.01, "penalty_weight": 1.0}, reaches=0.97, composes=False,
         optimum=(WIDE, 1e-4)),

@@ -9,6 +9,7 @@ import pickle
 import struct
 import warnings
 from collections import Counter
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, chi2, gamma, laplace, norm
 from sklearn.base import clone
 
+import skdpadmm.algorithms._dual_perturbation_admm as dual_perturbation
+import skdpadmm.privacy._pld as pld
 from tests.contract import harness
 from tests.contract.harness import SLACK, fit_through, moves, record, replay
 from tests.contract.registry import ROWS
@@ -424,6 +427,16 @@ def applies(promise, row):
 
 
 CASES = [(row, promise) for row in ROWS for promise in PROPERTIES if applies(promise, row)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def theorems_are_evaluated_once():
+    """Fits of one row ask theorems about loss distributions the same again and again."""
+    composed, of_rounds = pld._composed.__wrapped__, dual_perturbation.perturbed_objective_rdp
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pld, "_composed", lru_cache(maxsize=100)(composed))
+        patch.setattr(dual_perturbation, "perturbed_objective_rdp", lru_cache(100)(of_rounds))
+        yield
 
 
 @pytest.mark.parametrize(

@@ -330,7 +330,7 @@ def test_a_step_does_not_expand_the_norm_of_the_proof_and_contracts_as_certified
     rng, found = np.random.default_rng(6), []
     for n, m in [(1, 1), (2, 1), (3, 3), (4, 2)]:
         problems = Problems(rng, (n, m, m), batch=1500, strongly_convex=strongly_convex)
-        batch = problems.batch
+        batch, beta = problems.batch, problems.beta[:, None]
         R, S, rate = np.ones(batch), problems.eta / problems.beta, np.ones(batch)
         signs = rng.choice([-1, 1], (batch, m)) * np.exp(rng.uniform(-1, 1, (batch, m)))
         curvature = rng.choice([0.0, 0.2, 5.0], batch)
@@ -342,10 +342,7 @@ def test_a_step_does_not_expand_the_norm_of_the_proof_and_contracts_as_certified
             curvature = problems.penalty_convexity
         gradient, offset = huber_gradient(rng, problems), rng.standard_normal((batch, m))
         states = [
-            (
-                rng.standard_normal((batch, n)),
-                problems.beta[:, None] * rng.standard_normal((batch, m)),
-            )
+            (rng.standard_normal((batch, n)), beta * rng.standard_normal((batch, m)))
             for _ in range(2)
         ]
         before = norm(problems, states, R, S)
