@@ -7,12 +7,12 @@ import pytest
 from scipy import sparse
 
 from skdpadmm.algorithms.blocks._agent_gradients import agent_gradients
-from skdpadmm.algorithms.blocks._agent_turns import absolute_sums, awake_gradients
+from skdpadmm.algorithms.blocks._agent_turns import absolute_sums
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.protocol import Problem
 from skdpadmm.records import Rows, declared_coordinates
-from tests.algorithms.agents import LOSSES, make_task, summed_gradient
+from tests.algorithms.runs import LOSSES, make_task, summed_gradient
 
 CONTAINERS = [np.asarray, sparse.csr_matrix]
 
@@ -41,22 +41,6 @@ def test_gradients_equal_a_loop_over_agents_and_records_of_a_batch(name, contain
         expected = [summed_gradient(task, a, w, clip, batch=chosen) for a, w in enumerate(models)]
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
     assert not found[2].any()
-
-
-@pytest.mark.parametrize("law", ["gaussian", "laplace"])
-def test_gradients_of_agents_that_are_awake_are_those_of_their_rows(law, monkeypatch):
-    task = make_task("logistic", sizes=(12, 5, 20, 8, 0, 15), similarity=True)
-    problem, order = problem_of(task), 1 if law == "laplace" else 2
-    awake = awake_gradients(
-        problem.rows, task.y, problem.ownership, loss=task.facts.loss, clip_norm=0.3, law=law
-    )
-    who, models = np.array([3, 0, 4, 2]), np.random.default_rng(2).normal(size=(4, 4, 1))
-    expected = [
-        summed_gradient(task, a, w, 0.3, order=order) for a, w in zip(who, models, strict=True)
-    ]
-    np.testing.assert_allclose(awake(who, models), expected, atol=1e-12)
-    monkeypatch.setattr("skdpadmm.algorithms.blocks._agent_turns.GATHERED_ENTRIES", 30)
-    np.testing.assert_allclose(awake(who, models), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("container", CONTAINERS)

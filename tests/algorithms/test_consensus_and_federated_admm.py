@@ -17,8 +17,8 @@ from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
 from skdpadmm.algorithms.planning._messages import Schedule
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet
-from tests.algorithms import direct_runs as direct
-from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run
+from tests.algorithms import runs as direct
+from tests.algorithms.runs import close, coordinates_of, data_for, facts_for, run
 
 pytestmark = pytest.mark.usefixtures("keep_noise")
 
@@ -167,7 +167,7 @@ def test_a_large_agent_weighs_no_more_than_two_average_ones(message):
     y = np.where(owner == 0, 1e6, 0.0)
     algorithm = FederatedADMM(step_size=1.0, clip_norm=1.0, message=message, tail_fraction=1e-9)
     result = run(algorithm, X, y, loss=SquaredLoss(), max_iter=1, unit="agent", owner=owner)
-    size = np.linalg.norm(result.source.values[0])
+    size = np.linalg.norm(result.gate._noise.values[0])
     assert size == pytest.approx(2 / 4)  # of the mean, in records: 2 n / N of n
     assert size <= 2 / 4 * (1 + 1e-9)
 
@@ -176,7 +176,7 @@ def test_a_large_agent_weighs_no_more_than_two_average_ones(message):
 def test_sensitivities_are_those_of_the_exact_recursion_of_a_state(lam):
     # |u_k - u_k'| <= |1 - 2 lam| |u - u'| + 2 lam * 2 C, in units of C / n.
     for relation, factor in (("replace_one", 2), ("zero_out", 1)):
-        facts = facts_for(coordinates_of(3), 60, SquaredLoss(), relation=relation)
+        facts = facts_for(coordinates_of(3), 60, SquaredLoss(), neighboring=relation)
         plan = ConsensusADMM(relaxation=lam).plan(facts, direct.BUDGET)
         exact, worst = Fraction(lam), Fraction(0)
         for declared in plan.releases[0].sensitivities[:20]:

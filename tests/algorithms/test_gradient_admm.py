@@ -16,11 +16,11 @@ from skdpadmm.algorithms.planning._record_schedule import NOBODY, RecordSchedule
 from skdpadmm.algorithms.planning._splitting import splitting_of
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHinge, SquaredLoss
 from skdpadmm.noise import SeededNoise, grid_cell
-from skdpadmm.penalties import L1, Box, ElasticNet, GeneralizedL1, LinearConstraint, SquaredL2
+from skdpadmm.penalties import L1, Box, ElasticNet, LinearConstraint, SquaredL2
 from skdpadmm.privacy import AmplifiedIteration, amplification_constant
 from skdpadmm.records import Rows
-from tests.algorithms import direct_runs as direct
-from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run
+from tests.algorithms import runs as direct
+from tests.algorithms.runs import close, coordinates_of, data_for, facts_for, run
 
 SCHEDULES = {
     "cyclic": {"passes": 2},
@@ -126,26 +126,6 @@ def test_a_step_with_any_constraint_is_that_of_the_docstring(k, fit_intercept, n
     close(step(x[:, 0], lam[:, 0], gradient[:, 0])[0], moved[:, 0], 1e-12)
 
 
-def test_the_order_x_y_multipliers_walks_along_the_same_x():
-    # The form in which the paper states its utility, with multipliers one step ahead.
-    eta, beta, rng = 0.1, 1.5, np.random.default_rng(2)
-    A, B, c, step = general(0, 1, penalty=L1(0.3), eta=eta, beta=beta)
-    X, t, noise = rng.normal(size=(30, 3)), rng.normal(size=30), 0.1 * rng.normal(size=(30, 3))
-    inverse = np.linalg.inv(np.eye(3) + eta * beta * A.T @ A)
-    x, lam = rng.normal(size=3), rng.normal(size=2)
-    x_b, y_b = x.copy(), step.penalised_part(x, lam)
-    lam_b = lam - beta * (A @ x + B @ y_b - c)
-    for row, target, drawn in zip(X, t, noise, strict=True):
-        x, lam = step(x, lam, row * (row @ x - target))
-        x = x + drawn
-        force = row * (row @ x_b - target) + A.T @ (beta * (B @ y_b - c) - lam_b)
-        x_b = inverse @ (x_b - eta * force) + drawn
-        close(lam_b, lam, 1e-12)
-        y_b = step.penalised_part(x_b, lam_b)
-        lam_b = lam_b - beta * (A @ x_b + B @ y_b - c)
-        close(x_b, x, 1e-12)
-
-
 def test_a_step_with_equal_gradients_moves_no_two_states_apart_in_the_norm_of_the_theorem():
     rng = np.random.default_rng(3)
     for seed in range(120):
@@ -187,24 +167,6 @@ def test_without_privacy_the_answer_meets_the_conditions_of_an_optimum(m, conver
     assert np.abs(u).max() <= alpha + 1e-8
     free = np.abs(apart) > 1e-6
     close(u[free], alpha * np.sign(apart[free]), 1e-8)
-
-
-def test_a_splitting_is_made_once_and_follows_its_public_facts():
-    rows, again = (Rows(np.full((n, 4), n - 1.0), coordinates_of(4)) for n in (1, 2))
-    D = np.diff(np.eye(4), axis=0)
-    made = splitting_of(GeneralizedL1(D, 1.0), rows, None)
-    assert splitting_of(GeneralizedL1(sparse.csr_array(D), 1.0), again, None) is made
-    others = [
-        splitting_of(GeneralizedL1(D, 2.0), rows, None),
-        splitting_of(GeneralizedL1(D, 1.0), Rows(np.zeros((1, 4)), coordinates_of(4, False)), None),
-        splitting_of(L1(1.0), rows, LinearConstraint(D)),
-        splitting_of(L1(1.0), rows, LinearConstraint(D, c=np.ones(3))),
-    ]
-    assert len({id(splitting) for splitting in (made, *others)}) == 5
-    # The nearest x whose image is y.
-    (x, y), dense = np.split(np.arange(16.0).reshape(8, 2), [5]), made.forward(np.eye(5))
-    nearest = x + np.linalg.lstsq(dense, y - dense @ x, rcond=None)[0]
-    close(made.solution(x, y), nearest, 1e-12)
 
 
 # Schedules.
@@ -265,7 +227,7 @@ def test_steps_follow_the_schedule_and_the_secret_order(monkeypatch, kind):
 
 def test_a_run_that_stops_ends_at_its_time_and_tells_it_to_nobody():
     (X, y), told = data_for(HuberLoss(0.3), n=40), []
-    around = {"loss": HuberLoss(0.3), "uniforms": [0.25], "told": told}
+    around = {"loss": HuberLoss(0.3), "uniforms": [0.25], "progress": told.append}
     algorithm = GradientADMM(schedule="stopping", clip_norm=0.2, **STEPS)
     stopped = run(algorithm, X, y, **around).solution
     end = stopping_time(40, 0.25)

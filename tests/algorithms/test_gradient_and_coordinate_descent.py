@@ -16,8 +16,8 @@ from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1, ElasticNet
 from skdpadmm.privacy import last_iterate_mu
 from skdpadmm.protocol import Budget
-from tests.algorithms import direct_runs as direct
-from tests.algorithms.direct_runs import close, coordinates_of, data_for, facts_for, run, slopes
+from tests.algorithms import runs as direct
+from tests.algorithms.runs import close, coordinates_of, data_for, facts_for, run, slopes
 
 PENALTY = ElasticNet(0.02, 0.1)
 
@@ -187,13 +187,3 @@ def test_a_hidden_iterate_lies_on_the_grid_of_the_gate():
     in_cells = result.solution.parameters / (0.1 * 0.3 * math.sqrt(4)) / cell
     close(in_cells, np.rint(in_cells), 1e-3)
     assert np.abs(in_cells).max() > 100
-
-
-@pytest.mark.parametrize("schedule", ["full", "cyclic"])
-def test_rounding_is_part_of_the_guarantee_of_a_hidden_path(schedule):
-    facts = facts_for(coordinates_of(3), 1000, LogisticLoss(), max_iter=50)
-    plan = GradientDescent(schedule=schedule, guarantee="last").plan(facts, direct.BUDGET)
-    release = plan.releases[-1]
-    steps = np.arange(50, 0, -1) if schedule == "cyclic" else np.full(50, 1 / 50)
-    without = (np.array(release.sensitivities) / np.sqrt(steps)).max() / release.noise_std
-    assert 0.99 < without / release.guarantee.mu < 1 - 1e-7

@@ -20,7 +20,7 @@ from skdpadmm.algorithms.planning._messages import (
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.privacy import participation_mixture
 from skdpadmm.protocol import MODEL, SERVER, SUMS, Budget, Federation
-from tests.algorithms.direct_runs import BUDGET, coordinates_of, facts_for
+from tests.algorithms.runs import BUDGET, coordinates_of, facts_for
 
 OBSERVERS = Federation.observers
 

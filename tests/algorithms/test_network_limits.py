@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from skdpadmm import algorithms as alg
-from skdpadmm.network import Topology, mixing_matrix
+from skdpadmm.network import mixing_matrix
 from skdpadmm.penalties import L1, SquaredL2
-from tests.algorithms.agents import Task, Watched, central_optimum, make_task, neighbors_of, run
+from tests.algorithms.runs import Watched, central_optimum, make_task, neighbors_of
+from tests.algorithms.runs import run_agents as run
 
 PENALTIES = {
     "ridge": ("squared", SquaredL2(0.2)), "lasso": ("squared", L1(0.05)),
@@ -138,29 +139,6 @@ def test_a_single_pass_approaches_the_optimum_as_there_are_more_agents():
         found = run(alg.RandomizedSGD(), task, epsilon=math.inf)[1].parameters
         errors.append(np.abs(found - central_optimum(task)).max())
     assert errors[1] < min(0.03, 0.4 * errors[0])
-
-
-@pytest.mark.parametrize("unit", ["record", "agent"])
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        alg.MultiStepADMM(clip_norm=0.3),
-        alg.DecentralizedGradientDescent(clip_norm=0.3),
-        alg.RandomizedADMM(clip_norm=0.3, aggregator="fixed", noise="gaussian"),
-    ],
-    ids=repr,
-)
-def test_agents_with_other_numbers_in_the_same_graph_find_the_same(algorithm, unit):
-    task = make_task(topology="barabasi-albert", unit=unit, penalty=L1(0.05), max_iter=12)
-    other, links = np.array([2, 0, 3, 1]), task.facts.agents.topology
-    renumbered = make_task(
-        sizes=tuple(np.bincount(other[task.owner])), unit=unit, penalty=L1(0.05), max_iter=12,
-        topology=Topology(n_agents=4, pairs=other[links.edges]),
-    ).facts  # fmt: skip
-    own = run(algorithm, task)[1].parameters_per_agent
-    moved = run(algorithm, Task(renumbered, task.X, task.y, other[task.owner]))[1]
-    np.testing.assert_allclose(own, moved.parameters_per_agent[other], rtol=0, atol=1e-10)
-    assert np.ptp(own, axis=0).max() > 1e-4
 
 
 ROUNDS = (alg.MultiStepADMM, alg.DecentralizedGradientDescent, alg.RandomizedADMM)

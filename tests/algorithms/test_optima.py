@@ -14,7 +14,7 @@ from skdpadmm.algorithms import (
 )
 from skdpadmm.losses import LogisticLoss, MultinomialLoss, SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet, SquaredL2
-from tests.algorithms.direct_runs import WIDE_OPEN, close, data_for, found, optimum, run
+from tests.algorithms.runs import WIDE_OPEN, close, data_for, found, optimum, run
 
 pytestmark = pytest.mark.usefixtures("keep_noise")
 

@@ -25,8 +25,9 @@ from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import gaussian_mu
 from skdpadmm.records import Rows
-from tests.algorithms import agents as helper
-from tests.algorithms.agents import Watched, make_task, run, slopes, summed_gradient
+from tests.algorithms import runs as helper
+from tests.algorithms.runs import Watched, make_task, slopes, summed_gradient
+from tests.algorithms.runs import run_agents as run
 
 SIZES, STRENGTH, TRADE_OFF = (12, 5, 20, 8, 0, 15), 0.2, 1.5
 COLD = SIZES.index(0)
@@ -34,7 +35,7 @@ COLD = SIZES.index(0)
 
 def task_of(loss="squared", sizes=SIZES, **facts):
     facts = {"penalty": SquaredL2(STRENGTH), "fit_intercept": False, "max_iter": 100} | facts
-    return make_task(loss, sizes, similarity=True, **facts)
+    return make_task(loss, sizes, is_personal=True, **facts)
 
 
 def weights_of_edges(task):
@@ -64,9 +65,9 @@ def best_of(task):
     return run(PersonalizedOptimum(), task, epsilon=math.inf)[1].parameters_per_agent
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic", "multinomial"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "three"])
 def test_optima_are_stationary_points_of_the_objective_and_of_agents_own_losses(loss, monkeypatch):
-    task = task_of(loss, fit_intercept=loss == "multinomial")
+    task = task_of(loss, fit_intercept=loss == "three")
     best = best_of(task)
     assert np.abs(gradient_of(task, best)).max() < 1e-7
     monkeypatch.setattr("skdpadmm.algorithms.blocks._joint_newton.LARGEST_BLOCKS", 0)
@@ -82,8 +83,8 @@ def test_optima_are_stationary_points_of_the_objective_and_of_agents_own_losses(
         ("squared", "record", "gaussian", "poisson", SquaredL2(STRENGTH)),
         ("squared", "agent", "laplace", "index", NoPenalty()),
         ("logistic", "record", "laplace", "index", SquaredL2(STRENGTH)),
-        ("multinomial", "agent", "gaussian", "poisson", SquaredL2(STRENGTH)),
-        ("multinomial", "record", "laplace", "poisson", NoPenalty()),
+        ("three", "agent", "gaussian", "poisson", SquaredL2(STRENGTH)),
+        ("three", "record", "laplace", "poisson", NoPenalty()),
     ],
 )
 def test_wake_ups_equal_update_6_one_after_another(loss, unit, noise, clock, penalty):
@@ -130,18 +131,10 @@ def test_wake_ups_equal_update_6_one_after_another(loss, unit, noise, clock, pen
 
 @pytest.mark.parametrize("knobs", [{"warm_start": None}, {"clock": "index"}])
 def test_descent_without_noise_ends_at_the_optimum(knobs):
-    for loss in ("squared", "multinomial"):
+    for loss in ("squared", "three"):
         task = task_of(loss)
         found = run(PersonalizedCoordinateDescent(turns=500, **knobs), task, epsilon=math.inf)
         np.testing.assert_allclose(found[1].parameters_per_agent, best_of(task), atol=1e-5)
-
-
-def test_a_tempered_path_with_hardly_any_noise_ends_at_the_optimum():
-    task = task_of("logistic")
-    descent = PersonalizedCoordinateDescent(turns=800, clip_norm=1.0)
-    found = run(descent, task, epsilon=1e9)[1]
-    np.testing.assert_allclose(found.parameters_per_agent, best_of(task), atol=2e-3)
-    assert found.score_variance < 1e-6
 
 
 def test_a_warm_start_smooths_a_step_from_zero_by_trust_and_is_a_turn_like_any_other():
@@ -200,23 +193,6 @@ def test_smoothing_takes_noise_away_and_leaves_signal():
         assert np.square(found - signal).mean() < most
 
 
-def test_probes_go_along_with_the_warm_start_and_have_random_numbers_of_their_own(monkeypatch):
-    seen, smooth = (
-        [],
-        lambda similarity, both, pull, *, tolerance: (seen.append(both), (both, 7))[1],
-    )
-    monkeypatch.setattr(module, "propagate", smooth)
-    task = task_of()
-    algorithm = PersonalizedCoordinateDescent(turns=3, averaging_wakes=0, order_seed=5)
-    solution, edges = run(algorithm, task)[1], np.count_nonzero(weights_of_edges(task)[0])
-    assert solution.n_messages == edges * (7 + 3 - 1)
-    assert solution.bytes_sent == 8 * edges * (3 * (7 + 3 - 1) + 7 * module.N_PROBES)
-    probes = seen[0][:, -module.N_PROBES :][np.array(SIZES) > 0].ravel()
-    for start in ({"seed": 5}, {"seed": np.random.SeedSequence(5)}):
-        same = np.random.Generator(np.random.Philox(**start)).standard_normal(probes.size)
-        assert np.abs(np.corrcoef(probes, same)[0, 1]) < 0.6
-
-
 def test_one_agent_alone_descends_and_a_refit_minimises_over_one_agent():
     alone = task_of(sizes=(40,))
     best = run(LocalModels(), alone, epsilon=math.inf)[1].parameters
@@ -271,21 +247,3 @@ def test_models_of_perturbed_data_are_those_of_what_was_published(loss, noise, m
     if loss == "logistic":
         _, label, told, _ = gate.passed[1]
         assert np.mean(told != label) == pytest.approx(1 / (1 + math.e), abs=0.027)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("loss", "unit", "law"), [("squared", "record", "gaussian"), ("logistic", "agent", "laplace")]
-)
-def test_compiled_wake_ups_make_the_same_models(loss, unit, law):
-    pytest.importorskip("numba")
-    task, found = task_of(loss, unit=unit, fit_intercept=unit == "record"), []
-    task.X[::7] *= 1e6
-    task.X[3, 0] = 1e300
-    for compiled in (False, True):
-        algorithm = PersonalizedCoordinateDescent(
-            turns=5, averaging_wakes=2, noise=law, split="optimal", clip_norm=0.5,
-            compiled=compiled,
-        )  # fmt: skip
-        found.append(run(algorithm, task, gate_class=Watched)[1].parameters_per_agent)
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-10, atol=1e-10)

@@ -11,7 +11,7 @@ from skdpadmm.algorithms import propagate, propagate_in_turn, propagation_limit
 from skdpadmm.algorithms.planning import _personalized_theory as theory
 from skdpadmm.network import Similarity
 from skdpadmm.privacy import literature, split_budget
-from tests.algorithms.agents import similarity_of
+from tests.algorithms.runs import similarity_of
 
 RING = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]], dtype=float)
 

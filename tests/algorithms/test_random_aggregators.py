@@ -16,8 +16,9 @@ from skdpadmm.algorithms._randomized_gradient_descent import boxes_of
 from skdpadmm.algorithms._randomized_sgd import groups_of_agents
 from skdpadmm.network import TOPOLOGIES, mixing_matrix, resolve_topology
 from skdpadmm.penalties import L1, NoPenalty, SquaredL2
-from tests.algorithms import agents
-from tests.algorithms.agents import Watched, make_task, neighbors_of, prox_of, run, tail_of
+from tests.algorithms import runs as agents
+from tests.algorithms.runs import Watched, make_task, neighbors_of, prox_of, tail_of
+from tests.algorithms.runs import run_agents as run
 
 MIXING = ["metropolis", "neighbors", "pair", "interval"]
 CLIP = 0.6  # in public units: a typical row of four parameters has norm 2
@@ -47,8 +48,8 @@ def noisy_gradient(task, plan, gate, k, a, w, *, turn=None):
         ("squared", "agent", "path", "gaussian", "fixed", L1(0.05)),
         ("logistic", "record", "path", "gaussian", "random", L1(0.02)),
         ("logistic", "agent", "complete", "laplace", "random", NoPenalty()),
-        ("multinomial", "record", "complete", "laplace", "fixed", SquaredL2(0.1)),
-        ("multinomial", "agent", "star", "gaussian", "random", SquaredL2(0.1)),
+        ("three", "record", "complete", "laplace", "fixed", SquaredL2(0.1)),
+        ("three", "agent", "star", "gaussian", "random", SquaredL2(0.1)),
     ],
 )
 def test_randomised_admm_is_admm_on_edges_with_random_penalties(
@@ -107,10 +108,10 @@ def ends_of_mixes(links, mixing, models, public):
     [
         ("metropolis", "logistic", "record", "star", "laplace", SquaredL2(0.1)),
         ("metropolis", "squared", "agent", "path", "gaussian", L1(0.05)),
-        ("neighbors", "multinomial", "record", "path", "gaussian", NoPenalty()),
+        ("neighbors", "three", "record", "path", "gaussian", NoPenalty()),
         ("pair", "squared", "record", "star", "laplace", SquaredL2(0.1)),
         ("interval", "logistic", "agent", "path", "laplace", SquaredL2(0.1)),
-        (None, "multinomial", "record", "star", "gaussian", SquaredL2(0.1)),
+        (None, "three", "record", "star", "gaussian", SquaredL2(0.1)),
         (None, "squared", "agent", "path", "gaussian", L1(0.05)),
     ],
 )
@@ -144,7 +145,7 @@ def test_gradient_descent_mixes_steps_and_shrinks(mixing, loss, unit, topology, 
 
 @pytest.mark.parametrize(
     ("loss", "noise", "penalty"),
-    [("logistic", "laplace", L1(0.02)), ("multinomial", "gaussian", SquaredL2(0.1))],
+    [("logistic", "laplace", L1(0.02)), ("three", "gaussian", SquaredL2(0.1))],
 )
 def test_a_single_pass_takes_one_gradient_of_every_agent(loss, noise, penalty):
     """Algorithm 2 with (2.3): two groups of agents a round, whose means are what is known."""

@@ -11,7 +11,8 @@ from skdpadmm.algorithms.planning._walks import draw_hops
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import L1
 from skdpadmm.protocol import Gate
-from tests.algorithms.agents import Watched, central_optimum, make_task, planned, run, shrunk
+from tests.algorithms.runs import Watched, central_optimum, make_task, planned, shrunk
+from tests.algorithms.runs import run_agents as run
 
 ALGORITHMS = [RandomWalkADMM, RandomWalkProximalPoint]
 FOUR = (20, 16, 14, 10)
@@ -55,7 +56,7 @@ def test_tokens_equal_their_docstring_hop_by_hop(make, topology, cap):
         assert contributes == (visits[a] < cap)
         visits[a] += 1
         if make is RandomWalkADMM:
-            own[a] = z = shrunk(token, KAPPA, 0.0, GAMMA)
+            own[a] = z = shrunk(token, L1(KAPPA), GAMMA)
             if contributes:
                 exact, noisy = next(released)
                 update = 2 * RELAXED * (agents.prox(a, 2 * z - u[a]) - z)
@@ -64,7 +65,7 @@ def test_tokens_equal_their_docstring_hop_by_hop(make, topology, cap):
                 token = token + noisy * length / 4
         else:
             if contributes:
-                z = shrunk(token, KAPPA, 0.0, RELAXED * GAMMA)
+                z = shrunk(token, L1(KAPPA), RELAXED * GAMMA)
                 token = z + RELAXED * (agents.prox(a, z) - z)
             exact, noisy = next(released)
             np.testing.assert_allclose(exact * length, token, atol=1e-5)
@@ -73,10 +74,10 @@ def test_tokens_equal_their_docstring_hop_by_hop(make, topology, cap):
     if make is RandomWalkADMM:
         np.testing.assert_allclose(token, u.mean(axis=0), atol=1e-9)
         np.testing.assert_allclose(solution.parameters_per_agent[..., 0], own, atol=1e-9)
-        expected = shrunk(tail, KAPPA, 0.0, GAMMA)
+        expected = shrunk(tail, L1(KAPPA), GAMMA)
     else:
         assert solution.parameters_per_agent is None
-        expected = shrunk(token, KAPPA, 0.0, RELAXED * GAMMA)
+        expected = shrunk(token, L1(KAPPA), RELAXED * GAMMA)
     kept = solution.parameters[:, 0] != 0
     np.testing.assert_allclose(solution.parameters[kept, 0], expected[kept], atol=1e-9)
     moves = int(np.count_nonzero(np.diff(holder.holder)))
@@ -90,38 +91,18 @@ def test_the_printed_token_minimises_the_penalty_alone():
     for carries in ("mean before the step", "mean after the step"):
         u, token = np.zeros((4, 4)), np.zeros(4)
         for a in walk:
-            z = shrunk(token, 0.1, 0.0, 1.0)
+            z = shrunk(token, L1(0.1), 1.0)
             update = agents.prox(a, 2 * z - u[a], 1.0) - z
             u[a] += update
             token = update / 4 + (token if carries == "mean before the step" else z)
-        ends[carries] = shrunk(token, 0.1, 0.0, 1.0)
+        ends[carries] = shrunk(token, L1(0.1), 1.0)
     best = central_optimum(task)[:, 0]
     np.testing.assert_allclose(ends["mean before the step"], best, atol=1e-8)
     np.testing.assert_allclose(ends["mean after the step"][:-1], 0, atol=1e-8)
     assert np.abs(best[:-1]).max() > 0.3
 
 
-def test_proximal_points_stay_the_closer_to_the_optimum_the_shorter_the_step():
-    """The optimum has the weight of the penalty as it is, whatever the relaxation."""
-    distances = []
-    for step_size, max_iter in ((0.4, 60), (0.05, 240)):
-        task = make_task(sizes=(15,) * 4, sort_by_target=True, penalty=L1(0.15), max_iter=max_iter)
-        algorithm = RandomWalkProximalPoint(
-            step_size=step_size, relaxation=0.5, clip_norm=10.0, max_contributions=10**6
-        )
-        gate = run(algorithm, task)[2]
-        tokens = np.array([out[:, 0] for method, _, out, _ in gate.passed if method == "release"])
-        tokens *= 0.5 * step_size * 10 * 2 * 4 / 60
-        ends = [shrunk(token, 0.15, 0, step_size / 2) for token in tokens[2 * max_iter :]]
-        best = central_optimum(task)[:, 0]
-        distances.append(np.linalg.norm(np.mean(ends, axis=0) - best))
-    assert distances[0] > 3 * distances[1]
-    assert distances[1] < 0.05
-
-
-@pytest.mark.parametrize(
-    ("loss", "clip"), [("squared", 0.2), ("logistic", 0.2), ("multinomial", 5)]
-)
+@pytest.mark.parametrize(("loss", "clip"), [("squared", 0.2), ("logistic", 0.2), ("three", 5)])
 def test_computed_updates_are_as_close_to_exact_ones_as_certified(loss, clip):
     """In units of what one record moves an update by."""
     task, first = make_task(loss, sizes=FOUR, max_iter=2), []

@@ -15,15 +15,9 @@ from skdpadmm.algorithms.planning._messages import CERTAIN
 from skdpadmm.network import named_graph
 from skdpadmm.noise import grid_cell
 from skdpadmm.penalties import L1, SquaredL2
-from tests.algorithms import agents
-from tests.algorithms.agents import Watched, make_task, run
-
-
-class NoNoise:
-    simulation = True
-
-    def add_gaussian(self, value, scale, stream):
-        return value
+from tests.algorithms import runs as agents
+from tests.algorithms.runs import Watched, make_task
+from tests.algorithms.runs import run_agents as run
 
 
 @pytest.mark.parametrize(
@@ -31,7 +25,7 @@ class NoNoise:
     [
         ("squared", "record", L1(0.05), 0.7, None),
         ("logistic", "agent", SquaredL2(0.1), 0.5, 2),
-        ("multinomial", "record", SquaredL2(0.1), 0.0, 3),
+        ("three", "record", SquaredL2(0.1), 0.0, 3),
     ],
 )
 def test_messages_are_gradients_at_the_public_model_and_steps_follow_their_sum(
@@ -43,7 +37,7 @@ def test_messages_are_gradients_at_the_public_model_and_steps_follow_their_sum(
     )
     task = make_task(loss, unit=unit, penalty=penalty, max_iter=6)
     _, solution, gate = run(algorithm, task, epsilon=30.0, gate_class=Watched)
-    (l1, l2), w = agents.weights_of(penalty), np.zeros((4, task.facts.loss.n_outputs))
+    w = np.zeros((4, task.facts.loss.n_outputs))
     previous, tail = w, 0.0 * w
     messages = [(value, out) for method, value, out, _ in gate.passed if method == "share"]
     for k, (value, out) in enumerate(messages):
@@ -51,32 +45,10 @@ def test_messages_are_gradients_at_the_public_model_and_steps_follow_their_sum(
         expected = [agents.summed_gradient(task, a, point, 0.8) / 0.8 for a in range(4)]
         np.testing.assert_allclose(value, expected, rtol=0, atol=1e-9)
         u = point - 0.6 * 0.8 / 25 * out
-        previous, w = w, agents.shrunk(u, l1, l2, 0.6)
+        previous, w = w, agents.shrunk(u, penalty, 0.6)
         tail = tail + u / 3 * (k >= 3)
-    agents.assert_answers(solution, None, agents.shrunk(tail, l1, l2, 0.6))
+    agents.assert_answers(solution, None, agents.shrunk(tail, penalty, 0.6))
     assert len(messages) == 6
-
-
-@pytest.mark.parametrize(
-    ("curators", "topology", "modulus"),
-    [(None, "complete", 2**64), (2, "ring", 2**63), (3, "star", 2**61 - 1), (4, "path", 2**64)],
-)
-@pytest.mark.parametrize(
-    ("loss", "penalty"),
-    [("squared", SquaredL2(0.05)), ("squared", L1(0.05)), ("logistic", SquaredL2(0.05))],
-)
-def test_without_noise_it_converges_to_what_scikit_learn_finds_to_the_grid(
-    loss, penalty, curators, topology, modulus
-):
-    algorithm = SecretSharingGradientDescent(
-        step_size=0.5, clip_norm=20.0, tail_fraction=1e-9, momentum=0.8, n_curators=curators,
-        modulus=modulus,
-    )  # fmt: skip
-    task = make_task(loss, (30,) * 4, topology=topology, penalty=penalty, max_iter=400)
-    _, solution, gate = run(algorithm, task, epsilon=1e4, gate_class=Watched, source=NoNoise())
-    for _, value, out, _ in gate.passed:
-        np.testing.assert_allclose(out, value.sum(axis=0), rtol=0, atol=1e-6)
-    np.testing.assert_allclose(solution.parameters, agents.central_optimum(task), atol=2e-4)
 
 
 @pytest.mark.parametrize("estimator", [DPFedRidge, DPDecentralizedRegressor])

@@ -1,0 +1,205 @@
+"""What algorithms refuse before they see data: knobs out of range, and facts without a theorem."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm import algorithms as alg
+from skdpadmm.algorithms import AveragedADMM, FederatedADMM, GradientADMM, GradientDescent
+from skdpadmm.algorithms._registry import ALGORITHMS
+from skdpadmm.losses import MultinomialLoss, SquaredLoss
+from skdpadmm.penalties import L1, Box, GroupLasso, LinearConstraint
+from tests.algorithms.runs import (
+    BUDGET,
+    coordinates_of,
+    facts_for,
+    federated_facts,
+    make_task,
+    planned,
+)
+
+FACTS = facts_for(coordinates_of(3), 60, SquaredLoss())
+PERSONAL = (
+    alg.PersonalizedCoordinateDescent, alg.LocalModels, alg.PersonalizedOptimum,
+    alg.PerturbedData, alg.GossipADMM,
+)  # fmt: skip
+CENTRAL = (
+    alg.ConsensusADMM, GradientDescent, alg.CoordinateDescent, AveragedADMM, GradientADMM,
+    alg.ObjectivePerturbation, alg.ProximalNewton,
+)  # fmt: skip
+
+
+def plan_of(algorithm, **changed):
+    """In the kind of setting that the algorithm is made for."""
+    if isinstance(algorithm, CENTRAL):
+        return algorithm.plan(FACTS, BUDGET)
+    if isinstance(algorithm, FederatedADMM):
+        facts = federated_facts([30, 30], coordinates_of(3), SquaredLoss())
+        return algorithm.plan(facts, replace(BUDGET, observer="server"))
+    is_personal = isinstance(algorithm, PERSONAL)
+    return planned(algorithm, make_task(**({"max_iter": 80, "is_personal": is_personal} | changed)))
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_no_knob_takes_a_value_without_sense(name):
+    make = ALGORITHMS[name]
+    assert alg.resolve_algorithm(name).get_params() == make().get_params()
+    for knob in make().get_params():
+        for value in ("nonsense", math.nan, -1.0, object()):
+            with pytest.raises((ValueError, TypeError), match=rf"^Got {knob}=.*, expected "):
+                plan_of(make(**{knob: value}))
+
+
+ENDS = {  # of ranges, each with the algorithm that refuses it
+    "step_size": (GradientDescent, [0.0, math.inf, True]),
+    "clip_norm": (alg.ConsensusADMM, [0.0, math.inf, True]),
+    "tail_fraction": (AveragedADMM, [0, 1.1, True]),
+    "relaxation": (alg.ConsensusADMM, [0, 1, 1.5, None, True]),
+    "max_participations": (FederatedADMM, [0, 1.5, True]),
+    "momentum": (GradientDescent, [1.0, -0.1, None, True]),
+    "order_seed": (alg.CoordinateDescent, [-1, 0.5, True, None]),
+    "row_bound": (AveragedADMM, [0.0, math.inf, "auto"]),
+    "tolerance": (alg.ProximalNewton, [2.0, "auto", True]),
+    "average": (GradientADMM, [1, None]),
+    "proximal_weight": (alg.MultiStepADMM, [0, math.inf, "auto", True]),
+    "inner_steps": (alg.MultiStepADMM, [0, 1.5, "auto"]),
+    "noise_decay": (alg.RandomizedADMM, [3.0, 1.9, "auto"]),
+    "step_power": (alg.RandomizedGradientDescent, [-0.1]),
+    "step_decay": (alg.RandomizedGradientDescent, [1.1]),
+    "max_contributions": (alg.RandomWalkADMM, [0, 2.5]),
+    "n_curators": (alg.SecretSharingGradientDescent, [0, 1, 5, 2.5, True, [3]]),
+    "modulus": (alg.SecretSharingGradientDescent, [0, 1, 2**65, 101.0, None, True]),
+    "split": (alg.PersonalizedCoordinateDescent, ["printed"]),
+}
+
+
+@pytest.mark.parametrize("knob", ENDS)
+def test_the_ends_of_a_range_are_refused(knob):
+    make, values = ENDS[knob]
+    for value in values:
+        with pytest.raises(ValueError, match=rf"^Got {knob}=.*, expected "):
+            plan_of(make(**{knob: value}))
+
+
+RIDGE, LASSO, THREE = (
+    DPAdmmRidge(),
+    DPAdmmLasso(alpha=1e-3),
+    DPAdmmLogisticRegression(classes=[0, 1, 2]),
+)
+LAST = {"guarantee": "last"}
+STREAM, STOPPING = {"schedule": "stream"}, {"schedule": "stopping"}
+TIED = GradientADMM(constraint=LinearConstraint(np.eye(3)))
+COMBINATIONS = [  # of knobs with each other, with the estimator, and with its other parameters
+    (RIDGE, GradientDescent(schedule="cyclic", guarantee="path"), {}, "guarantee='path' with"),
+    (RIDGE, GradientDescent(**LAST, momentum=0.5), {}, "momentum=0.5"),
+    (RIDGE, GradientDescent(schedule="cyclic", tail_fraction=0.5), {}, ".*tail_fraction=0.5"),
+    (RIDGE, GradientDescent(**LAST, step_size=100.0), {}, "step_size=100 for a guarantee of"),
+    (RIDGE, GradientDescent(**LAST), {"conditioning": "private"}, "conditioning"),
+    (THREE, GradientDescent(**LAST, clip_norm=0.1), {}, "clip_norm=0.1 for 3 scores"),
+    (RIDGE, alg.CoordinateDescent(), {"conditioning": "private"}, "conditioning"),
+    (RIDGE, AveragedADMM(**LAST, tail_fraction=0.5), {}, "tail.*an average is not the last"),
+    (RIDGE, AveragedADMM(**LAST), {}, "a penalty that is not.*fit_intercept=False"),
+    (LASSO, AveragedADMM(**LAST), {"fit_intercept": False}, ".*expected one with a ridge"),
+    (RIDGE, AveragedADMM(**LAST), {"scale": "private"}, "scale='private'.*declared units"),
+    (THREE, AveragedADMM(clip_norm=0.1), {}, ".*which never binds"),
+    (THREE, AveragedADMM(**LAST), {"fit_intercept": False}, "3 scores .*expected one score"),
+    (LASSO, GradientADMM(cap=3), {}, "cap=3 with schedule='cyclic', expected 'auto'"),
+    (LASSO, GradientADMM(average=np.True_), {}, "average=True with release='last'"),
+    (LASSO, GradientADMM(**STREAM, release="last"), {}, "release='last' with schedule='stream'"),
+    (LASSO, GradientADMM(noise_at="gradient"), {}, "noise_at='gradient' with release='last'"),
+    (LASSO, GradientADMM(**STREAM, order="random"), {}, "order='random' and passes='auto' with"),
+    (LASSO, GradientADMM(**STOPPING, release="path"), {}, "release='path' with schedule='stop"),
+    (LASSO, GradientADMM(step_size=100.0), {}, r"step_size=100 .*expected a float in \(0, "),
+    (THREE, GradientADMM(clip_norm=0.1), {}, r"clip_norm=0\.1 for 3 scores .*never binds"),
+    (LASSO, GradientADMM(), {"conditioning": "private"}, "conditioning='private'"),
+    (DPAdmmGeneralizedLasso(), GradientADMM(), {"scale": "private"}, "scale='private' with a pen"),
+    (DPAdmmGeneralizedLasso(), TIED, {}, r"penalty_matrix and GradientADMM\(constraint=\.\.\.\)"),
+    (LASSO, GradientADMM(constraint=LinearConstraint(np.ones((1, 2)))), {}, ".* with 2 columns"),
+    (LASSO, GradientADMM(constraint=LinearConstraint(B=np.eye(4))), {}, ".*(4|rows)"),
+    (LASSO, GradientADMM(constraint=LinearConstraint(c=np.ones((3, 2)))), {}, "c of shape .3, 2"),
+    (LASSO, GradientADMM(constraint=LinearConstraint(c=np.full(3, 1e12))), {}, "c up to .* floats"),
+    (LASSO, GradientADMM(passes=100), {"epsilon": 1e-9, "delta": 1e-9}, "a budget so small"),
+    (RIDGE, GradientDescent(**LAST), {"epsilon": 1e-9, "delta": 1e-9}, "a budget so small"),
+    (THREE, GradientADMM(compiled=True), {}, "compiled=True with .* Use compiled=False"),
+    (LASSO, alg.ProximalNewton(), {}, "epsilon=1 for ProximalNewton, expected inf: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("estimator", "algorithm", "around", "message"), COMBINATIONS, ids=str)
+def test_what_no_theorem_covers_is_refused_before_data(estimator, algorithm, around, message):
+    pytest.importorskip("numba")
+    settings = {"conditioning": None} | around
+    model = clone(estimator).set_params(algorithm=algorithm, **settings)
+    with pytest.raises(ValueError, match=rf"^Got {message}"):
+        model.plan(100, 3)
+
+
+CLASSES, AGENT, SMALL_CLIP = {"loss": "three"}, {"unit": "agent"}, {"clip_norm": 0.01}
+SPLIT = {"epsilons": (1.0, 2.0, 1.0, 1.0)}
+OF_AGENTS = [
+    (alg.MultiStepADMM(proximal_weight=1.0, step_size=0.5, penalty_weight=0.1), {}, "'auto'"),
+    (alg.MultiStepADMM(proximal_weight=1.0), {}, "penalty_weight='auto', expected"),
+    (alg.MultiStepADMM(proximal_weight="growing", penalty_weight=0.1), {}, "diameter=inf"),
+    (alg.MultiStepADMM(step_size=1.0, penalty_weight=0.26), {}, r"at most 0\.25"),
+    (alg.MultiStepADMM(batch_fraction=0.5), AGENT, "with privacy_unit='agent'"),
+    (alg.RandomizedADMM(local_step="exact", **SMALL_CLIP), CLASSES, "for 3 scores"),
+    (alg.RandomizedSGD(rounds=3), {}, r"rounds=3 .*n_samples=25 .*at most 2"),
+    (alg.RandomizedSGD(), {"sizes": (9,)}, r"n_agents=1 .*n_samples=9 .*at least 2 agents"),
+    (alg.RandomWalkADMM(), AGENT, "Got privacy_unit='agent'"),
+    (alg.RandomWalkADMM(), SPLIT, "Got budgets of single agents"),
+    (alg.RandomWalkProximalPoint(), {"row_norm": math.inf}, "Got row_norm=inf"),
+    (alg.RandomWalkProximalPoint(), {"penalty": Box(1.0, 2.0)}, "that is 0 at 0"),
+    (alg.RandomWalkADMM(**SMALL_CLIP), CLASSES, "for 3 scores, expected at least"),
+    (alg.SecretSharingGradientDescent(), {"sizes": (9, 9)}, "Got 2 agents .*at least 3 agents"),
+    (alg.SecretSharingGradientDescent(modulus=2**16), {}, r"modulus=65536, expected at least"),
+    (alg.PersonalizedOptimum(), {}, "Got epsilon=1 .*, expected inf"),
+    *((make(), {"penalty": L1(0.1)}, r"Got L1\(.*\), expected Squared") for make in PERSONAL[:3]),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "changed", "message"), OF_AGENTS)
+def test_facts_of_agents_that_no_theorem_covers_are_refused(algorithm, changed, message):
+    with pytest.raises(ValueError, match=message):
+        plan_of(algorithm, **changed)
+
+
+def test_facts_that_no_theorem_covers_are_refused(monkeypatch):
+    for make in CENTRAL[:-1]:
+        with pytest.raises(ValueError, match=r"^Got unit='agent'.*expected 'record'"):
+            make().plan(replace(FACTS, unit="agent"), BUDGET)
+    perturbed, coupled = alg.ObjectivePerturbation(), GroupLasso(strength=0.1, groups=((0, 1),))
+    for algorithm, fact, message in (
+        (alg.CoordinateDescent(), {"penalty": coupled}, "^Got penalty GroupLasso.*expected one of"),
+        (perturbed, {"loss": MultinomialLoss(3)}, "Got 3 scores.*expected one"),
+        (perturbed, {"penalty": Box(0.5, 1.0)}, "expected a penalty that is 0 at 0"),
+        (perturbed, {"row_norm": math.inf}, "expected a finite bound"),
+        (AveragedADMM(), {"row_norm": math.inf}, "expected a finite bound"),
+        (GradientDescent(**LAST), {"row_norm": math.inf}, "expected a finite bound"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            algorithm.plan(replace(FACTS, **fact), BUDGET)
+    for trust in ({"participation": 0.5}, {"dropout": 0.1}):
+        facts = federated_facts([30, 30], coordinates_of(3), SquaredLoss(), **trust)
+        with pytest.raises(ValueError, match=r"^Got relaxation=0\.4 .* Use 0\.5, or message"):
+            FederatedADMM(relaxation=0.4).plan(facts, BUDGET)
+        FederatedADMM(relaxation=0.4, message="increment").plan(facts, BUDGET)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(ImportError, match=r"skdpadmm\[fast\]"):
+        GradientADMM(compiled=True).plan(FACTS, BUDGET)
+
+
+def test_what_is_no_algorithm_is_refused_and_an_object_is_copied():
+    given = alg.ConsensusADMM(relaxation=0.7)
+    copy = alg.resolve_algorithm(given)
+    assert copy is not given
+    assert copy.get_params() == given.get_params()
+    for wrong in (alg.ProximalNewton, None, {}):
+        with pytest.raises(TypeError, match=r"^Got algorithm=.*such as ConsensusADMM\(\)"):
+            alg.resolve_algorithm(wrong)
