@@ -265,25 +265,27 @@ def prox_of(task, points, steps):
     return np.array([shrunk(v, task.facts.penalty, s) for v, s in zip(points, steps, strict=True)])
 
 
-def tail_of(task, models, points, steps):
-    """Mean of the second half of a path (k, n, p, K), and the last step that is taken from it.
+def assert_tail(task, solution, models, points, steps, *, of_agents=True):
+    """Models are the mean of the second half of a path (k, n, p, K), and steps are (k, n) lengths.
 
-    For a sparse penalty it is of points before proximal steps, brought to the mean length.
+    For a sparse penalty the mean is of points before proximal steps, brought to the mean length,
+    and one more step is taken. Coefficients that are lost in noise are dropped from the common one.
     """
     half = len(models) // 2
+    steps = np.broadcast_to(steps, np.shape(points)[:2])
     models, points, steps = (np.array(part[half:]) for part in (models, points, steps))
-    if not strengths(task.facts.penalty)[0]:
-        return models.mean(axis=0), lambda tail: tail
-    longer = models + steps.mean() / steps[..., None, None] * (points - models)
-    return longer.mean(axis=0), lambda tail: prox_of(task, tail, [steps.mean()] * len(tail))
+    tail, finish = models.mean(axis=0), lambda tail: tail
+    if strengths(task.facts.penalty)[0]:
+        tail = (models + steps.mean() / steps[..., None, None] * (points - models)).mean(axis=0)
+        finish = lambda tail: prox_of(task, tail, [steps.mean()] * len(tail))  # noqa: E731
+    if of_agents:
+        close(solution.parameters_per_agent, finish(tail), 1e-9)
+    assert_common(solution, finish(tail.mean(axis=0)[None])[0])
 
 
-def assert_answers(solution, own, common):
-    """Of all agents, and of all together; coefficients that are lost in noise are dropped."""
-    if own is not None:
-        close(solution.parameters_per_agent, own, 1e-9)
+def assert_common(solution, expected):
     kept = solution.parameters != 0
-    close(solution.parameters[kept], common[kept], 1e-9)
+    close(solution.parameters[kept], expected[kept], 1e-9)
     assert kept.any()
 
 

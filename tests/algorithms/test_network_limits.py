@@ -29,13 +29,10 @@ LIMITS = [
     (multi(inner_steps=1, proximal_weight=4.0), "ridge", "ring", 600, 1e-7),
     (multi(inner_steps=1, proximal_weight=4.0), "lasso", "star", 1000, 1e-7),
     (multi(inner_steps=2, proximal_weight=1.0), "logistic", "barabasi-albert", 400, 1e-7),
-    (multi(inner_steps=5, proximal_weight=4.0), "lasso", "complete", 500, 1e-7),
     (mixed(), "ridge", "star", 600, 1e-7),
     (mixed(aggregator="fixed"), "lasso", "erdos-renyi", 600, 1e-7),
     (mixed(), "logistic", "grid", 800, 1e-7),
-    (mixed(**EXACT), "lasso", "complete", 150, 1e-7),
     (mixed(aggregator="fixed", **EXACT), "logistic", "complete", 150, 1e-7),
-    (WALK, "ridge", "path", 200, 1e-5),
     (WALK, "lasso", "complete", 200, 1e-5),
     (alg.ExactConsensusADMM(tolerance=1e-9), "lasso", "complete", 9, 1e-6),
 ]
@@ -101,22 +98,16 @@ def test_exact_rounds_are_those_of_consensus_admm_with_noise_in_answers_or_in_ob
 @pytest.mark.parametrize("mixing", ["metropolis", "max_degree", "laplacian"])
 def test_a_constant_step_leaves_the_bias_of_its_fixed_point(mixing):
     """(I - W) w + step * gradients = 0 over all agents together, Yuan et al."""
-    task = make_task(sizes=(30, 5, 40, 25, 20), fit_intercept=False, max_iter=2000)
+    task = make_task(sizes=(30, 5, 40, 25, 20), fit_intercept=False, max_iter=1000)
     W = mixing_matrix(task.facts.agents.topology, mixing).to_sparse().toarray()
-    errors = []
-    for step in (0.4, 0.2):
-        system, right = np.kron(np.eye(5) - W, np.eye(3)), np.zeros(15)
-        for a in range(5):
-            own, (A, y) = slice(3 * a, 3 * a + 3), task.of(a)
-            system[own, own] += step * 5 / 120 * A.T @ A
-            right[own] = step * 5 / 120 * A.T @ y
-        algorithm = alg.DecentralizedGradientDescent(step_size=step, mixing=mixing, **WIDE)
-        _, solution, _ = run(algorithm, task)
-        found = solution.parameters_per_agent[..., 0]
-        np.testing.assert_allclose(found, np.linalg.solve(system, right).reshape(5, 3), atol=1e-8)
-        best = np.linalg.lstsq(task.A, task.y)[0]
-        errors.append(np.linalg.norm(solution.parameters[:, 0] - best))
-    assert 1.5 < errors[0] / errors[1] < 2.5
+    system, right, step = np.kron(np.eye(5) - W, np.eye(3)), np.zeros(15), 0.4
+    for a in range(5):
+        own, (A, y) = slice(3 * a, 3 * a + 3), task.of(a)
+        system[own, own] += step * 5 / 120 * A.T @ A
+        right[own] = step * 5 / 120 * A.T @ y
+    algorithm = alg.DecentralizedGradientDescent(step_size=step, mixing=mixing, **WIDE)
+    found = run(algorithm, task)[1].parameters_per_agent[..., 0]
+    np.testing.assert_allclose(found, np.linalg.solve(system, right).reshape(5, 3), atol=1e-8)
 
 
 @pytest.mark.parametrize("mixing", ["metropolis", "neighbors", "pair", "interval"])

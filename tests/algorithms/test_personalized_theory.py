@@ -108,11 +108,6 @@ def test_exact_gaps_stay_below_the_corrected_bounds(noise, factor, growth):
         assert exact <= bound * (1 + 1e-12)
         # Not vacuous, unless noise shrinks faster than the slowest direction contracts.
         assert growth < 1 or exact > 0.05 * bound
-        if growth == 0:
-            rate = theory.descent_bound(
-                gap=problem.gap(error), contraction=problem.contraction, n_steps=n_steps
-            )
-            assert bound == pytest.approx(rate, rel=1e-12)
 
 
 def test_printed_noise_terms_lack_the_number_of_entries_and_discount_the_wrong_end():
@@ -126,7 +121,7 @@ def test_printed_noise_terms_lack_the_number_of_entries_and_discount_the_wrong_e
 
 
 @pytest.mark.parametrize(
-    ("n_steps", "printed", "corrected"), [(20, 3.48, 0.534), (40, 25.5, 0.214), (80, 2708.0, 0.059)]
+    ("n_steps", "printed", "corrected"), [(20, 3.48, 0.534), (80, 2708, 0.059)]
 )
 def test_gaps_are_smallest_with_the_corrected_split_and_largest_with_the_printed_one(
     n_steps, printed, corrected
@@ -161,8 +156,5 @@ def test_propagation_ends_at_its_linear_system_after_a_public_number_of_rounds(s
     for tolerance in (1e-3, 1e-8):
         found, n_rounds = propagate(similarity, models, pull, tolerance=tolerance)
         assert n_rounds == propagate(similarity, 0 * models, pull, tolerance=tolerance)[1]
-        error, before = (
-            np.linalg.norm(scale * (found - limit)),
-            np.linalg.norm(scale * (models - limit)),
-        )
-        assert error <= 1.01 * tolerance * before
+        before = np.linalg.norm(scale * (models - limit))
+        assert np.linalg.norm(scale * (found - limit)) <= 1.01 * tolerance * before

@@ -12,11 +12,12 @@ import pytest
 from skdpadmm import DPDecentralizedRegressor, DPFedRidge
 from skdpadmm.algorithms import SecretSharingGradientDescent
 from skdpadmm.algorithms.planning._messages import CERTAIN
+from skdpadmm.losses import SquaredLoss
 from skdpadmm.network import named_graph
 from skdpadmm.noise import grid_cell
 from skdpadmm.penalties import L1, SquaredL2
 from tests.algorithms import runs as agents
-from tests.algorithms.runs import Watched, make_task
+from tests.algorithms.runs import Watched, data_for, make_task
 from tests.algorithms.runs import run_agents as run
 
 
@@ -47,7 +48,7 @@ def test_messages_are_gradients_at_the_public_model_and_steps_follow_their_sum(
         u = point - 0.6 * 0.8 / 25 * out
         previous, w = w, agents.shrunk(u, penalty, 0.6)
         tail = tail + u / 3 * (k >= 3)
-    agents.assert_answers(solution, None, agents.shrunk(tail, penalty, 0.6))
+    agents.assert_common(solution, agents.shrunk(tail, penalty, 0.6))
     assert len(messages) == 6
 
 
@@ -57,13 +58,10 @@ def test_messages_are_gradients_at_the_public_model_and_steps_follow_their_sum(
     [("ring", None, "private"), ("star", 2, None), ("barabasi-albert", 5, "private")],
 )
 def test_messages_are_those_of_every_hop_of_every_share(estimator, graph, curators, conditioning):
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (120, 3)), rng.uniform(-1, 1, 120)
+    X, y = data_for(SquaredLoss(), n=120)
     algorithm = SecretSharingGradientDescent(n_curators=curators)
-    model = estimator(
-        algorithm=algorithm, n_agents=7, max_iter=4, conditioning=conditioning, epsilon=20.0,
-        random_state=0,
-    )  # fmt: skip
+    knobs = {"n_agents": 7, "max_iter": 4, "conditioning": conditioning, "epsilon": 20.0}
+    model = estimator(algorithm=algorithm, random_state=0, **knobs)
     count, links = curators or 7, named_graph(graph, 7)
     # With a server: a share of everyone to each curator, their sum, and that to everyone.
     each = count * (7 + 1 + 7)
@@ -80,10 +78,8 @@ def test_messages_are_those_of_every_hop_of_every_share(estimator, graph, curato
 
 def test_preparations_pay_for_the_grid_that_their_shares_are_on():
     def first(algorithm):
-        model = DPFedRidge(
-            algorithm=algorithm, adversary="sums", conditioning="private", delta=1e-8
-        )
-        return model.plan(n_samples=1_000_000, n_features=100).releases[0]
+        model = DPFedRidge(algorithm=algorithm, adversary="sums", delta=1e-8)
+        return model.set_params(conditioning="private").plan(1_000_000, 100).releases[0]
 
     shared, plain = first("secret-sharing-gradient-descent"), first("federated-admm")
     ratio = shared.sensitivities[0] / plain.sensitivities[0]
