@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from joblib import parallel_config
-from scipy import sparse
 from scipy.stats import loguniform
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -23,7 +22,6 @@ from sklearn.model_selection import (
     PredefinedSplit,
     ShuffleSplit,
     StratifiedShuffleSplit,
-    cross_val_score,
 )
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
@@ -110,20 +108,20 @@ class Spy:
 
 @pytest.mark.parametrize("refit", [False, True])
 def test_the_final_model_is_the_best_candidate_predicts_clones_and_pickles(refit):
-    search = clone(grid_search(trials="geometric")).set_params(epsilon=20.0, refit=refit, **MANY)
-    search = pickle.loads(pickle.dumps(search.fit(X, Y)))
+    labels = np.where(Y == 1, "yes", "no")
+    search = grid_search(classifier(classes=["no", "yes"]), refit=refit, epsilon=20.0, **MANY)
+    search = pickle.loads(pickle.dumps(clone(search).fit(X.tolist(), labels)))
     best = search.best_estimator_
     assert search.best_params_ == {"C": 1.0} == search.candidates_[search.best_index_]
     assert best.C == 1.0
     for name in ("predict", "predict_proba", "decision_function"):
         np.testing.assert_array_equal(getattr(search, name)(X), getattr(best, name)(X))
-    assert search.score(X, Y) == best.score(X, Y) > 0.9
+    assert search.score(X, labels) == best.score(X, labels) > 0.9
     assert search.n_features_in_ == 3
-    assert search.classes_.tolist() == [0, 1]
+    assert search.classes_.tolist() == ["no", "yes"]
     assert search.refit_ == refit
-    assert best.privacy_ == search.privacy_
-    unfitted = DPGridSearchCV(regressor(), {"alpha": [1.0]}).set_params(estimator__max_iter=7)
-    assert unfitted.estimator.max_iter == 7
+    assert best.privacy_ is search.privacy_
+    unfitted = DPGridSearchCV(regressor(), {"alpha": [1.0]})
     for name in ("predict_proba", "decision_function", "classes_", "cv_results_"):
         assert not hasattr(unfitted, name)
     with pytest.raises(NotFittedError):
@@ -132,35 +130,16 @@ def test_the_final_model_is_the_best_candidate_predicts_clones_and_pickles(refit
 
 def test_candidates_are_drawn_before_data_and_a_plan_leaves_generators_alone():
     space = {"alpha": loguniform(1e-3, 1e3)}
-    search = DPRandomizedSearchCV(regressor(), space, n_iter=5, random_state=3)
+    search = DPRandomizedSearchCV(regressor(max_iter=2), space, n_iter=5, random_state=3)
     first = copy.deepcopy(search).fit(X, T).candidates_
     assert len(first) == 5
     assert first == search.fit(X[::-1] / 2, T / 3).candidates_
-    assert first != search.set_params(random_state=None).fit(X, T).candidates_
     for make in (np.random.default_rng, np.random.RandomState):
         one, two = (clone(search).set_params(random_state=make(4)) for _ in range(2))
         two.plan(N, 3)
         one, two = one.fit(X, T), two.fit(X, T)
-        assert one.candidates_ == two.candidates_
+        assert one.candidates_ == two.candidates_ != first
         np.testing.assert_array_equal(one.best_estimator_.coef_, two.best_estimator_.coef_)
-
-
-@pytest.mark.parametrize("kind", ["table", "sparse", "labels", "lists"])
-def test_kinds_of_input(kind):
-    rows, labels, own = X, Y, {}
-    if kind == "table":
-        rows = pd.DataFrame(X, columns=["a", "b", "c"])
-        own = {"feature_bounds": {"a": (-1, 1), "b": (-1, 1), "c": (-1, 1)}}
-    elif kind == "sparse":
-        rows = sparse.csr_matrix(X)
-    elif kind == "labels":
-        labels, own = np.where(Y == 1, "yes", "no"), {"classes": ["no", "yes"]}
-    else:
-        rows, labels = X.tolist(), Y.tolist()
-    search = grid_search(classifier(**own), epsilon=20.0, **MANY).fit(rows, labels)
-    assert search.score(rows, labels) > 0.8
-    if kind == "table":
-        assert search.feature_names_in_.tolist() == ["a", "b", "c"]
 
 
 def test_transformers_that_learn_nothing_are_searched_and_assumed_to_see_one_row():
@@ -176,34 +155,30 @@ def test_transformers_that_learn_nothing_are_searched_and_assumed_to_see_one_row
     steps = Pipeline([("parts", parts), ("f", FunctionTransformer()), ("model", classifier())])
     grid = {"model__C": [1e-7, 1.0], "f": ["passthrough", FunctionTransformer()]}
     search = grid_search(steps, grid, epsilon=20.0, **MANY).fit(table, Y)
+    assert search.feature_names_in_.tolist() == ["a", "b", "c"]
     assert search.best_estimator_[-1].n_features_in_ == 5
     assert search.score(table, Y) > 0.8
     assert search.best_estimator_[-1].epsilon < 20.0
     assert search.best_estimator_[-1].privacy_ == search.privacy_
-    said = "Transformers before the estimator treat each row by itself."
-    assert said in search.privacy_.assumptions
+    words = "Transformers before the estimator treat each row by itself."
+    assert words in search.privacy_.assumptions
 
 
 @noisy
-def test_a_search_is_a_step_a_candidate_and_cross_validated():
-    piped = make_pipeline(BoundedScaler(lower=-1, upper=1), grid_search(epsilon=20.0, **MANY))
-    assert piped.fit(X, Y).score(X, Y) == piped[-1].score(piped[0].transform(X), Y) > 0.9
-    assert piped.set_params(dpgridsearchcv__estimator__C=2.0)[-1].estimator.C == 2.0
-    outer = GridSearchCV(grid_search(**MANY), {"epsilon": [0.01, 20.0]}, cv=2).fit(X, Y)
-    assert outer.best_params_ == {"epsilon": 20.0}
-    assert outer.best_estimator_.privacy_.epsilon() <= 20.0
-    assert (cross_val_score(grid_search(epsilon=20.0, **MANY), X, Y, cv=2) > 0.8).all()
+def test_a_search_is_a_step_and_a_candidate():
+    piped = make_pipeline(BoundedScaler(lower=-1, upper=1), grid_search())
+    outer = GridSearchCV(piped, {"dpgridsearchcv__epsilon": [0.01, 20.0]}, cv=2).fit(X, Y)
+    assert outer.best_params_ == {"dpgridsearchcv__epsilon": 20.0}
+    assert outer.best_estimator_[-1].privacy_.epsilon() <= 20.0
 
 
 @pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
 def test_the_result_does_not_depend_on_the_number_of_jobs(backend):
-    before = list(warnings.filters)
     one = grid_search(n_trials=5).fit(X, Y)
     with parallel_config(backend=backend):
         two = grid_search(n_trials=5, n_jobs=2).fit(X, Y)
     np.testing.assert_array_equal(one.best_estimator_.coef_, two.best_estimator_.coef_)
     assert (one.best_score_, one.best_index_) == (two.best_score_, two.best_index_)
-    assert list(warnings.filters) == before
 
 
 # What it costs.
@@ -212,7 +187,6 @@ def test_the_result_does_not_depend_on_the_number_of_jobs(backend):
 @pytest.mark.parametrize(
     ("trials", "refit", "neighboring"),
     [
-        ("geometric", False, "replace_one"),
         ("geometric", True, "zero_out"),
         ("logarithmic", True, "replace_one"),
         ("poisson", False, "zero_out"),
@@ -230,23 +204,19 @@ def test_the_total_is_the_budget_and_comes_from_its_parts(trials, refit, neighbo
         assert plan.refit_guarantee.epsilon(1e-6) == pytest.approx(0.75, rel=1e-6)
     assert report.guarantee() == by_hand == plan.guarantee()
     assert plan.law.mean == pytest.approx(4.0)
-    said = " ".join(report.assumptions)
-    assert ("A record that is zeroed has the least score" in said) == (neighboring == "zero_out")
-    assert said.count("n_samples=") == 1 + refit
+    assumed = " ".join(report.assumptions)
+    assert ("A record that is zeroed has the least score" in assumed) == (neighboring == "zero_out")
 
 
-def test_the_report_of_the_final_model_is_that_of_the_search():
-    search = grid_search().fit(X, Y)
-    assert search.best_estimator_.privacy_ is search.privacy_
-    plain = search.privacy_.to_dict()
-    assert plain["spent_on"]["refit"] is None
-    assert plain["trials"] == "a geometric number of trials, 4 on average"
-    assert "Spent on:" in repr(search.privacy_)
-    assert "SIMULATION" in repr(search.privacy_)
+def test_the_report_covers_no_more_than_that_of_a_fit_and_says_what_a_seed_makes_of_it():
+    report = grid_search().fit(X, Y).privacy_
+    assert report.to_dict()["trials"] == "a geometric number of trials, 4 on average"
+    assert "Spent on:" in repr(report)
+    assert "SIMULATION" in repr(report)
     assert grid_search(random_state=None).fit(X, Y).privacy_.simulation == ""
     own = classifier(random_state=0).fit(X, Y).privacy_.not_covered
     starts = ("Transformers fitted earlier", "Whether the input is valid", "Running time")
-    assert {line for line in own if line.startswith(starts)} <= set(search.privacy_.not_covered)
+    assert {line for line in own if line.startswith(starts)} <= set(report.not_covered)
 
 
 @noisy
@@ -287,48 +257,41 @@ def test_neighbours_have_one_plan_and_a_validation_row_moves_scores_by_their_sen
 
 
 @noisy
-def test_the_noise_of_scores_is_that_of_the_plan(monkeypatch):
+@pytest.mark.parametrize("n_searches", [25, pytest.param(200, marks=pytest.mark.slow)])
+def test_the_noise_of_scores_is_that_of_the_plan(monkeypatch, n_searches):
     search = tiny(cv=[(np.arange(6), np.arange(6, 40))], scoring=half, score_bounds=(0, 1))
     plan = plan_once(monkeypatch, search.set_params(n_trials=1.01), 40)
     # One of 34 rows moves a mean of numbers in [0, 1].
     assert plan.score_std * plan.score_guarantee.mu == pytest.approx(1 / 34, rel=1e-6)
-    searches = (search.set_params(random_state=i).fit(X[:40], Y[:40]) for i in range(200))
+    searches = (search.set_params(random_state=i).fit(X[:40], Y[:40]) for i in range(n_searches))
     noise = np.array([one.best_score_ - 0.5 for one in searches]) / plan.score_std
-    # 200 draws: 4 standard deviations of their mean and of their variance.
-    assert abs(np.mean(noise)) < 0.3
-    assert 0.6 < np.mean(noise**2) < 1.4
+    # Standard deviations of the mean and of the variance: four, and less than half the noise is.
+    assert abs(np.mean(noise)) < 4 / math.sqrt(n_searches)
+    assert abs(np.mean(noise**2) - 1) < min(0.7, 4 * math.sqrt(2 / n_searches))
 
 
 def test_noise_is_fresh_in_every_trial_and_search_but_for_seeds():
-    spy = Spy()
-    for random_state in (0, None):
-        spy.shown.clear()
-        model = classifier(random_state=7)
-        own = {"scoring": spy, "score_bounds": (0, 1), "random_state": random_state}
-        grid_search(model, {"C": [1.0]}, **MANY | own).fit(X, Y)
-        coefs = {tuple(estimator.coef_.ravel()) for estimator, *_ in spy.shown}
-        assert len(coefs) == len(spy.shown) > 1
-    coefs = {
-        name: [grid_search(random_state=s).fit(X, Y).best_estimator_.coef_ for s in seeds]
-        for name, seeds in {
-            "equal": (5, 5), "fresh": (None, None), "generator": [np.random.default_rng(0)] * 2,
-        }.items()
-    }  # fmt: skip
-    np.testing.assert_array_equal(*coefs["equal"])
-    assert not np.array_equal(*coefs["fresh"])
-    assert not np.array_equal(*coefs["generator"])
+    spy, given = Spy(), {"scoring": None, "score_bounds": (0, 1), **MANY}
+    grid_search(classifier(random_state=7), {"C": [1.0]}, **given | {"scoring": spy}).fit(X, Y)
+    coefs = {tuple(estimator.coef_.ravel()) for estimator, *_ in spy.shown}
+    assert len(coefs) == len(spy.shown) > 1
+    for seeds, is_equal in (((5, 5), True), ((None, None), False),
+                            ([np.random.default_rng(0)] * 2, False)):  # fmt: skip
+        coefs = [grid_search(random_state=s).fit(X, Y).best_estimator_.coef_ for s in seeds]
+        assert np.array_equal(*coefs) == is_equal
     # Over other candidates scores have other noise.
     own = {"cv": TWO, "scoring": half, "score_bounds": (0, 1)}
     one, two = (grid_search(grid={"C": [C]}, **own).fit(X, Y).best_score_ for C in (1.0, 2.0))
     assert one != two
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_other_plans_have_other_digests():
+    search = grid_search(refit=True, n_trials=3)
+    digests = [search.plan(N, 3).digest()]
+    assert digests == [clone(search).plan(N, 3).digest()]
+    for other in (
         {"param_grid": {"C": [1e-7, 2.0]}},
         {"estimator__feature_bounds": (-2, 2)},
-        {"estimator__max_iter": 6},
         {"estimator": DPAdmmLinearSVC(classes=[0, 1], feature_bounds=(-1, 1))},
         {"epsilon": 1.0 + 1e-9},
         {"search_share": 0.6},
@@ -337,13 +300,9 @@ def test_noise_is_fresh_in_every_trial_and_search_but_for_seeds():
         {"scoring": "neg_log_loss", "score_bounds": (-2, 0)},
         {"cv": 4},
         {"public_validation": (X[:10], Y[:10])},
-    ],
-)
-def test_other_plans_have_other_digests(other):
-    search = grid_search(refit=True, n_trials=3)
-    digest = search.plan(N, 3).digest()
-    assert digest == clone(search).plan(N, 3).digest()
-    assert digest != clone(search).set_params(**other).plan(N, 3).digest()
+    ):
+        digests.append(clone(search).set_params(**other).plan(N, 3).digest())
+    assert len(set(digests)) == len(digests) == 11
 
 
 # The number of trials is secret, and has its law.
@@ -381,14 +340,8 @@ def test_searches_with_other_numbers_of_trials_and_one_result_are_equal(monkeypa
     assert len(private) < 60_000
 
 
-@pytest.mark.parametrize(
-    "trials",
-    [
-        "geometric",
-        pytest.param("logarithmic", marks=pytest.mark.slow),
-        pytest.param("poisson", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("trials", ["geometric", "logarithmic", "poisson"])
 def test_as_many_trials_run_as_the_law_says(monkeypatch, trials):
     n_searches, ran = 100, []
     search = tiny(n_trials=3, trials=trials, scoring=counted, public_validation=(X[:9], Y[:9]))
@@ -401,10 +354,6 @@ def test_as_many_trials_run_as_the_law_says(monkeypatch, trials):
     for n in (1, 2, 3):
         p = plan.law.probability(n)
         assert abs(ran.count(n) / n_searches - p) < 4 * math.sqrt(p * (1 - p) / n_searches)
-    k = np.arange(1, 2_000)
-    weights = np.array([plan.law.probability(n) for n in k.tolist()])
-    variance = (weights * k**2).sum() - 3.0**2
-    assert abs(np.mean(ran) - 3.0) < 4 * math.sqrt(variance / n_searches)
 
 
 class Loud(FunctionTransformer):
@@ -426,12 +375,14 @@ class Loud(FunctionTransformer):
 
 
 @pytest.mark.filterwarnings("always")
-@pytest.mark.parametrize("refit", [False, True])
-def test_no_trial_prints_or_warns_or_leaves_a_file_as_these_can_be_counted(capfd, refit, tmp_path):
+def test_no_trial_prints_or_warns_or_leaves_a_file_as_these_can_be_counted(
+    capfd, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("skdpadmm._candidates._BY_ROW", (Loud,))
     inner = Pipeline([("loud", Loud(verbose=2)), ("model", classifier(verbose=1))], verbose=True)
     steps = Pipeline([("inner", inner)], verbose=True, memory=str(tmp_path))
     grid = {"inner__model": [classifier(verbose=1, C=C) for C in (1.0, 2.0)]}
-    search = grid_search(steps, grid, delta=0.01, refit=refit, n_trials=20)
+    search = grid_search(steps, grid, delta=0.01, refit=True, n_trials=20)
     with warnings.catch_warnings(record=True) as planned:
         search.plan(200, 3)
     with parallel_config(verbose=50), warnings.catch_warnings(record=True) as caught:
@@ -440,7 +391,7 @@ def test_no_trial_prints_or_warns_or_leaves_a_file_as_these_can_be_counted(capfd
     # Widths are planned with rows of zeros, before any trial.
     assert [str(line.message) for line in caught] == [str(line.message) for line in planned]
     assert any("of data" in str(line.message) for line in caught)
-    assert sum("delta" in str(line.message) for line in caught) == 1 + refit
+    assert sum("delta" in str(line.message) for line in caught) == 2
     assert not list(tmp_path.rglob("*.pkl"))
     # What it was given is as it was, and speaks where it is fitted by itself.
     best = search.best_estimator_
@@ -476,11 +427,8 @@ def test_a_plan_shows_the_noise_of_scores_beside_their_width_and_warns_from_a_te
     plans = [search.plan(10_000, 3) for search in (wide, narrow)]
     assert [plan.score_width for plan in plans] == [36e6, 1e6]
     assert plans[0].score_std == pytest.approx(36 * plans[1].score_std)
-    assert "neg_mean_squared_error in [-36000000, 0] with noise std" in repr(plans[0])
     share = 100 * plans[0].score_std / 36e6
     assert all(f"{share:.3g}% of the width" in repr(plan) for plan in plans)
-    public = wide.set_params(public_validation=(X, T)).plan(10_000, 3)
-    assert "a score:" not in repr(public)
     for n in (230, 280, 300, 400):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -499,30 +447,21 @@ def test_public_rows_are_scored_exactly_and_cost_nothing():
     assert search.best_score_ == np.mean(search.predict(public[0]) == public[1])
     assert not search.privacy_.releases
     assert "No row of public_validation is private." in search.privacy_.assumptions
-    named = grid_search(public_validation=public, scoring="roc_auc")
-    assert named.fit(X, Y).best_score_ == named.score(*public)
-    named.set_params(public_validation=(X[:20], np.ones(20, dtype=int)))
+    named = grid_search(public_validation=(X[:20], np.ones(20, dtype=int)), scoring="roc_auc")
     with pytest.warns(UserWarning, match="Does scoring='roc_auc' fit these rows"):
         named.fit(X, Y)
     assert named.best_score_ == -math.inf
 
 
 @pytest.mark.parametrize(
-    ("scoring", "bounds"),
-    [
-        (None, None),
-        ("neg_mean_absolute_error", (-0.5, 0)),
-        (lambda e, X, y: np.exp(-np.abs(e.predict(X) - y)), (0, 1)),
-    ],
+    ("scoring", "bounds"), [(None, None), ("neg_mean_absolute_error", (-0.5, 0))]
 )
 def test_scores_of_regressors_choose_and_are_what_has_chosen(scoring, bounds):
     grid, own = {"alpha": [0.0, 1e7]}, {"scoring": scoring, "score_bounds": bounds}
     search = grid_search(regressor(), grid, epsilon=20.0, **own, **MANY).fit(X, T)
     assert search.best_params_ == {"alpha": 0.0}
     if scoring is None:
-        by_hand = -np.mean((search.predict(X) - T) ** 2)
-        assert search.score(X, T) == search.scorer_(search.best_estimator_, X, T)
-        assert search.score(X, T) == pytest.approx(by_hand)
+        assert search.score(X, T) == pytest.approx(-np.mean((search.predict(X) - T) ** 2))
 
 
 def test_scores_of_rows_stay_within_their_bounds_for_all_finite_rows():
@@ -547,7 +486,6 @@ def test_scores_of_rows_stay_within_their_bounds_for_all_finite_rows():
 def test_an_infinite_budget_is_the_search_without_privacy():
     search = grid_search(epsilon=math.inf, refit=True, **MANY).fit(X, Y)
     assert search.privacy_.guarantee() == NonPrivate()
-    assert "not private" in repr(search.privacy_)
     assert "not private" in repr(search.plan(N, 3))
     assert search.score(X, Y) > 0.97
 
@@ -624,14 +562,10 @@ def test_what_does_not_pass_through_a_search_is_refused_and_nothing_is_routed():
     assert grid_search().get_metadata_routing().fit.requests == {}
     with pytest.raises(ValueError, match=r"Got groups.*protects one row\. A person with several"):
         grid_search().fit(X, Y, groups=np.arange(N))
-    for kind in (DPGridSearchCV, DPRandomizedSearchCV):
-        for name in ("agents", "sample_weight"):
-            words = rf"Got {name} in {kind.__name__}\.fit.*several rows"
-            with pytest.raises(TypeError, match=words):
-                kind(classifier(), GRID).fit(X, Y, **{name: np.ones(N)})
-    own = {"scoring": lambda e, X, y: e.score(X, y), "score_bounds": (0, 1)}
-    with pytest.raises(ValueError, match="one for each row"):
-        grid_search(**own).fit(X, Y)
+    for kind, name in ((DPGridSearchCV, "agents"), (DPRandomizedSearchCV, "sample_weight")):
+        words = rf"Got {name} in {kind.__name__}\.fit.*several rows"
+        with pytest.raises(TypeError, match=words):
+            kind(classifier(), GRID).fit(X, Y, **{name: np.ones(N)})
     fitted = grid_search().fit(X, Y)
     before = dict(vars(fitted))
     with pytest.raises(ValueError, match="NaN"):
@@ -639,22 +573,17 @@ def test_what_does_not_pass_through_a_search_is_refused_and_nothing_is_routed():
     assert vars(fitted) == before
 
 
-@pytest.mark.parametrize("row", [0, 11])
-@pytest.mark.parametrize("in_step", [False, True])
+@pytest.mark.parametrize(("row", "in_step"), [(0, False), (11, False), (11, True)])
 def test_labels_that_are_not_declared_are_refused_whatever_part_they_are_in(row, in_step):
     y = np.where(np.arange(12) == row, 2, Y[:12])
-    alone = classifier(Unspent)
-    with pytest.raises(ValueError) as own:  # noqa: PT011  the text is compared
-        classifier().fit(X[:12], y)
-    search = grid_search(alone, delta=1e-2)
+    search = grid_search(classifier(Unspent), delta=1e-2)
     if in_step:
         # Only some of the candidates lack the label: which of them run is secret as well.
-        wide = clone(alone).set_params(classes=[0, 1, 2])
-        search = grid_search(Pipeline([("model", wide)]), {"model": [wide, alone]}, delta=1e-2)
+        steps = [classifier(Unspent, classes=[0, 1, 2]), search.estimator]
+        search = grid_search(Pipeline([("model", steps[0])]), {"model": steps}, delta=1e-2)
     for seed in range(4):
-        with pytest.raises(ValueError, match="among classes") as caught:
+        with pytest.raises(ValueError, match="among classes"):
             search.set_params(random_state=seed).fit(X[:12], y)
-        assert str(caught.value) == str(own.value)
 
 
 def test_classes_that_are_not_declared_come_from_all_rows_and_are_an_assumption():
