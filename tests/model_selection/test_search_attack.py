@@ -19,34 +19,16 @@ TRAIN, VALIDATION = np.arange(6), np.arange(6, 12)
 pytestmark = pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
 
 
-def neighbours(part):
-    """Two data sets that differ in one extreme row, which trains or validates."""
-    X, y = np.ones((12, 1)), np.zeros(12)
-    other = y.copy()
-    row = TRAIN[0] if part == "train" else VALIDATION[0]
-    y[row], other[row] = -1.0, 1.0
-    return X, y, other
-
-
 def search():
     model = DPAdmmRidge(
-        feature_bounds=(-1, 1),
-        target_bounds=(-1, 1),
-        fit_intercept=False,
-        conditioning=None,
+        feature_bounds=(-1, 1), target_bounds=(-1, 1), fit_intercept=False, conditioning=None,
         max_iter=1,
-    )
+    )  # fmt: skip
     # Scores are made to reveal: they grow with what the differing row decides.
     return DPGridSearchCV(
-        model,
-        {"alpha": [0.0, 1e-3]},
-        epsilon=EPSILON,
-        delta=DELTA,
-        n_trials=4,
-        cv=[(TRAIN, VALIDATION)],
-        scoring=reward,
-        score_bounds=(-1, 1),
-    )
+        model, {"alpha": [0.0, 1e-3]}, epsilon=EPSILON, delta=DELTA, n_trials=4,
+        cv=[(TRAIN, VALIDATION)], scoring=reward, score_bounds=(-1, 1),
+    )  # fmt: skip
 
 
 def reward(estimator, X, y):
@@ -54,52 +36,38 @@ def reward(estimator, X, y):
     return np.where(y == 0, np.clip(10 * estimator.predict(X), -1, 1), y)
 
 
-def published(y, n_runs):
-    """The coefficient and the score of each run."""
-    one, X = search(), np.ones((12, 1))
-    found = []
-    for _ in range(n_runs):
-        one.fit(X, y)
-        found.append((one.best_estimator_.coef_[0], one.best_score_))
-    return np.array(found)
-
-
 def shown(part, n_runs):
-    """The epsilon that published numbers show by an event that other runs chose."""
-    _, y, other = neighbours(part)
-    first, second = published(y, n_runs), published(other, n_runs)
-    options = {"delta": DELTA, "confidence": 0.99, "is_gaussian": False}
-    return lower_bounds(first, second, **options).epsilon
+    """The epsilon that the coefficient and the score show, by an event that other runs chose."""
+    row, one, published = TRAIN[0] if part == "train" else VALIDATION[0], search(), []
+    # Two data sets that differ in one extreme row, which trains or validates.
+    for target in (-1.0, 1.0):
+        y = np.where(np.arange(12) == row, target, 0.0)
+        fits = (one.fit(np.ones((12, 1)), y) for _ in range(n_runs))
+        published.append(np.array([(f.best_estimator_.coef_[0], f.best_score_) for f in fits]))
+    return lower_bounds(*published, delta=DELTA, confidence=0.99, is_gaussian=False).epsilon
 
 
-@pytest.fixture
-def plan_once(monkeypatch):
+def plan_once(monkeypatch, **bent):
     """All runs have the same plan, which sees no data: it is made once, and maybe bent."""
-
-    def use(**bent):
-        plan = replace(search().plan(12, 1), **bent)
-        monkeypatch.setattr(
-            "skdpadmm.model_selection._base_search.plan_search", lambda *_, **__: plan
-        )
-
-    return use
+    plan = replace(search().plan(12, 1), **bent)
+    monkeypatch.setattr("skdpadmm.model_selection._base_search.plan_search", lambda *_, **__: plan)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["train", "validation"])
-def test_no_attack_shows_more_than_the_search_claims(part, plan_once):
-    plan_once()
+def test_no_attack_shows_more_than_the_search_claims(part, monkeypatch):
+    plan_once(monkeypatch)
     assert shown(part, 1_500) < EPSILON  # planted bugs, below, show that it sees something
 
 
 @pytest.mark.slow
-def test_the_attack_sees_scores_with_a_fortieth_of_the_noise(plan_once):
-    plan_once(score_std=0.025 * search().plan(12, 1).score_std)
+def test_the_attack_sees_scores_with_a_fortieth_of_the_noise(monkeypatch):
+    plan_once(monkeypatch, score_std=0.025 * search().plan(12, 1).score_std)
     assert shown("validation", 800) > EPSILON
 
 
 @pytest.mark.slow
-def test_the_attack_sees_trials_that_each_spend_four_times_the_total(plan_once):
+def test_the_attack_sees_trials_that_each_spend_four_times_the_total(monkeypatch):
     spent = GaussianDP(gaussian_mu(4 * EPSILON, DELTA))
-    plan_once(trial_epsilon=4 * EPSILON, fit_guarantee=spent)
+    plan_once(monkeypatch, trial_epsilon=4 * EPSILON, fit_guarantee=spent)
     assert shown("train", 1_500) > EPSILON

@@ -41,6 +41,7 @@ BOUNDS = {"feature_bounds": (-1, 1), "target_bounds": (-2, 2)}
 X = np.random.default_rng(0).uniform(-1, 1, size=(600, 2))
 Y = X.sum(axis=1)
 MIXED = ["consensus-admm", "objective-perturbation"]
+AGENTS = DPFedRidge(n_agents=3, epsilon=0.5, max_iter=5, **BOUNDS)
 
 
 def ridge(**parameters):
@@ -71,38 +72,35 @@ def test_the_cost_is_the_sum_over_all_fits(cv, refit):
     assert cost.guarantee().mu == pytest.approx(by_hand, rel=1e-9)
     assert cost.subject == f"GridSearchCV of DPAdmmRidge, {3 * cv + refit} fits"
     assert cost.not_covered[0] == "selection and cv_results_: no guarantee"
-    assert cost.not_covered[0] in repr(cost)
+
+
+def test_the_dearest_candidate_counts_for_the_fit_that_exact_scores_chose():
     piped = make_pipeline(BoundedScaler(), ridge())
     search = searched(piped, param_grid={"dpadmmridge__epsilon": [0.1, 0.5]}, cv=3)
-    small, large = gaussian_mu(0.1, 1e-5), gaussian_mu(0.5, 1e-5)
-    # Which of them was fitted once more came from exact scores: the dearer one counts.
-    by_hand = math.sqrt(3 * small**2 + 4 * large**2)
+    by_hand = math.hypot(*3 * [gaussian_mu(0.1, 1e-5)], *4 * [gaussian_mu(0.5, 1e-5)])
     assert search_cost(search).guarantee().mu == pytest.approx(by_hand, rel=1e-9)
     assert search_cost(searched(param_grid={"epsilon": [math.inf]})).guarantee() == NonPrivate()
 
 
 def test_fits_of_agents_add_up_for_one_adversary():
-    model = DPFedRidge(n_agents=3, epsilon=0.5, max_iter=5, **BOUNDS)
-    search = searched(model)
+    search = searched(AGENTS)
     cost = search_cost(search, n_samples=600)
     assert cost.adversary == search.best_estimator_.privacy_.adversary != "model"
     assert 0.5 < cost.epsilon() < 1.5
     with pytest.raises(ValueError, match="do not add up"):
-        search_cost(searched(model, param_grid={"adversary": ["server", "model"]}), n_samples=600)
+        search_cost(searched(AGENTS, param_grid={"adversary": ["server", "model"]}), n_samples=600)
 
 
 @pytest.mark.parametrize(
     ("model", "grid", "n", "cv", "refit"),
     [
         (ridge(), {"alpha": [0.0, 1.0]}, 61, 3, True),
-        (hidden(), {"alpha": [1.0, 2.0]}, 40, 2, True),
+        pytest.param(hidden(), {"alpha": [1.0, 2.0]}, 40, 2, True, marks=pytest.mark.slow),
         (hidden(), {"alpha": [1.0]}, 50, ShuffleSplit(2, train_size=0.3), False),
         (hidden(), {"alpha": [1.0]}, 30, [(np.arange(30) < 12, np.arange(30) >= 12)], True),
-        (logistic(algorithm="gradient-admm"), {"C": [1.0]}, 64, KFold(3), False),
         (logistic(), {"algorithm": MIXED}, 100, KFold(3), True),
         (logistic(), {"epsilon": [0.1, 0.3], "algorithm": MIXED}, 60, KFold(2), False),
-        (DPFedRidge(n_agents=3, epsilon=0.3, max_iter=5, **BOUNDS), {"alpha": [1.0]}, 61, 3, True),
-        (DPGridSearchCV(ridge(), {"alpha": [1.0]}), {"epsilon": [0.2, 0.4]}, 100, 2, True),
+        (AGENTS, {"alpha": [1.0]}, 61, 3, True),
         (DPRandomizedSearchCV(ridge(), {"alpha": [0.0, 1.0, 2.0]}, n_iter=2),
          {"epsilon": [0.2, 0.4]}, 100, 2, True),
     ],
@@ -122,88 +120,72 @@ def test_the_cost_is_never_below_what_a_ledger_counted(tmp_path, model, grid, n,
 
 
 def test_what_goes_by_the_number_of_rows_asks_for_it_and_for_folds_that_nobody_knows():
-    search = searched(hidden(), 64, cv=3)
+    search = searched(hidden(), 40)
     with pytest.raises(ValueError, match="expected n_samples"):
         search_cost(search)
-    search_cost(search, n_samples=64)
     with pytest.raises(ValueError, match="Pass its n_samples"):
-        search_cost(search, n_samples=640)
-    groups, cv = np.repeat([0, 1, 2, 3], [30, 10, 10, 10]), GroupKFold(2)
-    search = GridSearchCV(hidden(), {"alpha": [1.0]}, cv=cv).fit(X[:60], Y[:60], groups=groups)
+        search_cost(search, n_samples=400)
+    groups, cv = np.repeat([0, 1, 2, 3], [15, 5, 5, 5]), GroupKFold(2)
+    own = {"param_grid": {"alpha": [1.0]}, "cv": cv}
+    search = GridSearchCV(hidden(), **own).fit(X[:30], Y[:30], groups=groups)
     with pytest.raises(ValueError, match="expected fold_sizes"):
-        search_cost(search, n_samples=60)
-    sizes = [len(train) for train, _ in cv.split(X[:60], Y[:60], groups)]
-    known = search_cost(search, n_samples=60, fold_sizes=sizes).epsilon()
-    assert known > search_cost(search, n_samples=60, fold_sizes=[60, 60]).epsilon()
+        search_cost(search, n_samples=30)
+    smaller, larger = (
+        search_cost(search, n_samples=30, fold_sizes=[size, size]).epsilon() for size in (15, 30)
+    )
+    assert smaller > larger
     for wrong in ([30], [30, 0], [30, 29.5]):
         with pytest.raises(ValueError, match="2 positive ints"):
-            search_cost(search, n_samples=60, fold_sizes=wrong)
+            search_cost(search, n_samples=30, fold_sizes=wrong)
     # Where sizes make no difference nobody is asked.
-    plain = GridSearchCV(ridge(), {"alpha": [1.0]}, cv=cv).fit(X[:60], Y[:60], groups=groups)
-    assert search_cost(plain, n_samples=60).guarantee().mu > 0
+    plain = GridSearchCV(ridge(), **own).fit(X[:30], Y[:30], groups=groups)
+    assert search_cost(plain, n_samples=30).guarantee().mu > 0
 
 
 @pytest.mark.parametrize(
     "cv",
-    [
-        4,
-        RepeatedKFold(n_splits=3, n_repeats=2),
-        ShuffleSplit(3, test_size=0.37),
-        LeavePOut(2),
-        PredefinedSplit(np.arange(23) % 5),
-        TimeSeriesSplit(4),
-        check_cv([(np.arange(5), np.arange(5, 23)), (np.arange(23) < 9, np.arange(23) >= 9)]),
-    ],
-)
+    [4, RepeatedKFold(n_splits=3, n_repeats=2), LeavePOut(2), PredefinedSplit(np.arange(23) % 5),
+     TimeSeriesSplit(4), check_cv([(np.arange(5), np.arange(5, 23))])],
+)  # fmt: skip
 def test_sizes_of_folds_are_those_that_the_search_had(cv):
     search = GridSearchCV(DPAdmmRidge(), {}, cv=cv)
-    sizes = [np.arange(23)[train].size for train, _ in check_cv(cv).split(np.zeros((23, 1)))]
+    sizes = [train.size for train, _ in check_cv(cv).split(np.zeros((23, 1)))]
     search.n_splits_ = len(sizes)
     assert sizes_of_past_folds(search, 23, None) == sizes
-    search.n_splits_ += 1
     if isinstance(cv, LeavePOut):
-        with pytest.raises(ValueError, match="expected the 254 that"):
+        with pytest.raises(ValueError, match="expected the 253 that"):
             sizes_of_past_folds(search, 4, None)
 
 
-class OfLabels(KFold):
-    """Looks at labels, for all that anybody knows."""
-
-
-@pytest.mark.parametrize(
-    "cv", [None, RepeatedStratifiedKFold(n_splits=2), StratifiedGroupKFold(2), OfLabels(3)]
-)
-def test_folds_by_labels_are_refused(tmp_path, cv):
-    labels, groups = (Y > 0).astype(int), None
+@pytest.mark.parametrize("cv", [None, RepeatedStratifiedKFold(n_splits=2), StratifiedGroupKFold(2)])
+def test_folds_by_labels_are_refused(cv):
+    labels, groups = (Y[:60] > 0).astype(int), None
     if isinstance(cv, StratifiedGroupKFold):
-        groups = np.arange(600) % 5
-    ledger = PrivacyLedger(tmp_path / "study.db")
-    search = GridSearchCV(logistic(ledger=ledger.path), {"C": [1.0]}, cv=cv)
-    with pytest.raises(ValueError, match=r"(?s)Got cv=.*, expected folds that no row"):
-        ledger.check(search, X, labels, groups)
-    search.fit(X, labels, groups=groups)
-    for known in ({}, {"fold_sizes": [480] * search.n_splits_}):
+        groups = np.arange(60) % 5
+    search = GridSearchCV(logistic(max_iter=1), {"C": [1.0]}, cv=cv)
+    search.fit(X[:60], labels, groups=groups)
+    for known in ({}, {"fold_sizes": [48] * search.n_splits_}):
         with pytest.raises(ValueError, match=r"(?s)Got cv=.*, expected folds that no row"):
-            search_cost(search, n_samples=600, **known)
+            search_cost(search, n_samples=60, **known)
 
 
-@pytest.mark.parametrize("known", [{}, {"n_samples": 600}])
-def test_a_search_that_was_changed_since_it_ran_is_refused(known):
+def test_a_search_that_was_changed_since_it_ran_is_refused():
     model = ridge(epsilon=0.5)
     search = searched(model)
-    cost = search_cost(search, **known).epsilon()
-    for change in ({"epsilon": 0.01}, {"delta": 1e-9}, {"neighboring": "zero_out"}):
-        before = model.get_params()
-        model.set_params(**change)
-        with pytest.raises(ValueError, match="expected what it was fitted with"):
-            search_cost(search, **known)
-        model.set_params(**before)
+    for known in ({}, {"n_samples": 600}):
+        for change in ({"epsilon": 0.01}, {"delta": 1e-9}, {"neighboring": "zero_out"}):
+            before = model.get_params()
+            model.set_params(**change)
+            with pytest.raises(ValueError, match="expected what it was fitted with"):
+                search_cost(search, **known)
+            model.set_params(**before)
     # Dearer fits bound what was spent.
+    cost = search_cost(search).epsilon()
     model.set_params(epsilon=0.6)
-    assert search_cost(search, **known).epsilon() > cost
+    assert search_cost(search).epsilon() > cost
     search.set_params(refit=False)
     with pytest.raises(ValueError, match=r"Got refit=False, .* a best_estimator_"):
-        search_cost(search, n_features=2, **known)
+        search_cost(search, n_features=2)
     # A seed that was taken away is remembered.
     seeded = searched(ridge(random_state=0))
     seeded.estimator.set_params(random_state=None)
@@ -219,21 +201,18 @@ class Several(SelectFromModel):
 
 def test_a_pipeline_in_which_two_steps_spend_is_refused(tmp_path):
     ledger = PrivacyLedger(tmp_path / "study.db")
-    last = ridge(ledger=ledger.path)
-    chooses = SelectFromModel(clone(last), max_features=1, threshold=-np.inf)
-    grid = {"dpadmmridge__alpha": [0.0]}
-    models = [
-        make_pipeline(early, last)
-        for early in (
-            make_pipeline(BoundedScaler(), chooses),
-            FeatureUnion([("a", chooses)]),
-            FunctionTransformer(kw_args={"model": last}),
-            Several([chooses]),
-        )
+    last, own = ridge(ledger=ledger.path), {"max_features": 1, "threshold": -np.inf}
+    chooses, grid = SelectFromModel(clone(last), **own), {"dpadmmridge__alpha": [0.0]}
+    steps = [
+        make_pipeline(BoundedScaler(), chooses),
+        FeatureUnion([("a", chooses)]),
+        FunctionTransformer(kw_args={"model": last}),
+        Several([chooses]),
     ]
+    models = [make_pipeline(step, last) for step in steps]
+    searches = [GridSearchCV(model, grid, cv=2) for model in models]
     # A candidate may put one in.
     inside = {"passthrough": ["passthrough", chooses]}
-    searches = [GridSearchCV(model, grid, cv=2) for model in models]
     searches.append(GridSearchCV(make_pipeline("passthrough", last), inside, cv=2))
     for model in (*models, *searches):
         with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
@@ -242,7 +221,7 @@ def test_a_pipeline_in_which_two_steps_spend_is_refused(tmp_path):
     with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
         search_cost(search)
     # What is fitted already spends no more.
-    frozen = SelectFromModel(FrozenEstimator(last.fit(X, Y)), max_features=1, threshold=-np.inf)
+    frozen = SelectFromModel(FrozenEstimator(last.fit(X, Y)), **own)
     search.set_params(estimator=make_pipeline(frozen, last))
     cost = ledger.check(search, X, Y)
     assert search_cost(search.fit(X, Y)).guarantee().mu == pytest.approx(cost.mu)
@@ -257,27 +236,25 @@ class Fragile(DPAdmmRidge):
         return super().fit(X_, y)
 
 
-@pytest.mark.parametrize("scoring", [None, ["r2", "neg_mean_absolute_error"]])
-def test_a_search_with_a_failed_fit_is_refused(scoring):
-    grid = {"alpha": [1.0, 2.0]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of scores that are not finite
-        warnings.simplefilter("ignore", FitFailedWarning)
-        search = searched(Fragile(**BOUNDS), param_grid=grid, scoring=scoring, refit=False)
-    with pytest.raises(ValueError, match=f"{1 if scoring is None else 2} scores that are NaN"):
-        search_cost(search, n_features=2)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_search_with_a_failed_fit_is_refused():
+    own = {"param_grid": {"alpha": [1.0, 2.0]}, "refit": False}
+    for scoring, n_missing in ((None, 1), (["r2", "neg_mean_absolute_error"], 2)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitFailedWarning)
+            search = searched(Fragile(**BOUNDS), scoring=scoring, **own)
+        with pytest.raises(ValueError, match=f"{n_missing} scores that are NaN"):
+            search_cost(search, n_features=2)
 
 
 def test_what_has_no_known_cost_is_refused():
-    with pytest.raises(NotFittedError):
-        search_cost(GridSearchCV(ridge(), {"alpha": [1.0]}))
-    with pytest.raises(TypeError, match="Ridge"):
-        search_cost(searched(Ridge()))
-    private = DPGridSearchCV(ridge(), {"alpha": [1.0]}, random_state=0)
-    with pytest.raises(TypeError, match="in its privacy_"):
-        search_cost(private.fit(X, Y))
-    halving = HalvingGridSearchCV(ridge(), {"alpha": [1.0, 2.0]}, cv=2, min_resources=200)
-    with pytest.raises(TypeError, match="whole folds"):
-        search_cost(halving.fit(X, Y))
-    with pytest.raises(ValueError, match="n_features"):
-        search_cost(searched(refit=False))
+    alpha = {"alpha": [1.0]}
+    for search, error, message in (
+        (GridSearchCV(ridge(), alpha), NotFittedError, "not fitted"),
+        (searched(Ridge()), TypeError, "Ridge"),
+        (DPGridSearchCV(ridge(), alpha).fit(X, Y), TypeError, "in its privacy_"),
+        (HalvingGridSearchCV(ridge(), alpha, cv=2).fit(X, Y), TypeError, "whole folds"),
+        (searched(refit=False), ValueError, "n_features"),
+    ):
+        with pytest.raises(error, match=message):
+            search_cost(search)

@@ -127,16 +127,15 @@ def test_no_pure_and_no_gaussian_trial_exceeds_the_bound(law):
             require_bound(np.array(p), np.array([*p[:-2], p[-1], p[-2]]), law, bound)
     # A binned Gaussian is at most as far apart as the Gaussian. Orders of scores: by the output,
     # against it, by its distance from the middle, and by chance.
-    for mu in (0.05, 1.0, 3.0):
-        p, q = binned(mu, 600)
-        bound = best_of_trials(GaussianDP(mu), law, ORDERS)
-        middle = np.argsort(np.abs(np.arange(len(p)) - len(p) / 2))
-        by_chance = np.random.default_rng(0).permutation(len(p))
-        for by in (np.arange(len(p)), np.arange(len(p))[::-1], middle, by_chance):
+    for mu in (0.05, 3.0):
+        p, q = binned(mu, 300)
+        bound, cells = best_of_trials(GaussianDP(mu), law, ORDERS), np.arange(len(p))
+        middle = np.argsort(np.abs(cells - len(p) / 2))
+        for by in (cells, cells[::-1], middle, np.random.default_rng(0).permutation(cells)):
             require_bound(p[by], q[by], law, bound)
 
 
-@pytest.mark.parametrize("eta", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("eta", [0.0, 3.0])
 def test_what_selection_adds_to_a_gaussian_trial_is_what_some_score_does(eta):
     # Best is what the neighbour makes likelier, next what the divergence of a trial is made of:
     # far on the other side. Where the two meet is tried out.
@@ -151,10 +150,9 @@ def test_what_selection_adds_to_a_gaussian_trial_is_what_some_score_does(eta):
     assert 0.9 * (claimed - trial) < exact - trial <= claimed - trial
 
 
-@pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), (-0.5, 0.001), (2.0, 0.3)])
+@pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), (-0.5, 0.001)])
 def test_the_bound_is_theorem_2_for_renyi_trials(eta, gamma):
-    law = NegativeBinomialTrials(eta, gamma)
-    curve = {a: 0.1 * a + 0.01 for a in ORDERS}
+    law, curve = NegativeBinomialTrials(eta, gamma), {a: 0.1 * a + 0.01 for a in ORDERS}
     bound = best_of_trials(RenyiDP(ORDERS, tuple(curve.values())), law)
     printed = [(1 - 1 / b) * curve[b] + math.log(1 / gamma) / b for b in ORDERS]
     least = min([*printed, math.log(1 / gamma)])
@@ -177,68 +175,52 @@ def test_the_bound_is_theorem_6_for_many_poisson_trials_and_never_below_one_tria
 
 @pytest.mark.parametrize("mu", [1e-6, 0.2, 20.0])
 def test_a_gaussian_trial_costs_at_most_what_its_divergences_do(mu):
-    for eta in (-0.5, 0.0, 2.0):
-        law = NegativeBinomialTrials.of_mean(eta, 10.0)
-        exact = best_of_trials(GaussianDP(mu), law).divergences
-        general = best_of_trials(renyi_divergences(GaussianDP(mu)), law).divergences
-        assert all(a <= b * (1 + 1e-9) + 1e-12 for a, b in zip(exact, general, strict=True))
+    law = NegativeBinomialTrials.of_mean(-0.5, 10.0)
+    exact = best_of_trials(GaussianDP(mu), law).divergences
+    general = best_of_trials(renyi_divergences(GaussianDP(mu)), law).divergences
+    assert all(a <= b * (1 + 1e-9) + 1e-12 for a, b in zip(exact, general, strict=True))
 
 
 def test_divergences_of_kinds_of_trials():
-    orders = (2.0, 5.0)
-    assert renyi_divergences(GaussianDP(2.0), orders).divergences == (4.0, 10.0)
     x, step = np.linspace(-40, 40, 800_001, retstep=True)
     integral = (0.5 * np.exp(-2 * np.abs(x) + np.abs(x - 1.5))).sum() * step
-    laplace = renyi_divergences(LaplaceDP((1.5,), (3,)), (2.0,)).divergences[0]
-    assert laplace == pytest.approx(3 * math.log(integral), rel=1e-6)
     p = 1 / (1 + math.exp(-1.0))
-    response = renyi_divergences(RandomizedResponseDP(1.0, 2), (2.0,)).divergences[0]
-    assert response == pytest.approx(math.log(p**2 / (1 - p) + (1 - p) ** 2 / p))
-    both = Composed((GaussianDP(1.0), LaplaceDP((0.5,))))
-    parts = [renyi_divergences(part, orders).divergences for part in both.parts]
-    assert renyi_divergences(both, orders).divergences == pytest.approx(np.sum(parts, axis=0))
     mixture = Mixture((0.5, 0.5), (GaussianDP(0.0), GaussianDP(1.0)))
-    expected = math.log(0.5 + 0.5 * math.exp(1.0))
-    assert renyi_divergences(mixture, (2.0,)).divergences[0] == pytest.approx(expected)
-    of_worst = renyi_divergences(Worst((mixture, GaussianDP(0.5))), orders).divergences
-    assert of_worst[1] == renyi_divergences(mixture, orders).divergences[1]
-
-
-def best_of_two_kinds(gaussian, response, law):
-    """Cells of the best trial's answer; a trial is a Gaussian or a response by equal chances.
-
-    A response scores below or above all Gaussian answers.
-    """
-    trial = np.concatenate([[response], gaussian[::-1], [1.0 - response]]) / 2
-    below = np.minimum(np.cumsum(np.concatenate([[0.0], trial])), 1.0)
-    return np.diff(law.gamma * below / (1.0 - (1.0 - law.gamma) * below))
+    of_mixture = math.log(0.5 + 0.5 * math.exp(1.0))
+    for kind, expected in (
+        (GaussianDP(2.0), 4.0),
+        (LaplaceDP((1.5,), (3,)), 3 * math.log(integral)),
+        (RandomizedResponseDP(1.0, 2), math.log(p**2 / (1 - p) + (1 - p) ** 2 / p)),
+        (Composed((GaussianDP(2.0), LaplaceDP((1.5,)))), 4.0 + math.log(integral)),
+        (mixture, of_mixture),
+        (Worst((mixture, GaussianDP(0.5))), of_mixture),
+    ):
+        assert renyi_divergences(kind, (2.0,)).divergences[0] == pytest.approx(expected, rel=1e-6)
 
 
 def exact_delta_of_two_kinds(mu, response_epsilon, law, epsilon):
+    """A trial is a Gaussian or a response, by equal chances; responses score below or above."""
     edges = np.concatenate([[-60.0], np.linspace(-9.0, 9.0, 1201), [60.0]])
-    one, other = (np.diff(ndtr(edges - mean)) for mean in (0.0, mu))
-    p = 1.0 / (1.0 + math.exp(-response_epsilon))
-    pairs = [
-        [best_of_two_kinds(one, q, law), best_of_two_kinds(other, 1.0 - q, law)]
-        for q in (p, 1.0 - p)
-    ]
-    return max(
-        np.maximum(a - math.exp(epsilon) * b, 0.0).sum()
-        for pair in pairs
-        for a, b in (pair, pair[::-1])
-    )
+    one, other = (np.diff(ndtr(edges - mean))[::-1] for mean in (0.0, mu))
+    p, deltas = 1.0 / (1.0 + math.exp(-response_epsilon)), []
+    for q in (p, 1.0 - p):
+        pair = []
+        for gaussian, answer in ((one, q), (other, 1.0 - q)):
+            trial = np.concatenate([[0.0, answer], gaussian, [1.0 - answer]]) / 2
+            below = np.minimum(np.cumsum(trial), 1.0)
+            pair.append(np.diff(law.gamma * below / (1.0 - (1.0 - law.gamma) * below)))
+        for a, b in (pair, pair[::-1]):
+            deltas.append(np.maximum(a - math.exp(epsilon) * b, 0.0).sum())
+    return max(deltas)
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-8])
-def test_the_best_of_trials_of_several_kinds_costs_what_any_of_them_may(delta):
-    kinds = (GaussianDP(0.8), LaplaceDP((2.0,)))
-    law = NegativeBinomialTrials.of_mean(1.0, 100.0)
+def test_the_best_of_trials_of_several_kinds_costs_what_any_of_them_may():
+    kinds, law, delta = (GaussianDP(0.8), LaplaceDP((2.0,))), LAWS[2].of_mean(1.0, 100.0), 1e-8
     epsilon = best_of_trials(any_of(*kinds), law).epsilon(delta)
     assert exact_delta_of_two_kinds(0.8, 2.0, law, epsilon) <= delta
-    if delta < 1e-6:
-        # Case by case, as though all trials were of one kind: no bound.
-        epsilon = best_of_trials(worst(*kinds), law).epsilon(delta)
-        assert exact_delta_of_two_kinds(0.8, 2.0, law, epsilon) > 2.0 * delta
+    # Case by case, as though all trials were of one kind: no bound.
+    epsilon = best_of_trials(worst(*kinds), law).epsilon(delta)
+    assert exact_delta_of_two_kinds(0.8, 2.0, law, epsilon) > 2.0 * delta
 
 
 def test_kinds_that_imply_each_other_stay_as_they_are():
@@ -247,18 +229,18 @@ def test_kinds_that_imply_each_other_stay_as_they_are():
     assert any_of(GaussianDP(0.2), GaussianDP(0.8)) == GaussianDP(0.8)
     # What may be one case for one pair, and another one for the next, is drawn with another kind.
     assert any_of(cases, GaussianDP(0.8)) == renyi_divergences(cases)
-    law = NegativeBinomialTrials(1.0, 0.2)
-    together = best_of_trials(cases, law, ORDERS).divergences
-    alone = [best_of_trials(case, law, ORDERS).divergences for case in cases.components]
+    together = best_of_trials(cases, LAWS[3], ORDERS).divergences
+    alone = [best_of_trials(case, LAWS[3], ORDERS).divergences for case in cases.components]
     assert together == tuple(np.max(alone, axis=0).tolist())
 
 
-@pytest.mark.parametrize("eta", [None, 0.0, 1.0])
-@pytest.mark.parametrize("beside", [None, GaussianDP(0.01)])
+@pytest.mark.parametrize(
+    ("eta", "beside"), [(None, GaussianDP(0.01)), (0.0, GaussianDP(0.01)), (1.0, None)]
+)
 def test_a_calibrated_trial_meets_the_budget_and_uses_it(eta, beside):
     for epsilon in (0.1, 8.0):
         found = []
-        for mean in (1.5, 6.0, 100.0):
+        for mean in (1.5, 100.0):
             kind = NegativeBinomialTrials
             law = PoissonTrials.of_mean(mean) if eta is None else kind.of_mean(eta, mean)
             trial = calibrate_trial(law, epsilon, 1e-6, beside)
@@ -271,19 +253,19 @@ def test_a_calibrated_trial_meets_the_budget_and_uses_it(eta, beside):
 
 
 def test_what_has_no_bound_and_no_budget_is_refused():
-    law = PoissonTrials.of_mean(6.0)
+    law, kind = PoissonTrials.of_mean(6.0), NegativeBinomialTrials
     assert best_of_trials(NonPrivate(), law) == NonPrivate()
     with pytest.raises(TypeError, match="Renyi divergences are known"):
         best_of_trials(PerturbedObjectiveDP(0.1, 0.01, "replace_one"), law)
     with pytest.raises(ValueError, match="Ask for fewer trials, or for a larger budget"):
         calibrate_trial(law, 0.5, 1e-6, GaussianDP(1.0))
-    for make, message in (
-        (lambda: PoissonTrials(0.0), "rate"),
-        (lambda: PoissonTrials.of_mean(1.0), "mean"),
-        (lambda: NegativeBinomialTrials(-1.0, 0.5), "eta"),
-        (lambda: NegativeBinomialTrials(1.0, 1.0), "gamma"),
-        (lambda: NegativeBinomialTrials.of_mean(0.0, math.inf), "mean"),
-        (lambda: law.sample(1.0), "uniform"),
+    for make, given in (
+        (PoissonTrials, [0.0]),
+        (PoissonTrials.of_mean, [1.0]),
+        (kind, [-1.0, 0.5]),
+        (kind, [1.0, 1.0]),
+        (kind.of_mean, [0.0, math.inf]),
+        (law.sample, [1.0]),
     ):
-        with pytest.raises(ValueError, match=f"Got {message}"):
-            make()
+        with pytest.raises(ValueError, match="Got (rate|mean|eta|gamma|uniform)"):
+            make(*given)
