@@ -48,7 +48,7 @@ def ledger(path: str) -> PrivacyLedger:
 
 PRELUDE = """
 import os, sys, time
-from skdpadmm.ledger import LedgerEntry, PrivacyBudgetExceeded, PrivacyLedger, _database
+from skdpadmm.ledger import LedgerEntry, PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.privacy import GaussianDP, Observer
 
 path = sys.argv[1]

@@ -86,23 +86,6 @@ def test_a_process_that_is_killed_in_mid_fit_stays_counted(path, ledger, states)
     assert ledger.total(DELTA) == by_hand(1.0)
 
 
-def several_fits(path):
-    for _ in range(3):
-        DPAdmmRidge(ledger=path, max_iter=2).fit(X, Y)
-
-
-@pytest.mark.slow
-def test_fits_of_sixteen_processes_are_all_counted(path, ledger):
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=several_fits, args=(path,)) for _ in range(16)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(300)
-        assert process.exitcode == 0
-    assert ledger.total(DELTA) == by_hand(*[1.0] * 48)
-
-
 def test_a_fit_that_fails_after_it_touched_data_stays_counted(path, ledger, states, monkeypatch):
     monkeypatch.setattr(fitting, "_solve", lambda *_: 1 / 0)
     model = DPAdmmRidge(ledger=path)
@@ -120,13 +103,8 @@ def test_what_cannot_be_counted_touches_no_data(path, tmp_path, ledger, monkeypa
     with pytest.raises(PrivacyBudgetExceeded, match="no data was used"):
         clone(model).fit(X, Y)
     assert len(ledger.entries()) == 1
-    (tmp_path / "text.db").write_text("no database" * 100)
-    for bad in ("missing/study.db", "text.db"):
-        with pytest.raises(LedgerError):
-            DPAdmmRidge(ledger=str(tmp_path / bad)).fit(X, Y)
-    for bad in (3, b"study.db"):
-        with pytest.raises(ValueError, match="The 'ledger' parameter"):
-            DPAdmmRidge(ledger=bad).fit(X, Y)
+    with pytest.raises(LedgerError):
+        DPAdmmRidge(ledger=str(tmp_path / "missing/study.db")).fit(X, Y)
 
 
 def test_data_sets_simulations_and_fits_without_privacy(path, ledger):

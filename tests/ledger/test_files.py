@@ -53,24 +53,21 @@ def test_a_path_may_have_signs_of_addresses_and_stays_where_it_began(
     name = "100% a?b#c :d.db"
     monkeypatch.chdir(tmp_path)
     ledger = PrivacyLedger(name)
-    (tmp_path / "below").mkdir()
-    monkeypatch.chdir(tmp_path / "below")
+    monkeypatch.chdir("/")
     ledger.reserve(gaussian)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [name, "below"]
+    assert [p.name for p in tmp_path.iterdir()] == [name]
     (tmp_path / "link.db").symlink_to(tmp_path / name)
     assert PrivacyLedger(tmp_path / "link.db").guarantee() == GaussianDP(0.1)
 
 
 def test_questions_make_no_ledger_and_no_directory_is_made(ledger, tmp_path, gaussian):
     other = PrivacyLedger(tmp_path / "other.db")
-    for ask in (lambda: other.total(1e-6), other.entries, other.limits,
-                lambda: other.advance("0" * 32, 0), lambda: other.finish("0" * 32)):  # fmt: skip
+    for ask in (other.entries, other.limits, lambda: other.advance("0" * 32, 0)):
         with pytest.raises(LedgerError, match="no such file"):
             ask()
-    with pytest.raises(LedgerError, match="existing directory"):
-        PrivacyLedger(tmp_path / "missing" / "study.db").reserve(gaussian)
-    with pytest.raises(LedgerError, match="expected a file"):
-        PrivacyLedger(tmp_path).reserve(gaussian)
+    for bad, words in (("missing/study.db", "existing directory"), ("", "expected a file")):
+        with pytest.raises(LedgerError, match=words):
+            PrivacyLedger(tmp_path / bad).reserve(gaussian)
     assert [p.name for p in tmp_path.iterdir()] == ["study.db"]
 
 
@@ -87,7 +84,6 @@ def test_what_is_no_database_is_refused_and_stays_as_it_was(tmp_path, gaussian, 
     [
         ("PRAGMA application_id = 0", "another program's"),
         ("PRAGMA user_version = 2", "Update"),
-        ("DELETE FROM entries WHERE id = 3", "damaged"),
         ("UPDATE entries SET promise = replace(promise, '0.1', '0.0') WHERE id = 1", "damaged"),
         ("UPDATE limits SET terms = replace(terms, '9.5', '0.5')", "damaged"),
     ],
@@ -99,51 +95,26 @@ def test_another_programs_another_versions_and_edited_files_are_refused(
     if words == "damaged":
         with pytest.raises(sqlite3.DatabaseError, match="never"):
             change(path, statement)
-        triggers = ("nothing_is_taken_back", "nothing_is_rewritten", "no_limit_is_rewritten")
+        triggers = ("nothing_is_rewritten", "no_limit_is_rewritten")
         change(path, *(f"DROP TRIGGER {name}" for name in triggers))
     change(path, statement)
     refused(ledger, gaussian, words)
 
 
-def test_a_file_that_is_cut_off_is_damaged(ledger, path, gaussian, monkeypatch):
-    monkeypatch.setattr(_database, "_checked", set())  # as in another process
-    monkeypatch.setattr(_database, "_seen", {})
-    with open(path, "r+b") as file:
-        file.truncate(os.path.getsize(path) - 4096)
-    refused(ledger, gaussian, "damaged")
-
-
-@pytest.mark.parametrize("by", ["nothing", "another ledger", "older", "another way"])
+@pytest.mark.parametrize("by", ["nothing", "another ledger", "older"])
 def test_a_file_that_vanishes_or_is_replaced_is_no_new_beginning(
-    ledger, path, tmp_path, gaussian, entry, by, monkeypatch
+    ledger, path, tmp_path, gaussian, by
 ):
     other = str(tmp_path / "other.db")
-    if by == "another ledger":
-        PrivacyLedger(other).reserve(gaussian)
-    elif by != "nothing":
+    if by == "older":
         shutil.copy(path, other)
+    else:
+        PrivacyLedger(other).reserve(gaussian)
     ledger.reserve(gaussian)
-    if by == "another way":
-        with monkeypatch.context() as patch:  # as another process that knows nothing of this one
-            patch.setattr(_database, "_seen", {})
-            PrivacyLedger(other).reserve(entry(GaussianDP(0.01)))
-    shutil.move(path, tmp_path / "away.db")
+    os.unlink(path)
     if by != "nothing":
         shutil.copy(other, path)
     refused(ledger, gaussian, "forget what was spent" if by == "nothing" else by)
-    assert os.path.exists(path) == (by != "nothing")
-    shutil.copy(tmp_path / "away.db", path)
-    ledger.reserve(gaussian)
-    assert len(ledger.entries()) == 5
-
-
-def test_a_file_that_is_deleted_while_it_is_written_is_noticed(ledger, path, gaussian, monkeypatch):
-    add = _database.Database.add
-    monkeypatch.setattr(
-        _database.Database, "add", staticmethod(lambda *values: (add(*values), os.unlink(path))[0])
-    )
-    with pytest.raises(LedgerError, match="replaced or deleted"):
-        ledger.reserve(gaussian)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +130,6 @@ def test_a_file_that_is_deleted_while_it_is_written_is_noticed(ledger, path, gau
 )
 def test_entries_that_are_not_known_in_full_are_refused(ledger, gaussian, monkeypatch, old, new):
     honest, known = LedgerEntry.promise, _ledger.read_promise(gaussian.promise())
-    assert old in gaussian.promise()
     with monkeypatch.context() as newer:  # a later version of this library writes it
         newer.setattr(LedgerEntry, "promise", lambda entry: honest(entry).replace(old, new))
         newer.setattr(_ledger, "read_promise", lambda text: known)
@@ -169,10 +139,7 @@ def test_entries_that_are_not_known_in_full_are_refused(ledger, gaussian, monkey
             ask()
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [('"version": 1', '"version": 2'), ("9.5", "-9.5"), ('"unit"', '"more": 1, "unit"')],
-)
+@pytest.mark.parametrize(("old", "new"), [("9.5", "-9.5"), ('"unit"', '"more": 1, "unit"')])
 def test_limits_that_are_not_known_in_full_refuse_every_fit(
     ledger, gaussian, monkeypatch, old, new
 ):
@@ -195,31 +162,15 @@ def test_whoever_holds_the_lock_too_long_is_named(ledger, path, gaussian, monkey
 
 
 @on_linux
-def test_a_network_file_system_is_refused_unless_told(tmp_path, path, gaussian, monkeypatch):
-    mounts = tmp_path / "mounts"
-    monkeypatch.setattr(_database, "_MOUNTS", str(mounts))
-    # The nearest mount decides, and of two at one place the last.
-    mounts.write_text(f"s:/ / nfs4 rw 0 0\n/dev/a {tmp_path} nfs rw 0 0\ns:/ {tmp_path} ext4 rw\n")
-    assert _database.network_file_system(path) == ""
-    assert _database.network_file_system(f"{tmp_path}-beside/x.db") == "nfs4"
-    mounts.write_text(f"/dev/a / ext4 rw 0 0\nserver:/a {tmp_path} nfs4 rw 0 0\n")
+def test_network_file_systems_and_relative_paths_of_workers_elsewhere_are_refused(
+    tmp_path, path, gaussian, monkeypatch
+):
+    monkeypatch.setattr(_paths, "_starter", lambda: 2**22 + 1)
+    with pytest.raises(LedgerError, match="Use an absolute path"):
+        PrivacyLedger("study.db")
+    monkeypatch.setattr(_database, "_MOUNTS", str(tmp_path / "mounts"))
+    (tmp_path / "mounts").write_text(f"/dev/a / ext4 rw 0 0\nserver:/a {tmp_path} nfs4 rw 0 0\n")
     with pytest.raises(LedgerError, match=r"network file system .nfs4."):
         PrivacyLedger(path).reserve(gaussian)
-    assert not os.path.exists(path)
     PrivacyLedger(path, allow_network=True)
-    # The ledger remembers, for all who have nothing but its path.
-    PrivacyLedger(f"{path}::adult").reserve(gaussian)
-
-
-@on_linux
-def test_a_worker_in_another_directory_needs_an_absolute_path(tmp_path, monkeypatch, gaussian):
-    monkeypatch.chdir(tmp_path)
-    PrivacyLedger("study.db").reserve(gaussian)  # a main process asks nobody
-    monkeypatch.setattr(_paths, "_starter", os.getpid)  # a worker beside its starter
-    assert PrivacyLedger("study.db").guarantee() == GaussianDP(0.1)
-    for starter, places in ((os.getppid(), "/no such place"), (2**22 + 1, "/proc")):
-        monkeypatch.setattr(_paths, "_PROCESSES", places)
-        monkeypatch.setattr(_paths, "_starter", lambda starter=starter: starter)
-        with pytest.raises(LedgerError, match="Use an absolute path"):
-            PrivacyLedger("study.db")
-        assert PrivacyLedger(tmp_path / "study.db").guarantee() == GaussianDP(0.1)
+    PrivacyLedger(path).reserve(gaussian)  # the ledger remembers

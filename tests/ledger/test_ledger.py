@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import pickle
 import sqlite3
-import struct
-from contextlib import closing
+from contextlib import closing, nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from skdpadmm.privacy import (
     NonPrivate,
     Observer,
     PoissonSubsampledGaussian,
-    RenyiDP,
     Worst,
     compose,
     gaussian_mu,
@@ -67,23 +65,8 @@ def test_data_sets_are_told_apart_and_what_has_no_name_overlaps_with_all(ledger,
         ledger.total(1e-6, "bnak")
     with pytest.warns(UserWarning, match=r"'bnak', expected one of \['bank', .* spelling"):
         PrivacyLedger(f"{path}::bnak").total(1e-6)
-
-
-def test_a_name_that_a_reader_takes_for_another_is_refused_before_a_fit(path, gaussian):
-    PrivacyLedger(f"{path}::adult").limit(9.0, 1e-6)
-    for other in ("ADULT", "\uff21dult", "adult\ufe0f", "ad\u034fult"):
-        second = PrivacyLedger(f"{path}::{other}")
-        for use in (
-            lambda second=second: second.reserve(gaussian),
-            lambda second=second: second.limit(1.0, 1e-6),
-            lambda second=second: second.total(1e-6),
-        ):
-            with pytest.raises(LedgerError, match=r"expected 'adult', .* Use that spelling"):
-                use()
-    model = DPAdmmRidge(ledger=f"{path}::Adult")
-    with pytest.raises(LedgerError, match="Use that spelling"):
-        PrivacyLedger(model.ledger).check(model, np.zeros((50, 2)), np.zeros(50))
-    PrivacyLedger(f"{path}::adult2").reserve(gaussian)
+    with pytest.raises(LedgerError, match=r"expected 'bank', .* Use that spelling"):
+        PrivacyLedger(f"{path}::BANK").reserve(entry(GaussianDP(0.1)))
 
 
 def test_observers_by_name_and_the_adversary_of_each_fit(ledger, entry):
@@ -109,7 +92,7 @@ def test_units_and_relations_are_converted_only_when_asked(ledger, entry):
         ledger.guarantee(unit="record")
 
 
-def test_simulations_are_stored_count_in_limits_and_refuse_to_be_summed(ledger, path, entry):
+def test_simulations_are_stored_count_in_limits_and_refuse_to_be_summed(ledger, entry):
     ledger.reserve(entry(GaussianDP(0.3)))
     ledger.reserve(entry(GaussianDP(0.4), simulation=True))
     for ask in (ledger.total, ledger.epsilon_by_estimator):
@@ -117,13 +100,9 @@ def test_simulations_are_stored_count_in_limits_and_refuse_to_be_summed(ledger, 
             ask(1e-6)
     assert ledger.guarantee(include_simulated=True).mu == pytest.approx(0.5)
     assert [e["simulation"] for e in ledger.entries()] == [False, True]
-    PrivacyLedger(f"{path}2::toy").reserve(entry(GaussianDP(0.3), simulation=True))
-    adult = PrivacyLedger(f"{path}2::adult")
-    adult.limit(1.0, 1e-6)
+    ledger.limit(3.0, 1e-6)
     with pytest.raises(PrivacyBudgetExceeded):
-        adult.reserve(entry(GaussianDP(1.0), simulation=True))
-    adult.reserve(entry(GaussianDP(0.1)))
-    assert adult.guarantee() == GaussianDP(0.1)
+        ledger.reserve(entry(GaussianDP(1.0), simulation=True))
 
 
 def test_a_limit_refuses_says_what_is_left_and_stores_nothing(ledger, entry):
@@ -136,8 +115,7 @@ def test_a_limit_refuses_says_what_is_left_and_stores_nothing(ledger, entry):
     assert error.epsilon_spent == GaussianDP(0.6 * WHOLE).epsilon(1e-6)
     assert error.epsilon_left == pytest.approx(GaussianDP(0.8 * WHOLE).epsilon(1e-6))
     assert (error.epsilon, error.delta) == (1.0, 1e-6)
-    again = pickle.loads(pickle.dumps(error))
-    assert (str(again), vars(again)) == (str(error), vars(error))
+    assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
     assert len(ledger.entries()) == 1
     ledger.reserve(entry(GaussianDP(gaussian_mu(error.epsilon_left, 1e-6))))
     assert ledger.total(1e-6) <= 1.0 + 1e-9
@@ -195,18 +173,17 @@ def test_a_limit_knows_its_relation_and_one_that_cannot_be_checked_is_refused(le
     assert ledger.limits()[0]["epsilon"] == 3.0
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(-1, 0.1), (math.inf, 0.1), (1, -0.1), (1, 1)])
-def test_limits_and_questions_out_of_range_are_refused(ledger, gaussian, epsilon, delta):
+def test_limits_and_questions_out_of_range_are_refused(ledger, gaussian):
     ledger.reserve(gaussian)
-    with pytest.raises(ValueError, match=r"Got .* expected a float in"):
-        ledger.limit(epsilon, delta)
+    for epsilon, delta in ((-1, 0.1), (math.inf, 0.1), (1, -0.1), (1, 1)):
+        with pytest.raises(ValueError, match=r"Got .* expected a float in"):
+            ledger.limit(epsilon, delta)
     for ask in (ledger.total, ledger.epsilon_by_estimator):
         with pytest.raises(ValueError, match=r"Got delta=.* expected a float in \[0, 1\]"):
             ask(math.nan)
+    for ask in (lambda: ledger.total("1"), lambda: ledger.limit(1.0, None)):
         with pytest.raises(TypeError, match=r"Got \w+=.*, expected a float in .* Give a number"):
-            ask("1")
-    with pytest.raises(TypeError, match="Give a number"):
-        ledger.limit(1.0, None)
+            ask()
 
 
 def test_a_stream_takes_each_position_once(ledger, path, gaussian):
@@ -225,9 +202,7 @@ def test_a_stream_takes_each_position_once(ledger, path, gaussian):
 def test_a_fit_is_counted_around_its_work(ledger, gaussian):
     with ledger.counting(gaussian) as key:
         assert [fit["state"] for fit in ledger.entries()] == ["reserved"]
-    finished = ledger.entries()[0]["finished"]
     ledger.finish(key)
-    assert ledger.entries()[0]["finished"] == finished
     with pytest.raises(LedgerError, match="key"):
         ledger.finish("0" * 32)
     with pytest.raises(FloatingPointError), ledger.counting(gaussian):
@@ -243,128 +218,76 @@ def test_a_fit_is_counted_around_its_work(ledger, gaussian):
 def test_copies_are_paths_and_entries_are_plain(path, entry):
     ledger = PrivacyLedger(f"{path}::adult")
     ledger.finish(ledger.reserve(entry(GaussianDP(0.3))))
-    for again in (pickle.loads(pickle.dumps(ledger)), copy.deepcopy(ledger)):
-        assert repr(again) == repr(ledger)
-        assert again.guarantee() == ledger.guarantee()
+    again = pickle.loads(pickle.dumps(ledger))
+    assert (repr(again), again.guarantee()) == (repr(ledger), ledger.guarantee())
     (plain,) = ledger.entries()
     json.dumps(plain, allow_nan=False)
     assert (plain["dataset"], plain["state"], plain["digest"]) == ("adult", "done", "0" * 64)
     assert plain["epsilon"] == GaussianDP(0.3).epsilon(1e-6)
-    frame = ledger.to_frame()
-    assert list(frame.columns) == list(plain)
-    assert frame.loc[0, "guarantee"] == "GDP(mu=0.3)"
+    assert ledger.to_frame().loc[0, list(plain)].to_dict() == plain
 
 
-def test_the_file_is_json_in_sqlite_and_holds_nothing_of_the_data(ledger, path, entry):
-    canary = 1234.56789012345
+def test_the_file_is_json_in_sqlite_and_holds_nothing_of_the_data(ledger, path):
     X = np.random.default_rng(0).normal(size=(50, 3))
-    X[7], y = canary, X[:, 0].copy()
-    model = DPAdmmRidge(epsilon=1.0, delta=1e-6).fit(X, y)
-    report = LedgerEntry.of_report(model.privacy_, model.plan(50, 3).digest().hex())
-    own = entry(RenyiDP((2.0, 3.0), (np.float64(0.1), math.inf)))
-    for made in (report, own):
-        ledger.finish(ledger.reserve(made))
+    model = DPAdmmRidge(epsilon=1.0, delta=1e-6, ledger=path).fit(X, X[:, 0])
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT * FROM entries").fetchall()
-        stored = connection.execute("SELECT promise, record FROM entries").fetchall()
+        ((promise, record),) = connection.execute("SELECT promise, record FROM entries").fetchall()
     assert not any(isinstance(cell, bytes) for row in rows for cell in row)
-    for (promise, record), made in zip(stored, (report, own), strict=True):
-        plain = json.loads(promise)
-        assert plain["observers"][0]["guarantee"] == made.observers[0].guarantee.to_dict()
-        fields = {"version", "subject", "digest", "delta", "host", "pid", "time"}
-        assert set(json.loads(record)) == fields
-    with open(path, "rb") as file:
-        content = file.read()
-    # How every pickle of protocol 2 to 5 begins.
-    assert not any(b"\x80" + bytes([v]) in content for v in range(2, 6))
-    for number in (*X.ravel().tolist(), *y.tolist(), *model.coef_.tolist()):
-        written = [repr(number)[:8].encode(), *(struct.pack(f"{e}d", number) for e in "<>")]
-        assert not any(text in content for text in written)
+    spent = json.loads(promise)["observers"][0]["guarantee"]
+    assert spent == model.privacy_.guarantee().to_dict()
+    fields = {"version", "subject", "digest", "delta", "host", "pid", "time"}
+    assert set(json.loads(record)) == fields
+    content = Path(path).read_bytes()
+    for number in (*X.ravel().tolist(), *model.coef_.tolist()):
+        assert repr(number)[:8].encode() not in content
 
 
-class Unknown(GaussianDP):
-    def to_dict(self):
-        return {"kind": "unknown"}
+def observed(name="model", unit="record", neighboring="replace_one"):
+    return {"observers": (Observer(name, "", unit, neighboring, GaussianDP(0.1)),)}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"subject": ""},
-        {"subject": "a b\n"},
-        {"digest": "0" * 63},
-        {"delta": math.nan},
-        {"observers": ()},
-        {"simulation": 1},
-        {"observers": (Observer("adversary", "", "record", "replace_one", GaussianDP(0.1)),)},
-        {"observers": (Observer("model", "", "record", "replaced", GaussianDP(0.1)),)},
-        {"observers": (Observer("model", "", "records", "replace_one", GaussianDP(0.1)),)},
-        {"observers": (Observer("model", "", "record", "replace_one", Unknown(0.1)),)},
+        *[{"subject": ""}, {"subject": "a b\n"}, {"digest": "0" * 63}, {"delta": math.nan}],
+        *[{"observers": ()}, {"simulation": 1}, observed("adversary")],
+        *[observed(neighboring="replaced"), observed(unit="records")],
     ],
 )
-def test_entries_that_could_not_be_read_again_are_never_made(change, gaussian):
-    good = {"subject": "Lasso", "digest": "0" * 64, "delta": 1e-6, "observers": gaussian.observers}
+def test_entries_that_could_not_be_read_again_are_never_made(change):
+    good = {"subject": "Lasso", "digest": "0" * 64, "delta": 1e-6, **observed()}
     LedgerEntry(**good)
     with pytest.raises((LedgerError, TypeError, ValueError)):
         LedgerEntry(**{**good, **change})
 
 
-# Sums are computed before the lock is taken, and nothing that others add meanwhile is missed.
-
-
-@pytest.fixture
-def meanwhile(monkeypatch):
-    """Do something while the first sums are computed, and say whether the file was free."""
-
-    def watch(path, act, n_times=1):
-        free, decide = [], _ledger.first_passed
-
-        def first_passed(limits, counted, new):
-            passed = decide(limits, counted, new)
-            with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
-                try:
-                    connection.execute("BEGIN EXCLUSIVE")  # no reader either
-                    free.append(True)
-                except sqlite3.OperationalError:
-                    free.append(False)
-            if free[-1] and len(free) <= n_times:
-                monkeypatch.setattr(_ledger, "first_passed", decide)
-                act()
-                monkeypatch.setattr(_ledger, "first_passed", first_passed)
-            return passed
-
-        monkeypatch.setattr(_ledger, "first_passed", first_passed)
-        return free
-
-    return watch
-
-
-@pytest.mark.parametrize("act", ["reserve", "limit", "nothing"])
-def test_nobody_waits_for_a_sum_and_what_others_do_meanwhile_counts(
-    ledger, path, entry, meanwhile, act
+@pytest.mark.parametrize(("act", "n_times"), [("reserve", 1), ("limit", 1), ("reserve", 100)])
+def test_what_others_do_while_a_sum_is_computed_counts(
+    ledger, path, entry, monkeypatch, act, n_times
 ):
-    ledger.limit(1.0, 1e-6)
-    acts = {
-        "reserve": lambda: PrivacyLedger(path).reserve(entry(GaussianDP(0.9 * WHOLE))),
-        "limit": lambda: PrivacyLedger(path).limit(0.1, 1e-6),
-        "nothing": lambda: None,
-    }
-    free = meanwhile(path, acts[act])
-    if act == "nothing":
-        ledger.reserve(entry(GaussianDP(0.9 * WHOLE)))
-        assert free == [True]
-        return
-    with pytest.raises(PrivacyBudgetExceeded):
-        ledger.reserve(entry(GaussianDP(0.9 * WHOLE)))
-    assert free == [True, True]
-    assert len(ledger.entries()) == (act == "reserve")
+    """Nobody waits for a sum, and whoever is always too late computes under the lock."""
+    free, decide, other = [], _ledger.first_passed, PrivacyLedger(path)
+    late, tries = n_times > 1, _ledger._TRIES
+    theirs = entry(GaussianDP((0.1 if late else 0.9) * WHOLE))
 
+    def first_passed(limits, counted, new):
+        monkeypatch.setattr(_ledger, "first_passed", decide)
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN EXCLUSIVE")  # no reader either
+                free.append(True)
+            except sqlite3.OperationalError:
+                free.append(False)
+        if free[-1] and len(free) <= n_times:
+            other.reserve(theirs) if act == "reserve" else other.limit(0.1, 1e-6)
+        monkeypatch.setattr(_ledger, "first_passed", first_passed)
+        return decide(limits, counted, new)
 
-def test_whoever_is_always_too_late_computes_under_the_lock(ledger, path, entry, meanwhile):
     ledger.limit(1.0, 1e-6)
-    other = entry(GaussianDP(0.1 * WHOLE))
-    free = meanwhile(path, lambda: PrivacyLedger(path).reserve(other), n_times=100)
-    ledger.reserve(entry(GaussianDP(0.9 * WHOLE)))
-    assert free == [True] * _ledger._TRIES + [False]
-    assert len(ledger.entries()) == _ledger._TRIES + 1
+    monkeypatch.setattr(_ledger, "first_passed", first_passed)
+    with nullcontext() if late else pytest.raises(PrivacyBudgetExceeded):
+        ledger.reserve(entry(GaussianDP(0.9 * WHOLE)))
+    assert free == ([True] * tries + [False] if late else [True, True])
+    assert len(ledger.entries()) == (tries + 1 if late else act == "reserve")
     assert ledger.total(1e-6) <= 1.0
