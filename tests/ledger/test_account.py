@@ -42,18 +42,13 @@ UNIFORM = UniformLaplaceDP((2.0,), (1.0,), (0.1,))
 SAMPLED = PoissonSubsampledGaussian(0.1, 10.0, 20, "replace_one")
 MIXTURE = Mixture((0.5, 0.5), (GaussianDP(0.1), GaussianDP(0.2)))
 WORST = Worst((LaplaceDP((0.1,)), GaussianDP(0.1)))
+BOTH = Composed((GaussianDP(0.1), LaplaceDP((0.1,))))
 KINDS = [GaussianDP(0.2), LaplaceDP((0.1,), (3,)), RENYI, OBJECTIVE, UNIFORM, SAMPLED, MIXTURE,
          RandomizedResponseDP(0.2, 3), WORST]  # fmt: skip
 
 
-def random_mixture(generator, n_labels):
-    mus = generator.exponential(0.3, n_labels).tolist()
-    return Mixture(generator.dirichlet(np.ones(n_labels)), tuple(map(GaussianDP, mus)))
-
-
 def test_what_composes_elsewhere_composes_likewise_here():
     for parts in [
-        (GaussianDP(0.3), GaussianDP(0.4)),
         (GaussianDP(0.3), SAMPLED, SAMPLED),
         (RENYI, RENYI, GaussianDP(0.1)),
         (OBJECTIVE, GaussianDP(0.1)),
@@ -68,16 +63,13 @@ def test_what_composes_elsewhere_composes_likewise_here():
     assert free.epsilon(1e-6) == pytest.approx(OBJECTIVE.epsilon(1e-6), rel=1e-6)
 
 
-@pytest.mark.parametrize("one", range(len(KINDS)))
-def test_every_pair_costs_at_least_each_and_at_most_basic_composition(one):
-    for first, second in itertools.product(KINDS[one : one + 1], KINDS[one:]):
-        both = compose_all(first, second)
-        for delta in (1e-6, 1e-3):
-            epsilon = both.epsilon(delta)
-            # Of one's own error of numbers, such as what a loss distribution charges to delta.
-            least = max(first.epsilon(delta), second.epsilon(delta))
-            most = first.epsilon(delta / 2) + second.epsilon(delta / 2)
-            assert least * (1 - 1e-3) - 1e-6 <= epsilon <= most * (1 + 1e-3) + 1e-5
+def test_every_pair_costs_at_least_each_and_at_most_basic_composition():
+    for first, second in itertools.combinations_with_replacement(KINDS, 2):
+        epsilon = compose_all(first, second).epsilon(1e-4)
+        # Of one's own error of numbers, such as what a loss distribution charges to delta.
+        least = max(first.epsilon(1e-4), second.epsilon(1e-4))
+        most = first.epsilon(5e-5) + second.epsilon(5e-5)
+        assert least * (1 - 1e-3) - 1e-6 <= epsilon <= most * (1 + 1e-3) + 1e-5
 
 
 @pytest.mark.parametrize("n", [2, 400])
@@ -88,54 +80,32 @@ def test_more_labels_than_can_be_combined_are_bounded_by_fewer(n):
     # At least that of the root of the mean of mu^2, at most that of the largest mu.
     least = GaussianDP(math.sqrt(n * np.mean(np.square(mus)) + 0.01)).epsilon(1e-6)
     assert least <= epsilon <= GaussianDP(math.hypot(0.1, math.sqrt(n) * max(mus))).epsilon(1e-6)
-    if n == 2:
-        total = compose_all(wide, LaplaceDP((0.1,)), GaussianDP(0.1), SAMPLED, wide)
-        assert isinstance(total, Summed)
-        assert len(total.groups) == 2
-
-
-@pytest.fixture
-def no_room(monkeypatch):
-    """Sums that may do hardly any work, and that nothing is remembered of."""
-
-    def limit(most):
-        monkeypatch.setattr(_account, "_MOST_WORK", most)
-        _account._attempt.cache_clear()
-
-    yield limit
-    _account._attempt.cache_clear()
 
 
 @pytest.mark.parametrize("most", [2, 20, 200])
-def test_fewer_labels_in_a_sum_never_promise_more_than_the_exact_one(no_room, most):
-    generator = np.random.default_rng(most)
-    mixtures = [random_mixture(generator, k) for k in (2, 3, 6)]
-    parts = [mixtures[i] for i in generator.integers(0, 3, 7)] + [GaussianDP(0.2)]
+def test_fewer_labels_in_a_sum_never_promise_more_than_the_exact_one(monkeypatch, most):
+    rng = np.random.default_rng(most)
+    mixtures = [
+        Mixture(rng.dirichlet(np.ones(k)), tuple(map(GaussianDP, rng.exponential(0.3, k).tolist())))
+        for k in (2, 3, 6)
+    ]
+    parts = [mixtures[i] for i in rng.integers(0, 3, 5)] + [GaussianDP(0.2)]
     exact = compose(*parts)
-    no_room(most)
+    monkeypatch.setattr(_account, "_MOST_WORK", most)
+    monkeypatch.setattr(_account, "_attempt", _account._attempt.__wrapped__)
     bound = compose_all(*parts)
-    for epsilon in (0.0, 0.3, 1.0, 3.0):
+    for epsilon in (0.0, 1.0, 3.0):
         assert bound.delta(epsilon) >= exact.delta(epsilon) * (1 - 1e-12)
-    for delta in (1e-9, 1e-6, 1e-2):
+    for delta in (1e-9, 1e-2):
         assert bound.epsilon(delta) >= exact.epsilon(delta) * (1 - 1e-12)
 
 
-@settings(max_examples=40)
-@given(st.lists(st.floats(0.01, 2.0), min_size=1, max_size=6), st.floats(1e-9, 1e-2))
-def test_a_sum_of_groups_is_never_below_the_exact_composition(mus, delta):
-    exact = GaussianDP(math.hypot(*mus)).epsilon(delta)
-    assert Summed(tuple(GaussianDP(mu) for mu in mus)).epsilon(delta) >= exact * (1 - 1e-12)
+PARTS = [*map(GaussianDP, (0.01, 0.1, 0.7, 2.0)), LaplaceDP((0.2,)), SAMPLED]
 
 
 @settings(max_examples=10)
-@given(
-    st.lists(
-        st.sampled_from([GaussianDP(0.1), GaussianDP(0.7), LaplaceDP((0.2,)), SAMPLED]),
-        min_size=2, max_size=5,
-    ),
-    st.sampled_from([1e-8, 1e-5, 1e-2]),
-)  # fmt: skip
-def test_a_total_is_never_below_what_its_parts_compose_to(parts, delta):
+@given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=5), st.sampled_from([1e-8, 1e-2]))
+def test_totals_and_sums_of_groups_are_never_below_the_exact_composition(parts, delta):
     claims = [(Claim("model", REPLACE, part), 1) for part in parts]
     exact = compose(*parts).epsilon(delta)
     assert total_of(claims, None).epsilon(delta) >= exact * (1 - 1e-9)
@@ -167,16 +137,14 @@ def test_no_split_of_delta_spends_more_than_all_of_it(monkeypatch):
 
 
 def test_a_sum_of_groups_keeps_its_limit_and_no_smaller_one_in_both_directions():
-    both = Summed((RENYI, OBJECTIVE))
-    for delta in (1e-8, 1e-4):
-        epsilon = both.epsilon(delta)
-        assert is_within(both, epsilon, delta)
-        assert not is_within(both, epsilon * (1 - 1e-6), delta)
-        assert not is_within(both, epsilon, 0.99 * delta)
-        assert both.delta(epsilon) == pytest.approx(delta, rel=1e-4)
-        assert both.epsilon(both.delta(0.9 * epsilon)) <= 0.9 * epsilon
-    assert both.delta(math.inf) == 0.0
-    assert both.epsilon(1.0) == 0.0
+    both, delta = Summed((RENYI, OBJECTIVE)), 1e-6
+    epsilon = both.epsilon(delta)
+    assert is_within(both, epsilon, delta)
+    assert not is_within(both, epsilon * (1 - 1e-6), delta)
+    assert not is_within(both, epsilon, 0.99 * delta)
+    assert both.delta(epsilon) == pytest.approx(delta, rel=1e-4)
+    assert both.epsilon(both.delta(0.9 * epsilon)) <= 0.9 * epsilon
+    assert (both.delta(math.inf), both.epsilon(1.0)) == (0.0, 0.0)
     with pytest.raises(ValueError, match="delta"):
         both.epsilon(math.nan)
 
@@ -200,16 +168,10 @@ def test_without_a_delta_no_gaussian_guarantee_keeps_a_limit():
          Worst((Mixture((0.5, 0.5), (GaussianDP(0.2), GaussianDP(0.4))), GaussianDP(0.2)))),
         (SAMPLED, AGENT, REPLACE, SAMPLED),
         (NonPrivate(), REPLACE, AGENT_ZERO, NonPrivate()),
-        (GaussianDP(0.1), REPLACE, ZERO, None),
-        (GaussianDP(0.1), REPLACE, AGENT, None),
-        (GaussianDP(0.1), AGENT_ZERO, ZERO, None),
-        (GaussianDP(0.1), ZERO, AGENT, None),
-        (LaplaceDP((0.1,)), ZERO, REPLACE, None),
-        (SAMPLED, ZERO, REPLACE, None),
-        (RENYI, ZERO, REPLACE, None),
-        (OBJECTIVE, ZERO, REPLACE, None),
-        (WORST, ZERO, REPLACE, None),
-        (Composed((GaussianDP(0.1), LaplaceDP((0.1,)))), ZERO, REPLACE, None),
+        *[(GaussianDP(0.1), *pair, None) for pair in
+          ((REPLACE, ZERO), (REPLACE, AGENT), (AGENT_ZERO, ZERO), (ZERO, AGENT))],
+        *[(part, ZERO, REPLACE, None) for part in
+          (LaplaceDP((0.1,)), SAMPLED, RENYI, OBJECTIVE, WORST, BOTH)],
     ],
 )  # fmt: skip
 def test_what_a_theorem_converts_is_converted_and_all_else_refused(
@@ -229,11 +191,8 @@ def test_what_is_left_can_be_spent_and_no_more():
     assert left == pytest.approx(GaussianDP(0.8 * whole).epsilon(1e-6), rel=1e-6)
     assert is_within(compose(spent, GaussianDP(gaussian_mu(left, 1e-6))), 1.0, 1e-6)
     assert not is_within(compose(spent, GaussianDP(0.801 * whole)), 1.0, 1e-6)
-    assert left_of(NonPrivate(), 1.0, 1e-6) == 0.0
-    assert left_of(LaplaceDP((0.1,)), 1.0, 0.0) == 0.0
-    assert 0 < left_of(SAMPLED, 1.0, 1e-6) < 1.0
-    mixture = Mixture((0.2, 0.3, 0.5), tuple(map(GaussianDP, (0.01, 0.02, 0.03))))
-    spent = compose_all(*[mixture] * 60)
+    assert left_of(NonPrivate(), 1.0, 1e-6) == left_of(LaplaceDP((0.1,)), 1.0, 0.0) == 0.0
+    spent = compose_all(*[Mixture((0.3, 0.7), (GaussianDP(0.01), GaussianDP(0.02)))] * 1100)
     assert len(spent.components) > 1000
     limit = 1.5 * spent.epsilon(1e-6)
     left = left_of(spent, limit, 1e-6)
