@@ -10,12 +10,7 @@ import pytest
 
 from skdpadmm.algorithms import AveragedADMM, ObjectivePerturbation
 from skdpadmm.algorithms._objective_perturbation import LONGEST_DRAW, _bounds, longest_solution
-from skdpadmm.algorithms.blocks._accelerated_gradient import (
-    accelerated_gradient,
-    certified_distance,
-    step_rounding,
-    steps_to_reach,
-)
+from skdpadmm.algorithms.blocks import _accelerated_gradient as descent
 from skdpadmm.algorithms.blocks._clipped_loss import loss_bounds
 from skdpadmm.losses import HuberLoss, LogisticLoss, SmoothedHinge, SquaredLoss, clip_derivative
 from skdpadmm.penalties import L1, Box, ElasticNet, SquaredL2
@@ -216,8 +211,8 @@ def test_errors_of_the_gradient_are_covered_whatever_their_direction(attack, kap
                 direction = direction / max(np.linalg.norm(direction), 1e-300)
                 return bends * (w - goal) + error * (size if relative else 1.0) * direction
 
-            found = accelerated_gradient(gradient, np.zeros(4), n_steps, **constants)
-            bound = certified_distance(
+            found = descent.accelerated_gradient(gradient, np.zeros(4), n_steps, **constants)
+            bound = descent.certified_distance(
                 n_steps, **constants, initial_distance=start, **{name: error}
             )
             assert len(calls) == n_steps
@@ -228,12 +223,14 @@ def test_the_floor_covers_the_rounding_of_a_long_run_in_single_steps():
     # Far from the origin each step is rounded to units in the last place of the start.
     bends, goal = np.geomspace(1.0, 100.0, 3), 1e8 + np.array([0.1, 0.2, 0.3])
     constants = {"strong_convexity": 1.0, "smoothness": 100.0}
-    found = accelerated_gradient(lambda w: bends * (w - goal), np.full(3, 1e8), 2000, **constants)
+    found = descent.accelerated_gradient(
+        lambda w: bends * (w - goal), np.full(3, 1e8), 2000, **constants
+    )
     # Steps and gradients are rounded relative to the length of an iterate.
-    rounding = step_rounding(100.0) + 100.0 * 2.0**-52
+    rounding = descent.step_rounding(100.0) + 100.0 * 2.0**-52
     error = rounding * float(np.linalg.norm(goal))
     errors = {"gradient_error": error, "relative_error": rounding}
-    bound = certified_distance(2000, **constants, initial_distance=1.0, **errors)
+    bound = descent.certified_distance(2000, **constants, initial_distance=1.0, **errors)
     assert np.linalg.norm(found - goal) <= bound
 
 
@@ -243,10 +240,10 @@ def test_the_steps_to_a_tolerance_are_the_fewest_and_none_below_the_rounding(kap
     constants = {"strong_convexity": 1.0, "smoothness": kappa, "gradient_error": error}
     for start, tolerance in ((1e-6, 1e-12), (1.0, 1e-6), (1e6, 1e-9), (1.0, 1e3)):
         constants["initial_distance"] = start
-        n_steps = steps_to_reach(tolerance, **constants)
-        assert certified_distance(n_steps, **constants) <= tolerance
-        assert n_steps <= 1 or certified_distance(n_steps - 1, **constants) > tolerance
+        n_steps = descent.steps_to_reach(tolerance, **constants)
+        assert descent.certified_distance(n_steps, **constants) <= tolerance
+        assert n_steps <= 1 or descent.certified_distance(n_steps - 1, **constants) > tolerance
     if error:
-        floor = certified_distance(10**6, **constants)
+        floor = descent.certified_distance(10**6, **constants)
         with pytest.raises(ValueError, match=r"expected more than .*what rounding leaves"):
-            steps_to_reach(floor / 2, **constants)
+            descent.steps_to_reach(floor / 2, **constants)

@@ -10,13 +10,8 @@ import pytest
 from scipy.stats import binom
 
 from skdpadmm.algorithms import FederatedADMM
-from skdpadmm.algorithms.planning._messages import (
-    VOID_ROUNDS,
-    draw_schedule,
-    plan_release,
-    plan_rounds,
-    surely_noise,
-)
+from skdpadmm.algorithms.planning import _messages as messages
+from skdpadmm.algorithms.planning._messages import VOID_ROUNDS, draw_schedule
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.privacy import participation_mixture
 from skdpadmm.protocol import MODEL, SERVER, SUMS, Budget, Federation
@@ -35,7 +30,8 @@ def federation(n_agents=10, **trust):
 
 
 def rounds_of(fed, *, observer=SERVER, sampling="poisson", cap=None, max_rounds=50):
-    return plan_rounds(fed, max_rounds=max_rounds, sampling=sampling, cap=cap, observer=observer)
+    knobs = {"sampling": sampling, "cap": cap, "max_rounds": max_rounds}
+    return messages.plan_rounds(fed, observer=observer, **knobs)
 
 
 def facts_of(fed, unit="record"):
@@ -128,7 +124,7 @@ def test_sure_noise_is_the_least_over_all_who_may_arrive(seed):
     rng = np.random.default_rng(seed)
     shares, kind = 10.0 ** rng.uniform(-3, 3, 4), np.append(np.arange(4), rng.integers(4, size=3))
     for count in range(1, 8):
-        found = surely_noise(shares, np.sort(shares[kind]), count)
+        found = messages.surely_noise(shares, np.sort(shares[kind]), count)
         for k in range(4):  # the first of its kind
             chosen = itertools.combinations(np.delete(shares[kind], k), count - 1)
             least = min(shares[k] ** 2 + np.square(others).sum() for others in chosen)
@@ -141,11 +137,11 @@ def test_a_preparation_costs_each_agent_its_share_of_the_budget(observer, unit):
     fed = Federation(agent_sizes=(1, 5, 20), n_honest=2, dropout=0.3)
     budget = Budget(epsilon=1.0, delta=1e-5, observer=observer)
     asked = {"name": "sum", "shape": (2,), "sensitivity": 0.1, "mu": 0.05}
-    release = plan_release(facts_of(fed, unit), budget, **asked)
+    release = messages.plan_release(facts_of(fed, unit), budget, **asked)
     assert release.fewest == 3
     assert max(g.mu for g in release.guarantees(observer)) == pytest.approx(0.05)
     # Preparations wait for everyone: drop-outs take nothing of their noise.
     arrives = np.square(np.asarray(release.shares)[fed.kind]).sum()
     assert release.noise_std == pytest.approx(np.sqrt(arrives))
-    plain = plan_release(facts_of(None), BUDGET, **asked)  # of a curator
+    plain = messages.plan_release(facts_of(None), BUDGET, **asked)  # of a curator
     assert (plain.guarantee.mu, plain.noise_std) == (pytest.approx(0.05), pytest.approx(2.0))

@@ -12,7 +12,7 @@ from skdpadmm.algorithms import MultiStepADMM, multi_step_bound
 from skdpadmm.penalties import ElasticNet, NoPenalty, SquaredL2
 from skdpadmm.privacy import Neighboring, gaussian_mu
 from tests.algorithms import runs as agents
-from tests.algorithms.runs import Task, Watched, make_task, neighbors_of, planned
+from tests.algorithms.runs import Watched, make_task, neighbors_of, planned
 from tests.algorithms.runs import run_agents as run
 
 N_ROUNDS, INNER = 4, 3
@@ -86,25 +86,6 @@ def test_steps_equal_the_algorithm_agent_by_agent(loss, unit, topology, weight, 
     agents.assert_tail(task, solution, models, points, 0.8)
     assert (solution.n_iter, solution.n_rounds) == (12, 4)
     assert len({drawn.tobytes() for drawn in gate.drawn}) == (12 if batches < 1 else 0)
-
-
-def two_agents(n_rounds, tail_fraction):
-    """Minimise (w - 1)^2 / 2 at one of two agents, (w - 3)^2 / 2 at the other."""
-    task = make_task(
-        sizes=(1, 1), topology="complete", n_features=1, fit_intercept=False, max_iter=n_rounds
-    )
-    task = Task(task.facts, np.ones((2, 1)), np.array([1.0, 3.0]), np.arange(2))
-    algorithm = MultiStepADMM(
-        inner_steps=2, proximal_weight=1.0, penalty_weight=0.5, clip_norm=1e6,
-        tail_fraction=tail_fraction,
-    )  # fmt: skip
-    return run(algorithm, task)[1].parameters_per_agent[:, 0, 0]
-
-
-def test_two_agents_take_the_steps_that_were_worked_out_by_hand():
-    # Broadcasts are (.5, 1.5), (1.25, 1.75), (1.625, 1.875); duals end at half the gradients.
-    np.testing.assert_allclose(two_agents(3, 1.0), [0.8541667, 1.3958333], atol=1e-6)
-    np.testing.assert_allclose(two_agents(40, 1e-9), 2.0, atol=1e-9)
 
 
 NOISE = [(1, 1e-5, 52.759), (0.5, 1e-5, 99.445), (2, 1e-6, 31.544), (1, 1e-3, 36.411)]

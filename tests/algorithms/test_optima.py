@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpadmm.algorithms import (
-    AveragedADMM,
-    ConsensusADMM,
-    CoordinateDescent,
-    FederatedADMM,
-    GradientDescent,
-)
+from skdpadmm import algorithms as alg
 from skdpadmm.losses import LogisticLoss, MultinomialLoss, SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet, SquaredL2
 from tests.algorithms.runs import WIDE_OPEN, close, data_for, found, optimum, run
@@ -35,30 +29,36 @@ RECORD, AGENT = {"owner": OWNER}, {"owner": OWNER, "unit": "agent"}
 BOUNDS = {"bounds": ([-1, -2, -4], [1, 2, 1])}  # penalties are in the user's units all the same
 ABSENT, SAMPLE = RECORD | {"dropout": 0.2}, AGENT | {"participation": 0.3}
 COVERED = [  # each algorithm, what surrounds it, and some problems: each with each kind of step
-    (ConsensusADMM(**LONG), {}, PROBLEMS),
-    (ConsensusADMM(**LONG, relaxation=0.3), BOUNDS, ("lasso", "three classes")),
-    (ConsensusADMM(**LONG, relaxation=0.8), BOUNDS, ("elastic net", "logistic")),
-    (ConsensusADMM(**SHORT, record_step="linearized"), {}, ("lasso", "logistic", "three classes")),
-    (ConsensusADMM(**SHORT, record_step="linearized", relaxation=0.4), BOUNDS, ("ridge",)),
-    (FederatedADMM(**LONG), RECORD, ("lasso", "three classes")),
-    (FederatedADMM(**LONG), AGENT, PROBLEMS),
-    (FederatedADMM(**LONG, message="increment", relaxation=0.8), RECORD, ("logistic", "ridge")),
-    (FederatedADMM(**LONG, message="increment", relaxation=0.3), AGENT, PROBLEMS),
-    (FederatedADMM(**SHORT, local_step="linearized"), AGENT, ("elastic net", "logistic")),
-    (FederatedADMM(**SHORT, local_step="linearized", message="increment"), RECORD, ("lasso",)),
-    (GradientDescent(**SHORT, momentum=0.0), BOUNDS, ("lasso", "three classes")),
-    (GradientDescent(**SHORT, momentum=0.8), {}, ("elastic net", "logistic")),
-    (GradientDescent(step_size=0.4, **HIDDEN), FREE, ("ridge", "three classes")),
-    (AveragedADMM(**CERTIFIED), {}, PROBLEMS),
-    (AveragedADMM(**CERTIFIED, guarantee="last"), FREE, ("elastic net", "logistic")),
-    (CoordinateDescent(step_size=[0.8, 1.0, 1.0, 0.9], **LAST), BOUNDS, PROBLEMS),
-    (CoordinateDescent(step_size=1.0, **LAST, schedule="random"), {}, ("lasso", "logistic")),
-    (FederatedADMM(**LONG), AGENT | {"owner": np.arange(60) < 59}, ("lasso", "logistic")),
-    (FederatedADMM(**LONG), {"owner": np.arange(60), "unit": "agent"}, ("ridge",)),
-    (FederatedADMM(**LONG, message="increment"), AGENT | {"owner": np.zeros(60)}, ("logistic",)),
-    (FederatedADMM(**LONG, message="increment", sampling="fixed"), SAMPLE, ("lasso", "ridge")),
-    (FederatedADMM(**LONG, message="increment"), SAMPLE, ("elastic net",)),
-    (FederatedADMM(**LONG, message="increment"), ABSENT, ("lasso", "three classes")),
+    (alg.ConsensusADMM(**LONG), {}, PROBLEMS),
+    (alg.ConsensusADMM(**LONG, relaxation=0.3), BOUNDS, ("lasso", "three classes")),
+    (alg.ConsensusADMM(**LONG, relaxation=0.8), BOUNDS, ("elastic net", "logistic")),
+    (
+        alg.ConsensusADMM(**SHORT, record_step="linearized"),
+        {},
+        ("lasso", "logistic", "three classes"),
+    ),
+    (alg.FederatedADMM(**LONG), RECORD, ("lasso", "three classes")),
+    (alg.FederatedADMM(**LONG), AGENT, PROBLEMS),
+    (alg.FederatedADMM(**LONG, message="increment", relaxation=0.8), RECORD, ("logistic", "ridge")),
+    (alg.FederatedADMM(**LONG, message="increment", relaxation=0.3), AGENT, PROBLEMS),
+    (alg.FederatedADMM(**SHORT, local_step="linearized"), AGENT, ("elastic net", "logistic")),
+    (alg.FederatedADMM(**SHORT, local_step="linearized", message="increment"), RECORD, ("lasso",)),
+    (alg.GradientDescent(**SHORT, momentum=0.0), BOUNDS, ("lasso", "three classes")),
+    (alg.GradientDescent(**SHORT, momentum=0.8), {}, ("elastic net", "logistic")),
+    (alg.GradientDescent(step_size=0.4, **HIDDEN), FREE, ("ridge", "three classes")),
+    (alg.AveragedADMM(**CERTIFIED), {}, PROBLEMS),
+    (alg.AveragedADMM(**CERTIFIED, guarantee="last"), FREE, ("elastic net", "logistic")),
+    (alg.CoordinateDescent(step_size=[0.8, 1.0, 1.0, 0.9], **LAST), BOUNDS, PROBLEMS),
+    (alg.CoordinateDescent(step_size=1.0, **LAST, schedule="random"), {}, ("lasso", "logistic")),
+    (alg.FederatedADMM(**LONG), AGENT | {"owner": np.arange(60) < 59}, ("lasso", "logistic")),
+    (
+        alg.FederatedADMM(**LONG, message="increment"),
+        AGENT | {"owner": np.zeros(60)},
+        ("logistic",),
+    ),
+    (alg.FederatedADMM(**LONG, message="increment", sampling="fixed"), SAMPLE, ("lasso", "ridge")),
+    (alg.FederatedADMM(**LONG, message="increment"), SAMPLE, ("elastic net",)),
+    (alg.FederatedADMM(**LONG, message="increment"), ABSENT, ("lasso", "three classes")),
 ]
 CASES = [(algorithm, around, name) for algorithm, around, names in COVERED for name in names]
 
@@ -70,7 +70,11 @@ def test_without_noise_and_clipping_the_optimum_is_scikit_learns(algorithm, arou
     loss, penalty = PROBLEMS[name]
     X, y = data_for(loss)
     absent = "dropout" in around or "participation" in around
-    lengths = {AveragedADMM: 100, FederatedADMM: 600 if absent else 150, GradientDescent: 900}
+    lengths = {
+        alg.AveragedADMM: 100,
+        alg.FederatedADMM: 600 if absent else 150,
+        alg.GradientDescent: 900,
+    }
     n_iter = lengths.get(type(algorithm), 400)
     result = run(algorithm, X, y, loss=loss, penalty=penalty, max_iter=n_iter, **around)
     expected = optimum(loss, penalty, X, y, around.get("fit_intercept", True))

@@ -8,20 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from skdpadmm.algorithms import (
-    GossipADMM,
-    LocalModels,
-    PersonalizedCoordinateDescent,
-    PersonalizedOptimum,
-    PerturbedData,
-    propagation_limit,
-    refit_at_home,
-)
+from skdpadmm import algorithms as alg
+from skdpadmm.algorithms import LocalModels, PersonalizedCoordinateDescent, PersonalizedOptimum
 from skdpadmm.algorithms import _personalized_coordinate_descent as module
-from skdpadmm.algorithms.blocks._model_propagation import smooth_by_noise
 from skdpadmm.algorithms.planning._personalized_defaults import typical_curvature
 from skdpadmm.algorithms.planning._wake_ups import wake_order
-from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import gaussian_mu
 from skdpadmm.records import Rows
@@ -145,7 +136,7 @@ def test_a_warm_start_smooths_a_step_from_zero_by_trust_and_is_a_turn_like_any_o
     first = np.array([summed_gradient(task, i, np.zeros((3, 1)), math.inf) for i in range(6)])
     first /= -curvature * np.maximum(SIZES, 1)[:, None, None]
     pull = max(TRADE_OFF * curvature, module.FARTHEST_PULL) * np.maximum(relative, 1e-3)
-    expected = propagation_limit(task.facts.agents.similarity, first, pull)
+    expected = alg.propagation_limit(task.facts.agents.similarity, first, pull)
     np.testing.assert_allclose(solution.parameters_per_agent, expected, rtol=0, atol=1e-3)
     local = run(LocalModels(turns=1, clip_norm=50.0), task)[1].parameters_per_agent
     np.testing.assert_allclose(local, first / (1 + STRENGTH / curvature), rtol=0, atol=1e-9)
@@ -163,14 +154,6 @@ def test_noise_of_equal_turns_is_that_of_the_formula():
     assert plan.releases[-1].noise_std >= 2 * math.sqrt(10) / gaussian_mu(1.0, 1e-5)
 
 
-@pytest.mark.parametrize(("loss", "noise"), [("squared", "laplace"), ("logistic", "gaussian")])
-def test_turns_that_nobody_asks_for_are_as_many_as_stand_out_of_the_noise(loss, noise):
-    algorithm = PersonalizedCoordinateDescent(noise=noise)
-    plans = [helper.planned(algorithm, task_of(loss), epsilon) for epsilon in (0.1, 30.0, 1e5)]
-    turns = [plan.settings.n_turns for plan in plans]
-    assert (turns[0], turns[2], sorted(turns)) == (1, 100, turns)
-
-
 @pytest.mark.parametrize("clock", ["poisson", "index"])
 def test_both_clocks_have_the_law_of_an_index_that_is_drawn_and_wake_all_equally_often(clock):
     # All orders of two agents that wake up twice each; one who is done is skipped.
@@ -183,23 +166,13 @@ def test_both_clocks_have_the_law_of_an_index_that_is_drawn_and_wake_all_equally
     assert np.bincount(order).tolist() == [5] * 7
 
 
-def test_smoothing_takes_noise_away_and_leaves_signal():
-    rng, everybody = np.random.default_rng(0), np.ones(200, dtype=bool)
-    probes, noise = rng.normal(size=(200, 8)), rng.normal(size=(200, 5, 1))
-    alike, apart = np.ones((200, 5, 1)), 5 * rng.normal(size=noise.shape)
-    uniform = Similarity(n_agents=200)
-    for signal, most in ((alike, 0.15), (apart, 1.05 * np.square(noise).mean()), (0 * alike, 0.15)):
-        found, *_ = smooth_by_noise(uniform, signal + noise, probes, everybody)
-        assert np.square(found - signal).mean() < most
-
-
 def test_a_refit_minimises_over_one_agent():
     task = task_of("logistic")
     models = run(PersonalizedCoordinateDescent(turns=2), task)[1].parameters_per_agent
     for agent in (0, COLD):
         own = task.owner == agent
         changed = models.copy()
-        changed[agent] = refit_at_home(
+        changed[agent] = alg.refit_at_home(
             task.facts, Rows(task.X[own], task.facts.coordinates), task.y[own], agent=agent,
             models=models,
         )  # fmt: skip
@@ -212,7 +185,7 @@ def test_a_refit_minimises_over_one_agent():
 @pytest.mark.parametrize("start", ["zero", "local"])
 def test_gossip_between_pairs_ends_at_the_optimum_and_counts_copies_and_multipliers(start):
     task = task_of(max_iter=60)
-    _, solution, _ = run(GossipADMM(start=start), task, epsilon=math.inf)
+    _, solution, _ = run(alg.GossipADMM(start=start), task, epsilon=math.inf)
     np.testing.assert_allclose(solution.parameters_per_agent, best_of(task), atol=1e-3)
     first = np.count_nonzero(weights_of_edges(task)[0]) * (start == "local")
     assert solution.n_messages == first + 2 * 60 * 6
@@ -226,5 +199,5 @@ def test_models_of_perturbed_data_are_those_of_what_was_published(loss, models):
     np.clip(task.y, -1, 1, out=task.y)
     best = run(reference, task, epsilon=math.inf)[1].parameters_per_agent
     for epsilon, atol in ((math.inf, 1e-8), (1e9, 2e-3)):
-        found = run(PerturbedData(models=models), task, epsilon=epsilon, gate_class=Watched)[1]
+        found = run(alg.PerturbedData(models=models), task, epsilon=epsilon, gate_class=Watched)[1]
         np.testing.assert_allclose(found.parameters_per_agent, best, atol=atol)

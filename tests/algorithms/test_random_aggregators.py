@@ -14,7 +14,7 @@ from skdpadmm.algorithms import RandomizedADMM, RandomizedSGD
 from skdpadmm.algorithms import RandomizedGradientDescent as Descent
 from skdpadmm.algorithms._randomized_gradient_descent import boxes_of
 from skdpadmm.algorithms._randomized_sgd import groups_of_agents
-from skdpadmm.network import TOPOLOGIES, mixing_matrix, resolve_topology
+from skdpadmm.network import mixing_matrix, resolve_topology
 from skdpadmm.penalties import L1, NoPenalty, SquaredL2
 from tests.algorithms import runs as agents
 from tests.algorithms.runs import Watched, assert_tail, make_task, neighbors_of, prox_of
@@ -196,24 +196,6 @@ def test_the_printed_sign_of_the_duals_diverges(monkeypatch, aggregator):
     assert error() < 1e-4
     monkeypatch.setattr(randomized_admm, "disagreement", lambda *args: -true(*args))
     assert not error() < 1e6
-
-
-@pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_rows_of_random_weights_sum_to_one_and_their_means_are_doubly_stochastic(topology):
-    """On irregular graphs by Metropolis weights alone; so "interval" needs none of them."""
-    rng = np.random.default_rng(0)
-    links = resolve_topology(topology, np.arange(16))
-    allowed, one_hot = links.adjacency.toarray() + np.eye(16) > 0, np.eye(16)[:, :, None]
-    for mixing in ("metropolis", "neighbors", "pair"):
-        boxes = boxes_of(links, mixing, 0)
-        for _ in range(5):
-            box = boxes(one_hot)
-            drawn = box.draw(lambda shape: np.broadcast_to(rng.random((16, 1, 1)), shape))[:, :, 0]
-            mean = box.center[:, :, 0]
-            np.testing.assert_allclose([drawn.sum(1), mean.sum(1)], 1.0, atol=1e-14)
-            assert min(drawn.min(), -np.abs(drawn[~allowed]).max(initial=0.0)) >= -1e-15
-            fair = mixing == "metropolis" or len(np.unique(links.degrees)) == 1
-            assert np.allclose(mean.sum(axis=0), 1.0, atol=1e-12) == fair
 
 
 def test_pairs_are_drawn_evenly_and_printed_weights_of_pairs_do_not_sum_to_one():

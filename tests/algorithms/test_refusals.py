@@ -16,16 +16,10 @@ from skdpadmm.algorithms import AveragedADMM, FederatedADMM, GradientADMM, Gradi
 from skdpadmm.algorithms._registry import ALGORITHMS
 from skdpadmm.losses import MultinomialLoss, SquaredLoss
 from skdpadmm.penalties import L1, Box, GroupLasso, LinearConstraint
-from tests.algorithms.runs import (
-    BUDGET,
-    coordinates_of,
-    facts_for,
-    federated_facts,
-    make_task,
-    planned,
-)
+from tests.algorithms import runs
+from tests.algorithms.runs import BUDGET, coordinates_of, federated_facts
 
-FACTS = facts_for(coordinates_of(3), 60, SquaredLoss())
+FACTS = runs.facts_for(coordinates_of(3), 60, SquaredLoss())
 PERSONAL = (
     alg.PersonalizedCoordinateDescent, alg.LocalModels, alg.PersonalizedOptimum,
     alg.PerturbedData, alg.GossipADMM,
@@ -44,7 +38,9 @@ def plan_of(algorithm, **changed):
         facts = federated_facts([30, 30], coordinates_of(3), SquaredLoss())
         return algorithm.plan(facts, replace(BUDGET, observer="server"))
     is_personal = isinstance(algorithm, PERSONAL)
-    return planned(algorithm, make_task(**({"max_iter": 80, "is_personal": is_personal} | changed)))
+    return runs.planned(
+        algorithm, runs.make_task(**({"max_iter": 80, "is_personal": is_personal} | changed))
+    )
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -88,11 +84,8 @@ def test_the_ends_of_a_range_are_refused(knob):
             plan_of(make(**{knob: value}))
 
 
-RIDGE, LASSO, THREE = (
-    DPAdmmRidge(),
-    DPAdmmLasso(alpha=1e-3),
-    DPAdmmLogisticRegression(classes=[0, 1, 2]),
-)
+RIDGE, LASSO = DPAdmmRidge(), DPAdmmLasso(alpha=1e-3)
+THREE = DPAdmmLogisticRegression(classes=[0, 1, 2])
 LAST = {"guarantee": "last"}
 STREAM, STOPPING = {"schedule": "stream"}, {"schedule": "stopping"}
 TIED = GradientADMM(constraint=LinearConstraint(np.eye(3)))
@@ -103,29 +96,23 @@ COMBINATIONS = [  # of knobs with each other, with the estimator, and with its o
     (RIDGE, GradientDescent(**LAST, step_size=100.0), {}, "step_size=100 for a guarantee of"),
     (RIDGE, GradientDescent(**LAST), {"conditioning": "private"}, "conditioning"),
     (THREE, GradientDescent(**LAST, clip_norm=0.1), {}, "clip_norm=0.1 for 3 scores"),
-    (RIDGE, alg.CoordinateDescent(), {"conditioning": "private"}, "conditioning"),
     (RIDGE, AveragedADMM(**LAST, tail_fraction=0.5), {}, "tail.*an average is not the last"),
     (RIDGE, AveragedADMM(**LAST), {}, "a penalty that is not.*fit_intercept=False"),
     (LASSO, AveragedADMM(**LAST), {"fit_intercept": False}, ".*expected one with a ridge"),
     (RIDGE, AveragedADMM(**LAST), {"scale": "private"}, "scale='private'.*declared units"),
     (THREE, AveragedADMM(clip_norm=0.1), {}, ".*which never binds"),
-    (THREE, AveragedADMM(**LAST), {"fit_intercept": False}, "3 scores .*expected one score"),
     (LASSO, GradientADMM(cap=3), {}, "cap=3 with schedule='cyclic', expected 'auto'"),
     (LASSO, GradientADMM(average=np.True_), {}, "average=True with release='last'"),
     (LASSO, GradientADMM(**STREAM, release="last"), {}, "release='last' with schedule='stream'"),
     (LASSO, GradientADMM(noise_at="gradient"), {}, "noise_at='gradient' with release='last'"),
-    (LASSO, GradientADMM(**STREAM, order="random"), {}, "order='random' and passes='auto' with"),
     (LASSO, GradientADMM(**STOPPING, release="path"), {}, "release='path' with schedule='stop"),
     (LASSO, GradientADMM(step_size=100.0), {}, r"step_size=100 .*expected a float in \(0, "),
     (THREE, GradientADMM(clip_norm=0.1), {}, r"clip_norm=0\.1 for 3 scores .*never binds"),
-    (LASSO, GradientADMM(), {"conditioning": "private"}, "conditioning='private'"),
     (DPAdmmGeneralizedLasso(), GradientADMM(), {"scale": "private"}, "scale='private' with a pen"),
     (DPAdmmGeneralizedLasso(), TIED, {}, r"penalty_matrix and GradientADMM\(constraint=\.\.\.\)"),
     (LASSO, GradientADMM(constraint=LinearConstraint(np.ones((1, 2)))), {}, ".* with 2 columns"),
-    (LASSO, GradientADMM(constraint=LinearConstraint(B=np.eye(4))), {}, ".*(4|rows)"),
     (LASSO, GradientADMM(constraint=LinearConstraint(c=np.ones((3, 2)))), {}, "c of shape .3, 2"),
     (LASSO, GradientADMM(constraint=LinearConstraint(c=np.full(3, 1e12))), {}, "c up to .* floats"),
-    (LASSO, GradientADMM(passes=100), {"epsilon": 1e-9, "delta": 1e-9}, "a budget so small"),
     (RIDGE, GradientDescent(**LAST), {"epsilon": 1e-9, "delta": 1e-9}, "a budget so small"),
     (THREE, GradientADMM(compiled=True), {}, "compiled=True with .* Use compiled=False"),
     (LASSO, alg.ProximalNewton(), {}, "epsilon=1 for ProximalNewton, expected inf: "),
