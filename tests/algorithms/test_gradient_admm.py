@@ -220,9 +220,6 @@ def test_steps_follow_the_schedule_and_the_secret_order(monkeypatch, kind):
     expected = [order[place] if place != NOBODY else 0 for place in made.places()]
     np.testing.assert_array_equal(taken, expected)
     assert result.solution.n_iter == len(expected)
-    words = " ".join(made.assumptions())
-    assert ("order of the records" in words) == made.is_secret
-    assert ("stops" in words) == made.hides_its_end
 
 
 def test_a_run_that_stops_ends_at_its_time_and_tells_it_to_nobody():
@@ -261,10 +258,9 @@ def test_the_guarantee_of_a_schedule_is_that_of_its_places():
 # Compiled loops.
 
 COMPILED = [
-    (SquaredLoss(), direct.NO_PENALTY, "cyclic"), (SquaredLoss(), L1(0.02), "path"),
-    (HuberLoss(0.3), ElasticNet(0.02, 0.1), "sampling"), (HuberLoss(0.3), L1(0.02), "gradient"),
-    (LogisticLoss(), SquaredL2(0.3), "stopping"), (LogisticLoss(), L1(0.02), "last of a path"),
-    (SmoothedHinge(0.5), L1(0.02), "arrival"), (SmoothedHinge(0.5), SquaredL2(0.3), "path"),
+    (SquaredLoss(), direct.NO_PENALTY, "cyclic"), (HuberLoss(0.3), L1(0.02), "gradient"),
+    (HuberLoss(0.3), ElasticNet(0.02, 0.1), "sampling"), (LogisticLoss(), L1(0.02), "path"),
+    (LogisticLoss(), SquaredL2(0.3), "stopping"), (SmoothedHinge(0.5), L1(0.02), "arrival"),
 ]  # fmt: skip
 
 

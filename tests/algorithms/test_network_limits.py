@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from skdpadmm import algorithms as alg
-from skdpadmm.network import mixing_matrix
 from skdpadmm.penalties import L1, SquaredL2
 from tests.algorithms.runs import central_optimum, make_task
 from tests.algorithms.runs import run_agents as run
@@ -25,6 +24,7 @@ EXACT = {"local_step": "exact", "curvature": 1.0, "tolerance": 1e-6}
 multi = partial(alg.MultiStepADMM, penalty_weight=0.5, **WIDE)
 mixed = partial(alg.RandomizedADMM, tail_fraction=1e-9)
 WALK = alg.RandomWalkADMM(step_size=1.5, max_contributions=10**6, **WIDE)
+DUAL = alg.DualPerturbationADMM(penalty_weight=0.1, max_rounds=60, **WIDE)
 LIMITS = [
     (multi(inner_steps=1, proximal_weight=4.0), "ridge", "ring", 600, 1e-7),
     (multi(inner_steps=1, proximal_weight=4.0), "lasso", "star", 1000, 1e-7),
@@ -34,6 +34,8 @@ LIMITS = [
     (mixed(), "logistic", "grid", 800, 1e-7),
     (mixed(aggregator="fixed", **EXACT), "logistic", "complete", 150, 1e-7),
     (WALK, "lasso", "complete", 200, 1e-5),
+    (alg.PrimalPerturbationADMM(penalty_weight=0.1, **WIDE), "ridge", "complete", 60, 1e-7),
+    (DUAL, "ridge", "complete", 60, 1e-7),
     (alg.ExactConsensusADMM(tolerance=1e-9), "lasso", "complete", 9, 1e-6),
 ]
 
@@ -51,34 +53,6 @@ def test_every_agent_ends_at_the_optimum_of_all_rows(algorithm, name, topology, 
     best = central_optimum(task)
     for own in (solution.parameters, *solution.parameters_per_agent):
         np.testing.assert_allclose(own, best, rtol=0, atol=atol)
-
-
-@pytest.mark.parametrize("mixing", ["metropolis", "max_degree", "laplacian"])
-def test_a_constant_step_leaves_the_bias_of_its_fixed_point(mixing):
-    """(I - W) w + step * gradients = 0 over all agents together, Yuan et al."""
-    task = make_task(sizes=(30, 5, 40, 25, 20), fit_intercept=False, max_iter=1000)
-    W = mixing_matrix(task.facts.agents.topology, mixing).to_sparse().toarray()
-    system, right, step = np.kron(np.eye(5) - W, np.eye(3)), np.zeros(15), 0.4
-    for a in range(5):
-        own, (A, y) = slice(3 * a, 3 * a + 3), task.of(a)
-        system[own, own] += step * 5 / 120 * A.T @ A
-        right[own] = step * 5 / 120 * A.T @ y
-    algorithm = alg.DecentralizedGradientDescent(step_size=step, mixing=mixing, **WIDE)
-    found = run(algorithm, task)[1].parameters_per_agent[..., 0]
-    np.testing.assert_allclose(found, np.linalg.solve(system, right).reshape(5, 3), atol=1e-8)
-
-
-@pytest.mark.parametrize("mixing", ["metropolis", "neighbors", "pair", "interval"])
-def test_random_weights_with_steps_that_shrink_approach_the_optimum(mixing):
-    errors = []
-    for max_iter in (100, 1600):
-        task = make_task(sizes=(12,) * 8, penalty=SquaredL2(0.2), max_iter=max_iter)
-        algorithm = alg.RandomizedGradientDescent(
-            mixing=mixing, step_size=1.0, step_power=0.75, tail_fraction=0.05
-        )
-        own = run(algorithm, task, epsilon=math.inf)[1].parameters_per_agent
-        errors.append(np.abs(own - central_optimum(task)).max())
-    assert errors[1] < min(0.01, 0.3 * errors[0])
 
 
 ROUNDS = (alg.MultiStepADMM, alg.DecentralizedGradientDescent, alg.RandomizedADMM)

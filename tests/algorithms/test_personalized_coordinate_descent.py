@@ -1,4 +1,4 @@
-"""Personalised models: the objective, wake-ups one by one, paths that heed noise, baselines."""
+"""Personalised models: the objective, wake-ups one by one, bounds and baselines."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ import math
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.stats import chisquare
 
 from skdpadmm import algorithms as alg
-from skdpadmm.algorithms import LocalModels, PersonalizedCoordinateDescent, PersonalizedOptimum
+from skdpadmm.algorithms import (
+    LocalModels,
+    PersonalizedCoordinateDescent,
+    PersonalizedOptimum,
+    propagate,
+    propagate_in_turn,
+    propagation_limit,
+)
 from skdpadmm.algorithms import _personalized_coordinate_descent as module
+from skdpadmm.algorithms.blocks._agent_turns import absolute_sums
+from skdpadmm.algorithms.planning import _personalized_theory as theory
 from skdpadmm.algorithms.planning._personalized_defaults import typical_curvature
 from skdpadmm.algorithms.planning._wake_ups import wake_order
+from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
-from skdpadmm.privacy import gaussian_mu
+from skdpadmm.privacy import gaussian_mu, literature, split_budget
 from skdpadmm.records import Rows
 from tests.algorithms import runs as helper
-from tests.algorithms.runs import Watched, make_task, slopes, summed_gradient
+from tests.algorithms.runs import Watched, make_task, similarity_of, slopes, summed_gradient
 from tests.algorithms.runs import run_agents as run
 
 SIZES, STRENGTH, TRADE_OFF = (12, 5, 20, 8, 0, 15), 0.2, 1.5
@@ -147,13 +158,6 @@ def test_a_warm_start_smooths_a_step_from_zero_by_trust_and_is_a_turn_like_any_o
         assert plan.guarantee().mu == pytest.approx(gaussian_mu(1.0, 1e-5))
 
 
-def test_noise_of_equal_turns_is_that_of_the_formula():
-    """std = 2 sqrt(T) / (m mu); with T = 10 and m = 50 it is .4718, and not without the 1 / m."""
-    plan = helper.planned(PersonalizedCoordinateDescent(turns=10), task_of())
-    assert plan.releases[-1].noise_std / 50 == pytest.approx(0.4718, rel=1e-3)
-    assert plan.releases[-1].noise_std >= 2 * math.sqrt(10) / gaussian_mu(1.0, 1e-5)
-
-
 @pytest.mark.parametrize("clock", ["poisson", "index"])
 def test_both_clocks_have_the_law_of_an_index_that_is_drawn_and_wake_all_equally_often(clock):
     # All orders of two agents that wake up twice each; one who is done is skipped.
@@ -201,3 +205,145 @@ def test_models_of_perturbed_data_are_those_of_what_was_published(loss, models):
     for epsilon, atol in ((math.inf, 1e-8), (1e9, 2e-3)):
         found = run(alg.PerturbedData(models=models), task, epsilon=epsilon, gate_class=Watched)[1]
         np.testing.assert_allclose(found.parameters_per_agent, best, atol=atol)
+
+
+RING = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]], dtype=float)
+
+
+class Quadratics:
+    """Agents with local objectives curvature / 2 |theta - target|^2, alike in p entries."""
+
+    def __init__(self, similarity, curvature, confidence, trade_off, n_entries):
+        self.n_entries, self.degrees = n_entries, similarity.sum(axis=1)
+        self.weights = trade_off * self.degrees * confidence
+        self.public = {"degrees": self.degrees, "confidence": confidence, "trade_off": trade_off}
+        self.constants = theory.block_constants(
+            smoothness=curvature, strong_convexity=curvature, **self.public
+        )
+        self.hessian = np.diag(self.degrees + self.weights * curvature) - similarity
+        self.contraction = theory.coordinate_contraction(
+            strong_convexity=theory.joint_strong_convexity(similarity, self.weights * curvature),
+            n_agents=len(similarity),
+            lipschitz=self.constants.lipschitz,
+        )
+
+    def gap(self, error):
+        return 0.5 * self.n_entries * float(error @ self.hessian @ error)
+
+    def exact_gap(self, error, noise_std):
+        """E[Q - Q*] after len(noise_std) steps of uniform agents from a known error (n,)."""
+        moment, n = np.outer(error, error), len(error)
+        for stds in noise_std:
+            following = np.zeros_like(moment)
+            for i, lipschitz in enumerate(self.constants.lipschitz):
+                step = np.eye(n)
+                step[i] -= self.hessian[i] / lipschitz
+                moved = step @ moment @ step.T
+                moved[i, i] += (self.weights[i] * stds[i] / lipschitz) ** 2
+                following += moved / n
+            moment = following
+        return 0.5 * self.n_entries * float(np.sum(self.hessian * moment))
+
+    def bound(self, error, noise_scale, noise="laplace"):
+        return theory.noisy_descent_bound(
+            gap=self.gap(error), contraction=self.contraction, n_steps=len(noise_scale),
+            n_entries=self.n_entries, noise_scale=noise_scale,
+            lipschitz=self.constants.lipschitz, noise=noise, **self.public,
+        )  # fmt: skip
+
+
+def ring(n_entries=5):
+    """Curvatures for which a step contracts by 0.8."""
+    return Quadratics(RING, np.ones(4), np.ones(4), 4.0, n_entries)
+
+
+def irregular(seed):
+    rng = np.random.default_rng(seed)
+    similarity = np.triu(rng.uniform(0.1, 2.0, size=(5, 5)), 1)
+    curvature, confidence = rng.uniform(0.5, 4.0, 5), rng.uniform(0.1, 1.0, 5)
+    return Quadratics(similarity + similarity.T, curvature, confidence, 0.7, 3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_block_constants_are_the_curvature_of_the_blocks_and_the_update_a_gradient_step(seed):
+    problem = irregular(seed)
+    lipschitz, step, strong_convexity = problem.constants
+    np.testing.assert_allclose(lipschitz, np.diag(problem.hessian), rtol=1e-14)
+    np.testing.assert_allclose(step, problem.degrees / lipschitz, rtol=1e-14)
+    smallest = np.linalg.eigvalsh(problem.hessian)[0]
+    assert strong_convexity <= smallest * (1 + 1e-12)
+    sharp = (1 - problem.contraction) * 5 * lipschitz.max()
+    assert sharp == pytest.approx(smallest, rel=1e-9)
+
+
+@pytest.mark.parametrize("n_agents", [1, 4, 1000])
+def test_the_contraction_between_wake_ups_is_an_expectation(n_agents):
+    contraction, gaps = 1 - 0.7 / n_agents, np.arange(1, 60 * n_agents + 60)
+    law = (1 - 1 / n_agents) ** (gaps - 1) / n_agents
+    got = theory.wake_contraction(contraction=contraction, n_agents=n_agents)
+    assert got == pytest.approx(float(law @ contraction**gaps), rel=1e-9)
+
+
+@pytest.mark.parametrize(("noise", "factor"), [("laplace", math.sqrt(2)), ("gaussian", 1.0)])
+@pytest.mark.parametrize("growth", [0.0, 1.0, 1.1, 0.9])
+def test_exact_gaps_stay_below_the_corrected_bounds(noise, factor, growth):
+    """Proposition 1, and Theorem 2 with every entry's noise, contracted by the steps after it."""
+    for seed, n_steps in ((0, 1), (1, 12), (2, 80)):
+        problem, rng = irregular(seed), np.random.default_rng(seed)
+        scales = rng.uniform(0.1, 3.0, 5) * growth ** np.arange(n_steps)[:, None] * (growth > 0)
+        error = rng.normal(size=5)
+        exact = problem.exact_gap(error, factor * scales)
+        bound = problem.bound(error, scales, noise)
+        assert exact <= bound * (1 + 1e-12)
+        # Not vacuous, unless noise shrinks faster than the slowest direction contracts.
+        assert growth < 1 or exact > 0.05 * bound
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "printed", "corrected"), [(20, 3.48, 0.534), (80, 2708, 0.059)]
+)
+def test_gaps_are_smallest_with_the_corrected_split_and_largest_with_the_printed_one(
+    n_steps, printed, corrected
+):
+    problem, gaps = ring(), []
+    assert problem.contraction == pytest.approx(0.8, rel=1e-12)
+    optimal = split_budget("optimal", n_steps, problem.contraction)
+    of_print = literature.coordinate_descent_printed_split(n_steps, problem.contraction)
+    for shares in (split_budget("equal", n_steps), of_print, optimal):
+        scales = np.outer(1 / shares, np.ones(4))
+        gaps.append(problem.exact_gap(np.zeros(4), math.sqrt(2) * scales))
+        assert gaps[-1] <= problem.bound(np.zeros(4), scales)
+    assert np.divide(gaps[1:], gaps[0]) == pytest.approx([printed, corrected], rel=0.01)
+
+
+def test_propagation_has_the_vectors_of_the_path():
+    path = Similarity(n_agents=3, matrix=np.array([[0, 1, 0], [1, 0, 0.5], [0, 0.5, 0]]))
+    models, pull = np.array([1.0, -1.0, 2.0]), 0.8 * np.array([0.2, 1.0, 0.5])
+    fixed = [-0.31403859, -0.52428476, 0.19693945]
+    np.testing.assert_allclose(propagation_limit(path, models, pull), fixed, atol=1e-8)
+    np.testing.assert_allclose(propagate(path, models, pull)[0], fixed, atol=1e-8)
+    woken = propagate_in_turn(path, models, pull, [0, 1, 2, 1], np.zeros(3))
+    np.testing.assert_allclose(woken, [0.13793103, -0.33957037, 0.29045795], atol=1e-8)
+
+
+@pytest.mark.parametrize("similarity", [similarity_of(12), Similarity(n_agents=12)])
+def test_propagation_ends_at_its_linear_system_after_a_public_number_of_rounds(similarity):
+    rng, n = np.random.default_rng(3), similarity.n_agents
+    models, pull = rng.normal(size=(n, 3, 2)), rng.uniform(0.01, 2.0, n)
+    limit = propagation_limit(similarity, models, pull)
+    scale = np.sqrt(similarity.degrees * (1 + pull))[:, None, None]
+    for tolerance in (1e-3, 1e-8):
+        found, n_rounds = propagate(similarity, models, pull, tolerance=tolerance)
+        assert n_rounds == propagate(similarity, 0 * models, pull, tolerance=tolerance)[1]
+        before = np.linalg.norm(scale * (models - limit))
+        assert np.linalg.norm(scale * (found - limit)) <= 1.01 * tolerance * before
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
+def test_absolute_sums_are_those_of_centred_rows_rounded_up(container):
+    coordinates = helper.coordinates_of(3, bounds=([-1, -3, 0], [5, 1, 8]))
+    X = np.random.default_rng(0).uniform(coordinates.lower, coordinates.upper, (50, 3))
+    centred = np.abs((X - coordinates.offset) / coordinates.scale).sum(axis=1) + 1.0
+    sums = absolute_sums(Rows(container(X), coordinates))
+    np.testing.assert_allclose(sums, centred, rtol=1e-11)
+    assert (sums >= centred * (1 - 1e-15)).all()

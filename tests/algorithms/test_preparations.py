@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skdpadmm import DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM, condition
-from skdpadmm.algorithms.planning._noise_left import drop_noise, parameter_variance, score_variance
+from skdpadmm.algorithms.planning._noise_left import parameter_variance, score_variance
 from skdpadmm.algorithms.preparations._conditioning import basis_of, plan_conditioning
 from skdpadmm.algorithms.preparations._scaling import EXPONENTS, ROW_NORMS, median_norm
 from skdpadmm.engine import Engine
@@ -155,16 +155,3 @@ def test_the_variance_is_that_of_a_noisy_path_on_a_quadratic(step_size, n_averag
     )  # fmt: skip
     np.testing.assert_allclose(variance, tail.var(axis=0), rtol=0.06)
     assert score_variance(rows, variance) == pytest.approx(2 * loading @ variance)
-
-
-def test_what_stands_out_of_the_noise_stays_and_is_best_in_the_metric_of_the_basis():
-    vectors, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))
-    correlated = rows_in(vectors, np.array([0.1, 0.5, 1.0, 2.0]), np.ones(4), 2.0)
-    parameters = np.array([[3.0], [1e-3], [-0.08], [0.7]])
-    for rows in (Rows(np.zeros((4, 3)), coordinates_of(3)), correlated):
-        close(drop_noise(parameters, rows, np.full(4, 1e-12)), parameters, 1e-6)
-        assert not drop_noise(parameters, rows, np.full(4, 1e8))[:3].any()
-        found = drop_noise(parameters, rows, np.full(4, 1e-4))
-        assert list(found[:, 0] == 0) == [False, True, False, False]
-        metric = np.eye(4) if rows.basis is None else rows.basis.metric
-        close((metric @ (found - parameters))[[0, 2, 3]], 0, 1e-12)

@@ -20,6 +20,7 @@ from tests.algorithms import runs as agents
 from tests.algorithms.runs import Watched, assert_tail, make_task, neighbors_of, prox_of
 from tests.algorithms.runs import run_agents as run
 
+FIXED = ("max_degree", "laplacian")
 MIXING = ["metropolis", "neighbors", "pair", "interval"]
 CLIP = 0.6  # in public units: a typical row of four parameters has norm 2
 ROUNDS = 5
@@ -84,7 +85,10 @@ def test_randomised_admm_is_admm_on_edges_with_random_penalties(
 def ends_of_mixes(links, mixing, models, public):
     """The two models between which each agent's mix is drawn."""
     near, ends = neighbors_of(links), []
-    metropolis = np.tensordot(mixing_matrix(links).to_sparse().toarray(), models, 1)
+    weights = (
+        mixing_matrix(links, mixing if mixing in FIXED else "metropolis").to_sparse().toarray()
+    )
+    mean = np.tensordot(weights, models, 1)
     closed = [np.sort(np.append(near[a], a)) for a in range(len(models))]
     sizes = np.array([len(members) for members in closed])
     one = public.integers(sizes)
@@ -94,11 +98,11 @@ def ends_of_mixes(links, mixing, models, public):
         # Of a pair one has 2 r / (d + 1) and the other 2 (1 - r) / (d + 1): rows sum to one.
         pair, rest = heard[[one[a], other[a]]], (heard.sum(0) - heard[one[a]] - heard[other[a]])
         ends.append({
-            "metropolis": (metropolis[a], models[a]),
+            "metropolis": (mean[a], models[a]),
             "neighbors": (models[near[a]].mean(0), models[a]),
             "pair": tuple((rest + 2 * end) / len(members) for end in pair[::-1]),
             "interval": (heard.max(0), heard.min(0)),
-        }[mixing])  # fmt: skip
+        }.get(mixing, (mean[a], mean[a])))  # fmt: skip
     return np.moveaxis(np.array(ends), 1, 0)
 
 
@@ -110,15 +114,17 @@ def ends_of_mixes(links, mixing, models, public):
         ("neighbors", "three", "record", "path", "gaussian", NoPenalty()),
         ("pair", "squared", "record", "star", "laplace", SquaredL2(0.1)),
         ("interval", "logistic", "agent", "path", "laplace", SquaredL2(0.1)),
-        (None, "three", "record", "star", "gaussian", SquaredL2(0.1)),
-        (None, "squared", "agent", "path", "gaussian", L1(0.05)),
+        ("max_degree", "three", "record", "star", "gaussian", SquaredL2(0.1)),
+        ("laplacian", "squared", "agent", "path", "gaussian", L1(0.05)),
     ],
 )
 def test_gradient_descent_mixes_steps_and_shrinks(mixing, loss, unit, topology, noise, penalty):
-    """Equation (3.8), Algorithm 2* ("interval"), and descent with fixed weights (None)."""
+    """Equation (3.8), Algorithm 2* ("interval"), and descent with fixed weights."""
     task = make_task(loss, topology=topology, unit=unit, penalty=penalty, max_iter=ROUNDS)
-    algorithm, steps = FixedDescent(step_size=0.6, clip_norm=CLIP / 2), np.full(ROUNDS, 0.6)
-    if mixing:
+    steps, is_fixed = np.full(ROUNDS, 0.6), mixing in FIXED
+    if is_fixed:
+        algorithm = FixedDescent(mixing=mixing, step_size=0.6, clip_norm=CLIP / 2)
+    else:
         algorithm = Descent(
             mixing=mixing, step_size=0.6, step_power=0.5, step_decay=0.9, noise=noise,
             noise_decay=0.9, order_seed=3, clip_norm=CLIP / 2,
@@ -128,9 +134,9 @@ def test_gradient_descent_mixes_steps_and_shrinks(mixing, loss, unit, topology, 
     links, public = task.facts.agents.topology, np.random.Generator(np.random.Philox(3))
     w, models, points = np.zeros((4, 4, task.facts.loss.n_outputs)), [], []
     for k, step in enumerate(steps):
-        first, second = ends_of_mixes(links, mixing or "metropolis", w, public)
+        first, second = ends_of_mixes(links, mixing, w, public)
         at, mix = w, first
-        if mixing:
+        if not is_fixed:
             mix = (1 - gate.drawn[k]) * first + gate.drawn[k] * second
             # What was drawn stays secret: the gradient is taken at the mix that is expected.
             at = w if mixing == "interval" else (first + second) / 2

@@ -37,10 +37,8 @@ def plan_of(algorithm, **changed):
     if isinstance(algorithm, FederatedADMM):
         facts = federated_facts([30, 30], coordinates_of(3), SquaredLoss())
         return algorithm.plan(facts, replace(BUDGET, observer="server"))
-    is_personal = isinstance(algorithm, PERSONAL)
-    return runs.planned(
-        algorithm, runs.make_task(**({"max_iter": 80, "is_personal": is_personal} | changed))
-    )
+    task = {"is_personal": isinstance(algorithm, PERSONAL), "max_iter": 80} | changed
+    return runs.planned(algorithm, runs.make_task(**task))
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -180,13 +178,3 @@ def test_facts_that_no_theorem_covers_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(ImportError, match=r"skdpadmm\[fast\]"):
         GradientADMM(compiled=True).plan(FACTS, BUDGET)
-
-
-def test_what_is_no_algorithm_is_refused_and_an_object_is_copied():
-    given = alg.ConsensusADMM(relaxation=0.7)
-    copy = alg.resolve_algorithm(given)
-    assert copy is not given
-    assert copy.get_params() == given.get_params()
-    for wrong in (alg.ProximalNewton, None, {}):
-        with pytest.raises(TypeError, match=r"^Got algorithm=.*such as ConsensusADMM\(\)"):
-            alg.resolve_algorithm(wrong)

@@ -1,21 +1,26 @@
-"""Gradient descent on shared sums: its steps, what is counted, and the printed protocol."""
+"""Secret sharing: steps, the law of shared sums on a grid, what is planned of it, and the print."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import networkx as nx
 import numpy as np
 import pytest
+from scipy.special import ndtr
+from scipy.stats import norm
 
-from skdpadmm import DPDecentralizedRegressor, DPFedRidge
+from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor, DPFedRidge
 from skdpadmm.algorithms import SecretSharingGradientDescent
-from skdpadmm.algorithms.planning._messages import CERTAIN
+from skdpadmm.algorithms.planning._messages import unit_limits
+from skdpadmm.algorithms.planning._shared_sums import CERTAIN, FEWEST_CELLS, LONGEST_NOISE
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.network import named_graph
 from skdpadmm.noise import grid_cell
 from skdpadmm.penalties import L1, SquaredL2
+from skdpadmm.privacy import GaussianDP
 from tests.algorithms import runs as agents
 from tests.algorithms.runs import Watched, data_for, make_task
 from tests.algorithms.runs import run_agents as run
@@ -106,3 +111,146 @@ def test_gradients_at_hidden_models_as_printed_tell_more_than_was_claimed(
         covariance = np.eye(n_rounds) + (n_honest - 1) * hidden @ hidden.T
         found = np.linalg.solve(covariance, np.ones(n_rounds)).sum() * n_honest / n_rounds
         assert found == pytest.approx(expected, abs=0.005)
+
+
+# Laws of integers: the probabilities of -reach, ..., reach.
+
+
+def rounded_gaussian(std, cell, reach):
+    """A Gaussian number rounded to multiples of a whole number of cells."""
+    multiples = np.arange(0, reach // cell + 1) * cell
+    # Differences in the lower tail, where they are exact.
+    half = ndtr(-(multiples - cell / 2) / std) - ndtr(-(multiples + cell / 2) / std)
+    law = np.zeros(2 * reach + 1)
+    law[reach + multiples], law[reach - multiples] = half, half
+    return law
+
+
+def sum_law(stds, cells):
+    reach, total = int(14 * math.hypot(*stds)) + 20, np.ones(1)
+    for std, cell in zip(stds, cells, strict=True):
+        total = np.convolve(total, rounded_gaussian(std, cell, reach))
+    return total
+
+
+# Standard deviations in units of the finest cell, and cells: equal ones, and nested grids.
+CASES = [
+    ([3.0, 3.0, 3.0], [1, 1, 1]), ([4.0, 11.0, 5.5], [1, 1, 1]),
+    ([12.0, 12.0], [1, 4]), ([24.0, 40.0, 25.0], [1, 8, 4]),
+]  # fmt: skip
+
+
+def ratios(law, variance, shifts, n_epsilons=13):
+    """Of deltas of a law and itself, shifted, over those of a Gaussian with that variance."""
+    for shift in shifts:
+        claimed, gap = GaussianDP(shift / math.sqrt(variance)), np.zeros(shift)
+        pair = np.concatenate([law, gap]), np.concatenate([gap, law])
+        for epsilon in np.linspace(0, claimed.mu**2 / 2 + 4 * claimed.mu, n_epsilons):
+            if (delta := claimed.delta(float(epsilon))) > 1e-12:
+                for one, other in (pair, pair[::-1]):
+                    yield np.maximum(one - math.exp(epsilon) * other, 0).sum() / delta
+
+
+@pytest.mark.parametrize(("stds", "cells"), CASES, ids=str)
+def test_shifted_sums_are_no_further_apart_than_the_formula_says(stds, cells):
+    left = sum(s**2 - 4 * c**2 for s, c in zip(stds, cells, strict=True))
+    # Whoever is protected is on one of the grids.
+    shifts = [cell * k for cell in set(cells) for k in (1, 2, 5, 12)]
+    assert max(ratios(sum_law(stds, cells), left, shifts)) <= 1 + 1e-6
+
+
+# What is planned.
+
+SIZES = [3, 7, 20, 30, 40, 100]
+
+
+def planned(n_samples=400, sizes=None, *, cls=DPDecentralizedRegressor, **knobs):
+    """The plan of a network or a federation, and its shared sum."""
+    own = {k: knobs.pop(k) for k in ("modulus", "n_curators") if k in knobs}
+    settings = {"max_iter": 7, "conditioning": None, "scale": None, "delta": 1e-6}
+    settings |= {"algorithm": SecretSharingGradientDescent(**own)} | knobs
+    more = {"agent_sizes": sizes} if sizes else {}
+    settings |= {} if sizes or "n_agents" in knobs else {"n_agents": 6}
+    more |= {"n_classes": 3} if cls is DPDecentralizedClassifier else {}
+    plan = cls(**settings).plan(sum(sizes) if sizes else n_samples, 3, **more)
+    return plan, plan.releases[-1]
+
+
+def formula(plan, release, agent, count):
+    """The docstring's mu for an agent, from what is public and the least noise of others."""
+    facts, kind = plan.facts, plan.facts.agents.kind
+    share = np.asarray(release.shares)[kind]
+    cell = np.array([grid_cell(s) for s in share])
+    certain = np.square(share) - 4 * np.square(cell)
+    noise = certain[agent] + np.sort(np.delete(certain, agent))[: count - 1].sum()
+    delta = unit_limits(facts)[kind][agent] * facts.neighboring.sensitivity_factor
+    delta = delta * facts.working_rounding + cell[agent] * math.sqrt(math.prod(release.shape))
+    return math.sqrt(release.times) * delta / math.sqrt(noise)
+
+
+NETWORKS = [
+    {}, {"sizes": SIZES}, {"sizes": SIZES, "privacy_unit": "agent"}, {"neighboring": "zero_out"},
+    {"epsilon": [0.5, 1.0, 2.0, 4.0, 1.0, 3.0]}, {"cls": DPDecentralizedClassifier},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", NETWORKS, ids=str)
+def test_figures_are_the_formula_for_every_observer_and_coalition(shape):
+    cases = []
+    for coalition, n_curators in itertools.product((1, 3, 5), (None, 2, 4)):
+        alone = coalition >= (n_curators or 6)
+        together = 1 if alone else 6 - coalition  # an eavesdropper is in league with the coalition
+        knobs = {"coalition": coalition, "n_curators": n_curators, "adversary": "eavesdropper"}
+        cases.append((knobs | shape, {"model": 6, "peer": together, "eavesdropper": together}))
+    if "sizes" in shape:
+        for n_honest, adversary in itertools.product((2, 6), ("server", "sums", "model")):
+            knobs = {"cls": DPFedRidge, "adversary": adversary, "n_honest": n_honest} | shape
+            cases.append((knobs, {"server": 1, "sums": n_honest, "model": 6}))
+    for knobs, counts in cases:
+        plan, release = planned(**knobs)
+        for (observer, count), agent in itertools.product(counts.items(), range(6)):
+            found = plan.guarantees(observer)[plan.facts.agents.kind[agent]].mu
+            expected = formula(plan, release, agent, count)
+            assert expected * (1 - 1e-12) <= found == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_noise_of_all_is_on_grids_that_fit_each_other():
+    apart = {"coalition": 5, "n_curators": 5}
+    release = planned(epsilon=[0.01, 100.0] + [1.0] * 4, **apart)[1]
+    cells = np.array([grid_cell(s) for s in release.shares])
+    assert release.cell == cells.min()
+    assert min(release.shares) >= FEWEST_CELLS * cells.max()
+    with pytest.raises(ValueError, match=r"^Got noise of agents from .* to .*, expected a ratio"):
+        planned(epsilon=[1e-6, 1e3] + [1.0] * 4, **apart, max_iter=1, modulus=2**64)
+    with pytest.raises(ValueError, match=r"^Got epsilon=1e-09 for 7 sums, expected more: noise on"):
+        planned(epsilon=1e-9, delta=1e-9)
+    with pytest.raises(ValueError, match=r"^Got messages of up to .* cells of the grid"):
+        planned(n_samples=6 * 10**11, epsilon=1e8, max_iter=1)
+    # The error of the theorem on rounded sums is beside what no float can tell, in its logarithm;
+    # so is the chance of noise that a modulus does not hold.
+    assert math.log(2.0) - (math.pi * FEWEST_CELLS) ** 2 < -10_000
+    assert norm.logsf(LONGEST_NOISE) < -800
+    # Four squared cells are taken off for every agent.
+    for scale in (1.0, 1.999, 2.0, 1e-9, 3e11):
+        assert (CERTAIN * scale) ** 2 <= scale**2 - 4 * grid_cell(scale) ** 2 * (1 - 1e-12)
+
+
+UNEVEN = {"sizes": [1, 5, 100_000]}  # the first of one kind is the smallest
+FEDERATED = {"cls": DPFedRidge, "sizes": [2, 3, 50_000], "n_honest": 2}
+
+
+@pytest.mark.parametrize("knobs", [{}, UNEVEN, UNEVEN | {"privacy_unit": "agent"}, FEDERATED])
+def test_a_modulus_that_is_too_small_is_refused_with_the_size_that_is_needed(knobs):
+    with pytest.raises(ValueError, match=r"^Got modulus=97, expected at least \d+ \(2\*\*") as info:
+        planned(modulus=97, **knobs)
+    needed, power = map(int, re.search(r"least (\d+) \(2\*\*(\d+) will", str(info.value)).groups())
+    assert 2 ** (power - 1) <= needed <= 2**power
+    with pytest.raises(ValueError, match=f"^Got modulus={needed - 1}, expected at least {needed}"):
+        planned(modulus=needed - 1, **knobs)
+    plan, release = planned(modulus=needed, **knobs)
+    # All that can be said, of every agent at once, with the longest noise.
+    agents = plan.facts.agents
+    said = unit_limits(plan.facts)[agents.kind]
+    said = said if plan.facts.unit == "agent" else np.array(agents.agent_sizes)
+    total = np.sum(said + LONGEST_NOISE * np.asarray(release.shares)[agents.kind]) / release.cell
+    assert needed / 2 * (1 - 1e-5) < total < needed / 2
