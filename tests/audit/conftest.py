@@ -29,25 +29,11 @@ class SameForEveryClass(CryptographicNoise):
         return value + super().add_gaussian(np.zeros((*value.shape[:-1], 1)), scale, stream)
 
 
-class SameForEveryAgent(CryptographicNoise):
-    def add_gaussian(self, value, scale, stream):
-        return value + super().add_gaussian(np.zeros(value.shape[1:]), scale, stream)
-
-
-class SameInEveryRelease(CryptographicNoise):
-    def add_gaussian(self, value, scale, stream):
-        noise = SeededNoise((int(np.random.default_rng().integers(2**31)),), b"")
-        drawn = noise if value.ndim < 2 else SeededNoise((0,), b"")
-        return drawn.add_gaussian(value, scale, (0, 0))
-
-
 FITS = iter(range(10**9))
 SOURCES = {
     "half the noise": Scaled,
     "hardly any noise": Tiny,
     "one noise for all classes": SameForEveryClass,
-    "one noise for all agents": SameForEveryAgent,
-    "one noise for all releases": SameInEveryRelease,
     "one seed for all fits": lambda: SeededNoise((0,), b""),
     "seeds of five workers": lambda: SeededNoise((next(FITS) % 5,), b""),
 }

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.optimize import minimize
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 
 import skdpadmm
@@ -41,9 +40,8 @@ def multinomial():
     return DPAdmmLogisticRegression(C=np.inf, classes=[0, 1, 2], conditioning=None, **LINEAR)
 
 
-@pytest.mark.parametrize(
-    ("make", "n_runs"), [(ridge, 1000), pytest.param(multinomial, 1200, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "n_runs"), [(ridge, 1000), (multinomial, 1200)])
 def test_a_sound_fit_shows_nearly_what_is_claimed_and_no_more(make, n_runs):
     report = black_box(make(), n_runs, random_state=0)
     assert not report.is_violation
@@ -58,11 +56,11 @@ def test_a_sound_fit_shows_nearly_what_is_claimed_and_no_more(make, n_runs):
 @pytest.mark.parametrize(
     ("bug", "make", "n_runs"),
     [
-        ("half the noise", ridge, 1200),
-        ("a missing clip", ridge, 600),
+        ("half the noise", ridge, 800),
+        ("a missing clip", ridge, 400),
         pytest.param("one noise for all classes", multinomial, 1000, marks=pytest.mark.slow),
-        ("one seed for all fits", ridge, 400),
-        ("seeds of five workers", ridge, 400),
+        pytest.param("one seed for all fits", ridge, 400, marks=pytest.mark.slow),
+        ("seeds of five workers", ridge, 200),
     ],
 )
 def test_a_planted_bug_is_found(monkeypatch, plant_noise, bug, make, n_runs):
@@ -71,17 +69,13 @@ def test_a_planted_bug_is_found(monkeypatch, plant_noise, bug, make, n_runs):
     report = black_box(make(), n_runs)
     assert report.is_violation
     assert report.verdict.startswith("VIOLATION")
-    if bug == "half the noise":
-        assert report.mu_lower_bound > 1.2 * report.claimed_mu
 
 
 def test_canaries_find_no_more_than_is_claimed_and_find_noise_that_is_missing(plant_noise):
-    model = DPAdmmRidge(epsilon=2.0, delta=1e-6)
-    assert not audit(model, method="canaries", random_state=0).is_violation
+    model, own = DPAdmmRidge(epsilon=2.0, delta=1e-6), {"method": "canaries", "random_state": 0}
+    assert not audit(model, **own).is_violation
     plant_noise("hardly any noise")
-    report = audit(model, method="canaries", random_state=0)
-    assert report.is_violation
-    assert "canaries: 500 in one run" in repr(report)
+    assert audit(model, **own).is_violation
 
 
 @pytest.mark.slow
@@ -113,16 +107,12 @@ class GaussianMean(RegressorMixin, BaseEstimator):
         return self
 
 
-class HiddenSeed(GaussianMean):
-    seeds = iter(np.zeros(10_000, dtype=int))
+class SeededByWorker(GaussianMean):
+    seeds = iter(np.arange(10_000) % 7)
 
     def fit(self, X, y):
         self.random_state = int(next(self.seeds))
         return super().fit(X, y)
-
-
-class SeededByWorker(HiddenSeed):
-    seeds = iter(np.arange(10_000) % 7)
 
 
 @pytest.mark.slow
@@ -131,57 +121,18 @@ def test_a_right_mean_is_bounded_below_the_truth_and_above_half_of_it():
     assert not report.is_violation
     assert 0.5 < report.lower_bound <= report.claimed_epsilon == 1.0
     assert report.delta == 1e-2
-    assert "No violation" in repr(report)
     # A seed of the estimator is not shared by runs.
     assert not black_box(GaussianMean(random_state=3), 1000).is_violation
 
 
 @pytest.mark.parametrize(
-    ("model", "n_runs"),
-    [(GaussianMean(share=0.3), 2000), (HiddenSeed(), 400), (SeededByWorker(), 1000)],
-    ids=["a third of the noise", "a hidden seed", "seeds of workers"],
+    ("model", "n_runs"), [(GaussianMean(share=0.3), 1000), (SeededByWorker(), 800)]
 )
 def test_a_wrong_mean_is_found(model, n_runs):
     report = black_box(model, n_runs, random_state=0)
     assert report.is_violation
     assert report.lower_bound > 1.0
     assert ("equal models" in report.event) == isinstance(model, SeededByWorker)
-
-
-class PerturbedObjective(ClassifierMixin, BaseEstimator):
-    """Logistic regression with a random linear term, for records of norm 1.
-
-    It is wrong where the term of the mean is taken for that of the sum.
-    """
-
-    def __init__(self, epsilon=2.0, ridge=1.0, is_wrong=False):
-        self.epsilon = epsilon
-        self.ridge = ridge
-        self.is_wrong = is_wrong
-
-    def fit(self, X, y):
-        # Chaudhuri, Monteleoni and Sarwate: epsilon less what the Hessian of one record tells.
-        left = self.epsilon - 2 * np.log(1 + 0.25 / self.ridge)
-        term = np.random.default_rng().laplace(scale=2 / left) / (len(y) if self.is_wrong else 1)
-        margins = np.where(np.asarray(y) > 0, 1.0, -1.0) * X[:, 0]
-
-        def objective(w):
-            scores = margins * w[0]
-            value = np.logaddexp(0, -scores).sum() + 0.5 * self.ridge * w[0] ** 2 + term * w[0]
-            slope = -(margins / (1 + np.exp(scores))).sum() + self.ridge * w[0] + term
-            return value, np.array([slope])
-
-        self.coef_ = minimize(objective, np.zeros(1), jac=True, tol=1e-10).x
-        self.intercept_ = np.zeros(1)
-        return self
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_wrong", [False, True])
-def test_objective_perturbation_without_its_factor_is_found_and_with_it_is_not(is_wrong):
-    report = black_box(PerturbedObjective(is_wrong=is_wrong), 3000)
-    assert report.is_violation == is_wrong
-    assert report.lower_bound > 2.0 or not is_wrong
 
 
 class Bare:
@@ -219,16 +170,15 @@ class NotClonable(Bare, BaseEstimator):
 
 
 @pytest.mark.parametrize(
-    ("make", "random_state"),
-    [(Bare, None), (HoldsAGenerator, 0), (TwoRows, 0), (NotClonable, None)],
+    ("make", "random_state"), [(HoldsAGenerator, 0), (TwoRows, 0), (NotClonable, None)]
 )
 def test_what_is_no_estimator_of_scikit_learn_is_audited_too(make, random_state):
     model = make()
     before = dict(vars(model))
-    assert not black_box(model, 600, random_state=random_state).is_violation
+    assert not black_box(model, 400, random_state=random_state).is_violation
     assert vars(model) == before
     less = type("Less", (make,), {"share": 0.2})()
-    assert black_box(less, 600, random_state=random_state).is_violation
+    assert black_box(less, 400, random_state=random_state).is_violation
 
 
 class Sums(Bare):
@@ -248,10 +198,7 @@ def test_models_without_noise_are_told_apart():
     assert "125 of 125 guesses" in report.event
     with pytest.raises(ValueError, match="a coefficient for each of"):
         audit(Bare(), method="canaries")
-    X = np.arange(6.0)[:, None]
-    pair = ((X, np.arange(6.0)), (X, np.r_[9.0, np.arange(1.0, 6.0)]))
-    report = black_box(Exact(), 200, neighbors=pair)
-    assert report.is_violation
-    assert report.neighbors == "as they were given"
     rng = np.random.default_rng(0)
-    assert black_box(Exact(), 200, X=rng.normal(size=(50, 2)), y=rng.normal(size=50)).is_violation
+    X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
+    for given in ({"X": X, "y": y}, {"neighbors": ((X, y), (X, np.r_[9.0, y[1:]]))}):
+        assert black_box(Exact(), 200, **given).is_violation

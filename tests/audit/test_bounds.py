@@ -27,8 +27,7 @@ def test_probabilities_are_outside_of_their_bounds_at_most_as_often_as_allowed(p
     assert np.all(lower < upper)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.1])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.1), (1.0, 0.0), (2.0, 1e-3)])
 def test_an_event_shows_what_epsilon_and_delta_allow_and_no_more(epsilon, delta):
     # The most that (epsilon, delta) allows an event, and its complement.
     for q in (0.01, 0.1):
@@ -58,20 +57,18 @@ def test_the_p_value_of_one_run_is_that_of_the_paper():
     assert OneRun(n_canaries=9, n_guesses=9, n_correct=0).epsilon(0.0, 0.99) == 0.0
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.05])
-@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.05), (3.0, 0.0), (3.0, 1e-3)])
 def test_the_p_value_bounds_exact_chances_of_mechanisms_that_use_all_of_delta(epsilon, delta):
     accuracy = 1 / (1 + math.exp(-epsilon))
     # The best guess of one coin under (epsilon, delta), for each coin by itself; and a mechanism
     # that tells the truth about all of them with probability delta.
     best = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
-    for m in (1, 2, 7, 40):
-        for r in {1, -(-m // 2), m}:
-            for v in range(1, r + 1):
-                bound = OneRun(n_canaries=m, n_guesses=r, n_correct=v).p_value(epsilon, delta)
-                each = binom.sf(v - 1, r, best)
-                at_once = (1 - delta) * binom.sf(v - 1, r, accuracy) + delta
-                assert bound >= max(each, at_once) * (1 - 1e-12)
+    for m, r in ((1, 1), (2, 1), (7, 7), (40, 20), (40, 40)):
+        for v in range(1, r + 1):
+            bound = OneRun(n_canaries=m, n_guesses=r, n_correct=v).p_value(epsilon, delta)
+            each = binom.sf(v - 1, r, best)
+            at_once = (1 - delta) * binom.sf(v - 1, r, accuracy) + delta
+            assert bound >= max(each, at_once) * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "least"), [(0.5, 0.0, 0.75), (2.0, 1e-3, 0.45)])
@@ -124,31 +121,27 @@ def test_chance_alone_shows_something_no_more_often_than_confidence_says():
 
     options = {"delta": 0.0, "confidence": 0.8, "is_gaussian": True}
     # Where the runs that choose an event count it too, it is more than half of them.
-    assert covered(80, same, lambda f: f.epsilon > 0 or f.mu > 0, **options) <= 16
-    constant = np.ones((2, 100, 2))
-    assert lower_bounds(*constant, **options).mu == 0.0
+    assert covered(40, same, lambda f: f.epsilon > 0 or f.mu > 0, **options) <= 8
+    assert lower_bounds(*np.ones((2, 100, 2)), **options).mu == 0.0
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 3.0])
-def test_bounds_of_a_gaussian_mechanism_are_above_half_of_the_truth(epsilon):
-    mu = gaussian_mu(epsilon, 0.01)
+def test_bounds_of_a_gaussian_mechanism_are_above_half_of_the_truth():
+    mu = gaussian_mu(2.0, 0.01)
     first, second = np.random.default_rng(0).standard_normal((2, 20_000, 1))
     found = lower_bounds(first, mu + second, delta=0.01, confidence=0.99, is_gaussian=True)
-    assert 0.5 * epsilon < found.epsilon <= epsilon
+    assert 1.0 < found.epsilon <= 2.0
     assert 0.8 * mu < found.mu <= mu
 
 
-@pytest.mark.parametrize("kind", ["another variance", "atoms", "a constant", "not finite"])
+@pytest.mark.parametrize("kind", ["another variance", "a constant", "not finite"])
 def test_differences_other_than_in_means_are_found(kind):
-    rng, n = np.random.default_rng(0), 4000
-    first, second = rng.standard_normal((2, n, 1)) * (1e100 if kind == "not finite" else 1.0)
+    first, second = np.random.default_rng(0).standard_normal((2, 4000, 1))
     if kind == "another variance":
         second *= 2.0
-    elif kind == "atoms":
-        first, second = (rng.integers(5, size=(n, 1)) + shift for shift in (0.0, 0.25))
     elif kind == "a constant":
         second[:] = 7.0
     else:
+        first, second = 1e100 * first, 1e100 * second
         second[::3] = np.nan
     with np.errstate(all="raise"):
         options = {"delta": 1e-5, "confidence": 0.99, "is_gaussian": kind == "not finite"}
@@ -161,25 +154,21 @@ def test_differences_other_than_in_means_are_found(kind):
 
 
 def test_an_event_is_counted_on_runs_that_did_not_choose_it(monkeypatch):
-    rows = {"made": set(), "chosen": set(), "counted": set()}
+    rows = {"_statistics": set(), "_best_event": set(), "bounds": set()}
 
-    def spied(stage, honest, places):
+    def spied(honest, seen, first):
         def run(*args, **knobs):
-            for place in places:
-                rows[stage] |= {float(row[0]) for row in args[place]}
+            seen.update(float(row[0]) for part in args[first : first + 2] for row in part)
             return honest(*args, **knobs)
 
         return run
 
-    for stage, owner, name, places in (
-        ("made", black_box, "_statistics", (0, 1)),
-        ("chosen", black_box, "_best_event", (1, 2)),
-        ("counted", black_box.Event, "bounds", (1, 2)),
+    for owner, name, first in zip(
+        (black_box, black_box, black_box.Event), rows, (0, 1, 1), strict=True
     ):
-        monkeypatch.setattr(owner, name, spied(stage, getattr(owner, name), places))
+        monkeypatch.setattr(owner, name, spied(getattr(owner, name), rows[name], first))
     shift = np.array([0.0, 1.0])[:, None, None]
     both = np.random.default_rng(0).standard_normal((2, 800, 2)) + shift
     lower_bounds(*both, delta=1e-5, confidence=0.99, is_gaussian=True)
-    sizes = {stage: len(seen) for stage, seen in rows.items()}
-    assert sizes == {"made": 400, "chosen": 400, "counted": 800}
+    assert [len(seen) for seen in rows.values()] == [400, 400, 800]
     assert len(set.union(*rows.values())) == 1600

@@ -26,7 +26,7 @@ from skdpadmm import (
     DPPersonalizedRegressor,
 )
 from skdpadmm.algorithms import GradientADMM
-from skdpadmm.audit import AuditReport, audit
+from skdpadmm.audit import audit
 from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.preprocessing import BoundedScaler
 
@@ -46,27 +46,24 @@ def test_a_report_is_frozen_seeded_and_leaves_the_estimator_as_it_was(options, c
     model = ridge(random_state=0, verbose=1)
     before = dict(vars(model))
     report = audit(model, random_state=4, verbose=1, **options)
-    assert report == audit(model, random_state=4, **options)
+    assert report == audit(model, random_state=4, **options) == pickle.loads(pickle.dumps(report))
     assert vars(model) == before
     assert fitting._WATCHER.get() is None
-    assert isinstance(report, AuditReport)
     with pytest.raises(dataclasses.FrozenInstanceError):
         report.delta = 0.5
-    plain = json.loads(json.dumps(report.to_dict()))
-    assert plain["verdict"] == report.verdict
-    assert plain["guarantee"]["kind"]
-    assert pickle.loads(pickle.dumps(report)) == report
+    assert json.loads(json.dumps(report.to_dict()))["verdict"] == report.verdict
     assert "claimed against model: epsilon=1 at delta=1e-05, GDP" in repr(report)
-    method = options.get("method")
-    assert report.n_runs == options.get("n_runs", 5)
     bar, words = {None: ("5/5", "replays: 5"), "black-box": ("80/80", "runs: 40 of"),
-                  "canaries": ("1/1", "canaries: 20 in")}[method]  # fmt: skip
+                  "canaries": ("1/1", "canaries: 20 in")}[options.get("method")]  # fmt: skip
     assert bar in capsys.readouterr().err
     assert words in repr(report)
-    for make in (np.random.default_rng, np.random.RandomState):
-        rng = make(5)
-        one, two = (audit(model, random_state=rng) for _ in range(2))
-        assert one == audit(model, random_state=make(5)) != two
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
+def test_a_generator_goes_on_from_audit_to_audit(make):
+    rng = make(5)
+    one, two = (audit(ridge(), random_state=rng) for _ in range(2))
+    assert one == audit(ridge(), random_state=make(5)) != two
 
 
 @pytest.mark.slow
@@ -111,25 +108,23 @@ class Makes(Nested):
 
 
 WRAPPERS = {
-    "alone": lambda model: model,
     "pipelines": lambda model: make_pipeline(BoundedScaler(), make_pipeline(model)),
     "attribute": Holder,
     "two deep": lambda model: Nested(Nested(model)),
     "made": lambda model: Makes(model.ledger),
 }
+CASES = [("attribute", {}), ("two deep", {}), ("made", {}), ("pipelines", QUICK), ("made", QUICK),
+         ("pipelines", ALL[2]), ("two deep", ALL[2])]  # fmt: skip
 
 
-@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
-@methods
-def test_an_audit_is_not_counted_in_a_ledger(tmp_path, wrap, options):
-    path = tmp_path / "study.db"
+@pytest.mark.parametrize(("wrapper", "options"), CASES)
+def test_an_audit_is_not_counted_in_a_ledger(tmp_path, wrapper, options):
+    path, wrap = tmp_path / "study.db", WRAPPERS[wrapper]
     model = ridge(ledger=str(path), random_state=0)
-    options = {"random_state": 3, "confidence": 1 - 1e-9, **options}
-    report = audit(wrap(model), ROWS, TARGETS, **options)
+    report = audit(wrap(model), ROWS, TARGETS, random_state=3, confidence=1 - 1e-9, **options)
     assert not path.exists()
     # Noise of a seed that stayed would be found by a replay.
     assert not report.is_violation
-    assert report == audit(wrap(model), ROWS, TARGETS, **options)
     # The user's estimator still counts.
     assert (model.ledger, model.random_state) == (str(path), 0)
 
@@ -140,76 +135,61 @@ def test_what_a_step_of_a_pipeline_learns_from_data_is_found():
     for step, is_found in ((StandardScaler(), True), (BoundedScaler(lower=-30, upper=30), False)):
         report = audit(make_pipeline(step, ridge(max_iter=5)), rows, targets, random_state=0)
         assert report.is_violation == is_found
-    model = make_pipeline(BoundedScaler(), DPFedRidge(max_iter=3, privacy_unit="agent"))
-    labels = np.repeat([0, 1, 2, 3], 10)
-    report = audit(model, ROWS, TARGETS, random_state=0, dpfedridge__agents=labels)
-    assert not report.is_violation
-    assert "agent" in report.neighbors
 
 
-@pytest.mark.parametrize("unit", ["record", "agent"])
-@pytest.mark.parametrize("make", [DPFedRidge, DPDecentralizedRegressor, DPPersonalizedRegressor])
+@pytest.mark.parametrize(
+    ("make", "unit"), [(DPFedRidge, "agent"), (DPDecentralizedRegressor, "agent"),
+                       (DPPersonalizedRegressor, "record")])  # fmt: skip
 def test_agents_come_from_fit_params_or_are_made_up(make, unit):
     for given in ({}, {"agents": np.repeat(["a", "b", "c"], 4)}):
         report = audit(make(max_iter=2, privacy_unit=unit), random_state=0, **given)
         assert not report.is_violation
         assert ("agent" in report.neighbors) == (unit == "agent")
-    assert audit(DPFedRidge(max_iter=2), **QUICK, observer="server").observer == "server"
+    own = {"method": "black-box", "n_runs": 8, "observer": "server"}
+    assert audit(DPFedRidge(max_iter=2), **own).observer == "server"
 
 
 @methods
 def test_data_may_be_given_and_nothing_is_claimed_without_privacy(options):
-    labels = np.arange(40) % 3
     model = DPAdmmLogisticRegression(max_iter=3)
-    assert not audit(model, ROWS, labels, random_state=0, **options).is_violation
+    assert not audit(model, ROWS, np.arange(40) % 3, random_state=0, **options).is_violation
     report = audit(ridge(epsilon=math.inf), **options)
     assert report.verdict == "Nothing is claimed: not private."
-    assert report.to_dict()["claimed_epsilon"] == "inf"
 
 
 def test_neighbours_of_zero_out_are_two_steps_apart_in_streams_and_as_they_are_given():
-    stream = GradientADMM(schedule="stream", horizon=4)
+    stream, quick = GradientADMM(schedule="stream", horizon=4), {**QUICK, "n_runs": 8}
     pair = (SIX, changed(0))
     for own, given in (({"algorithm": stream}, {}), ({}, {"neighbors": pair})):
         once, twice = (
-            audit(ridge(neighboring=relation, **own), **QUICK, random_state=0, **given)
+            audit(ridge(neighboring=relation, **own), **quick, random_state=0, **given)
             for relation in ("replace_one", "zero_out")
         )
         assert not once.is_violation
         assert not twice.is_violation
         assert twice.claimed_epsilon > 1.5 > once.claimed_epsilon
-        assert not audit(ridge(**own), random_state=0, **given).is_violation
     lines = audit(ridge(neighboring="zero_out"), neighbors=pair).lines
-    assert lines[0].declared == pytest.approx(
-        audit(ridge(neighboring="zero_out"), *SIX).lines[0].declared
-    )
-    once, twice = (
-        audit(ridge(max_iter=4, neighboring=relation), random_state=0).lines[-1].declared
-        for relation in ("replace_one", "zero_out")
-    )
-    assert once == pytest.approx(twice, rel=1e-3)
+    of_one_row = audit(ridge(neighboring="zero_out"), *SIX).lines
+    assert lines[0].declared == pytest.approx(of_one_row[0].declared)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"method": "look"}, "method='look'"),
-        ({"n_runs": 0}, "n_runs=0"),
-        ({"confidence": 1.0}, "confidence=1.0"),
-        ({"delta": -0.1}, "delta=-0.1"),
-        ({"random_state": "a"}, "random_state='a'"),
-        ({"n_jobs": 2}, "n_jobs=2 for method='replay'"),
-        ({"method": "black-box", "n_runs": 3}, "at least 8"),
-        ({"X": np.ones((2, 1))}, "both or none"),
-        ({"neighbors": 3}, "no pair"),
-        ({"neighbors": ((1, 2), (3, 4)), "X": 1, "y": 1}, "one of them"),
-        ({"neighbors": ((1, 2), (3, 4)), "method": "canaries"}, "coins make them"),
-        ({"observer": "nobody"}, "observer='nobody'"),
-    ],
-)
-def test_bad_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        audit(ridge(), **{"X": None, "y": None, **options})
+def test_bad_options_are_refused():
+    pair = ((1, 2), (3, 4))
+    for message, options in {
+        "method='look'": {"method": "look"},
+        "n_runs=0": {"n_runs": 0},
+        "confidence=1.0": {"confidence": 1.0},
+        "delta=-0.1": {"delta": -0.1},
+        "n_jobs=2 for method='replay'": {"n_jobs": 2},
+        "at least 8": {"method": "black-box", "n_runs": 3},
+        "both or none": {"X": np.ones((2, 1))},
+        "no pair": {"neighbors": 3},
+        "one of them": {"neighbors": pair, "X": 1, "y": 1},
+        "coins make them": {"neighbors": pair, "method": "canaries"},
+        "observer='nobody'": {"observer": "nobody"},
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            audit(ridge(), **{"X": None, "y": None, **options})
 
 
 class NoCoef(BaseEstimator):
@@ -245,7 +225,6 @@ SEARCH = DPGridSearchCV(ridge(target_bounds=(-2, 2)), {"alpha": [1.0]})
     [
         (LinearRegression(), {}, "expected an estimator of this library"),
         (DPAdmmRidge, {}, "expected an object with `fit`"),
-        (3, {}, "expected an object with `fit`"),
         (NeverCopied(), QUICK, "neither cloned nor copied"),
         (Words(), QUICK, "holds no numbers"),
         (NoCoef(), QUICK, "without coef_"),
@@ -256,11 +235,8 @@ SEARCH = DPGridSearchCV(ridge(target_bounds=(-2, 2)), {"alpha": [1.0]})
         (ridge(max_iter=-1), {}, "max_iter"),
         (DPFedRidge(privacy_unit="agent"), ALL[2], "canaries are records"),
         (Many(ridge()), {}, r"^\D*expected one linear model of one fit\D*$"),
-        *(
-            (search, options, "fits many models, expected one model. Pass its best_estimator_; .*")
-            for options in ALL
-            for search in (SEARCH, make_pipeline(BoundedScaler(), SEARCH))
-        ),
+        (SEARCH, QUICK, "fits many models, expected one model. Pass its best_estimator_; .*"),
+        (make_pipeline(BoundedScaler(), SEARCH), {}, "fits many models, expected one model"),
         (GridSearchCV(ridge(), {"alpha": [1.0]}), {"X": ROWS, "y": TARGETS}, "best_estimator_"),
     ],
 )
@@ -296,124 +272,93 @@ class Counted(BaseEstimator):
         return self
 
 
-class Declared(Counted):
-    """The same with a relation."""
-
-    neighboring = "replace_one"
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "message"),
-    [
+def test_data_that_are_no_neighbours_are_refused_before_a_fit(monkeypatch):
+    monkeypatch.setattr(DPAdmmRidge, "fit", lambda *_: pytest.fail("it was fitted"))
+    for first, second, message in (
         (SIX, SIX, "Got neighbors that are the same, expected .* one record"),
         (SIX, changed(1, 4), "differ in 2 records, expected one"),
-        (SIX, (SIX[0], SIX[1][::-1]), "differ in 6 records"),
         (SIX, FIVE, "with 6 and 5 records, expected as many for neighboring="),
         (FIVE, SIX, "with 5 and 6 records"),
         (SIX, (np.ones((6, 3)), SIX[1]), r"differ \(\(2, 1\) and \(3, 1\)\)"),
         (SIX, (SIX[0], FIVE[1]), "with 6 rows of X and 5 targets"),
         (SIX, (3, 4), "X=3, expected an entry for each record"),
-    ],
-)
-def test_data_that_are_no_neighbours_are_refused_before_a_fit(first, second, message, monkeypatch):
-    monkeypatch.setattr(DPAdmmRidge, "fit", lambda *_: pytest.fail("it was fitted"))
-    for options, relation in (({}, "replace_one"), (QUICK, "zero_out")):
-        with pytest.raises(ValueError, match=message):
-            audit(ridge(neighboring=relation), neighbors=(first, second), **options)
+    ):
+        for options, relation in (({}, "replace_one"), (QUICK, "zero_out")):
+            with pytest.raises(ValueError, match=message):
+                audit(ridge(neighboring=relation), neighbors=(first, second), **options)
 
 
 @pytest.mark.parametrize(
-    ("neighboring", "fit_intercept", "options"),
+    ("neighboring", "options"),
     [
-        ("replace_one", True, {"method": "black-box", "n_runs": 300}),
-        ("zero_out", False, {"method": "black-box", "n_runs": 300}),
-        ("replace_one", False, {}),
-        ("zero_out", True, {}),
+        pytest.param("replace_one", {**QUICK, "n_runs": 300}, marks=pytest.mark.slow),
+        pytest.param("zero_out", {**QUICK, "n_runs": 300}, marks=pytest.mark.slow),
+        ("zero_out", {}),
     ],
 )
-def test_a_sound_estimator_is_not_accused_by_neighbours_that_are_given(
-    neighboring, fit_intercept, options
-):
-    model = ridge(max_iter=3, neighboring=neighboring, fit_intercept=fit_intercept)
-    X, y = np.ones((6, 2)), np.array([3.0, -3.0] * 3)
+def test_a_sound_estimator_is_not_accused_by_neighbours_that_are_given(neighboring, options):
+    model, X, y = ridge(max_iter=3, neighboring=neighboring), np.ones((6, 2)), [3.0, -3.0] * 3
     for row, target in (([-1.0, 1.0], -3.0), ([0.0, 0.0], 0.0), ([0.0, 0.0], 3.0)):
-        X2, y2 = X.copy(), y.copy()
-        X2[0], y2[0] = row, target
-        report = audit(model, neighbors=((X, y), (X2, y2)), random_state=0, **options)
+        other = np.vstack([[row], X[1:]]), [target, *y[1:]]
+        report = audit(model, neighbors=((X, y), other), random_state=0, **options)
         assert not report.is_violation
         assert report.neighbors == "as they were given"
 
 
 def test_an_estimator_without_a_relation_may_have_a_record_less():
-    nan = (np.where(np.eye(6, 2) > 0, np.nan, 1.0), SIX[1])
-    missing = (np.delete(SIX[0], 2, axis=0), np.delete(SIX[1], 2))
-    known, filled = (pandas.array([1, n, 3, 4, 5, 6], dtype="Int64") for n in (None, 2))
-    frames = [pandas.DataFrame({"n": n, "s": list("abcdef")}) for n in (known, filled)]
+    nan, same = np.where(np.eye(6, 2) > 0, np.nan, 1.0), SIX[1]
+    own = {"method": "black-box", "n_runs": 8}
+    frames = [pandas.DataFrame({"s": list(words)}) for words in ("abcdef", "axcdef")]
     for first, second in (
         (SIX, FIVE),
-        (missing, SIX),
-        (nan, (nan[0], np.r_[9.0, nan[1][1:]])),
-        *(((one, SIX[1]), (two, SIX[1])) for one, two in (
-            frames,
-            (sparse.csr_matrix(SIX[0]), sparse.csr_matrix(changed(2)[0])),
-            (list("abcdef"), list("axcdef")),
-            ([[1], [1, 2], [3], [4], [5], [6]], [[1], [1, 2], [3], [4], [5], [6, 7]]),
-        )),
-    ):  # fmt: skip
-        assert not audit(Counted(), neighbors=(first, second), **QUICK).is_violation
+        ((np.delete(SIX[0], 2, axis=0), np.delete(same, 2)), SIX),
+        ((nan, same), (nan, np.r_[9.0, same[1:]])),
+        ((frames[0], same), (frames[1], same)),
+        ((sparse.csr_matrix(SIX[0]), same), (sparse.csr_matrix(changed(2)[0]), same)),
+    ):
+        assert not audit(Counted(), neighbors=(first, second), **own).is_violation
         before = Counted.n_fits
         with pytest.raises(ValueError, match="are the same"):
-            audit(Counted(), neighbors=(first, first), **QUICK)
+            audit(Counted(), neighbors=(first, first), **own)
     for model, second, message in (
-        (Counted(), (SIX[0][:4], SIX[1][:4]), "6 and 4 records, expected as many, or one more"),
+        (Counted(), (SIX[0][:4], same[:4]), "6 and 4 records, expected as many, or one more"),
         (Counted(), changed(0, of=FIVE), "of which more than one differ"),
-        (Declared(), FIVE, "as many for neighboring='replace_one'"),
         (Nested(ridge()), FIVE, "as many for neighboring='replace_one'"),
     ):
         with pytest.raises(ValueError, match=message):
-            audit(model, neighbors=(SIX, second), **QUICK)
+            audit(model, neighbors=(SIX, second), **own)
     assert Counted.n_fits == before
 
 
 def test_neighbours_may_differ_in_all_rows_of_one_agent_where_that_is_the_unit():
     model, agents = DPFedRidge(max_iter=2, privacy_unit="agent"), ["a", "b", "a", "b", "c", "c"]
-    for options in ({}, QUICK):
-        pair = (SIX, changed(0, 2))
-        report = audit(model, neighbors=pair, agents=agents, random_state=0, **options)
-        assert not report.is_violation
-    of_records, pair = DPFedRidge(max_iter=2), (SIX, changed(0, 1))
-    piped = make_pipeline(BoundedScaler(), model)
+    own, pair = {"agents": agents}, (SIX, changed(0, 1))
+    assert not audit(model, neighbors=(SIX, changed(0, 2)), random_state=0, **own).is_violation
     for one, neighbors, given, message in (
-        (model, pair, {"agents": agents}, "records of 2 agents, expected those of one"),
-        (piped, pair, {"dpfedridge__agents": agents}, "records of 2 agents"),
-        (of_records, (SIX, changed(0, 2)), {"agents": agents}, "differ in 2 records"),
+        (model, pair, own, "records of 2 agents, expected those of one"),
+        (DPFedRidge(max_iter=2), (SIX, changed(0, 2)), own, "differ in 2 records"),
         (model, pair, {}, "no agents with privacy_unit='agent'"),
         (model, pair, {"agents": agents[1:]}, "5 labels of agents"),
-        (model, (SIX, FIVE), {"agents": agents}, "6 and 5 records"),
-        (model, (SIX, SIX), {"agents": agents}, r"are the same, expected .* records of one agent"),
+        (model, (SIX, SIX), own, r"are the same, expected .* records of one agent"),
     ):
         with pytest.raises(ValueError, match=message):
             audit(one, neighbors=neighbors, **given)
 
 
-@pytest.mark.parametrize("unit", ["record", "agent"])
-def test_agents_in_a_column_are_the_same_in_both_neighbours(unit):
+def test_agents_in_a_column_are_the_same_in_both_neighbours():
     rows = pandas.DataFrame(SIX[0], columns=["one", "two"]).assign(who=list("aabbcc"))
-    y, own = SIX[1], {"max_iter": 2, "privacy_unit": unit}
+    y, own = SIX[1], {"max_iter": 2}
     model = DPPersonalizedRegressor(agent_column="who", **own)
-    near, moved, far = rows.copy(), rows.copy(), rows.copy()
+    near, moved = rows.copy(), rows.copy()
     near.loc[0, "one"] = -1.0
     moved.loc[1, "who"] = "b"
-    far.loc[[0, 2], "one"] = -1.0
     assert not audit(model, neighbors=((rows, y), (near, y)), random_state=0).is_violation
     # Which column of its own rows a last step means, its neighbours do not say.
     piped = make_pipeline(BoundedScaler(), DPPersonalizedRegressor(agent_column=2, **own))
     for one, second, message in (
         (model, moved, "other agents in column 'who'"),
-        (model, far, r"expected those of one|differ in 2 records"),
         (model, rows.rename(columns={"one": "1"}), r"the same in both\. Change a row alone"),
         (piped, near, "Got neighbors and a Pipeline whose last step has"),
-        (DPPersonalizedRegressor(agent_column="nobody", **own), near, "Got"),
     ):
         with pytest.raises(ValueError, match=message):
             audit(one, neighbors=((rows, y), (second, y)))

@@ -20,8 +20,6 @@ from sklearn.pipeline import make_pipeline
 from skdpadmm import (
     DPAdmmLogisticRegression,
     DPAdmmRidge,
-    DPDecentralizedClassifier,
-    DPDecentralizedRegressor,
     DPFedRidge,
     DPPersonalizedClassifier,
     DPPersonalizedRegressor,
@@ -99,8 +97,7 @@ def test_scores_are_those_of_seeded_clones_on_rows_that_were_not_fitted():
         [ridge(epsilon=e, random_state=seed).fit(X, y).score(X_test, y_test) for seed in (7, 8)]
         for e in (1.0, 10.0, math.inf)
     ]
-    assert_allclose(display.scores, by_hand[:2], rtol=1e-9)
-    assert_allclose(display.non_private_scores, by_hand[2], rtol=1e-9)
+    assert_allclose([*display.scores, display.non_private_scores], by_hand, rtol=1e-9)
     assert display.constant_score == DummyRegressor().fit(X, y).score(X_test, y_test)
     assert_array_equal(display.scores, again.scores)
     assert (model.epsilon, model.random_state, hasattr(model, "coef_")) == (3.0, None, False)
@@ -110,24 +107,19 @@ def test_the_line_is_the_mean_and_the_band_one_standard_deviation():
     display = utility(n_seeds=3)
     (line,), (band,) = display.lines_, display.fill_between_
     mean, spread = display.scores.mean(axis=1), display.scores.std(axis=1, ddof=1)
-    assert_array_equal(line.get_xdata(), [1.0, 10.0])
-    assert_allclose(line.get_ydata(), mean)
+    assert_allclose(line.get_xydata(), np.column_stack([[1.0, 10.0], mean]))
     (extent,) = (path.get_extents() for path in band.get_paths())
-    assert extent.ymin == pytest.approx((mean - spread).min())
-    assert extent.ymax == pytest.approx((mean + spread).max())
+    ends = [(mean - spread).min(), (mean + spread).max()]
+    assert_allclose([extent.ymin, extent.ymax], ends)
     baselines = [line.get_ydata()[0] for line in display.baselines_]
     assert baselines == pytest.approx([display.non_private_scores.mean(), display.constant_score])
-    assert "mean ± standard deviation, 3 seeds" in words(display.ax_.get_legend().get_texts())[0]
-    point = utility(n_seeds=1, epsilons=[2.0])
-    assert (point.scores.shape, point.fill_between_) == ((1, 1), [])
+    assert utility(n_seeds=1, epsilons=[2.0]).fill_between_ == []
 
 
 @pytest.mark.parametrize(
     ("scoring", "label"),
     [
         ("neg_mean_absolute_error", "mean absolute error, in units of the target"),
-        ("neg_mean_squared_error", "mean squared error"),
-        ("r2", "R2"),
         (lambda model, X, y: float(np.abs(getattr(model, "coef_", [1.0])).max()), "<lambda>"),
     ],
 )
@@ -151,7 +143,6 @@ def test_accuracy_is_in_percent_and_the_constant_is_the_larger_class():
     display = utility(model, X, np.where(y > -0.5, "more", "less"), **test)
     assert display.constant_score == 75.0
     assert display.ax_.get_ylabel() == "accuracy in percent"
-    assert display.scores.max() > 1.0
 
 
 def test_a_quarter_of_each_agents_rows_is_held_out():
@@ -166,15 +157,14 @@ def test_a_quarter_of_each_agents_rows_is_held_out():
     assert (held_out.count("ann"), held_out.count("bob"), held_out.count("cas")) == (7, 2, 0)
 
 
-@pytest.mark.parametrize("kind", ["table", "sparse", "lists", "pipeline"])
+@pytest.mark.parametrize("kind", ["table", "sparse", "pipeline"])
 def test_all_kinds_of_rows_are_held_out_alike(kind):
     X, y = data()
     piped = make_pipeline(BoundedScaler(lower=-1.0, upper=1.0), ridge())
     given = {
         "table": (ridge(), pd.DataFrame(X, columns=["a", "b", "c"]), pd.Series(y)),
-        "sparse": (ridge(), sparse.coo_array(X), y),
-        "lists": (ridge(), X.tolist(), y.tolist()),
-        "pipeline": (piped, X, y),
+        "sparse": (ridge(), sparse.coo_array(X), y.tolist()),
+        "pipeline": (piped, X.tolist(), y),
     }[kind]
     # Last bits differ, as arrays lie elsewhere in memory.
     assert_allclose(utility(*given).scores, utility(X=X, y=y).scores, rtol=1e-6)
@@ -184,12 +174,9 @@ def test_all_kinds_of_rows_are_held_out_alike(kind):
     ("family", "piped", "scoring"),
     [
         (DPFedRidge, False, None),
-        (DPDecentralizedRegressor, False, None),
-        (DPPersonalizedRegressor, False, None),
         # Pipelines hand agents to no decision function unless metadata is routed.
         (DPPersonalizedClassifier, True, "neg_log_loss"),
         (DPPersonalizedClassifier, False, "roc_auc"),
-        (DPDecentralizedClassifier, True, None),
     ],
 )
 def test_rows_are_held_out_with_their_agents_and_scorers_ask_them(family, piped, scoring):
@@ -203,15 +190,15 @@ def test_rows_are_held_out_with_their_agents_and_scorers_ask_them(family, piped,
     given = {"scoring": scoring, "epsilons": [20.0], "n_seeds": 1}
     display = utility(model, X, y, agents=np.tile(AGENTS, 100), **given)
     assert abs(display.scores[0, 0] - display.constant_score) > 0.2
-    assert "against the" in display.ax_.get_xlabel()
 
 
 def test_agents_of_test_rows_are_asked():
     X, y = data()
-    owners, model = np.tile(AGENTS, 100), DPPersonalizedRegressor(**BOUNDS)
-    display = utility(model, X, y, agents=owners, X_test=X, y_test=y, agents_test=owners)
-    clone = DPPersonalizedRegressor(**BOUNDS, epsilon=1.0, random_state=0).fit(X, y, agents=owners)
-    assert display.scores[0, 0] == pytest.approx(clone.score(X, y, agents=owners), rel=1e-9)
+    owners, model = np.tile(AGENTS, 100), DPPersonalizedRegressor(**BOUNDS, max_iter=20)
+    own = {"epsilons": [1.0], "n_seeds": 1, "X_test": X, "y_test": y, "agents_test": owners}
+    display = utility(model, X, y, agents=owners, **own)
+    model.set_params(random_state=0).fit(X, y, agents=owners)
+    assert display.scores[0, 0] == pytest.approx(model.score(X, y, agents=owners), rel=1e-9)
 
 
 @pytest.mark.parametrize("public", [True, False])
@@ -226,36 +213,28 @@ def test_curves_share_axes_and_the_note_that_no_guarantee_covers_them(public):
     assert ("private rows" in note) is not public
     assert (second.ax_, second.baselines_, second.note_) == (first.ax_, [], first.note_)
     assert [tick.get_text() for tick in first.ax_.get_xticklabels()] == ["0.5", "1", "10"]
-    names = [name.partition(":")[0] for name in words(first.ax_.get_legend().get_texts())]
-    assert names == ["DPAdmmRidge", "not private (epsilon=inf)", "constant model", "held"]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
+def test_bad_input_and_ledgers_are_refused_before_any_fit(monkeypatch):
+    monkeypatch.setattr(DPAdmmRidge, "fit", lambda *_: pytest.fail("fitted"), raising=False)
+    one_row, with_ledger = {"X_test": np.zeros((1, 3)), "y_test": [0]}, ridge(ledger="study.db")
+    search = DPGridSearchCV(ridge(), {"alpha": [0.0]}, ledger="a.db")
+    for parameters, message in (
         ({"epsilons": [1.0, math.inf]}, "distinct numbers in"),
         ({"epsilons": [1.0, 1.0]}, "distinct numbers in"),
-        ({"epsilons": []}, "distinct numbers in"),
         ({"n_seeds": 0}, "n_seeds"),
         ({"random_state": -1}, "random_state"),
         ({"X_test": np.zeros((2, 3))}, "X_test, y_test and agents_test"),
-        ({"agents_test": ["ann"]}, "X_test, y_test and agents_test"),
-        ({"X_test": np.zeros((1, 3)), "y_test": [0], "agents_test": ["ann"]},
-         "agents_test without agents"),
+        ({**one_row, "agents_test": ["ann"]}, "agents_test without agents"),
         ({"X": np.zeros((3, 3)), "y": np.zeros(3)}, "Got 3 rows"),
-        ({"scoring": "accurate"}, "accurate"),
         ({"agents": ["ann"]}, "inconsistent numbers"),
         ({"estimator": Ridge()}, "parameters epsilon and random_state"),
-        ({"estimator": ridge(ledger="study.db")}, "expected None: fits of a picture"),
-        ({"estimator": make_pipeline(BoundedScaler(), ridge(ledger="study.db"))},
-         r"dpadmmridge__ledger=.*expected None"),
-        ({"estimator": DPGridSearchCV(ridge(), {"alpha": [0.0]}, ledger="a.db")}, "expected None"),
-    ],
-)  # fmt: skip
-def test_bad_input_and_ledgers_are_refused_before_any_fit(parameters, message, monkeypatch):
-    monkeypatch.setattr(DPAdmmRidge, "fit", lambda *_: pytest.fail("fitted"), raising=False)
-    with pytest.raises(ValueError, match=message):
-        utility(**parameters)
+        ({"estimator": with_ledger}, "expected None: fits of a picture"),
+        ({"estimator": make_pipeline(BoundedScaler(), with_ledger)}, r"__ledger=.*expected None"),
+        ({"estimator": search}, "expected None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            utility(**parameters)
 
 
 # Reports.
@@ -267,12 +246,9 @@ def test_bars_are_epsilons_and_worst_cases_stand_beside():
     display = PrivacyReportDisplay.from_report(found)
     assert widths(display.bars_) == [found.epsilon("server"), found.epsilon("model")]
     assert widths(display.worst_bars_) == [always.epsilon(1e-6)]
-    assert words(display.ax_.texts) == [
-        round_up(found.epsilon("server")),
-        f"at worst: {round_up(always.epsilon(1e-6))}",
-        round_up(found.epsilon("model")),
-    ]
-    assert "server" in display.ax_.get_title(loc="left")
+    assert words(display.ax_.texts)[:2] == [
+        round_up(found.epsilon("server")), f"at worst: {round_up(always.epsilon(1e-6))}",
+    ]  # fmt: skip
     assert display.ax_.get_xlabel() == "epsilon per record (delta=1e-06)"
     other = PrivacyReportDisplay.from_report(found, delta=1e-3)
     assert widths(other.bars_)[0] == found.epsilon("server", delta=1e-3)
@@ -280,45 +256,36 @@ def test_bars_are_epsilons_and_worst_cases_stand_beside():
         PrivacyReportDisplay.from_report(found, delta=2.0)
 
 
-def test_units_what_is_not_private_and_simulations_are_said():
+def test_units_what_is_not_private_and_simulations_are_shown():
     agent = Observer("model", "all", "agent", Neighboring.REPLACE_ONE, NonPrivate())
     display = PrivacyReportDisplay.from_report(report(observer(), agent, simulation="a seed"))
     assert words(display.ax_.get_yticklabels()) == ["server (record)", "model (agent)"]
-    assert display.ax_.get_xlabel() == "epsilon (delta=1e-06)"
-    assert widths(display.bars_)[1] == 0.0
-    assert words(display.ax_.texts)[1] == "not private"
+    assert (widths(display.bars_)[1], words(display.ax_.texts)[1]) == (0.0, "not private")
     assert "SIMULATION" in display.ax_.get_title(loc="left")
 
 
-@pytest.mark.parametrize("n", [2, 101])
-def test_agents_that_differ_have_bars_and_many_are_told_by_three(n):
+@pytest.mark.parametrize(("n", "shown"), [(2, [0, 1]), (101, [0, 50, 100])])
+def test_agents_that_differ_have_bars_and_many_are_told_by_three(n, shown):
     own = tuple(GaussianDP(0.01 * (k + 1)) for k in range(n))
     found = report(observer(mu=own[-1].mu, per_agent=own), labels=tuple(range(n)))
     display = PrivacyReportDisplay.from_report(found)
-    shown = [0, 1] if n == 2 else [0, 50, 100]
     assert_array_equal(widths(display.agent_bars_), found.epsilon_per_agent()[shown])
     ranks = ["", ""] if n == 2 else [f"{rank} of 101: " for rank in ("lowest", "median", "highest")]
     expected = [f"{rank}agent {k}" for rank, k in zip(ranks, shown, strict=True)]
     assert words(display.ax_.get_yticklabels())[1:] == expected
-    assert list(display.agent_epsilons.values()) == found.epsilon_per_agent().tolist()
     alike = report(observer(mu=0.2, per_agent=(own[1],) * n), labels=tuple(range(n)))
     assert PrivacyReportDisplay.from_report(alike).agent_bars_ == []
 
 
 def test_reports_of_fits_are_drawn_and_what_has_none_is_refused():
     X, y = data()
-    budgets = {"ann": 1.0, "bob": 2.0, "cas": 0.5, "dan": 1.0}
-    model = DPFedRidge(**BOUNDS, epsilon=budgets, random_state=0)
+    model = make_pipeline(BoundedScaler(lower=-1.0, upper=1.0), ridge(random_state=0))
     with pytest.raises(NotFittedError):
         PrivacyReportDisplay.from_estimator(model)
-    model.fit(X, y, agents=np.tile(AGENTS, 100))
-    display = PrivacyReportDisplay.from_estimator(model)
-    assert list(display.epsilons) == [seen.name for seen in model.privacy_.observers]
-    assert_allclose(widths(display.agent_bars_), list(budgets.values()), rtol=1e-6)
-    piped = make_pipeline(BoundedScaler(lower=-1.0, upper=1.0), ridge(random_state=0)).fit(X, y)
-    assert len(PrivacyReportDisplay.from_estimator(piped).bars_) == 1
+    display = PrivacyReportDisplay.from_estimator(model.fit(X, y))
+    assert list(display.epsilons) == [seen.name for seen in model[-1].privacy_.observers]
     with pytest.raises(ValueError, match="with privacy_"):
-        PrivacyReportDisplay.from_estimator(Ridge().fit(*data()))
+        PrivacyReportDisplay.from_estimator(Ridge().fit(X, y))
     with pytest.raises(ValueError, match="expected a PrivacyReport"):
         PrivacyReportDisplay.from_report({"epsilon": 1.0})
 

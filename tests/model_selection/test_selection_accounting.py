@@ -259,13 +259,9 @@ def test_what_has_no_bound_and_no_budget_is_refused():
         best_of_trials(PerturbedObjectiveDP(0.1, 0.01, "replace_one"), law)
     with pytest.raises(ValueError, match="Ask for fewer trials, or for a larger budget"):
         calibrate_trial(law, 0.5, 1e-6, GaussianDP(1.0))
-    for make, given in (
-        (PoissonTrials, [0.0]),
-        (PoissonTrials.of_mean, [1.0]),
-        (kind, [-1.0, 0.5]),
-        (kind, [1.0, 1.0]),
-        (kind.of_mean, [0.0, math.inf]),
-        (law.sample, [1.0]),
-    ):
-        with pytest.raises(ValueError, match="Got (rate|mean|eta|gamma|uniform)"):
-            make(*given)
+    for make, *bad in (
+        (PoissonTrials, 0.0), (PoissonTrials.of_mean, 1.0), (kind, -1.0, 0.5), (kind, 1.0, 1.0),
+        (kind.of_mean, 0.0, math.inf), (law.sample, 1.0),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"Got (rate|mean|eta|gamma|uniform)"):
+            make(*bad)
