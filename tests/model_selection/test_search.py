@@ -18,7 +18,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
     GridSearchCV,
-    KFold,
     ShuffleSplit,
     StratifiedShuffleSplit,
 )
@@ -129,9 +128,9 @@ def test_the_final_model_is_the_best_candidate_predicts_clones_and_pickles(refit
 
 def test_candidates_are_drawn_before_data_and_a_plan_leaves_generators_alone():
     space = {"alpha": loguniform(1e-3, 1e3)}
-    search = DPRandomizedSearchCV(regressor(max_iter=2), space, n_iter=5, random_state=3)
+    search = DPRandomizedSearchCV(regressor(max_iter=2), space, n_iter=3, random_state=3)
     first = copy.deepcopy(search).fit(X, T).candidates_
-    assert len(first) == 5
+    assert len(first) == 3
     assert first == search.fit(X[::-1] / 2, T / 3).candidates_
     for make in (np.random.default_rng, np.random.RandomState):
         one, two = (clone(search).set_params(random_state=make(4)) for _ in range(2))
@@ -197,6 +196,7 @@ def test_the_total_is_the_budget_and_comes_from_its_parts(trials, refit, neighbo
     plan, report = search.plan(N, 3), search.fit(X, Y).privacy_
     assert 0.999 * 1.5 < report.epsilon() <= 1.5
     assert report.observers[0].neighboring == neighboring
+    assert "SIMULATION" in repr(report)
     by_hand = best_of_trials(worst(plan.fit_guarantee, plan.score_guarantee), plan.law)
     if refit:
         by_hand = compose(by_hand, renyi_divergences(plan.refit_guarantee))
@@ -205,15 +205,6 @@ def test_the_total_is_the_budget_and_comes_from_its_parts(trials, refit, neighbo
     assert plan.law.mean == pytest.approx(4.0)
     assumed = " ".join(report.assumptions)
     assert ("A record that is zeroed has the least score" in assumed) == (neighboring == "zero_out")
-
-
-def test_the_report_covers_no_more_than_that_of_a_fit_and_says_what_a_seed_makes_of_it():
-    report = grid_search().fit(X, Y).privacy_
-    assert "SIMULATION" in repr(report)
-    assert grid_search(random_state=None).fit(X, Y).privacy_.simulation == ""
-    own = classifier(random_state=0).fit(X, Y).privacy_.not_covered
-    starts = ("Transformers fitted earlier", "Whether the input is valid", "Running time")
-    assert {line for line in own if line.startswith(starts)} <= set(report.not_covered)
 
 
 @noisy
@@ -334,20 +325,6 @@ def test_searches_with_other_numbers_of_trials_and_one_result_are_equal(monkeypa
     assert len(private) < 60_000
 
 
-@pytest.mark.slow
-def test_as_many_trials_run_as_the_law_says(monkeypatch):
-    ran, search = [], tiny(n_trials=3, scoring=counted, public_validation=(X[:9], Y[:9]))
-    plan = plan_once(monkeypatch, search, 12)
-    for seed in range(100):
-        SHOWN.clear()
-        search.set_params(random_state=seed).fit(X[:12], Y[:12])
-        ran.append(len(SHOWN))
-    SHOWN.clear()
-    for n in (1, 2, 3):
-        p = plan.law.probability(n)
-        assert abs(ran.count(n) / 100 - p) < 4 * math.sqrt(p * (1 - p) / 100)
-
-
 class Loud(FunctionTransformer):
     """Prints a line for each fit, and warns of floating point and of itself."""
 
@@ -416,12 +393,10 @@ def test_a_plan_shows_the_noise_of_scores_beside_their_width_and_warns_from_a_te
     assert [plan.score_width for plan in plans] == [36e6, 1e6]
     assert plans[0].score_std == pytest.approx(36 * plans[1].score_std)
     assert f"{100 * plans[0].score_std / 36e6:.3g}% of the width" in repr(plans[0])
-    for n in (230, 280, 300, 400):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            plan = grid_search(scoring=half, score_bounds=(-3, 1)).plan(n, 3)
-        assert bool(caught) == (plan.score_std > 0.1 * plan.score_width)
-    assert not caught
+    search = grid_search(scoring=half, score_bounds=(-3, 1))
+    with pytest.warns(UserWarning, match="nearly random"):
+        assert search.plan(230, 3).score_std > 0.4
+    assert search.plan(400, 3).score_std < 0.4
 
 
 def test_public_rows_are_scored_exactly_and_cost_nothing():
@@ -441,12 +416,13 @@ def test_public_rows_are_scored_exactly_and_cost_nothing():
 
 
 def test_scores_of_regressors_choose_and_are_what_has_chosen():
-    search = grid_search(regressor(), {"alpha": [0.0, 1e7]}, epsilon=20.0, **MANY)
-    for own in ({"scoring": "neg_mean_absolute_error", "score_bounds": (-0.5, 0)}, {}):
-        search = clone(search).set_params(**own).fit(X, T)
+    bounds = {"feature_bounds": (-1, 1), "target_bounds": (-3, 3)}
+    agents = DPFedRidge(adversary="model", n_agents=4, max_iter=10, **bounds)
+    for model, epsilon in ((regressor(), 20.0), (regressor(), math.inf), (agents, 50.0)):
+        search = grid_search(model, {"alpha": [0.0, 1e7]}, epsilon=epsilon, **MANY).fit(X, T)
         assert search.best_params_ == {"alpha": 0.0}
-    search = clone(search).set_params(scoring=None, score_bounds=None).fit(X, T)
-    assert search.score(X, T) == pytest.approx(-np.mean((search.predict(X) - T) ** 2))
+        assert search.score(X, T) == pytest.approx(-np.mean((search.predict(X) - T) ** 2))
+        assert (search.privacy_.guarantee() == NonPrivate()) == (epsilon == math.inf)
 
 
 def test_scores_of_rows_stay_within_their_bounds_for_all_finite_rows():
@@ -467,13 +443,6 @@ def test_scores_of_rows_stay_within_their_bounds_for_all_finite_rows():
     assert score.sensitivity(4) >= 1.0
 
 
-def test_an_infinite_budget_is_the_search_without_privacy():
-    search = grid_search(epsilon=math.inf, refit=True, **MANY).fit(X, Y)
-    assert search.privacy_.guarantee() == NonPrivate()
-    assert "not private" in repr(search.plan(N, 3))
-    assert search.score(X, Y) > 0.97
-
-
 # Refusals.
 
 
@@ -487,7 +456,6 @@ REFUSED = [
     ({"scoring": Spy(), "score_bounds": (0, math.inf)}, "two finite numbers"),
     ({"scoring": "neg_log_loss", "score_bounds": (0, 4)}, "at most 0.*\\(-4, 0\\)"),
     ({"score_bounds": (0, 100)}, "counts as 0 or 1"),
-    ({"cv": KFold(5)}, "one pair of positions"),
     ({"cv": StratifiedShuffleSplit(1)}, "one pair of positions"),
     ({"cv": ShuffleSplit(3)}, "3 splits"),
     ({"cv": [(np.arange(10), np.arange(5, 20))]}, "disjoint"),
@@ -497,10 +465,8 @@ REFUSED = [
     ({"cv": 1.5}, "share of the rows"),
     ({"search_share": 1e-9, "refit": True}, "Ask for fewer trials|nothing is left"),
     ({"public_validation": (np.zeros((3, 2)), np.zeros(3))}, "shapes"),
-    ({"public_validation": 5}, "not a pair"),
     ({"param_grid": {"epsilon": [0.1, 1.0]}}, "sets it for every trial"),
     ({"param_grid": {"neighboring": ["replace_one", "zero_out"]}}, "one neighbouring relation"),
-    ({"random_state": "seed"}, "cannot be used to seed"),
     ({"estimator": Ridge(), "param_grid": ALPHA}, "one of this package"),
     ({"estimator": regressor(algorithm=STREAM), "param_grid": ALPHA}, "a stream goes on after"),
     ({"estimator": DPFedRidge(target_bounds=(-3, 3)), "param_grid": ALPHA}, "adversary='model'"),
@@ -570,10 +536,3 @@ def test_classes_that_are_not_declared_come_from_all_rows_and_are_an_assumption(
     assert any("classes not declared" in line for line in search.privacy_.assumptions)
     with pytest.raises(ValueError, match="Declare all of them with"):
         grid_search(silent).fit(X, np.zeros(N))
-
-
-def test_agents_can_be_searched_against_the_model():
-    bounds = {"feature_bounds": (-1, 1), "target_bounds": (-3, 3)}
-    model = DPFedRidge(adversary="model", n_agents=4, max_iter=10, **bounds)
-    search = grid_search(model, {"alpha": [0.0, 1.0]}, epsilon=2.0).fit(X, T)
-    assert 1.9 < search.privacy_.epsilon() <= 2.0

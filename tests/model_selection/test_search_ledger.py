@@ -53,13 +53,8 @@ def account(path):
     return PrivacyLedger(path)
 
 
-@pytest.mark.parametrize(
-    ("kind", "own"),
-    [
-        (DPGridSearchCV, {"trials": "geometric", "refit": True}),
-        (DPRandomizedSearchCV, {"trials": "poisson", "n_iter": 2}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "own"), [(DPGridSearchCV, {"refit": True}),
+                                           (DPRandomizedSearchCV, {"n_iter": 2})])  # fmt: skip
 def test_a_search_is_one_entry_with_its_plan_and_its_whole_cost(path, account, kind, own):
     search = kind(classifier(), GRID, ledger=Path(path), epsilon=1.5, **own).fit(X, Y)
     assert account.guarantee() == search.privacy_.guarantee()
@@ -69,8 +64,7 @@ def test_a_search_is_one_entry_with_its_plan_and_its_whole_cost(path, account, k
     assert (entry["state"], entry["observer"], entry["unit"]) == ("done", "model", "record")
     assert (entry["digest"], entry["delta"]) == (search.plan(600, 2).digest().hex(), DELTA)
     assert search.best_estimator_.ledger is search.estimator.ledger is None
-    (line,) = (line for line in search.privacy_.assumptions if "reads the ledger" in line)
-    assert "whose times tell how long the search took" in line
+    assert "whose times tell how long the search took" in " ".join(search.privacy_.assumptions)
 
 
 def test_entries_tell_nothing_of_the_number_of_trials(path, account):

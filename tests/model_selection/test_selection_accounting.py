@@ -135,19 +135,15 @@ def test_no_pure_and_no_gaussian_trial_exceeds_the_bound(law):
             require_bound(p[by], q[by], law, bound)
 
 
-@pytest.mark.parametrize("eta", [0.0, 3.0])
-def test_what_selection_adds_to_a_gaussian_trial_is_what_some_score_does(eta):
+def test_what_selection_adds_to_a_gaussian_trial_is_what_some_score_does():
     # Best is what the neighbour makes likelier, next what the divergence of a trial is made of:
     # far on the other side. Where the two meet is tried out.
-    law, mu, order = NegativeBinomialTrials.of_mean(eta, 10.0), 1.0, 5.0
-    p, q = binned(mu)
-    cells, exact = np.arange(len(p)), 0.0
+    law, (p, q), exact = NegativeBinomialTrials.of_mean(0.0, 10.0), binned(1.0), 0.0
     for cut in range(600, 900, 30):
-        by = np.concatenate([cells[:cut][::-1], cells[cut:]])
-        exact = max(exact, divergence(best_of(p[by], law), best_of(q[by], law), order))
-    claimed = best_of_trials(GaussianDP(mu), law, (order,)).divergences[0]
-    trial = 0.5 * order * mu**2
-    assert 0.9 * (claimed - trial) < exact - trial <= claimed - trial
+        by = np.concatenate([np.arange(cut)[::-1], np.arange(cut, len(p))])
+        exact = max(exact, divergence(best_of(p[by], law), best_of(q[by], law), 5.0))
+    claimed = best_of_trials(GaussianDP(1.0), law, (5.0,)).divergences[0]
+    assert 0.9 * (claimed - 2.5) < exact - 2.5 <= claimed - 2.5
 
 
 @pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), (-0.5, 0.001)])
@@ -171,14 +167,6 @@ def test_the_bound_is_theorem_6_for_many_poisson_trials_and_never_below_one_tria
     few = best_of_trials(GaussianDP(0.3), PoissonTrials(0.05), ORDERS).divergences
     one = renyi_divergences(GaussianDP(0.3), ORDERS).divergences
     assert all(b >= a for a, b in zip(one, few, strict=True))
-
-
-@pytest.mark.parametrize("mu", [1e-6, 0.2, 20.0])
-def test_a_gaussian_trial_costs_at_most_what_its_divergences_do(mu):
-    law = NegativeBinomialTrials.of_mean(-0.5, 10.0)
-    exact = best_of_trials(GaussianDP(mu), law).divergences
-    general = best_of_trials(renyi_divergences(GaussianDP(mu)), law).divergences
-    assert all(a <= b * (1 + 1e-9) + 1e-12 for a, b in zip(exact, general, strict=True))
 
 
 def test_divergences_of_kinds_of_trials():
