@@ -121,23 +121,23 @@ def test_a_limit_refuses_says_what_is_left_and_stores_nothing(ledger, entry):
     assert ledger.total(1e-6) <= 1.0 + 1e-9
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-5)])
-def test_a_budget_that_is_the_limit_fits_and_leaves_nothing(ledger, entry, epsilon, delta):
-    ledger.limit(epsilon, delta)
-    ledger.reserve(entry(GaussianDP(gaussian_mu(epsilon, delta))))
-    with pytest.raises(PrivacyBudgetExceeded):
-        ledger.reserve(entry(GaussianDP(0.001)))
+def test_a_budget_that_is_the_limit_fits_and_leaves_nothing(path, entry):
+    for i, (epsilon, delta) in enumerate([(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-5)]):
+        ledger = PrivacyLedger(f"{path}{i}")
+        ledger.limit(epsilon, delta)
+        ledger.reserve(entry(GaussianDP(gaussian_mu(epsilon, delta))))
+        with pytest.raises(PrivacyBudgetExceeded):
+            ledger.reserve(entry(GaussianDP(0.001)))
 
 
-def test_a_limit_is_checked_at_its_own_delta(path, entry):
-    pure = PrivacyLedger(f"{path}0")
-    pure.limit(50.0, 0.0)
+def test_a_limit_is_checked_at_its_own_delta(ledger, entry):
+    ledger.limit(50.0, 0.0)
     for part in (GaussianDP(1e-3), Worst((GaussianDP(0.1), LaplaceDP((0.1,)))), NonPrivate()):
         with pytest.raises(PrivacyBudgetExceeded):
-            pure.reserve(entry(part))
-    pure.reserve(entry(LaplaceDP((50.0,))))
+            ledger.reserve(entry(part))
+    ledger.reserve(entry(LaplaceDP((50.0,))))
     with pytest.raises(PrivacyBudgetExceeded):
-        pure.reserve(entry(LaplaceDP((0.1,))))
+        ledger.reserve(entry(LaplaceDP((0.1,))))
 
 
 def test_limits_of_data_sets_and_of_everything(path, entry):
