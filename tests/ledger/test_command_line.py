@@ -40,10 +40,9 @@ def test_it_shows_every_fit_every_limit_and_one_data_set_by_itself(ledger, path,
     assert "fits: 2, of which not done: 1, simulations: 0" in lines
     assert "limit: epsilon <= 3 at delta=1e-06" in lines
     assert lines[-1].startswith(f"total: epsilon={round_up(GaussianDP(0.5).epsilon(1e-6))} ")
-    for name in ("Adult", "Bank"):
-        PrivacyLedger(f"{path}::{name}").reserve(entry(GaussianDP(0.1), subject=f"Of{name}"))
-    text = "\n".join(printed(capsys, f"{path}::Adult"))
-    assert all(word in text for word in ("OfAdult", "Ridge", "total of Adult: epsilon="))
+    PrivacyLedger(f"{path}::bank").reserve(entry(GaussianDP(0.1), subject="OfBank"))
+    text = "\n".join(printed(capsys, f"{path}::adult"))
+    assert "total of adult: epsilon=" in text
     assert "OfBank" not in text
 
 
