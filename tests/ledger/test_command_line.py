@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -20,14 +18,6 @@ GUIDE = Path(__file__).parents[2] / "docs" / "user_guide" / "ledger.rst"
 def printed(capsys, *arguments):
     assert main(list(arguments)) == 0
     return capsys.readouterr().out.splitlines()
-
-
-@pytest.mark.slow
-def test_it_runs_as_a_module(ledger, gaussian):
-    ledger.reserve(gaussian)
-    command = [sys.executable, "-m", "skdpadmm.ledger", ledger.path]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (done.stderr, "total: epsilon=" in done.stdout) == ("", True)
 
 
 def test_it_shows_every_fit_every_limit_and_one_data_set_by_itself(ledger, path, entry, capsys):
@@ -79,8 +69,5 @@ def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch, capsys):
     said = dict(line.split("  # ") for line in lines if line.startswith("ledger.") and "#" in line)
     total = eval("ledger.total(1e-5)", names)
     assert said["ledger.total(1e-5)"].startswith(f"{total:.3f}:")
-    by_class = eval("ledger.epsilon_by_estimator(1e-5)", names)
-    rounded = {name: round(epsilon, 6) for name, epsilon in by_class.items()}
-    assert said["ledger.epsilon_by_estimator(1e-5)"] == str(rounded)
     command, *expected = block("console")
     assert printed(capsys, *command.split("skdpadmm.ledger ")[1].split())[-3:] == expected

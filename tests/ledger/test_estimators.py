@@ -108,14 +108,12 @@ def test_what_cannot_be_counted_touches_no_data(path, tmp_path, ledger, monkeypa
 
 
 def test_data_sets_simulations_and_fits_without_privacy(path, ledger):
-    for name, epsilons in (("adult", (1.0, 2.0)), ("crime", (0.5,))):
-        for epsilon in epsilons:
-            DPAdmmRidge(ledger=f"{path}::{name}", epsilon=epsilon, max_iter=3).fit(X, Y)
-    assert ledger.total(DELTA, "adult") == by_hand(1.0, 2.0)
-    DPAdmmRidge(ledger=path, random_state=0, max_iter=3).fit(X, Y)
+    DPAdmmRidge(ledger=f"{path}::adult", epsilon=2.0, max_iter=3).fit(X, Y)
+    DPAdmmRidge(ledger=f"{path}::crime", random_state=0, max_iter=3).fit(X, Y)
+    assert ledger.total(DELTA, "adult") == by_hand(2.0)
     with pytest.raises(LedgerError, match="include_simulated"):
         ledger.total(DELTA)
-    assert ledger.total(DELTA, include_simulated=True) == by_hand(1.0, 2.0, 0.5, 1.0)
+    assert ledger.total(DELTA, include_simulated=True) == by_hand(2.0, 1.0)
     DPAdmmRidge(ledger=path, epsilon=math.inf).fit(X, Y)
     assert ledger.total(DELTA, include_simulated=True) == math.inf
 

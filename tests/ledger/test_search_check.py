@@ -129,14 +129,12 @@ def test_the_cost_is_what_the_ledger_counts_afterwards(ledger, ridge, path, kind
 
 def test_features_that_arrive_at_the_last_step_are_counted_or_a_fact(ledger, ridge):
     wide = ridge(feature_bounds=([-9] * 9, [9] * 9), target_bounds=None)
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    for rows in (X, frame):
-        pipe = make_pipeline(PolynomialFeatures(2, include_bias=False), wide)
+    pipe = make_pipeline(PolynomialFeatures(2, include_bias=False), wide)
+    for rows in (X, pd.DataFrame(X, columns=["a", "b", "c"])):
         assert ledger.check(grid(pipe, "dpadmmridge__alpha"), rows, y).mu == by_hand(*[0.5] * 3)
     learned = grid(make_pipeline(OneHotEncoder(), wide), "dpadmmridge__alpha")
-    with pytest.raises(ValueError) as caught:  # noqa: PT011  the text is the estimator's own
+    with pytest.raises(ValueError, match="feature_bounds"):
         ledger.check(learned, X, y)
-    assert "candidate" in caught.value.__notes__[0]
     assert ledger.check(learned, X, y, n_features=9).mu == by_hand(*[0.5] * 3)
 
 

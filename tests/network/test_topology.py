@@ -71,13 +71,15 @@ def test_fixed_graphs_are_what_their_name_says(name, n, graph):
 
 
 def test_parameters_and_seeds_reach_the_graphs():
-    for degree in (3, 4, 8, 9):
-        assert {d for _, d in named_graph("regular", 10, degree=degree).degree} == {degree}
-    assert named_graph("erdos-renyi", 9, probability=1).number_of_edges() == 36
-    assert named_graph("watts-strogatz", 9, degree=2, rewiring=0.0).number_of_edges() == 9
-    assert named_graph("barabasi-albert", 9, links=1).number_of_edges() == 8
-    assert named_graph("random-geometric", 9, radius=2.0).number_of_edges() == 36
-    assert named_graph("grid", 12, shape=(2, 2, 3)).number_of_edges() == 20
+    assert {d for _, d in named_graph("regular", 10, degree=9).degree} == {9}
+    for name, own, n_edges in (
+        ("erdos-renyi", {"probability": 1}, 36),
+        ("watts-strogatz", {"degree": 2, "rewiring": 0.0}, 9),
+        ("barabasi-albert", {"links": 1}, 8),
+        ("random-geometric", {"radius": 2.0}, 36),
+        ("grid", {"shape": (3, 3)}, 12),
+    ):
+        assert named_graph(name, 9, **own).number_of_edges() == n_edges
     for name in TOPOLOGIES[7:]:
         assert named(name, 30, 3) == named(name, 30, 3) != named(name, 30, 4)
 
@@ -109,10 +111,8 @@ def test_equality_is_that_of_agents_and_edges_and_not_of_names():
     assert hash(ring) == hash(same)
     assert named("path", 5) != ring != named("ring", 6)
     assert ring.describe() == "ring, 5 edges, degree 2"
-    assert named("path", 2).describe() == "path, 1 edge, degree 1"
-    for array in (ring.edges, ring.degrees, named("complete", 5).edges):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 3
+    with pytest.raises(ValueError, match="read-only"):
+        ring.edges[0] = 3
 
 
 def test_ten_thousand_complete_agents_need_no_edges():
