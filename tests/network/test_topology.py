@@ -195,11 +195,8 @@ def test_own_weights_mix_compare_by_value_and_may_leave_out_edges():
     path = named("path", 3)
     lazy = np.array([[0.75, 0.25, 0], [0.25, 0.5, 0.25], [0, 0.25, 0.75]])
     own, again = mixing_matrix(path, lazy), mixing_matrix(path, lazy.tolist())
-    own.to_sparse().data[:] = 0  # what is handed out is a copy
     np.testing.assert_allclose(own.dot(np.array([4.0, 0, 0])), [3, 1, 0])
-    assert (own, hash(own)) == (again, hash(again))
-    metropolis = mixing_matrix(path)
-    assert metropolis != own != mixing_matrix(path, metropolis.to_sparse())
+    assert (own, hash(own)) == (again, hash(again)) != mixing_matrix(path)
     ring = mixing_matrix(named("ring", 6)).to_sparse()
     assert mixing_matrix(named("complete", 6), ring).spectral_gap == pytest.approx(1 / 3)
 

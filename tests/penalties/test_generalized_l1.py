@@ -12,7 +12,6 @@ from skdpadmm.penalties import (
     L1,
     GeneralizedL1,
     NoPenalty,
-    SquaredL2,
     difference_matrix,
     named_penalty_matrix,
 )
@@ -43,12 +42,10 @@ def test_without_rows_nothing_is_penalised():
 
 
 def test_a_penalty_is_a_simple_one_of_a_linear_image():
-    w = np.random.default_rng(0).normal(size=(5, 2))
-    penalty = GeneralizedL1(difference_matrix(5, 2), 0.7)
+    w, penalty = np.arange(5.0) ** 2, GeneralizedL1(difference_matrix(5, 2), 0.7)
     matrix, simple = penalty.splitting()
     assert simple == L1(0.7)
     assert simple.value(matrix @ w) == pytest.approx(penalty.value(w), rel=1e-14)
-    assert SquaredL2(2.0).splitting() == (None, SquaredL2(2.0))
 
 
 def test_equal_values_make_equal_penalties_that_cannot_be_changed():
@@ -60,15 +57,12 @@ def test_equal_values_make_equal_penalties_that_cannot_be_changed():
         assert (same, hash(same), same.fingerprint) == (penalty, hash(penalty), penalty.fingerprint)
     others = [GeneralizedL1(rows, 0.6), GeneralizedL1(2 * rows, 0.5), GeneralizedL1(rows[:1], 0.5)]
     assert len({penalty, *others}) == 4
-    assert GeneralizedL1([[0.0, 1.0]], 1.0) != GeneralizedL1([[1.0, 0.0]], 1.0)
     rows[:] = 7.0
     assert penalty.value(np.ones(3)) == 0
-    assert dataclasses.replace(penalty, strength=1.0) == penalty.scaled(2.0)
     with pytest.raises(ValueError, match="read-only"):
         penalty.matrix.data[0] = 2.0
     # A plan keeps what is compared.
     assert {f.name for f in dataclasses.fields(penalty) if f.compare} == {"strength", "fingerprint"}
-    assert repr(penalty) == "GeneralizedL1(matrix of shape (2, 3), strength=0.5)"
 
 
 @pytest.mark.parametrize(
@@ -104,15 +98,9 @@ def test_differences_are_those_of_numpy_and_have_names(order):
         assert named_penalty_matrix(name, order).shape == (0, order)
 
 
-@pytest.mark.parametrize(
-    ("make", "arguments", "message"),
-    [
-        (difference_matrix, (3, 0), "Got order=0, expected"),
-        (difference_matrix, (3, 3), "Lower the order"),
-        (named_penalty_matrix, ("wavelet", 3), r"Got name='wavelet', expected one of \['fused', "),
-        (named_penalty_matrix, ("fused", 0), "Got n_features=0, expected an int of at least 1"),
-    ],
-)
-def test_differences_that_do_not_exist_are_refused(make, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make(*arguments)
+def test_differences_that_do_not_exist_are_refused():
+    for order, message in ((0, "Got order=0, expected"), (3, "Lower the order")):
+        with pytest.raises(ValueError, match=message):
+            difference_matrix(3, order)
+    with pytest.raises(ValueError, match=r"Got name='wavelet', expected one of \['fused', "):
+        named_penalty_matrix("wavelet", 3)

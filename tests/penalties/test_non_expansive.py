@@ -216,17 +216,6 @@ def test_where_a_generalised_lasso_is_not_certified_it_still_tells_nothing_of_po
     assert min(n_refused, n_solved) >= 10
 
 
-def test_a_group_of_weights_of_all_sizes_meets_its_equation():
-    # At a factor common to all of them, which Newton steps find.
-    scale = 10 ** np.linspace(-8, 8, 300)
-    penalty = GroupLasso(1e-3, (tuple(range(300)),))
-    point = np.random.default_rng(0).standard_normal(300)
-    found = penalty.prox(point * scale, 1.0, scale**-2.0)
-    level = 1e-3 * math.sqrt(300)
-    slope = (found / scale - point) / scale + level * found / np.linalg.norm(found)
-    assert np.abs(slope * scale).max() <= 1e-13
-
-
 def test_what_is_certified_and_what_is_not():
     ones, groups = np.ones(3), ((0, 1), (2,))
     assert GroupLasso(1.0, groups).proximal_rounding(ones) == ENTRYWISE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 
 import numpy as np
@@ -113,26 +112,6 @@ def test_optimality_conditions_hold_in_every_metric(
                 assert kkt_residual(penalty, v, step, m, w) <= 1e-12 * rounding
 
 
-@settings(max_examples=30)
-@given(seed=SEEDS, p=st.integers(1, 6), log_step=st.floats(-2, 2), log_condition=st.floats(0, 4))
-def test_no_other_point_is_better_than_the_prox_by_its_strong_convexity(
-    seed, p, log_step, log_condition
-):
-    # r(z) + |z - v|^2 / (2 step) >= r(w) + |w - v|^2 / (2 step) + |z - w|^2 / (2 step).
-    rng, step = np.random.default_rng(seed), 10**log_step
-    v, metric = 3 * rng.normal(size=p), spd(rng, p, 10**log_condition)
-    for form, m in ((None, np.eye(p)), (metric, metric)):
-        for penalty in penalties(p):
-            w, square = penalty.prox(v, step, form), lambda e, m=m: e @ m @ e / (2 * step)
-            best = penalty.value(w) + square(w - v)
-            for size in 10 ** rng.uniform(-4, 0, size=10):
-                z = w + size * rng.normal(size=p) * rng.integers(0, 2, size=p)
-                if penalty in BOUNDS:
-                    z = penalty.prox(z, 1.0)
-                lower = best + square(z - w)
-                assert penalty.value(z) + square(z - v) >= lower - 1e-12 * (1 + abs(best))
-
-
 def test_values_are_those_of_the_formulas():
     coef = np.array([[1.0, -2.0], [0.0, 3.0]])
     assert NoPenalty().value(coef) == 0
@@ -167,14 +146,9 @@ SAME = {
     "groups of one": (GroupLasso(0.05, SINGLES), L1(0.05)),
     "identity": (GeneralizedL1(np.eye(7), 0.05), L1(0.05)),
     "minus twice the identity": (GeneralizedL1(-2 * np.eye(7), 0.025), L1(0.05)),
-    "order within groups": (
-        GroupLasso(0.1, ((0, 3), (1, 2, 4), (5, 6))),
-        GroupLasso(0.1, ((6, 5), (4, 1, 2), (3, 0))),
-    ),
-    **{
-        f"{penalty} of strength zero": (penalty.scaled(0.0), NoPenalty())
-        for penalty in (L1(1.0), SquaredL2(1.0), GroupLasso(1.0, SINGLES), penalties(7)[9])
-    },
+    "L1 of strength zero": (L1(0.0), NoPenalty()),
+    "groups of strength zero": (GroupLasso(0.0, SINGLES), NoPenalty()),
+    "fused of strength zero": (penalties(7)[9].scaled(0.0), NoPenalty()),
 }
 
 
@@ -222,7 +196,6 @@ def test_scaling_multiplies_the_value_and_equal_strengths_make_equal_penalties(m
     assert (scaled == penalty) == (penalty in BOUNDS or is_zero(penalty))
     for same in (make(4), penalty.scaled(1), pickle.loads(pickle.dumps(penalty))):
         assert (same, hash(same)) == (penalty, hash(penalty))
-        assert copy.deepcopy(same) == penalty
 
 
 def test_strong_convexity_and_sparsity_are_those_of_the_parts():
@@ -272,22 +245,19 @@ def test_points_of_extreme_size_have_finite_results(make, size):
         assert np.isfinite(make(6).prox(v, 1.0, metric)).all()
 
 
+POSITIVE, FINITE = r"Got step=.* in \(0, inf\)\.", r"Got (factor|strength)=.* in \[0, inf\)\."
+METRICS = [
+    (np.ones(3), "shape"),
+    (np.eye(4), "shape"),
+    (np.array([1.0, 0.0]), "entries from"),
+    (np.array([[1.0, 0.5], [0.0, 1.0]]), "not symmetric"),
+    (np.array([[1.0, np.inf], [np.inf, 1.0]]), "infinite"),
+    (np.diag([1.0, -5.0]), "not positive definite"),
+]
 REFUSED = [
-    (lambda p: p.prox(np.ones(2), 0.0), r"Got step=.*, expected a float in \(0, inf\)\."),
-    (lambda p: p.prox(np.ones(2), np.nan), r"Got step=.*, expected a float in \(0, inf\)\."),
-    (lambda p: p.scaled(-1.0), r"Got (factor|strength)=.*, expected a float in \[0, inf\)\."),
-    (lambda p: p.scaled(np.inf), r"Got (factor|strength)=.*, expected a float in \[0, inf\)\."),
-    *[
-        (lambda p, m=metric: p.prox(np.ones(2), 1.0, m), message)
-        for metric, message in [
-            (np.ones(3), "shape"),
-            (np.eye(4), "shape"),
-            (np.array([1.0, 0.0]), "entries from"),
-            (np.array([[1.0, 0.5], [0.0, 1.0]]), "not symmetric"),
-            (np.array([[1.0, np.inf], [np.inf, 1.0]]), "infinite"),
-            (np.diag([1.0, -5.0]), "not positive definite"),
-        ]
-    ],
+    *[(lambda p, step=step: p.prox(np.ones(2), step), POSITIVE) for step in (0.0, np.nan)],
+    *[(lambda p, factor=factor: p.scaled(factor), FINITE) for factor in (-1.0, np.inf)],
+    *[(lambda p, m=metric: p.prox(np.ones(2), 1.0, m), message) for metric, message in METRICS],
 ]
 
 
@@ -299,25 +269,23 @@ def test_steps_factors_and_metrics_without_meaning_are_refused(make, use, messag
         use(make(2))
 
 
+BOX, PARTS = (
+    r"Got lower=.* and upper=.*, expected lower <= upper",
+    r"Got groups=.*, expected each of",
+)
+NO_PARTS = [(), ((0, 1), ()), ((0, 1), (1, 2)), ((0, 2),), ((-1, 0),)]
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments", "message"),
     [
-        *[
-            (kind, (-1.0,), r"Got strength=.*, expected a float in \[0, inf\)")
-            for kind in (L1, SquaredL2)
-        ],
+        *[(kind, (-1.0,), r"Got strength=.* in \[0, inf\)") for kind in (L1, SquaredL2)],
         (ElasticNet, (np.nan, 0.0), "Got l1="),
         (ElasticNet, (0.0, np.inf), "Got l2="),
         (GroupLasso, (np.inf, ((0,),)), "Got strength="),
         (GeneralizedL1, (np.eye(2), np.nan), "Got strength="),
-        *[
-            (Box, bounds, r"Got lower=.* and upper=.*, expected lower <= upper")
-            for bounds in ((1.0, 0.0), (np.inf, np.inf), (-np.inf, -np.inf), (np.nan, 0.0))
-        ],
-        *[
-            (GroupLasso, (1.0, groups), r"Got groups=.*, expected each of the features")
-            for groups in ((), ((0, 1), ()), ((0, 1), (1, 2)), ((0, 2),), ((-1, 0),))
-        ],
+        *[(Box, b, BOX) for b in ((1.0, 0.0), (np.inf, np.inf), (-np.inf, -np.inf), (np.nan, 0.0))],
+        *[(GroupLasso, (1.0, groups), PARTS) for groups in NO_PARTS],
     ],
 )
 def test_penalties_without_meaning_are_refused(kind, arguments, message):
