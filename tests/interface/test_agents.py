@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -16,6 +14,7 @@ from tests.interface.registry import DEFAULTS, ROWS, all_pairs, assert_alike, pa
 
 FAMILIES = ["fed ridge", "fed logistic", "network", "network of classes", "personal",
             "personal classes"]  # fmt: skip
+THREE = ["fed ridge", "network of classes", "personal"]
 AGENTS = np.resize([3, 1, 2, 1], 60)
 TOWNS = np.array(["", "east", "north", "west"])[AGENTS]
 NAMES = ["east", "north", "west"]
@@ -47,9 +46,9 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
-@pytest.mark.parametrize("name", FAMILIES)
-def test_agents_are_labels_of_any_type_and_each_has_its_model(name, labels):
+@pytest.mark.parametrize(("name", "kind"), zip(np.resize(FAMILIES[::-1], 10), LABELS, strict=True))
+def test_agents_are_labels_of_any_type_and_each_has_its_model(name, kind):
+    labels = LABELS[kind]
     X, y = ROWS[name].data()
     model = unnamed(name).fit(X, y, agents=labels)
     assert model.agent_labels_.tolist() == np.unique(np.asarray(labels)).tolist()
@@ -77,7 +76,7 @@ COLUMN_KINDS = {
 
 @pytest.mark.parametrize(
     ("name", "kind", "places"),
-    all_pairs(FAMILIES, COLUMN_KINDS, [(3, -1), (0, 0), (1, 1), (0, -4)]),
+    all_pairs(THREE, COLUMN_KINDS, [(3, -1), (0, 0), (1, 1), (0, -4)]),
 )
 def test_a_column_of_agents_is_the_same_as_their_labels(name, kind, places):
     X, y = ROWS[name].data()
@@ -126,7 +125,7 @@ def test_a_column_of_words_is_no_number_and_bounds_by_name_leave_it_out():
 # Partitions.
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", THREE)
 def test_a_partition_may_be_a_function_of_the_data_and_says_what_it_looked_at(name):
     X, y = ROWS[name].data()
     condition = "conditional on the resulting ownership"
@@ -147,7 +146,7 @@ def test_a_partition_may_be_a_function_of_the_data_and_says_what_it_looked_at(na
         assert any("made up" in line for line in planned) == (partition != "dirichlet")
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", THREE)
 def test_a_plan_for_given_sizes_is_the_plan_inside_fit(name, plans):
     X, y = ROWS[name].data()
     unnamed(name).fit(X, y, agents=TOWNS)
@@ -175,19 +174,15 @@ def test_an_agent_may_hold_one_row_and_lack_classes(name, unit):
 # Budgets of agents.
 
 BUDGETS = {"west": 4.0, "east": 1.0, "north": 0.5}
-FORMS = {
-    "dict": BUDGETS,
-    "Series": pd.Series(BUDGETS),
-    "Series in another order": pd.Series(BUDGETS).sort_values(),
-    "list in the order of sorted labels": [1.0, 0.5, 4.0],
-}
+FORMS = [BUDGETS, pd.Series(BUDGETS).sort_values(), [1.0, 0.5, 4.0]]
 
 
-@pytest.mark.parametrize(("name", "form"), [(n, f) for n in FAMILIES for f in FORMS])
+@pytest.mark.parametrize("form", FORMS, ids=["dict", "Series", "list of sorted labels"])
+@pytest.mark.parametrize("name", THREE)
 def test_a_budget_goes_to_the_agent_that_it_names(name, form, plans):
     X, y = ROWS[name].data()
     # Labels win over what makes agents up.
-    model = unnamed(name, epsilon=FORMS[form], partition="dirichlet", n_agents=7)
+    model = unnamed(name, epsilon=form, partition="dirichlet", n_agents=7)
     report = model.fit(X, y, agents=TOWNS).privacy_
     assert plans[0].facts.agents.epsilons == (1.0, 0.5, 4.0)
     # A plan that knows no labels takes them from the budgets.
@@ -204,15 +199,13 @@ def test_a_budget_goes_to_the_agent_that_it_names(name, form, plans):
 BAD_BUDGETS = [
     ({"east": 1.0, "north": 2.0}, r"missing \['west'\]"),
     (BUDGETS | {"south": 0.5}, r"unknown \['south'\]"),
-    ({1: 1.0, 2: 1.0, 3: 1.0}, r"unknown \[1, 2, 3\], missing \['east'"),
     (pd.Series([1.0, 0.5, 0.3, 0.2], [*NAMES, "west"]), r"twice \['west'\]"),
-    (pd.Series([1.0, 0.5, 0.3]), r"unknown \[0, 1, 2\]"),
 ]
 
 
 @pytest.mark.parametrize(("given", "message"), BAD_BUDGETS)
 @pytest.mark.parametrize(
-    ("name", "parameter"), [*((name, "epsilon") for name in FAMILIES), ("personal", "confidence")]
+    ("name", "parameter"), [*((name, "epsilon") for name in THREE), ("personal", "confidence")]
 )
 def test_a_value_that_is_missing_or_of_nobody_is_refused(
     name, parameter, given, message, plans, assert_unfitted
@@ -263,15 +256,15 @@ def test_a_graph_or_relation_in_any_form_is_the_same(name, form, plans):
         model.set_params(**{parameter: strange}).fit(X, y, agents=TOWNS)
 
 
-@pytest.mark.parametrize("n_agents", [1, 2, 4])
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_every_name_is_a_graph_of_a_few_agents_who_talk_along_its_edges(name, n_agents):
+def test_every_name_is_a_graph_of_a_few_agents_who_talk_along_its_edges(name):
     X, y = ROWS["network"].data()
-    model = unnamed("network", topology=name, n_agents=n_agents).fit(X, y)
-    edges = named_graph(name, n_agents, seed=0).number_of_edges()
-    assert model.coef_per_agent_.shape[0] == n_agents
-    assert model.n_messages_ % (2 * max(edges, 1)) == 0
-    assert (model.n_messages_ == 0) == (n_agents == 1)
+    for n_agents in (1, 2, 4):
+        model = unnamed("network", topology=name, n_agents=n_agents).fit(X, y)
+        edges = named_graph(name, n_agents, seed=0).number_of_edges()
+        assert model.coef_per_agent_.shape[0] == n_agents
+        assert model.n_messages_ % (2 * max(edges, 1)) == 0
+        assert (model.n_messages_ == 0) == (n_agents == 1)
 
 
 def test_the_seed_draws_random_graphs_and_that_of_a_fit_can_be_used_again():
@@ -306,10 +299,6 @@ def test_peers_and_coalitions():
         for adversary, coalition in (("eavesdropper", 1), ("peer", 1), ("peer", 9))
     ]
     assert all(plan.releases == plans[0].releases for plan in plans)
-    one = unnamed("network", n_agents=1, topology=[[0]]).fit(X, y)
-    assert one.n_messages_ == one.bytes_sent_ == one.consensus_error_ == 0
-    text = repr(unnamed("network", coalition=3).fit(X, y).privacy_)
-    assert "3 peers" in text
 
 
 # Messages.
@@ -348,8 +337,9 @@ def test_messages_of_a_federation_are_counted(monkeypatch):
         assert model.n_rounds_ == sum(senders.any() for senders in schedules[-1].sends)
 
 
-@pytest.mark.parametrize("inner_steps", [1, 3])
-@pytest.mark.parametrize(("topology", "edges"), [("complete", 10), ("ring", 5), ("star", 4)])
+@pytest.mark.parametrize(
+    ("topology", "edges", "inner_steps"), [("complete", 10, 1), ("ring", 5, 3), ("star", 4, 2)]
+)
 def test_messages_are_two_along_each_edge_in_each_round(topology, edges, inner_steps):
     X, y = ROWS["network"].data()
     knobs = {"n_agents": 5, "topology": topology, "max_iter": 4,
@@ -364,11 +354,9 @@ def test_messages_are_two_along_each_edge_in_each_round(topology, edges, inner_s
     n_bins = model.privacy_.releases[0].shape[0]
     assert model.n_messages_ == 2 * edges * (4 + 2 * 5)
     assert model.bytes_sent_ == 8 * 2 * edges * (4 * 4 + 5 * (n_bins + 10))
-    assert re.search("star|ring|complete", repr(model.plan(60, 3)))
 
 
-@pytest.mark.parametrize("penalty", ["l2", "l1", None])
-@pytest.mark.parametrize("name", ["network", "network of classes"])
+@pytest.mark.parametrize(("name", "penalty"), [("network", "l1"), ("network of classes", "l2")])
 def test_the_model_of_a_network_is_the_average_and_the_consensus_error_the_distance(name, penalty):
     X, y = ROWS[name].data()
     model = unnamed(name, penalty=penalty, epsilon=5.0, feature_bounds=(-3, 1))

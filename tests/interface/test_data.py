@@ -17,13 +17,13 @@ CONTAINERS = {
     "array": np.asarray,
     "Fortran": np.asfortranarray,
     "CSR": sparse.csr_matrix,
-    "CSR array": sparse.csr_array,
-    "CSC": sparse.csc_matrix,
     "COO array": sparse.coo_array,
     "frame": lambda X: pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]),
     "list": lambda X: X.tolist(),
 }
 BUDGETS = [1.0, math.inf]
+# One estimator for each way in which data are prepared.
+HERE = ["lasso", "linear svc", "multinomial", "fed logistic", "network", "personal"]
 
 
 def units(row):
@@ -50,9 +50,7 @@ def edge_cases():
         "all zero": 0.0 * X,
         "one row many times": np.tile(X[:1], (60, 1)),
         "constant column": np.column_stack([X, np.full(60, 1e3)]),
-        "large rows": 1e30 * X,
         "huge rows": 1e99 * X,
-        "tiny rows": 1e-200 * X,
         "a huge row": extreme,
     }
 
@@ -61,7 +59,7 @@ def edge_cases():
 @pytest.mark.parametrize(
     ("name", "case", "container", "epsilon", "fit_intercept", "by_agent"),
     all_pairs(
-        DEFAULTS, edge_cases(), ["array", "CSR", "Fortran"], BUDGETS, [True, False], [True, False]
+        HERE, edge_cases(), ["array", "CSR", "Fortran"], BUDGETS, [True, False], [True, False]
     ),
 )
 def test_an_edge_case_ends_in_a_finite_model(
@@ -76,43 +74,25 @@ def test_an_edge_case_ends_in_a_finite_model(
     assert_a_finite_fit(model, CONTAINERS[container](X), y)
 
 
-HUGE_ROWS = {
-    "mixed signs": 1e300 * np.array([1.0, -1, 1]),
-    "the largest floats": np.full(3, 1.7e308),
-    "a sum that overflows": np.array([1.7e308, 1.7e308, -1.7e308]),
-    "tiny": np.full(3, 1e-320),
-}
+HUGE_ROWS = [[1e300, -1e300, 1e300], [1.7e308] * 3, [1.7e308, 1.7e308, -1.7e308], [1e-320] * 3]
 
 
-@pytest.mark.parametrize(
-    ("name", "extreme", "container", "bounds", "by_agent"),
-    all_pairs(ROWS, HUGE_ROWS, ["array", "CSR", "Fortran"], [None, (-1, 2)], [True, False]),
-)
-def test_an_extreme_row_ends_in_a_finite_private_model(name, extreme, container, bounds, by_agent):
-    row = ROWS[name]
+def test_extreme_rows_of_a_sparse_matrix_end_in_a_finite_private_model(row):
     X, y = row.data()
-    X[7] = HUGE_ROWS[extreme]
-    model = row.make(feature_bounds=bounds, **(units(row) if by_agent else {}))
-    assert_a_finite_fit(model, CONTAINERS[container](X), y)
+    X[7:11] = HUGE_ROWS
+    assert_a_finite_fit(row.make(**units(row)), sparse.csr_matrix(X), y)
 
 
-@pytest.mark.parametrize("extreme", HUGE_ROWS)
-@pytest.mark.parametrize("name", ["ridge", "lasso", "linear svc", "multinomial", "personal"])
-def test_without_privacy_an_extreme_row_ends_in_a_finite_model_or_in_a_clear_error(name, extreme):
+@pytest.mark.parametrize("name", ["lasso", "linear svc", "multinomial", "personal"])
+def test_without_privacy_an_extreme_row_ends_in_a_finite_model_or_in_a_clear_error(name):
     X, y = ROWS[name].data()
-    X[7] = HUGE_ROWS[extreme]
-    model = ROWS[name].make(epsilon=math.inf)
-    try:
-        assert_a_finite_fit(model, X, y)
-    except ValueError as error:
-        assert str(error).startswith("Got X with values beyond")  # noqa: PT017
-
-
-@pytest.mark.parametrize("name", [n for n in ROWS if ROWS[n].n_classes == 1])
-def test_extreme_targets_end_in_a_finite_private_model(name):
-    X, _ = ROWS[name].data()
-    for values in ([1.7e308, -1.7e308], [1e300, 1.0], [5e-324, 0.0], [2.0, 2.0]):
-        assert_a_finite_fit(ROWS[name].make(), X, np.resize(values, 60))
+    for extreme in HUGE_ROWS:
+        X[7] = extreme
+        model = ROWS[name].make(epsilon=math.inf)
+        try:
+            assert_a_finite_fit(model, X, y)
+        except ValueError as error:
+            assert str(error).startswith("Got X with values beyond")  # noqa: PT017
 
 
 @pytest.mark.filterwarnings("ignore:Got delta")
@@ -125,8 +105,10 @@ def test_one_row_is_enough_for_a_regression(name, epsilon):
     assert_a_finite_fit(model, [[0.5, 1.0, 0.2]], [0.3])
 
 
-def test_an_extreme_budget_ends_in_a_finite_model_or_is_refused_before_data(row):
-    for epsilon, delta in ((1e-10, 1e-300), (1e-3, 1e-5), (1e3, 1e-300), (1e10, 1e-5)):
+@pytest.mark.parametrize("name", [*HERE, "stream", "perturbed objective", "fed sharing", "walk"])
+def test_an_extreme_budget_ends_in_a_finite_model_or_is_refused_before_data(name):
+    row = ROWS[name]
+    for epsilon, delta in ((1e-10, 1e-300), (1e-3, 1e-5), (1e10, 1e-300)):
         model = row.make(epsilon=epsilon, delta=delta)
         try:
             plan_of(model, 60, 3)
@@ -140,8 +122,8 @@ def test_an_extreme_budget_ends_in_a_finite_model_or_is_refused_before_data(row)
 @pytest.mark.parametrize(
     ("name", "container", "dtype", "bounds", "epsilon", "by_agent"),
     all_pairs(
-        ROWS, CONTAINERS, [np.float64, np.float32, np.int64], [None, (-1.5, 2.0)], BUDGETS,
-        [True, False],
+        [*HERE, "stream", "perturbed objective", "walk"], CONTAINERS,
+        [np.float64, np.float32, np.int64], [None, (-1.5, 2.0)], BUDGETS, [True, False],
     ),
 )  # fmt: skip
 def test_container_and_type_change_only_rounding(name, container, dtype, bounds, epsilon, by_agent):
@@ -162,8 +144,10 @@ def test_container_and_type_change_only_rounding(name, container, dtype, bounds,
     np.testing.assert_allclose(other, dense, rtol=10 * tolerance, atol=10 * tolerance)
 
 
-def test_repeated_entries_of_a_sparse_matrix_count_as_their_sum(row):
+@pytest.mark.parametrize("name", [*HERE, "stream", "perturbed objective", "walk"])
+def test_repeated_entries_of_a_sparse_matrix_count_as_their_sum(name):
     # Entry by entry they would pass a bound that their sum does not pass.
+    row = ROWS[name]
     X, y = row.data()
     X[0] = [500.0, 0, 0]
     canonical = sparse.csr_matrix(X)
@@ -192,7 +176,9 @@ def test_input_is_not_changed_and_may_be_read_only(row):
 # Names of columns.
 
 
-def test_column_names_are_kept_and_checked(row):
+@pytest.mark.parametrize("name", HERE)
+def test_column_names_are_kept_and_checked(name):
+    row = ROWS[name]
     X, y = row.data()
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = row.make().fit(frame, y)
@@ -203,7 +189,9 @@ def test_column_names_are_kept_and_checked(row):
         row.make().fit(X, y).predict(X[:, :2])
 
 
-def test_bounds_by_column_name_are_bounds_by_position(row):
+@pytest.mark.parametrize("name", HERE)
+def test_bounds_by_column_name_are_bounds_by_position(name):
+    row = ROWS[name]
     X, y = row.data()
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     by_name = row.make(feature_bounds={"c": (-2, 1), "a": (-1, 3), "b": (-1, 1)})
@@ -238,15 +226,16 @@ LABELS = {
     "float": np.array([0.0, 1.0]),
     "bool": np.array([False, True]),
     "str of several lengths": np.array(["a", "a much longer label"]),
-    "object": np.array(["no", "yes"], dtype=object),
     "category": pd.Series(["no", "yes"], dtype="category"),
     "string": pd.Series(["no", "yes"], dtype="string"),
 }
 
 
-@pytest.mark.parametrize(("name", "kind", "declare"), all_pairs(CLASSIFIERS, LABELS, [False, True]))
-def test_labels_of_every_type_come_back_as_they_are(name, kind, declare):
+@pytest.mark.parametrize("declare", [False, True])
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_of_every_type_come_back_as_they_are(kind, declare):
     X, y = ROWS["logistic"].data()
+    name = list(CLASSIFIERS)[(list(LABELS).index(kind) + declare) % len(CLASSIFIERS)]
     given = LABELS[kind]
     labels = np.asarray(given if not hasattr(given, "iloc") else given.astype(object))
     plain = classifier(name).fit(X, y)
@@ -264,7 +253,7 @@ def test_a_declared_class_may_be_absent_and_their_order_does_not_matter(name, ep
     X, y = ROWS["logistic"].data()
     models = [
         classifier(name, classes=classes, epsilon=epsilon).fit(X, y)
-        for classes in ([0, 1, 7], [7, 0, 1], np.array([1, 7, 0, 0]), (7.0, 1.0, 0.0))
+        for classes in ([0, 1, 7], np.array([1, 7, 0, 0]), (7.0, 1.0, 0.0))
     ]
     for model in models:
         assert model.classes_.tolist() == [0, 1, 7]
@@ -273,22 +262,9 @@ def test_a_declared_class_may_be_absent_and_their_order_does_not_matter(name, ep
         assert np.isfinite(parameters(model)).all()
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_one_class_alone_is_enough_where_two_are_declared(name):
-    X, y = ROWS["logistic"].data()
-    assert set(classifier(name, classes=[0, 1]).fit(X, 0 * y).predict(X)) <= {0, 1}
-
-
 @pytest.mark.parametrize(
     ("classes", "labels"),
-    [
-        ([0, 1], [0, 2]),
-        ([0, 5], [0, 3]),
-        (["a", "b"], ["a", "c"]),
-        (["a", "b"], [0, 1]),
-        ([0, 1], ["0", "1"]),
-        ([0.5, 1.5], [0, 1]),
-    ],
+    [([0, 1], [0, 2]), (["a", "b"], ["a", "c"]), ([0, 1], ["0", "1"]), ([0.5, 1.5], [0, 1])],
 )
 def test_a_label_that_is_not_declared_is_an_error_that_shows_no_data(classes, labels):
     X, y = ROWS["logistic"].data()
@@ -308,8 +284,7 @@ def test_a_label_that_is_not_declared_is_an_error_that_shows_no_data(classes, la
 PROBABLE = ["logistic", "fed logistic", "network of classes", "personal classes"]
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 5])
-@pytest.mark.parametrize("epsilon", BUDGETS)
+@pytest.mark.parametrize(("n_classes", "epsilon"), [(2, math.inf), (2, 1.0), (3, 1.0)])
 @pytest.mark.parametrize("name", PROBABLE)
 def test_probabilities_sum_to_one_and_agree_with_predictions(name, epsilon, n_classes):
     X, _ = ROWS["logistic"].data()

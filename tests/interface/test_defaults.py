@@ -19,7 +19,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.utils.fixes import parse_version
 
-from skdpadmm import DPDecentralizedClassifier, DPPersonalizedClassifier, DPPersonalizedRegressor
+from skdpadmm import DPPersonalizedClassifier, DPPersonalizedRegressor
 from tests.interface.registry import DEFAULTS, ROWS
 
 SIZES = {"AZ": 300, "CA": 2000, "NY": 1500, "OR": 200, "TX": 1800, "WA": 600}
@@ -90,9 +90,8 @@ def mean_score(model, task, seeds=range(4)):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_classes", "epsilon", "floor"),
-    [(1, 0.3, 0.3), (1, 1.0, 0.7), (1, 10.0, 0.8), (2, 0.3, 0.68), (2, 1.0, 0.72), (2, 10.0, 0.73),
-     (3, 1.0, 0.7), (3, 10.0, 0.74)],
-)  # fmt: skip
+    [(1, 0.3, 0.3), (1, 10.0, 0.8), (2, 0.3, 0.68), (2, 10.0, 0.73), (3, 1.0, 0.7)],
+)
 def test_states_learn_from_those_they_are_like(n_classes, epsilon, floor):
     trade_off = 30.0 if n_classes == 1 else 100.0
     model = personal(n_classes, similarity=WEIGHTS, trade_off=trade_off, epsilon=epsilon)
@@ -118,7 +117,7 @@ def test_thirty_features_in_wide_bounds_need_a_budget_and_no_more(n_agents):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0, 100.0])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 100.0])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_probabilities_are_not_worse_than_those_of_the_scores(epsilon, n_classes):
     losses = []
@@ -134,21 +133,6 @@ def test_probabilities_are_not_worse_than_those_of_the_scores(epsilon, n_classes
     corrected, plain = np.mean(losses, axis=0)
     # The second is guessing without any rows.
     assert corrected < min(plain + 0.01, np.log(n_classes) + 0.02)
-
-
-@pytest.mark.slow
-def test_agents_who_differ_are_served_better_by_models_of_their_own():
-    rng = np.random.default_rng(2)
-    X = rng.uniform(-1, 1, size=(20_000, 2))
-    agents = np.resize(np.arange(4), 20_000)
-    angle = np.array([0.0, 0.3, 2.8, 3.1])[agents]
-    y = (np.cos(angle) * X[:, 0] + np.sin(angle) * X[:, 1] > 0).astype(int)
-    alike = np.array([[0, 1, 0, 0.01], [1, 0, 0.01, 0], [0, 0.01, 0, 1], [0.01, 0, 1, 0]])
-    settings = {"feature_bounds": (-1, 1), "random_state": 0}
-    together = DPDecentralizedClassifier(**settings).fit(X, y, agents=agents)
-    apart = DPPersonalizedClassifier(similarity=alike, trade_off=100.0, **settings)
-    assert apart.fit(X, y, agents=agents).score(X, y, agents=agents) > 0.9
-    assert together.score(X, y) < 0.7
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, for every public estimator and one algorithm of each other kind."""
+"""scikit-learn's own checks: every public estimator; other kinds of algorithms are slow."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdpadmm
 import skdpadmm.preprocessing
-from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
+from skdpadmm.preprocessing import BoundedScaler
 from tests.interface.registry import KINDS
-
-# Estimator -> {check: reason why it must fail}. Strict: one that passes is an error.
-EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
 
 
 def all_estimators() -> list[BaseEstimator]:
@@ -34,15 +31,17 @@ OTHERS = [
     for row in KINDS.values()
     for is_central in [row.family == "central"]
 ]
-OTHERS += [BoundedScaler(lower=-1.0, upper=3.0), RowNormClipper(norm=3)]
+OTHERS += [BoundedScaler(lower=-1.0, upper=3.0)]
 
 
-def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
-    return EXPECTED_FAILURES.get(type(estimator).__name__, {})
-
-
-@parametrize_with_checks([*all_estimators(), *OTHERS], expected_failed_checks=expected_failures)
+@parametrize_with_checks(all_estimators())
 def test_estimator_check_of_scikit_learn(estimator: BaseEstimator, check: object) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(OTHERS)
+def test_estimator_check_with_other_algorithms(estimator: BaseEstimator, check: object) -> None:
     check(estimator)
 
 
@@ -50,7 +49,7 @@ def test_estimator_check_of_scikit_learn(estimator: BaseEstimator, check: object
 def test_the_checks_of_scikit_learn_pass_with_the_array_api_enabled():
     root = Path(skdpadmm.__file__).parent.parent
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", __file__],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-k", "estimator_check_", __file__],
         cwd=root,
         env={**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": str(root)},
         capture_output=True,
