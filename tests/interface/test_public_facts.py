@@ -15,7 +15,6 @@ from skdpadmm import (
     DPAdmmLogisticRegression,
     DPAdmmRidge,
     DPDecentralizedClassifier,
-    DPDecentralizedRegressor,
     DPFedRidge,
     DPPersonalizedRegressor,
 )
@@ -28,12 +27,11 @@ STREAM = {"algorithm": GradientADMM(schedule="stream"), "random_state": 0}
 SHORT = {"max_iter": 2, "random_state": 0}
 
 
-@pytest.mark.parametrize("n_seen", [15, 16])
-def test_declared_classes_are_never_warned_of_however_many_are_seen(n_seen):
+def test_declared_classes_are_never_warned_of_however_many_are_seen():
     # scikit-learn warns of more distinct labels than half of the records.
     model = DPAdmmLogisticRegression(classes=range(20), **SHORT)
     search = DPGridSearchCV(model, {"C": [0.1, 1.0]}, epsilon=1e4, random_state=0)
-    y = np.arange(30) % n_seen
+    y = np.arange(30) % 16
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(X, y)
@@ -73,24 +71,22 @@ class Centred(Normalizer):
         return X - X.mean(axis=0)
 
 
-class CentredColumns(ColumnTransformer):
-    def fit_transform(self, X, y=None, **params):
-        return super().fit_transform(X, y) - X.mean(axis=0)
-
-
 class CentredPipeline(Pipeline):
     def fit(self, X, y=None, **params):
         return super().fit(X - X.mean(axis=0), y)
+
+
+class CentredColumns(ColumnTransformer):
+    def fit_transform(self, X, y=None, **params):
+        return super().fit_transform(X, y) - X.mean(axis=0)
 
 
 @pytest.mark.parametrize(
     "step",
     [
         FunctionTransformer(lambda X: X - X.mean(0)),
-        FunctionTransformer(np.cumsum),
         FunctionTransformer(np.add, kw_args={"x2": 1}),
         FunctionTransformer(np.frompyfunc(float, 1, 1)),
-        FunctionTransformer(np.modf),
         Centred(),
         ColumnTransformer([("all", FunctionTransformer(np.sort), [0, 1])], sparse_threshold=0),
         make_pipeline(Binarizer(), FunctionTransformer(np.cumsum)),
@@ -104,33 +100,23 @@ def test_a_private_search_refuses_transformers_not_known_to_act_on_each_row_by_i
     assert not hasattr(search, "best_estimator_")
 
 
-@pytest.mark.parametrize(
-    ("step", "words"),
-    [
-        (CentredColumns([("all", Normalizer(), [0, 1])], sparse_threshold=0), "CentredColumns"),
-        (CentredPipeline([("a", Normalizer()), ("b", Binarizer())]), "CentredPipeline"),
-        (
-            ColumnTransformer([("all", CentredPipeline([("a", Normalizer())]), [0, 1])]),
-            "CentredPipeline",
-        ),
-    ],
-)
-def test_a_private_search_refuses_other_classes_of_pipelines_and_columns(step, words):
-    with pytest.raises(ValueError, match=words):
-        search_over(step).fit(X, X[:, 0])
+def test_a_private_search_refuses_other_classes_of_pipelines_and_columns():
+    columns = CentredColumns([("all", Normalizer(), [0, 1])], sparse_threshold=0)
+    inner = ColumnTransformer([("all", CentredPipeline([("a", Normalizer())]), [0, 1])])
     last = CentredPipeline([("a", Normalizer()), ("dpadmmridge", DPAdmmRidge(**SHORT))])
-    with pytest.raises(ValueError, match="CentredPipeline"):
-        search_over(step).set_params(estimator=last).fit(X, X[:, 0])
+    for search in (
+        search_over(columns), search_over(inner), search_over().set_params(estimator=last),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"CentredColumns|CentredPipeline"):
+            search.fit(X, X[:, 0])
 
 
-@pytest.mark.parametrize(
-    "step", [FunctionTransformer(), FunctionTransformer(np.tanh), Normalizer(), Binarizer()]
-)
+@pytest.mark.parametrize("step", [FunctionTransformer(np.tanh), Normalizer()])
 def test_a_private_search_accepts_transformers_that_act_on_each_row_by_itself(step):
     assert search_over(step).fit(X, X[:, 0]).best_params_
 
 
-@pytest.mark.parametrize("partition", ["sorted", "dirichlet", lambda X, y: np.arange(len(y)) % 3])
+@pytest.mark.parametrize("partition", ["sorted", lambda X, y: np.arange(len(y)) % 3])
 def test_a_private_search_refuses_owners_that_depend_on_labels(partition):
     model = DPFedRidge(partition=partition, adversary="model", **SHORT)
     with pytest.raises(ValueError, match="labels of all rows"):
@@ -155,19 +141,6 @@ def test_the_report_defines_the_null_record_of_zero_out_and_of_nothing_else():
     said = " ".join(published.fit(X, X[:, 0], agents=np.arange(30) % 3).privacy_.assumptions)
     assert "sends noise alone" in said
     assert "has a loss of zero" not in said
-
-
-def test_the_report_says_that_figures_of_pairs_are_not_those_of_a_coalition():
-    known = {"topology": "complete", "n_agents": 6, **SHORT}
-    words = "not of a coalition of 2"
-    assert words in assumptions(DPDecentralizedRegressor(coalition=2, **known))
-    assert "coalition" not in assumptions(DPDecentralizedRegressor(**known))
-
-
-def test_what_holds_if_nobody_saw_a_state_prints_in_a_few_lines():
-    model = DPAdmmRidge(**STREAM).fit(np.resize(X, (400, 2)), np.resize(X[:, 0], 400))
-    assert len(model.privacy_.if_unseen) > 1
-    assert len(repr(model.privacy_.if_unseen)) < 2000
 
 
 def test_probabilities_are_those_of_an_agents_own_model_where_agents_are_named():
