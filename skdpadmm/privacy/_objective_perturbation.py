@@ -175,6 +175,7 @@ class PerturbedObjectiveDP(Guarantee):
         for name in ("gradient_ratio", "curvature_ratio", "gaussian_mu"):
             value = getattr(self, name)
             require(0 <= value < math.inf, name, value, "a float in [0, inf)")
+            object.__setattr__(self, name, float(value))
         logistic = self.derivative is LossDerivative.LOGISTIC
         require(
             0 < self.saturation <= 1 and (logistic or self.saturation == 1),
@@ -182,6 +183,7 @@ class PerturbedObjectiveDP(Guarantee):
             self.saturation,
             "a float in (0, 1]" if logistic else f"1.0 for derivative={str(self.derivative)!r}",
         )
+        object.__setattr__(self, "saturation", float(self.saturation))
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta at ``epsilon`` in [0, inf]."""
@@ -197,12 +199,12 @@ class PerturbedObjectiveDP(Guarantee):
         """Return the kind and the parameters."""
         return {
             "kind": "perturbed_objective",
-            "gradient_ratio": float(self.gradient_ratio),
-            "curvature_ratio": float(self.curvature_ratio),
+            "gradient_ratio": self.gradient_ratio,
+            "curvature_ratio": self.curvature_ratio,
             "neighboring": str(self.neighboring),
             "derivative": str(self.derivative),
-            "saturation": float(self.saturation),
-            "gaussian_mu": float(self.gaussian_mu),
+            "saturation": self.saturation,
+            "gaussian_mu": self.gaussian_mu,
         }
 
     def describe(self) -> str:

@@ -43,7 +43,7 @@ EXAMPLES = {
     ],
     "perturbed objective(L/sigma=0.2346, beta/ridge=0.05) + GDP(mu=0.1)": [
         Objective(0.23451, 0.05, "replace_one", "logistic", 0.75, 0.1),
-        Objective(0.2, 0.1, "zero_out"),
+        Objective(np.float64(0.2), 0.1, "zero_out"),
     ],
     "Renyi DP at 6 orders": [
         RenyiDP(ORDERS, tuple(0.02 * order for order in ORDERS)),

@@ -152,6 +152,27 @@ def test_what_a_bound_may_not_leave_out():
     assert one < exact <= both
 
 
+@pytest.mark.parametrize(("m", "kappa", "w"), [(1.0, 0.8, 1.0), (2.0, 2.5, 0.95), (5.0, 13.0, 1.0)])
+def test_the_floor_of_a_logistic_loss_is_the_largest_loss_short_of_saturation(m, kappa, w):
+    """The largest loss over the gradient, of norm u L, at each of the noise, by a search."""
+    loss, z, u = Scalar("logistic", 1.0, w), np.linspace(-9, 9, 4001), np.linspace(0, 1, 401)
+    guarantee, u = loss.guarantee(w**2 / kappa, w / m, "zero_out"), u[:, None]
+    bend, moved = u * (1 - u * w) * kappa / w, u * m * z + (u * m) ** 2 / 2
+    losses, largest = bend + moved, (np.log1p(bend) + moved).max(axis=0)
+    saturated = losses[-1]
+    floor = losses.max(axis=0)[losses.argmax(axis=0) < 400].max()
+    assert floor == pytest.approx(kappa - m**2 / 2, abs=0.03)
+    for epsilon in (0.0, 0.5 * floor, floor, 2 * floor):
+        mean, least = (
+            np.trapezoid(norm.pdf(z) * np.maximum(0, -np.expm1(epsilon - y)), z)
+            for y in (np.maximum(floor, saturated), largest)
+        )
+        claimed = guarantee.delta(epsilon)
+        pair, scales = ([(ROW, loss)], [(NOBODY, loss)]), (w**2 / kappa, w / m)
+        assert exact_delta(*pair, *scales, epsilon) <= least * (1 + 3e-3) <= claimed * (1 + 4e-3)
+        assert claimed == pytest.approx(mean, rel=0.03)
+
+
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.5])
 def test_composition_with_gaussians_is_the_mean_of_their_curve(mu, epsilon):
