@@ -40,7 +40,6 @@ class Row:
     composes: bool = True
     spent: float = 0.999
     optimum: tuple[dict[str, float], float] | None = None
-    n_examples: int = 4
     n_noise: int = 160
 
     @property

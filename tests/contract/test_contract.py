@@ -26,6 +26,10 @@ from tests.contract.registry import ROWS
 
 # Of tests that noise is as planned, where there is nothing wrong.
 LEVEL = 1e-6
+OF_FOUR = settings(
+    max_examples=4, derandomize=True, database=None, deadline=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
 HARD_ROWS = [(1e300, -1e300), (1.7e308, 1.7e308), (1e-200, 5e-324), (1e300, 1e-300), (0.0, 0.0)]
 
 
@@ -133,16 +137,10 @@ def replay_within_sensitivity(row):
         (2, ((1e300, -1e300), low), ((1.7e308, 1.7e308), high)),
         (3, ((0.0, 0.0), low), ((-1.0, 1.0), high)),
     ]
-    for pair in hard[: 2 * row.n_examples]:
+    for pair in hard:
         check(*pair)
 
-    @settings(
-        max_examples=row.n_examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @OF_FOUR
     @given(neighbours(row))
     def of_examples(pair):
         check(*pair)
