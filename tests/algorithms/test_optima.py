@@ -39,8 +39,7 @@ COVERED = [  # each algorithm, what surrounds it, and some problems: each with e
     (alg.FederatedADMM(**LONG, **LATER, relaxation=0.3), AGENT, ("elastic net", "three classes")),
     (alg.FederatedADMM(**SHORT, local_step="linearized"), AGENT, ("elastic net", "logistic")),
     (alg.FederatedADMM(**SHORT, local_step="linearized", **LATER), RECORD, ("lasso",)),
-    (alg.GradientDescent(**SHORT, momentum=0.0), BOUNDS, ("lasso", "three classes")),
-    (alg.GradientDescent(**SHORT, momentum=0.8), {}, ("elastic net", "logistic")),
+    (alg.GradientDescent(**SHORT, momentum=0.8), BOUNDS, ("lasso", "elastic net", "logistic")),
     (alg.GradientDescent(step_size=0.4, **HIDDEN), FREE, ("ridge", "three classes")),
     (alg.AveragedADMM(**CERTIFIED), {}, PROBLEMS),
     (alg.AveragedADMM(**CERTIFIED, guarantee="last"), FREE, ("elastic net", "logistic")),
@@ -49,7 +48,6 @@ COVERED = [  # each algorithm, what surrounds it, and some problems: each with e
     (alg.FederatedADMM(**LONG), AGENT | {"owner": np.arange(60) < 59}, ("lasso", "logistic")),
     (alg.FederatedADMM(**LONG, **LATER), AGENT | {"owner": np.zeros(60)}, ("logistic",)),
     (alg.FederatedADMM(**LONG, **LATER, sampling="fixed"), SAMPLE, ("lasso", "ridge")),
-    (alg.FederatedADMM(**LONG, **LATER), SAMPLE, ("elastic net",)),
     (alg.FederatedADMM(**LONG, **LATER), ABSENT, ("lasso", "three classes")),
 ]
 CASES = [(algorithm, around, name) for algorithm, around, names in COVERED for name in names]

@@ -132,14 +132,6 @@ def test_counts_of_noise_or_of_empty_rows_say_nothing_of_units():
 # What noise leaves in a result.
 
 
-def rows_in(vectors, eigenvalues, loading, clip_unit):
-    rows = Rows(np.zeros((4, 3)), coordinates_of(3))
-    rows.basis = Basis(
-        vectors=vectors, eigenvalues=eigenvalues, loading=loading, spread=1.0, clip_unit=clip_unit
-    )
-    return rows
-
-
 @pytest.mark.parametrize(("step_size", "n_averaged"), [(0.1, 20), (0.5, 1), (1.9, 10)])
 def test_the_variance_is_that_of_a_noisy_path_on_a_quadratic(step_size, n_averaged):
     rng, loading, n_iter, noise_std = np.random.default_rng(0), np.array([1, 0.3, 0, 2.0]), 20, 0.7
@@ -148,7 +140,8 @@ def test_the_variance_is_that_of_a_noisy_path_on_a_quadratic(step_size, n_averag
         w = w - step_size * (0.5 * loading * w + noise_std * rng.standard_normal(w.shape))
         if k >= n_iter - n_averaged:
             tail += w / n_averaged
-    rows = rows_in(np.eye(4), np.ones(4), loading, 1.0)
+    rows, flat = Rows(np.zeros((4, 3)), coordinates_of(3)), {"spread": 1.0, "clip_unit": 1.0}
+    rows.basis = Basis(vectors=np.eye(4), eigenvalues=np.ones(4), loading=loading, **flat)
     variance = parameter_variance(
         rows=rows, smoothness=1.0, step_size=step_size, noise_std=noise_std, n_iter=n_iter,
         n_averaged=n_averaged,

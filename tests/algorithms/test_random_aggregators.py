@@ -85,10 +85,8 @@ def test_randomised_admm_is_admm_on_edges_with_random_penalties(
 def ends_of_mixes(links, mixing, models, public):
     """The two models between which each agent's mix is drawn."""
     near, ends = neighbors_of(links), []
-    weights = (
-        mixing_matrix(links, mixing if mixing in FIXED else "metropolis").to_sparse().toarray()
-    )
-    mean = np.tensordot(weights, models, 1)
+    weights = mixing_matrix(links, mixing if mixing in FIXED else "metropolis")
+    mean = np.tensordot(weights.to_sparse().toarray(), models, 1)
     closed = [np.sort(np.append(near[a], a)) for a in range(len(models))]
     sizes = np.array([len(members) for members in closed])
     one = public.integers(sizes)

@@ -178,3 +178,5 @@ def test_facts_that_no_theorem_covers_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(ImportError, match=r"skdpadmm\[fast\]"):
         GradientADMM(compiled=True).plan(FACTS, BUDGET)
+    with pytest.raises(TypeError, match=r"^Got algorithm=.*such as ConsensusADMM\(\)"):
+        alg.resolve_algorithm(alg.ProximalNewton)

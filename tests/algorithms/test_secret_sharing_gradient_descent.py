@@ -58,14 +58,11 @@ def test_messages_are_gradients_at_the_public_model_and_steps_follow_their_sum(
 
 
 @pytest.mark.parametrize("estimator", [DPFedRidge, DPDecentralizedRegressor])
-@pytest.mark.parametrize(
-    ("graph", "curators", "conditioning"),
-    [("ring", None, "private"), ("star", 2, None), ("barabasi-albert", 5, "private")],
-)
-def test_messages_are_those_of_every_hop_of_every_share(estimator, graph, curators, conditioning):
+@pytest.mark.parametrize(("graph", "curators"), [("ring", None), ("barabasi-albert", 5)])
+def test_messages_are_those_of_every_hop_of_every_share(estimator, graph, curators):
     X, y = data_for(SquaredLoss(), n=120)
     algorithm = SecretSharingGradientDescent(n_curators=curators)
-    knobs = {"n_agents": 7, "max_iter": 4, "conditioning": conditioning, "epsilon": 20.0}
+    knobs = {"n_agents": 7, "max_iter": 4, "conditioning": "private", "epsilon": 20.0}
     model = estimator(algorithm=algorithm, random_state=0, **knobs)
     count, links = curators or 7, named_graph(graph, 7)
     # With a server: a share of everyone to each curator, their sum, and that to everyone.
