@@ -131,9 +131,9 @@ def test_excess_loss_and_disagreement_are_below_the_bound(topology, n_rounds, in
         w = solution.parameters_per_agent[:, :, 0]
         apart = 2 * np.linalg.norm(w[links.edges[:, 0]] - w[links.edges[:, 1]], axis=1).sum()
         left.append(total(w[task.owner]) - best.fun + dual_bound * apart)
-    noise_std = 5 / 400 * clip * plan.releases[0].shares[0]
+    std = 5 / 400 * clip * plan.releases[0].shares[0]
     bound = multi_step_bound(
         n_rounds=n_rounds, inner_steps=inner, degrees=links.degrees, gradient_bound=clip,
-        n_entries=2, noise_std=noise_std, diameter=diameter, penalty_weight=rho, dual_bound=dual_bound,
+        n_entries=2, noise_std=std, diameter=diameter, penalty_weight=rho, dual_bound=dual_bound,
     )  # fmt: skip
     assert np.mean(left) <= bound
