@@ -17,10 +17,8 @@ on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/pro
 
 
 @pytest.fixture
-def ledger(path, gaussian):
-    ledger = PrivacyLedger(path)
-    for _ in range(3):
-        ledger.finish(ledger.reserve(gaussian))
+def ledger(ledger, gaussian):
+    ledger.finish(ledger.reserve(gaussian))
     return ledger
 
 
@@ -115,13 +113,9 @@ def test_entries_that_are_not_known_in_full_are_refused(ledger, gaussian, monkey
         ledger.total(1e-6)
 
 
-@pytest.mark.parametrize(("old", "new"), [("9.5", "-9.5"), ('"unit"', '"more": 1, "unit"')])
-def test_limits_that_are_not_known_in_full_refuse_every_fit(
-    ledger, gaussian, monkeypatch, old, new
-):
-    terms = _ledger.terms_of
+def test_limits_that_are_not_known_in_full_refuse_every_fit(ledger, gaussian, monkeypatch):
     with monkeypatch.context() as newer:
-        newer.setattr(_ledger, "terms_of", lambda limit: terms(limit).replace(old, new))
+        newer.setattr(_ledger, "terms_of", lambda limit: '{"epsilon": 9.5, "more": 1}')
         ledger.limit(9.5, 1e-6)
     with pytest.raises(LedgerError, match="Got a limit"):
         ledger.reserve(gaussian)
@@ -133,7 +127,7 @@ def test_whoever_holds_the_lock_too_long_is_named(ledger, path, gaussian, monkey
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerError, match="locked"):
             ledger.reserve(gaussian)
-        assert len(ledger.entries()) == 3
+        assert len(ledger.entries()) == 1
     ledger.reserve(gaussian)
 
 

@@ -201,7 +201,6 @@ def test_scaling_multiplies_the_value_and_equal_strengths_make_equal_penalties(m
 def test_strong_convexity_and_sparsity_are_those_of_the_parts():
     assert [p.strong_convexity for p in penalties(4)] == [0, 0, 0.6, 0.3, *[0] * 10]
     assert [p.is_sparse for p in penalties(4)] == [False, True, False, True, *[False] * 10]
-    assert not ElasticNet(l1=0.0, l2=1.0).is_sparse
 
 
 def test_strong_penalties_give_exact_zeros_one_by_one_or_by_group():

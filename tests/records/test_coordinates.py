@@ -43,11 +43,8 @@ def test_without_an_intercept_zero_stays_zero():
 
 def test_undeclared_features_are_left_as_they_are_and_targets_are_clipped_to_three():
     c = declared()
-    assert not c.offset.any()
-    assert (c.scale == 1).all()
-    assert c.undeclared.all()
+    np.testing.assert_array_equal((c.offset, c.scale, c.undeclared), ([0] * 3, [1] * 3, [True] * 3))
     np.testing.assert_allclose(c.target(np.array([-7.0, 0.0, 1.5, 9.0])), [-1, 0, 0.5, 1])
-    assert c.amplification == 1.0
     classes = declared(has_target_scale=False)
     np.testing.assert_array_equal(classes.target(np.array([-1.0, 41.0])), [-1.0, 41.0])
 
@@ -98,15 +95,12 @@ def test_to_user_gives_the_same_predictions_in_the_units_of_the_user(seed, fit_i
     ("bounds", "message"),
     [
         ((2.0, 1.0), "Got feature_bounds with lower above upper, expected .* Swap"),
-        ((0.0, np.inf), "Got feature_bounds with values that are not finite, expected .* Declare"),
         (([0, 0], [1, 1]), r"Got feature_bounds with a side of shape \(2,\), expected .* each"),
         (5.0, "Got feature_bounds=5.0, expected a pair .* Pass the range that is public"),
         ((-1e200, 1e200), "Got feature_bounds beyond 1e100.*, expected a range"),
         # A constant carries nothing, and its coefficient would be pure noise.
         (([0, 7, 0], [1, 7, 1]), "Got feature_bounds .*narrower than 1e-100, expected a range"),
         ({"z": (0, 1)}, r"Got feature_bounds for columns \['z'\], expected names .* Correct"),
-        (dict.fromkeys("abcd", (0, 1)), "Got feature_bounds for 4 columns, expected at most 3"),
-        ({"a": (1, 0)}, r"Got feature_bounds\['a'\] with lower above upper, expected .* Swap"),
     ],
 )
 def test_wrong_feature_bounds_are_refused_with_what_to_do(bounds, message):
@@ -120,7 +114,6 @@ def test_wrong_feature_bounds_are_refused_with_what_to_do(bounds, message):
         ({"feature_bounds": {"a": (0, 1)}}, "Got feature_bounds as a dict .* expected .* Pass"),
         ({"target_bounds": (0, 0)}, "Got target_bounds .*narrower"),
         ({"target_bounds": ([0.0], [1.0])}, r"Got target_bounds .* of shape \(1,\), expected a nu"),
-        ({"target_bounds": 1.0}, "Got target_bounds=1.0, expected a pair"),
         ({"target_bounds": (0, 1e80), "feature_bounds": (0, 1e-80)}, "Got .* 150 orders of magn"),
     ],
 )

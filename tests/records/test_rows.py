@@ -22,9 +22,7 @@ CONTAINERS = {
     "C": np.ascontiguousarray,
     "F": np.asfortranarray,
     "float32": lambda X: X.astype(np.float32),
-    "strided": lambda X: np.repeat(X, 2, axis=0)[::2],
     "CSR": sparse.csr_matrix,
-    "CSR array": sparse.csr_array,
     "CSR float32": lambda X: sparse.csr_matrix(X.astype(np.float32)),
 }
 EXACT = [name for name in CONTAINERS if "float32" not in name]
@@ -138,8 +136,6 @@ EXTREME_ROWS = {
     "mixed signs of 1e300": 1e300 * np.array([1.0, -1, 1, -1, 1, -1, 1]),
     "the largest floats": np.full(P, 1.7e308),
     "one large entry": np.array([0, 0, -1.7e308, 0, 0, 0, 0.0]),
-    "1e150": np.full(P, -1e150),
-    "tiny": np.full(P, 1e-200),
     "subnormal": np.full(P, 5e-324),
     "large beside tiny": np.array([1e300, 1e-300, 0, 1, -1, 1e-200, 1e200]),
     "all zero": np.zeros(P),
