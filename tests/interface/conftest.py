@@ -8,17 +8,12 @@ from typing import Any
 import pytest
 
 from skdpadmm import _fitting
-from tests.interface.registry import OF_AGENTS, ROWS
+from tests.interface.registry import ROWS
 
 
 @pytest.fixture(params=ROWS)
 def row(request):
     return ROWS[request.param]
-
-
-@pytest.fixture(params=OF_AGENTS)
-def row_of_agents(request):
-    return OF_AGENTS[request.param]
 
 
 @pytest.fixture

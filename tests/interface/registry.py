@@ -53,21 +53,16 @@ def logistic(C: float) -> BaseEstimator:
     return LogisticRegression(C=C, solver="newton-cg", tol=1e-12, max_iter=1000)
 
 
-def _central(estimator: BaseEstimator, counterpart: Any = None) -> Row:
-    return Row(estimator.set_params(**SMALL), "central", counterpart)
+AGENTS = {
+    "central": {},
+    "federated": {"n_agents": 4},
+    "decentralized": {"n_agents": 4, "topology": "ring"},
+    "personalized": {},
+}
 
 
-def _federated(estimator: BaseEstimator, counterpart: Any = None) -> Row:
-    return Row(estimator.set_params(n_agents=4, **SMALL), "federated", counterpart)
-
-
-def _decentralized(estimator: BaseEstimator, counterpart: Any = None) -> Row:
-    estimator.set_params(n_agents=4, topology="ring", **SMALL)
-    return Row(estimator, "decentralized", counterpart)
-
-
-def _personalized(estimator: BaseEstimator, counterpart: Any = None) -> Row:
-    return Row(estimator.set_params(**SMALL), "personalized", counterpart)
+def _row(family: str, estimator: BaseEstimator, counterpart: Any = None) -> Row:
+    return Row(estimator.set_params(**AGENTS[family], **SMALL), family, counterpart)
 
 
 def _lasso(n: int) -> BaseEstimator:
@@ -78,60 +73,67 @@ def _mixed(n: int) -> BaseEstimator:
     return ElasticNet(alpha=0.1, l1_ratio=0.7, tol=1e-14)
 
 
+def _ridge(n: int) -> BaseEstimator:
+    return Ridge(alpha=2.0)
+
+
+def _mean_ridge(n: int) -> BaseEstimator:
+    return Ridge(alpha=0.05 * n, solver="cholesky")
+
+
+def _logistic(n: int) -> BaseEstimator:
+    return logistic(0.5)
+
+
+def _mean_logistic(n: int) -> BaseEstimator:
+    return logistic(1 / (0.05 * n))
+
+
 MIXED = {"alpha": 0.1, "l1_ratio": 0.7}
 SHARING = "secret-sharing-gradient-descent"
 
 # Every public estimator with its default algorithm.
 DEFAULTS: dict[str, Row] = {
-    "ridge": _central(dp.DPAdmmRidge(alpha=2.0), lambda n: Ridge(alpha=2.0)),
-    "lasso": _central(dp.DPAdmmLasso(alpha=0.05), _lasso),
-    "elastic net": _central(dp.DPAdmmElasticNet(**MIXED), _mixed),
-    "fused": _central(dp.DPAdmmGeneralizedLasso(alpha=0.0), lambda n: LinearRegression()),
-    "huber": _central(dp.DPAdmmHuberRegressor()),
-    "linear svc": _central(dp.DPAdmmLinearSVC()),
-    "three hinges": _central(dp.DPAdmmLinearSVC(**THREE)),
-    "logistic": _central(dp.DPAdmmLogisticRegression(C=0.5), lambda n: logistic(0.5)),
-    "multinomial": _central(dp.DPAdmmLogisticRegression(C=0.5, **THREE), lambda n: logistic(0.5)),
-    "fed ridge": _federated(dp.DPFedRidge(alpha=2.0), lambda n: Ridge(alpha=2.0)),
-    "fed lasso": _federated(dp.DPFedLasso(alpha=0.05), _lasso),
-    "fed elastic net": _federated(dp.DPFedElasticNet(**MIXED), _mixed),
-    "fed logistic": _federated(dp.DPFedLogisticRegression(C=0.5), lambda n: logistic(0.5)),
-    "network": _decentralized(
-        dp.DPDecentralizedRegressor(**MEAN), lambda n: Ridge(alpha=0.05 * n, solver="cholesky")
+    "ridge": _row("central", dp.DPAdmmRidge(alpha=2.0), _ridge),
+    "lasso": _row("central", dp.DPAdmmLasso(alpha=0.05), _lasso),
+    "elastic net": _row("central", dp.DPAdmmElasticNet(**MIXED), _mixed),
+    "fused": _row("central", dp.DPAdmmGeneralizedLasso(alpha=0.0), lambda n: LinearRegression()),
+    "huber": _row("central", dp.DPAdmmHuberRegressor()),
+    "linear svc": _row("central", dp.DPAdmmLinearSVC()),
+    "three hinges": _row("central", dp.DPAdmmLinearSVC(**THREE)),
+    "logistic": _row("central", dp.DPAdmmLogisticRegression(C=0.5), _logistic),
+    "multinomial": _row("central", dp.DPAdmmLogisticRegression(C=0.5, **THREE), _logistic),
+    "fed ridge": _row("federated", dp.DPFedRidge(alpha=2.0), _ridge),
+    "fed lasso": _row("federated", dp.DPFedLasso(alpha=0.05), _lasso),
+    "fed elastic net": _row("federated", dp.DPFedElasticNet(**MIXED), _mixed),
+    "fed logistic": _row("federated", dp.DPFedLogisticRegression(C=0.5), _logistic),
+    "network": _row("decentralized", dp.DPDecentralizedRegressor(**MEAN), _mean_ridge),
+    "network of classes": _row(
+        "decentralized", dp.DPDecentralizedClassifier(**MEAN, **THREE), _mean_logistic
     ),
-    "network of classes": _decentralized(
-        dp.DPDecentralizedClassifier(**MEAN, **THREE), lambda n: logistic(1 / (0.05 * n))
-    ),
-    "personal": _personalized(
-        dp.DPPersonalizedRegressor(**MEAN), lambda n: Ridge(alpha=0.05 * n, solver="cholesky")
-    ),
-    "personal classes": _personalized(
-        dp.DPPersonalizedClassifier(**MEAN), lambda n: logistic(1 / (0.05 * n))
-    ),
+    "personal": _row("personalized", dp.DPPersonalizedRegressor(**MEAN), _mean_ridge),
+    "personal classes": _row("personalized", dp.DPPersonalizedClassifier(**MEAN), _mean_logistic),
 }
 # One algorithm of each other kind.
 KINDS: dict[str, Row] = {
-    "stream": _central(dp.DPAdmmLasso(alpha=0.05, algorithm=STREAM), _lasso),
-    "path of gradients": _central(
-        dp.DPAdmmRidge(alpha=2.0, algorithm=GradientDescent()), lambda n: Ridge(alpha=2.0)
+    "stream": _row("central", dp.DPAdmmLasso(alpha=0.05, algorithm=STREAM), _lasso),
+    "path of gradients": _row(
+        "central", dp.DPAdmmRidge(alpha=2.0, algorithm=GradientDescent()), _ridge
     ),
-    "perturbed objective": _central(
-        dp.DPAdmmRidge(alpha=2.0, algorithm="objective-perturbation"), lambda n: Ridge(alpha=2.0)
+    "perturbed objective": _row(
+        "central", dp.DPAdmmRidge(alpha=2.0, algorithm="objective-perturbation"), _ridge
     ),
-    "fed sharing": _federated(
-        dp.DPFedRidge(alpha=2.0, algorithm=SHARING), lambda n: Ridge(alpha=2.0)
-    ),
-    "walk": _decentralized(
+    "fed sharing": _row("federated", dp.DPFedRidge(alpha=2.0, algorithm=SHARING), _ridge),
+    "walk": _row(
+        "decentralized",
         dp.DPDecentralizedRegressor(**MEAN, algorithm="random-walk-admm"),
-        lambda n: Ridge(alpha=0.05 * n, solver="cholesky"),
+        _mean_ridge,
     ),
-    "alone": _personalized(
-        dp.DPPersonalizedRegressor(**MEAN, algorithm="local-models"),
-        lambda n: Ridge(alpha=0.05 * n, solver="cholesky"),
+    "alone": _row(
+        "personalized", dp.DPPersonalizedRegressor(**MEAN, algorithm="local-models"), _mean_ridge
     ),
 }
 ROWS = DEFAULTS | KINDS
-OF_AGENTS = {name: row for name, row in ROWS.items() if row.family != "central"}
 
 
 def parameters(model: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from skdpadmm.algorithms import FederatedADMM, MultiStepADMM, _federated_admm
+from skdpadmm.algorithms import FederatedADMM, MultiStepADMM
 from tests.interface.registry import DEFAULTS, ROWS, all_pairs, assert_alike, parameters, plan_of
 
 FAMILIES = ["fed ridge", "fed logistic", "network", "network of classes", "personal",
@@ -67,8 +67,7 @@ COLUMN_KINDS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "places"),
-    all_pairs(THREE, COLUMN_KINDS, [(3, -1), (0, 0), (1, 1), (0, -4)]),
+    ("name", "kind", "places"), all_pairs(THREE, COLUMN_KINDS, [(3, -1), (0, 0), (1, 1), (0, -4)])
 )
 def test_a_column_of_agents_is_the_same_as_their_labels(name, kind, places):
     X, y = ROWS[name].data()
@@ -126,7 +125,7 @@ def test_a_partition_may_be_a_function_of_the_data_and_says_what_it_looked_at(na
     assert condition in repr(model.privacy_)
     assert condition not in repr(given.privacy_)
     assert "made up" not in repr(given.privacy_)
-    for partition in ("iid", "quantity", "dirichlet", "sorted", 4, np.int64(4)):
+    for partition in ("iid", "dirichlet", "sorted", 4):
         model = unnamed(name, partition=partition).fit(X, y)
         looks = partition in ("dirichlet", "sorted")
         assert ("formed by looking at the data" in repr(model.privacy_)) == looks
@@ -146,10 +145,6 @@ def test_a_plan_for_given_sizes_is_the_plan_inside_fit(name, plans):
     sizes = {"west": 15, "east": 30, "north": 15}
     for given in ([30, 15, 15], np.array([30, 15, 15]), sizes, pd.Series(sizes)):
         assert plans == [plan_of(unnamed(name), 60, 3, agent_sizes=given)] * 2
-    made_up = unnamed(name, partition="dirichlet", n_agents=3)
-    made_up.fit(X, y)
-    found = plans[-1].facts.agents.agent_sizes
-    assert plan_of(made_up, 60, 3, agent_sizes=found).releases == plans[-1].releases
 
 
 @pytest.mark.parametrize(
@@ -241,9 +236,6 @@ def test_the_seed_draws_random_graphs_and_that_of_a_fit_can_be_used_again():
     assert model.set_params(topology=graph).fit(X, y).topology_ == graph
     model.set_params(topology="ring", random_state=np.random.default_rng(0)).fit(X, y)
     assert "The graph is public: ring, 6 edges, degree 2." in repr(model.privacy_)
-    for nodes, error in ((nx.grid_2d_graph(2, 2), ValueError), (nx.Graph([(0, "a")]), TypeError)):
-        with pytest.raises(error, match=r"^Got nodes of the topology .*expected"):
-            model.set_params(topology=nodes, n_agents=len(nodes)).plan(60, 3)
 
 
 def test_peers_and_coalitions():
@@ -258,11 +250,6 @@ def test_peers_and_coalitions():
         report.pairwise(2, 2)
     with pytest.raises(ValueError, match=r"^Got observer='peer'"):
         unnamed("fed ridge").fit(X, y).privacy_.pairwise(0, 1)
-    plans = [
-        unnamed("network", adversary=adversary, coalition=coalition).plan(60, 3)
-        for adversary, coalition in (("eavesdropper", 1), ("peer", 1), ("peer", 9))
-    ]
-    assert all(plan.releases == plans[0].releases for plan in plans)
 
 
 # Messages.
@@ -270,7 +257,7 @@ def test_peers_and_coalitions():
 SIX = 3 + 3  # messages of a round of three agents: each is told, and each answers
 
 
-def test_messages_of_a_federation_are_counted(monkeypatch):
+def test_messages_of_a_federation_are_counted():
     X, y = ROWS["fed ridge"].data()
     bare = {"conditioning": None, "max_iter": 4, "n_agents": 3}
     for unit in ("record", "agent"):
@@ -287,18 +274,10 @@ def test_messages_of_a_federation_are_counted(monkeypatch):
         fixed = {"participation": 1 / 3, "algorithm": FederatedADMM(sampling="fixed")}
         model = unnamed("fed ridge", adversary=adversary, **fixed, **bare).fit(X, y)
         assert model.n_messages_ == 4 * (3 + answers)
-    schedules, draw = [], _federated_admm.draw_schedule
-    monkeypatch.setattr(
-        _federated_admm,
-        "draw_schedule",
-        lambda *args: schedules.append(draw(*args)) or schedules[-1],
-    )
     for absent in ({"dropout": 0.4}, {"participation": 0.4}):
         model = unnamed("fed ridge", **(bare | {"max_iter": 20} | absent)).fit(X, y)
-        arrived = sum(int(senders.sum()) for senders in schedules[-1].sends)
-        assert 0 < arrived < 60
-        assert model.n_messages_ == 20 * 3 + arrived
-        assert model.n_rounds_ == sum(senders.any() for senders in schedules[-1].sends)
+        # Some of 60 answers did not arrive.
+        assert model.n_rounds_ <= model.n_messages_ - 20 * 3 < 60
 
 
 @pytest.mark.parametrize(
@@ -314,24 +293,14 @@ def test_messages_are_two_along_each_edge_in_each_round(topology, edges, inner_s
         assert model.n_messages_ == 4 * 2 * edges
         assert model.bytes_sent_ == 4 * 2 * edges * 8 * 4
     # Each agent's part of a preparation is passed on along every edge, in both directions.
-    model = unnamed("network", conditioning="private", scale="private", **knobs).fit(X, y)
-    n_bins = model.privacy_.releases[0].shape[0]
-    assert model.n_messages_ == 2 * edges * (4 + 2 * 5)
-    assert model.bytes_sent_ == 8 * 2 * edges * (4 * 4 + 5 * (n_bins + 10))
+    model = unnamed("network", conditioning="private", **knobs).fit(X, y)
+    assert model.n_messages_ == 2 * edges * (4 + 5)
+    assert model.bytes_sent_ == 8 * 2 * edges * (4 * 4 + 5 * 10)
 
 
-@pytest.mark.parametrize(("name", "penalty"), [("network", "l1"), ("network of classes", "l2")])
-def test_the_model_of_a_network_is_the_average_and_the_consensus_error_the_distance(name, penalty):
-    X, y = ROWS[name].data()
-    model = unnamed(name, penalty=penalty, epsilon=5.0, feature_bounds=(-3, 1))
+def test_the_model_of_a_network_is_the_average_of_those_of_agents():
+    X, y = ROWS["network of classes"].data()
+    model = unnamed("network of classes", epsilon=5.0, feature_bounds=(-3, 1))
     model.fit(X, y, agents=AGENTS)
-    gaps = [
-        np.square(own - mean).reshape(3, -1).sum(axis=1)
-        for own, mean in ((model.coef_per_agent_, model.coef_),
-                          (model.intercept_per_agent_, model.intercept_))
-    ]  # fmt: skip
-    assert model.consensus_error_ == pytest.approx(np.sqrt(np.mean(sum(gaps))), rel=1e-9)
-    assert model.consensus_error_ > 0
-    if penalty != "l1":
-        mean = model.coef_per_agent_.mean(axis=0)
-        np.testing.assert_allclose(mean, model.coef_, rtol=1e-9, atol=1e-12)
+    assert_alike(model.coef_per_agent_.mean(axis=0), model.coef_)
+    assert_alike(model.intercept_per_agent_.mean(axis=0), model.intercept_)

@@ -14,9 +14,7 @@ import pytest
 import sklearn
 from scipy.special import expit
 from sklearn import config_context
-from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import log_loss
-from sklearn.model_selection import train_test_split
 from sklearn.utils.fixes import parse_version
 
 from skdpadmm import DPPersonalizedClassifier, DPPersonalizedRegressor
@@ -96,24 +94,6 @@ def test_states_learn_from_those_they_are_like(n_classes, epsilon, floor):
     trade_off = 30.0 if n_classes == 1 else 100.0
     model = personal(n_classes, similarity=WEIGHTS, trade_off=trade_off, epsilon=epsilon)
     assert mean_score(model, lambda seed: states_of(n_classes, seed)) > floor
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_agents", [1, 3])
-def test_thirty_features_in_wide_bounds_need_a_budget_and_no_more(n_agents):
-    nucleus = [50, 64, 400, 8000, 1, 1, 1, 1, 1, 1]
-    bounds = (0, nucleus + [u / 6 for u in nucleus] + nucleus)
-
-    def hospitals(seed):
-        X, X_test, y, y_test = train_test_split(
-            *load_breast_cancer(return_X_y=True), random_state=seed
-        )
-        rng = np.random.default_rng(seed)
-        return [
-            (rows, t, rng.integers(n_agents, size=len(t))) for rows, t in ((X, y), (X_test, y_test))
-        ]
-
-    assert mean_score(personal(2, feature_bounds=bounds, epsilon=10.0), hospitals) > 0.8
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from tests.interface.registry import ROWS, all_pairs, parameters
 
 pytestmark = pytest.mark.slow
 NAMES = ["fed lasso", "fed logistic", "network", "network of classes"]
-CONTAINERS = [np.asarray, lambda X: X.astype(np.float32), sparse.csr_matrix]
+CONTAINERS = [np.asarray, sparse.csr_matrix]
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +39,7 @@ def client():
 )
 def test_neither_jobs_nor_workers_change_a_bit(name, convert, unit, epsilon, knobs, client):
     X, y = ROWS[name].data(n=9000, p=20)
-    partial = {
-        "algorithm": FederatedADMM(message="increment"),
-        "participation": 0.5,
-        "dropout": 0.1,
-    }
+    partial = {"algorithm": FederatedADMM(message="increment"), "participation": 0.5}
     choices = [{}, {"n_agents": 40}, partial]
     if name.startswith("network"):
         batches = {"algorithm": MultiStepADMM(batch_fraction=0.2), "conditioning": None}

@@ -12,11 +12,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Lasso, LinearRegression
 
 from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso
-from skdpadmm.algorithms import (
-    CoordinateDescent,
-    GradientADMM,
-    ObjectivePerturbation,
-)
+from skdpadmm.algorithms import CoordinateDescent, GradientADMM, ObjectivePerturbation
 from skdpadmm.penalties import LinearConstraint, difference_matrix
 from tests.interface.registry import all_pairs
 
@@ -112,9 +108,7 @@ def test_so_few_features_that_there_is_nothing_to_compare_have_no_penalty(name, 
 
 
 @pytest.mark.parametrize(
-    "algorithm",
-    [GradientADMM(passes=2, step_size=0.02, clip_norm=0.5), "consensus-admm"],
-    ids=str,
+    "algorithm", [GradientADMM(passes=2, step_size=0.02, clip_norm=0.5), "consensus-admm"], ids=str
 )
 def test_with_a_huge_budget_a_private_fit_is_close_to_the_exact_one(algorithm):
     rng = np.random.default_rng(0)

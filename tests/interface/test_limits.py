@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import networkx as nx
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -20,7 +19,7 @@ from skdpadmm import (
 )
 from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms.blocks import _record_blocks
-from skdpadmm.network import TOPOLOGIES, named_graph
+from skdpadmm.network import TOPOLOGIES
 from tests.interface.registry import DEFAULTS, ROWS, all_pairs, parameters
 
 INF = {"epsilon": math.inf}
@@ -254,27 +253,3 @@ def test_an_agent_for_each_row_is_the_central_algorithm(
     # Agents solve their problems to the end, records in a fixed number of steps: more of them here.
     monkeypatch.setattr(_record_blocks, "WARM_STEPS", 50)
     assert_a_federation_is_the_curator(name, privacy_unit="agent", max_iter=8, **knobs)
-
-
-@pytest.mark.parametrize("epsilon", [3.0, math.inf])
-@pytest.mark.parametrize(
-    ("name", "unit"), [("fed ridge", "record"), ("network", "agent"), ("network", "record")]
-)
-def test_the_order_of_agents_and_their_names_change_only_rounding(name, unit, epsilon, same_noise):
-    X, y = ROWS[name].data()
-    agents = np.resize([4, 0, 2, 3, 4, 1], 60)
-    graph = named_graph("barabasi-albert", 5)
-    words = np.array(["ann", "bob", "cas", "dan", "eve"])
-    found = []
-    for order in (np.arange(5), np.array([2, 0, 4, 1, 3]), words):
-        model = ROWS[name].make(
-            n_agents=None, privacy_unit=unit, epsilon=epsilon, conditioning=None, max_iter=20
-        )
-        if name != "fed ridge":
-            relabelled = nx.relabel_nodes(graph, dict(enumerate(order.tolist())))
-            model.set_params(topology=relabelled)
-        model.fit(X, y, agents=order[agents])
-        own = getattr(model, "coef_per_agent_", np.zeros(5))[np.argsort(np.argsort(order))]
-        found.append(np.append(comparable(model.coef_, model.intercept_), np.ravel(own)))
-    for other in found[1:]:
-        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-9)

@@ -70,16 +70,6 @@ def test_pieces_of_any_size_lead_to_the_same_model(stream):
     assert set(vars(pieces)) == set(vars(whole))
 
 
-def test_pieces_across_blocks_of_noise_lead_to_the_same_model():
-    algorithm = GradientADMM(schedule="stream", noise_at="gradient", average=True)
-    model = DPAdmmLasso(algorithm=algorithm, random_state=0)
-    X, y = DEFAULTS["lasso"].data(n=7000)
-    pieces = in_pieces(clone(model), X, y, [3276, 3277, 6553, 6560])
-    assert_same(pieces, model.fit(X, y))
-    # The order of records is that of the data.
-    assert not np.array_equal(parameters(pieces), parameters(clone(model).fit(X[::-1], y[::-1])))
-
-
 def test_a_copy_in_the_middle_goes_on_where_it_was_and_a_clone_knows_nothing(stream):
     model, X, y = stream
     whole, begun = clone(model).fit(X, y), clone(model).fit(X[:20], y[:20])
