@@ -115,13 +115,6 @@ def test_floating_point_is_silent_and_blas_has_one_thread_in_every_worker(engine
         assert engine.place(numbered(4)).sum("surroundings").tolist() == [4.0, 4.0]
 
 
-def test_local_parts_are_used_as_they_are_and_send_nothing():
-    parts = numbered(3)
-    placed = Engine().place(parts)
-    placed.run("advance", 1.0)
-    assert (placed.bytes_sent, parts[2].state) == (0, 2.0)
-
-
 def test_a_message_that_comes_twice_or_to_a_new_host_is_refused():
     host, message = Host(numbered(2)), pickle.dumps(("advance", (1.0,), True))
     assert pickle.loads(host.call(1, message)) == [0.0, 3.0]

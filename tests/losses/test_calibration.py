@@ -38,13 +38,6 @@ def test_vectors_keep_their_direction_at_every_scale(size):
     np.testing.assert_allclose(clipped / size, derivative / size / 4.5, rtol=1e-12)
 
 
-def test_every_record_has_its_own_limit():
-    limit = np.array([0.0, 1.0, 2.0, np.inf])
-    np.testing.assert_array_equal(clip_derivative(np.full(4, -9.0), limit), [0, -1, -2, -9])
-    vectors = clip_derivative(np.tile([3.0, 4.0], (4, 1)), limit)
-    np.testing.assert_allclose(vectors, np.outer([0, 1, 2, 5], [0.6, 0.8]), rtol=1e-15)
-
-
 def binary(margin):
     return np.column_stack([log_expit(-margin), log_expit(margin)])
 

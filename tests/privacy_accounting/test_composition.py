@@ -75,19 +75,12 @@ def test_mass_that_rounding_lost_stays_lost():
         compose(*[leaky] * 10)
 
 
-@pytest.mark.parametrize("n_parts", [2, 17])
-@pytest.mark.parametrize("kind", ["labels", "cases"])
-def test_more_combinations_than_memory_holds_are_refused(n_parts, kind):
-    n = 500 if n_parts == 2 else 2
-
-    def part(i):
-        components = [GaussianDP(i + 1.0 + j / n) for j in range(n)]
-        if kind == "labels":
-            return Mixture((1 / n,) * n, components)
-        return Worst([Mixture((1.0,), (component,)) for component in components])
-
-    with pytest.raises(ValueError, match="more than 100000 combinations"):
-        compose(*map(part, range(n_parts)) if n_parts > 2 else [part(0)] * 2)
+def test_more_combinations_than_memory_holds_are_refused():
+    components = [GaussianDP(1.0 + j / 500) for j in range(500)]
+    cases = Worst([Mixture((1.0,), (component,)) for component in components])
+    for part in (Mixture((1 / 500,) * 500, components), cases):
+        with pytest.raises(ValueError, match="more than 100000 combinations"):
+            compose(part, part)
 
 
 # Random participation: the average over it, who may claim it, and who may not --------------------
@@ -135,31 +128,6 @@ def test_the_weights_are_a_law_with_few_labels_that_ends_in_the_worst(n_rounds, 
     mus = [component.mu for component in mixture.components]
     assert mus == sorted(mus)
     assert mixture.components[-1] == every
-
-
-def test_magnitudes_of_messages_do_not_matter():
-    capped = mixture_of((1.0,) * 4, 10.0, 0.5, 1000, cap=4)  # a cap that is surely reached
-    assert capped == all_rounds((1.0,) * 4, 10.0, n_rounds=1000, cap=4)
-    same = mixture_of(1.0, 1.0, 0.5, 4).delta(1.0)
-    assert mixture_of(1e300, 1e300, 0.5, 4).delta(1.0) == pytest.approx(same, rel=1e-12)
-    assert 0 < mixture_of(1.0, 1e200, 0.5, 4).delta(0.0) < 1e-199
-
-
-@pytest.mark.parametrize("cap", [2, None])
-def test_the_simulated_loss_of_visible_rounds_meets_the_mixture(cap):
-    """Two points, five rounds, messages of decreasing size: the exact loss, sampled."""
-    rng = np.random.default_rng(0)
-    sizes, std, q, n_runs = np.array([1.0, 0.8, 0.5, 0.3, 0.2]), 1.3, 0.4, 200_000
-    present = rng.random((n_runs, 5)) < q
-    order = present.cumsum(axis=1)
-    shift = np.where(present & (order <= (cap or 5)), sizes[np.maximum(order, 1) - 1], 0.0)
-    seen = shift + std * rng.standard_normal((n_runs, 5))
-    loss = ((shift * seen - 0.5 * shift**2) / std**2).sum(axis=1)
-    for epsilon in (0.0, 0.3, 1.0):
-        gains = np.maximum(0.0, -np.expm1(epsilon - loss))
-        error = gains.std() / math.sqrt(n_runs)
-        claimed = mixture_of(tuple(sizes), std, q, 5, cap).delta(epsilon)
-        assert abs(gains.mean() - claimed) <= 4 * error < 0.2 * gains.mean()
 
 
 def test_a_record_is_not_hidden_by_the_sampling_of_its_client():
@@ -254,22 +222,13 @@ def test_without_the_library_a_renyi_bound_names_the_extra(no_library):
 
 def test_renyi_limits():
     assert RenyiDP((2.0, 3.0), (0.0, 0.0)).delta(0.0) == 0.0
-    assert RenyiDP((2.0,), (1e-30,)).delta(0.0) < 1e-7
-    assert RenyiDP((2.0,), (math.inf,)).delta(1.0) == 1.0
     assert RenyiDP((2.0,), (math.inf,)).epsilon(1e-6) == math.inf
 
 
 @pytest.mark.parametrize("sensitivity", [1e-8, 1.0, 1e8])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 1e-9), (1.0, 1e-6), (20.0, 1e-3)])
 def test_calibration_returns_the_noisier_side_of_the_closed_form(sensitivity, epsilon, delta):
-    looks = []
-
-    def family(scale):
-        looks.append(scale)
-        return GaussianDP(sensitivity / scale)
-
-    scale = calibrate_noise(family, epsilon, delta)
-    assert len(looks) <= 25 or sensitivity != 1.0
+    scale = calibrate_noise(lambda scale: GaussianDP(sensitivity / scale), epsilon, delta)
     exact = sensitivity / privacy.gaussian_mu(epsilon, delta)
     assert GaussianDP(sensitivity / scale).delta(epsilon) <= delta
     assert exact * (1 - 1e-12) <= scale <= exact * (1 + 2e-6)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
-import subprocess
-import sys
-from pathlib import Path
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -15,33 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skdpadmm import privacy
-from skdpadmm.privacy import (
-    GaussianDP,
-    Mixture,
-    Neighboring,
-    NonPrivate,
-    Observer,
-    PrivacyReport,
-    round_down,
-    round_up,
-)
+from skdpadmm.privacy import GaussianDP, Mixture, NonPrivate, Observer, round_down, round_up
 
+REPLACE_ONE, ZERO_OUT = privacy.Neighboring
 STEADY = GaussianDP(0.3)
 RARE = Mixture((0.5, 0.5), (GaussianDP(0.0), STEADY))
 AGENTS = (STEADY, RARE, RARE, GaussianDP(0.1))
 
 
 def observer(guarantee=STEADY, **changes):
-    return Observer("server", "<sums> & more", "agent", Neighboring.ZERO_OUT, guarantee, **changes)
+    return Observer("server", "<sums> & more", "agent", ZERO_OUT, guarantee, **changes)
 
 
 def report_of(*observers, **changes):
-    model = Observer("model", "all", "record", Neighboring.REPLACE_ONE, GaussianDP(0.2681))
+    model = Observer("model", "all", "record", REPLACE_ONE, GaussianDP(0.2681))
     observers = observers or (model, observer(guarantee=NonPrivate()))
     line = privacy.ReleaseLine("mean", 10, (3,), 0.123456, 0.123456)
     parts = {"subject": "DPAdmmLasso", "releases": (line,), "delta": 1e-5, "simulation": ""}
     parts |= {"assumptions": ("the noise is honest",), "not_covered": ("timing",)}
-    return PrivacyReport(**({"observers": observers} | parts | changes))
+    return privacy.PrivacyReport(**({"observers": observers} | parts | changes))
 
 
 @given(st.floats(min_value=0, max_value=1e300))
@@ -54,20 +44,18 @@ def test_printed_numbers_bound_the_float_from_their_side(value):
 
 
 def test_text_says_who_sees_what():
-    report = report_of(simulation="random_state is an int.")
-    text = repr(report)
-    lines = text.splitlines()
-    columns = "observer  sees           unit    neighbors    (epsilon, delta)"
-    assert any(line.startswith(columns) for line in lines)
-    model, server = (next(x for x in lines if x.startswith(n)) for n in ("model ", "server "))
-    assert f"({round_up(GaussianDP(0.2681).epsilon(1e-5))}, 1e-05)" in model
-    assert "replace one" in model
-    assert "GDP(mu=0.2681)" in model
-    assert "not private" in server
-    assert "mean     10     (3,)   0.1235       0.1234" in text
-    assert "Assumes:\n- the noise is honest" in text
-    assert "Does not cover:\n- timing" in text
-    assert "SIMULATION: random_state is an int." in lines
+    text = repr(report_of(simulation="random_state is an int."))
+    epsilon = re.escape(round_up(GaussianDP(0.2681).epsilon(1e-5)))
+    assert re.search(rf"(?m)^model .*replace one .*\({epsilon}, 1e-05\).*GDP\(mu=0.2681\)", text)
+    assert re.search("(?m)^server .*not private", text)
+    for shown in (
+        "\nobserver  sees           unit    neighbors    (epsilon, delta)",
+        "mean     10     (3,)   0.1235       0.1234",
+        "Assumes:\n- the noise is honest",
+        "Does not cover:\n- timing",
+        "SIMULATION: random_state is an int.\n",
+    ):
+        assert shown in text
     assert "SIMULATION" not in repr(report_of())
     floor = Mixture((0.5, 0.5), (GaussianDP(0.1), NonPrivate()))
     assert "not private" in repr(report_of(observer(guarantee=floor)))
@@ -95,10 +83,7 @@ def test_html_is_escaped_and_balanced():
     shown = observer(always=GaussianDP(1.0), per_agent=AGENTS)
     labels, changes = ("<agent>", "b", "c", "d"), {"subject": "<script>", "simulation": "a < b"}
     root = ElementTree.fromstring(report_of(shown, agent_labels=labels, **changes)._repr_html_())
-    tags = {element.tag for element in root.iter()}
-    assert {"section", "table", "th", "td"} <= tags
-    assert not tags & {"script", "style", "sums", "agent"}
-    assert {name for element in root.iter() for name in element.attrib} <= {"class", "scope"}
+    assert not {element.tag for element in root.iter()} & {"script", "style", "sums", "agent"}
     texts = " ".join(root.itertext())
     for part in ("<sums> & more", "a < b", "<agent>", "server, at worst", "Privacy of <script>"):
         assert part in texts
@@ -132,8 +117,8 @@ def test_agents_that_differ_have_figures_of_their_own():
     assert epsilons.tolist() == [agent.epsilon(1e-5) for agent in AGENTS]
     assert epsilons.max() == report.epsilon("server")
     low, middle, high = (round_up(epsilons[i]) for i in (3, 1, 0))
-    line = f"server: epsilon per agent from {low} to {high}, median {middle}"
-    assert line in repr(report).splitlines()
+    line = f"server: epsilon per agent from {low} to {high}, median {middle}\n"
+    assert line in repr(report)
     for place, label in enumerate(labels):
         assert report.epsilon_of(label, "server") == epsilons[place]
         assert report.epsilon_of(label, delta=1e-3) < epsilons[place]
@@ -142,40 +127,10 @@ def test_agents_that_differ_have_figures_of_their_own():
         report.epsilon_of("centre")
     # Without labels agents are called by their places. Many are not listed, nor equal ones.
     assert report_of(observer(per_agent=AGENTS)).epsilon_of(2) == epsilons[2]
-    many = tuple(f"agent {k}" for k in range(12))
-    assert "agent 3" not in repr(report_of(observer(per_agent=AGENTS * 3), agent_labels=many))
-    alike = report_of(observer(per_agent=AGENTS[:1] * 4), agent_labels=labels)
-    assert "per agent" not in repr(alike)
-    assert "west" not in repr(alike)
+    many = tuple(f"west {k}" for k in range(12))
+    assert "west" not in repr(report_of(observer(per_agent=AGENTS * 3), agent_labels=many))
+    alike = repr(report_of(observer(per_agent=AGENTS[:1] * 4), agent_labels=labels))
+    assert "per agent" not in alike
+    assert "west" not in alike
     nobody = report_of(observer(guarantee=NonPrivate()), agent_labels=labels)
     assert nobody.epsilon_per_agent().tolist() == [math.inf] * 4
-    some = (GaussianDP(0.0), NonPrivate(), NonPrivate())
-    text = repr(report_of(observer(guarantee=NonPrivate(), per_agent=some)))
-    assert "from 0 to inf, median inf" in text
-
-
-def test_epsilon_of_many_agents_is_computed_once_for_each_distinct_guarantee():
-    asked = []
-
-    class Counting(GaussianDP):
-        def epsilon(self, delta):
-            asked.append(self.mu)
-            return super().epsilon(delta)
-
-    agents = (Counting(0.3),) * 5_000 + tuple(Counting(0.1) for _ in range(5_000))
-    assert report_of(observer(per_agent=agents)).epsilon_per_agent().shape == (10_000,)
-    assert sorted(asked) == [0.1, 0.3]
-
-
-@pytest.mark.slow
-def test_importing_the_room_stays_cheap():
-    """Neither dp-accounting nor scipy.stats, which take longer than the room itself."""
-    program = (
-        "import sys, types\n"
-        "sys.modules['skdpadmm'] = parent = types.ModuleType('skdpadmm')\n"
-        f"parent.__path__ = [{str(Path(privacy.__file__).parents[1])!r}]\n"
-        "import skdpadmm.privacy\n"
-        "print(sorted({'dp_accounting', 'scipy.stats', 'sklearn'} & set(sys.modules)))\n"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.stdout.strip() == "[]", run.stderr

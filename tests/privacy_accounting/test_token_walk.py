@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from skdpadmm.privacy import GaussianDP, TokenWalk, WalkCost, calibrate_noise, compose
+from skdpadmm.privacy import GaussianDP, TokenWalk, WalkCost, calibrate_noise
 from skdpadmm.privacy._token_walk import MOST_AGENTS, visit_excess
 
 
@@ -117,15 +117,13 @@ def test_the_chance_of_many_visits_is_bounded(matrix):
 
 
 @pytest.mark.parametrize("transition", [None, ring(8)], ids=["complete", "ring"])
-def test_the_guarantee_is_a_law_that_ends_in_the_worst_walk_composes_and_calibrates(transition):
+def test_the_guarantee_is_a_law_that_ends_in_the_worst_walk_and_calibrates(transition):
     cost = TokenWalk(8, 100, 30, transition).worst_cost()
     guarantee = cost.guarantee(0.2)
     assert len(guarantee.components) <= 300
     assert guarantee.components[-1] == cost.worst(0.2)
     assert cost.worst(0.2).mu == pytest.approx(0.2 * math.sqrt(30))
     assert list(cost.costs) == sorted(cost.costs)
-    both = compose(guarantee, GaussianDP(0.3))
-    assert both.delta(1.0) > max(guarantee.delta(1.0), GaussianDP(0.3).delta(1.0))
     noise = calibrate_noise(lambda scale: cost.guarantee(1 / scale), 1.0, 1e-6)
     assert cost.guarantee(1 / noise).epsilon(1e-6) <= 1.0
     assert noise < 0.9 * calibrate_noise(lambda scale: cost.worst(1 / scale), 1.0, 1e-6)
@@ -133,15 +131,11 @@ def test_the_guarantee_is_a_law_that_ends_in_the_worst_walk_composes_and_calibra
 
 def test_degenerate_walks_and_what_is_bounded_by_direct_hand_overs():
     assert TokenWalk(1, 5, 9).cost(0) == WalkCost((1.0,), (5.0,))
-    assert TokenWalk(1, 5, 3, [[1.0]]).worst_cost(0).worst(2.0).mu == pytest.approx(2 * 3**0.5)
     assert TokenWalk(10, 1, 4).cost(2, 3) == WalkCost((1.0,), (1.0,))
-    everybody = TokenWalk(4, 50, 6).worst_cost(3)
-    assert everybody.guarantee(0.1) == everybody.worst(0.1)
     alternating = TokenWalk(2, 20, 4, [[0.0, 1.0], [1.0, 0.0]])
     assert alternating.cost(0, 1).worst(1.0).mu == pytest.approx(2.0)
     # Nobody else looks: two hops to return, one if the walk ends there.
     assert min(alternating.cost(0).costs) <= 2.5 * (1 + 1e-6)
-    assert TokenWalk(4, 10, 2).cost(1, 2, 2) == TokenWalk(4, 10, 2).cost(0, 3)
     walk = TokenWalk(12, 120, 20, ring(12))
     found = [walk.cost(0, *peers).guarantee(0.2) for peers in ((), (6,), (1,), (1, 11))]
     found.insert(3, walk.worst_cost().guarantee(0.2))  # of every one peer

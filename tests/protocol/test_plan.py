@@ -158,7 +158,6 @@ def test_releases_share_the_budget_and_an_observer_gets_what_it_sees():
     assert released(half, noise_std=math.sqrt(2) * NOISE).guarantee().mu == pytest.approx(MU)
     public = released(budget=OPEN, noise_std=0.0, sensitivities=(math.inf,))
     assert public.guarantee() == NonPrivate()
-    assert "no noise" in repr(public)
     assert PLAN.budget.is_private > OPEN.is_private
 
 
@@ -170,18 +169,11 @@ def test_a_path_is_worth_what_its_theorem_says_and_not_its_noise():
     assert path_plan(guarantee=average).worst_cases("model") == (GaussianDP(MU),)
 
 
-@pytest.mark.parametrize(
-    ("plan", "texts"),
-    [
-        (PLAN, ("Plan of Example for 100 records, 3 x 1 parameters\n",
-                "  budget: epsilon=1, delta=1e-05, replace_one, unit record\n",
-                "  guarantee (model): GDP(mu=", "  settings: step_size=0.1235, record_step=exact\n",
-                "  releases 5 x mean (3, 1): sensitivity 0.01, noise std")),
-        (path_plan(), ("  releases the last of 200 x iterate (3, 1): sensitivity 0.01, noise",)),
-        (path_plan(is_hidden=False), ("  releases 200 x iterate (3, 1): sensitivity 0.01, noise",)),
-        (path_plan(is_hidden=False, times=None), ("  releases one for each record: x iterate (",)),
-    ],
-)  # fmt: skip
-def test_the_text_of_a_plan_says_what_matters(plan, texts):
-    assert all(text in repr(plan) for text in texts)
-    assert len(repr(plan).splitlines()) == 5
+def test_the_text_of_a_plan_says_what_matters():
+    assert repr(PLAN).startswith(
+        "Plan of Example for 100 records, 3 x 1 parameters\n"
+        "  budget: epsilon=1, delta=1e-05, replace_one, unit record\n  guarantee (model): GDP(mu="
+    )
+    assert "  releases 5 x mean (3, 1): sensitivity 0.01, noise std" in repr(PLAN)
+    assert "  settings: step_size=0.1235, record_step=exact\n" in repr(PLAN)
+    assert "  releases the last of 200 x iterate (3, 1): sensitivity 0.01" in repr(path_plan())
