@@ -164,10 +164,7 @@ def test_parts_leave_the_workers_and_threads_are_given_back_when_the_engine_stop
     client, wait_until
 ):
     def held():
-        counts = client.run(
-            lambda dask_worker: len(dask_worker.state.actors) + len(dask_worker.data)
-        )
-        return sum(counts.values())
+        return sum(client.run(lambda dask_worker: len(dask_worker.state.actors)).values())
 
     before = client.run(lambda: numbered(1)[0].surroundings().tolist())
     with client.as_current(), Engine(backend="dask").running() as engine:

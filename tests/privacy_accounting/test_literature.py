@@ -81,17 +81,6 @@ def test_the_printed_gaussian_noise_of_coordinate_descent_ignores_the_records(n_
     assert printed / needed == pytest.approx(1.32 * n_records, rel=0.01)
 
 
-def test_the_printed_noise_term_lacks_the_number_of_entries_and_discounts_the_wrong_end():
-    """One step from the optimum: model noise b / L on p entries, under a block of curvature L."""
-    term = literature.coordinate_descent_printed_noise_term
-    exact = 0.5 * 4.0 * (2 * 10 * (2.0 * 0.5 / 4.0) ** 2)
-    assert exact == pytest.approx(10 * term([[0.5] * 3], 0.8, [2.0] * 3, [4.0] * 3), rel=1e-13)
-    # Noise in the last step is contracted by nothing, and in the first by all.
-    noises = [[1.0], [0.0], [0.0]]
-    first, last = (term(steps, 0.5, [1.0], [1.0]) for steps in (noises, noises[::-1]))
-    assert (first, last) == pytest.approx((1.0, 0.25))
-
-
 def test_a_loss_that_is_lipschitz_in_the_l1_norm_moves_a_laplace_release_by_more():
     """Its gradient is bounded entry by entry: what is declared as one release is p of them."""
     declared, gradient, other = 0.1, np.ones(10), -np.ones(10)

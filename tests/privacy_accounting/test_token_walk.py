@@ -89,21 +89,6 @@ def test_the_simulated_average_is_below_the_bound_and_close(matrix, peer, n_hops
         assert deltas.mean() + 4 * error < bound.delta(epsilon) < slack * deltas.mean()
 
 
-def test_costs_are_rounded_up_and_by_little():
-    """Without an excess of visits: the law of a sum of independent gaps, on a fine grid."""
-    n, count, size = 50, 12, 2**17
-    gap = 2 / n * (1 - 2 / n) ** np.arange(count)
-    gap[-1] = (1 - 2 / n) ** (count - 1)
-    fine = np.bincount(2**13 // np.arange(1, count + 1), gap, minlength=size)
-    law, positions = np.fft.irfft(np.fft.rfft(fine) ** count, size), np.arange(size) / 2**13
-    cost = TokenWalk(n, count, count).cost(0, 1)
-    for t in (1.05, 1.5, 2.0, 3.1, 4.2):
-        tail = np.dot(cost.weights, np.array(cost.costs) > t)
-        # Rounded down, the reference is a lower bound; with its roundings added an upper one.
-        assert law[positions > t].sum() - 1e-9 <= tail
-        assert tail <= law[positions * 1.06 + count / 2**13 > t].sum() + 1e-9
-
-
 @pytest.mark.parametrize("matrix", [complete(5), ring(6), line(4)], ids=len)
 def test_the_chance_of_many_visits_is_bounded(matrix):
     n, n_hops = len(matrix), 60

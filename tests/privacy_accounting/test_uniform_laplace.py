@@ -168,14 +168,6 @@ def test_a_vector_reveals_no_more_than_its_narrowest_entry_with_the_whole_move(w
         assert attained_delta(parts, epsilon) <= vector.delta(epsilon)
 
 
-def test_many_small_releases_are_nearly_gaussian():
-    steps = UniformLaplaceDP((2.0,), (1.0,), (0.001,), (1400,))
-    assert steps.approximate_mu == pytest.approx(math.sqrt(1400 * 0.5412) * 0.002, rel=1e-3)
-    pytest.importorskip("dp_accounting")
-    nearly = privacy.GaussianDP(steps.approximate_mu).epsilon(1e-5)
-    assert steps.epsilon(1e-5) == pytest.approx(nearly, rel=2e-3)
-
-
 # The expected absolute loss, by its largest one: an average, and no epsilon ----------------------
 
 factor, above = privacy.expected_privacy_loss_factor, privacy.expected_privacy_loss_factor_bound
