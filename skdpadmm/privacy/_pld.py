@@ -101,7 +101,7 @@ def _interval(rounds: tuple[Rounds, ...]) -> float:
     return max(spread / 2**11, widest / 2**16, _FINEST_INTERVAL)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _composed(rounds: tuple[Rounds, ...]) -> Any:
     interval = _interval(rounds)
     first, *others = (_self_composed(part, interval) for part in rounds)
