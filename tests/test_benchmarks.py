@@ -89,11 +89,3 @@ def test_a_benchmark_prints_its_rows(name: str) -> None:
         exact = done.stdout[done.stdout.index(EXACT[name]) :]
         exact = exact[: exact.index("Q7.")] if EXACT[name] else exact
         assert "MISS" not in exact
-
-
-def test_an_audit_of_another_library_says_how_to_install_it() -> None:
-    if find_spec("diffprivlib") is not None:
-        pytest.skip("it is installed")
-    done = run("audit_third_party", QUICK)
-    assert done.returncode == 1
-    assert "pip install --no-deps diffprivlib==0.6.6" in done.stderr

@@ -61,8 +61,6 @@ def test_the_plan_before_any_data_is_the_plan_inside_fit(name, settings, plans):
     model.fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
     planned = plan_of(ROWS[name].make(**settings), 60, 3)
     assert plans == [planned]
-    assert plans[0].digest() == planned.digest()
-    assert repr(planned)
 
 
 # Seeds.
