@@ -13,7 +13,7 @@ import pytest
 from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.privacy import gaussian_mu
 
-needs_fork = pytest.mark.skipif(sys.platform == "win32", reason="the scripts fork")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts fork")
 
 # All children wait for one moment, and none has opened the ledger before: they race to make it.
 # Each says by its exit code how often it has passed.
@@ -53,7 +53,6 @@ def race(start, path, *arguments):
     return passed
 
 
-@needs_fork
 @pytest.mark.slow
 def test_sixteen_processes_lose_nothing_and_pass_no_limit(path, start, gaussian):
     ledger = PrivacyLedger(path)
@@ -74,7 +73,6 @@ def test_threads_share_a_ledger(ledger, gaussian):
     assert ledger.guarantee().mu == pytest.approx(0.1 * math.sqrt(24), rel=1e-12)
 
 
-@needs_fork
 @pytest.mark.slow
 def test_nothing_that_reserve_has_returned_is_lost(path, tmp_path, start):
     script = """
