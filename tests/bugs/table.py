@@ -686,8 +686,6 @@ THEOREM_BUGS = [
     TheoremBug("cells that floats decide", setting("skdpadmm.noise._grid.in_doubt", lambda *_: []),
                f"{CELLS}.test_neighbouring_laws_are_those_of_the_rounded_numbers",
                ("NORMAL", 1, 9.5, 0.001, 0.0)),
-    TheoremBug("no rounding of hidden iterates", setting(f"{ALGORITHMS}.GradientADMM._shift", lambda *_: 0.0),
-               "tests.algorithms.test_hidden_paths.test_gradient_admm_counts_rounding_where_the_constraint_is_badly_conditioned"),
     TheoremBug("a generalised lasso in the user's units", ones_as_units,
                "tests.penalties.test_non_expansive.test_units_in_which_a_projection_used_to_lengthen_vectors"),
 ]
