@@ -235,7 +235,6 @@ def test_what_dominates_is_nowhere_below_and_the_worst_is_the_largest(guarantee)
 
 STEPS, WIDE = LaplaceDP((0.3, 0.1), (2, 5)), Uniform((2.0,), (1.0,), (0.1,), (5,))
 FREE, TWO_LABELS = Uniform((1.0,), (0.0,), (0.2,), (5,)), Response(1.0)
-MANY = Uniform((2.0,), (1.0,), (1e-9,), (10**6,))
 RARER = Mixture((0.8, 0.2), RARE.components)
 OFTEN, BOTH = Mixture((0.9, 0.1), (STEADY, STRONG)), Composed((SAMPLED, GaussianDP(0.2)))
 
@@ -243,16 +242,13 @@ OFTEN, BOTH = Mixture((0.9, 0.1), (STEADY, STRONG)), Composed((SAMPLED, Gaussian
 @pytest.mark.parametrize(
     ("larger", "smaller", "unclear"),
     [
-        (GaussianDP(0.3), [GaussianDP(0.2)], [LaplaceDP((0.01,))]),
         (STEPS, [LaplaceDP((0.2, 0.1), (2, 4))], [LaplaceDP((0.31,)), LaplaceDP((0.3,), (3,))]),
         (STEPS, [LaplaceDP(())], [LaplaceDP((0.01,), (1000,)), GaussianDP(0.1)]),
-        (LaplaceDP((1.0,)), [LaplaceDP((0.1,), (10,))], []),
         (TWO_LABELS, [Response(1.0, 10), LaplaceDP((0.5, 0.5))], [GaussianDP(0.1)]),
         (Response(1.0, 10), [Response(0.9, 10)], [LaplaceDP((0.1,)), Response(0.9, 9)]),
         (SAMPLED, [Sampled(0.1, 8.0, 7, "zero_out")], [Sampled(0.1, 8.0, 7, "replace_one")]),
         (WIDE, [Uniform((2.0,), (1.5,), (0.1,), (4,))], [Uniform((2.0,), (0.5,), (0.1,))]),
         (FREE, [LaplaceDP((0.2,), (5,)), WIDE], [GaussianDP(0.1)]),
-        (MANY, [], [Uniform((2.0,), (1.0,), (1e-9,)), LaplaceDP((0.2,))]),
         (OFTEN, [RARE], [RARER]),
         (BOTH, [Composed((SAMPLED, GaussianDP(0.1)))], [Composed((SAMPLED,))]),
     ],

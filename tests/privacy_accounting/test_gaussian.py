@@ -80,13 +80,6 @@ def test_epsilon_is_the_safe_side_and_what_a_search_without_derivatives_finds(mu
     assert guarantee.log_delta(epsilon) <= GaussianDP(mu + step).log_delta(epsilon)
 
 
-@pytest.mark.parametrize("mu", [0.0, 1e-300, 1e-160, 1e-6, 10.0, 1e8, 1e160, 1e300])
-def test_epsilon_at_the_ends_of_numbers_is_that_of_a_longer_search(mu):
-    for delta in (0.0, 5e-324, 1e-300, 1e-6, 0.5, 1.0 - 2.0**-53, 1.0):
-        plain = Guarantee.epsilon(GaussianDP(mu), delta)
-        assert GaussianDP(mu).epsilon(delta) == pytest.approx(plain, rel=1e-12, abs=0.0)
-
-
 @given(st.lists(st.floats(0, 1e6), max_size=20))
 def test_gaussians_compose_to_the_root_of_squares(mus):
     expected = math.sqrt(math.fsum(mu**2 for mu in mus))

@@ -40,14 +40,6 @@ def test_the_token_of_stateful_agents_is_not_amplified_as_printed(relaxation, ex
     assert printed == pytest.approx(3 * 16 * ratio**2 * math.log(50) / 50)
 
 
-def test_the_printed_consensus_bound_is_exceeded_by_linear_losses():
-    """Exact divergence of the released mean: shift 4 lambda gamma L / n, std lambda s / sqrt n."""
-    n_iter, lipschitz, step, std, n = 10, 1.5, 0.3, 0.7, 50
-    exact = n_iter * (4 * step * lipschitz / n) ** 2 / (std**2 / n)  # of order 2
-    printed = literature.consensus_admm_printed_rdp(2.0, n_iter, lipschitz, step, std, n)
-    assert exact == pytest.approx(n * printed, rel=1e-12)
-
-
 @pytest.mark.parametrize("n_releases", [1, 200])
 @pytest.mark.parametrize(("delta", "last_safe"), [(1e-3, 7.46), (1e-5, 8.42), (1e-6, 8.78)])
 def test_the_printed_noise_of_multi_step_admm_is_too_small_for_some(delta, last_safe, n_releases):

@@ -135,23 +135,6 @@ def test_bounds_are_attained_by_a_logistic_loss_and_nearly_by_two_hinges():
     assert 0.5e-5 <= exact <= 1.001e-5
 
 
-def test_what_a_bound_may_not_leave_out():
-    """The determinant, a sign that changes, and the second gradient of a replacement."""
-    loss = Scalar("hinge", 1.0, 4.0)
-    honest = loss.guarantee(0.25, 20.0, "zero_out")
-    without = Objective(honest.gradient_ratio, 0.0, "zero_out", "one_sign")
-    exact = exact_delta([(ROW, loss)], [(NOBODY, loss)], 0.25, 20.0, 0.5)
-    assert without.delta(0.5) < exact <= honest.delta(0.5)
-    loss = Scalar("huber", 0.0, 0.01)
-    honest = loss.guarantee(60.0, 0.5, "zero_out")
-    exact = exact_delta([(ROW, loss)], [(NOBODY, loss)], 60.0, 0.5, 0.03, side=100_001)
-    assert GaussianDP(honest.gradient_ratio).delta(0.03) < exact <= honest.delta(0.03)
-    loss, other = Scalar("hinge", 1.0, 0.2), Scalar("hinge", -1.0, 0.2)
-    exact = exact_delta([(ROW, loss)], [(ROW, other)], 100.0, 1.0, 1.0)
-    one, both = (loss.guarantee(100.0, 1.0, relation).delta(1.0) for relation in RELATIONS)
-    assert one < exact <= both
-
-
 @pytest.mark.parametrize(("m", "kappa", "w"), [(1.0, 0.8, 1.0), (2.0, 2.5, 0.95), (5.0, 13.0, 1.0)])
 def test_the_floor_of_a_logistic_loss_is_the_largest_loss_short_of_saturation(m, kappa, w):
     """The largest loss over the gradient, of norm u L, at each of the noise, by a search."""

@@ -10,7 +10,7 @@ import pytest
 from skdpadmm import privacy as p
 from skdpadmm.privacy import GaussianDP, RenyiFilter, TokenWalk, UniformLaplace, UniformLaplaceDP
 
-INF, NAN, P = math.inf, math.nan, p.NonPrivate()
+INF, NAN, P, ANY = math.inf, math.nan, p.NonPrivate(), "any"
 TWO = (GaussianDP(1.0), GaussianDP(2.0))
 AMPLIFIED, FILTER = p.AmplifiedIteration(1.0, p.amplification_constant(1.0)), RenyiFilter(2.0, 1.0)
 SPENT, MOVES = RenyiFilter(4.0, 0.1, 0.1), UniformLaplaceDP((1.0,), (1.0,), (0.1,))
@@ -56,8 +56,8 @@ REFUSED = [
     (sampled, "(samp|noi|n_r)", [(0.0, 1, 1), (1.1, 1, 1), (NAN, 1, 1), (0.5, 0, 1), (0.5, 1, 0)]),
     (p.RenyiDP, "", [((1,), (1,)), ((INF,), (1,)), ((3, 2), (1, 1)), ((2,), (-1,)), ((2,), ())]),
     (p.Mixture, "(sum.)?weights", [(w, TWO) for w in ((0.5, 0.4), (1.5, -0.5), (NAN, 1.0))]),
-    (objective, "(grad|curv|satur)", [(-1, 0), (INF, 0), (1, NAN), (1, 1, "any", 0.5)]),
-    (objective, "(satur|gauss)", [(1, 1, "logistic", 0), (1, 1, "logistic", 2), (1, 1, "any", 1, -1)]),
+    (objective, "(grad|curv|satur)", [(-1, 0), (INF, 0), (1, NAN), (1, 1, ANY, 0.5)]),
+    (objective, "(sat|gau)", [(1, 1, "logistic", 0), (1, 1, "logistic", 2), (1, 1, ANY, 1, -1)]),
     (p.perturbed_objective_rdp, "(n_rounds|ord)", [(WEAK, 0), (WEAK, 1, (1.0, 2.0))]),
     (UniformLaplaceDP, "(rates|shifts)=", [((0,), (1,), (1,)), ((1,), (1,), (-1,))]),
     (UniformLaplaceDP, r"(rates . )?widths=", [((1,), (-1,), (0,)), ((1e200,), (1e200,), (1,))]),
