@@ -23,6 +23,7 @@ from skdpadmm.noise import CryptographicNoise
 from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Federation, Gate, Network, Plan
 from skdpadmm.protocol._turns import TurnsOfAgents
+from skdpadmm.records import Rows
 from tests.contract.registry import ROWS, Row
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -351,6 +352,35 @@ def a_release_outside_the_plan(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsensusADMM, "run", leaky)
 
 
+def exact_units(patch: pytest.MonkeyPatch) -> None:
+    """The median of the norms themselves, beside a histogram that is released in vain."""
+    from skdpadmm import _fitting
+
+    rescale = _fitting.rescale
+
+    def careless(coordinates: Any, norms: Any, scaling: Any, gate: Any) -> Any:
+        rescale(coordinates, norms, scaling, gate)
+        return coordinates.rescaled(scaling.target / float(np.median(norms)))
+
+    patch.setattr(_fitting, "rescale", careless)
+
+
+def exact_clip_unit(patch: pytest.MonkeyPatch) -> None:
+    in_basis = Rows.in_basis
+
+    def careless(self: Any, basis: Any, over_blocks: Any) -> Any:
+        unit = basis.clip_unit * math.sqrt(float(np.mean(self.squared_norm)))
+        return in_basis(self, dataclasses.replace(basis, clip_unit=unit), over_blocks)
+
+    patch.setattr(Rows, "in_basis", careless)
+
+
+def exact_loading(patch: pytest.MonkeyPatch) -> None:
+    """The mean square of the rows themselves, in what a classifier knows of its doubt."""
+    own = property(lambda self: np.full(self.coordinates.n_parameters, self.squared_norm.mean()))
+    patch.setattr(Rows, "loading", own)
+
+
 def run_twice(patch: pytest.MonkeyPatch) -> None:
     run = ConsensusADMM.run
 
@@ -558,6 +588,12 @@ BUGS = [
     Bug("a release past the gate", a_release_past_the_gate, TRACE, "consensus-exact"),
     Bug("data in the model that were not released", an_unreleased_iterate_in_the_model, FUNCTION,
         "consensus-exact"),
+    Bug("units from norms that were not released", exact_units, FUNCTION,
+        "consensus-conditioned-scaled"),
+    Bug("a clip bound from norms that were not released", exact_clip_unit, FUNCTION,
+        "consensus-conditioned-zero-out"),
+    Bug("doubts from rows that were not released", exact_loading, FUNCTION,
+        "walk-point-zero-out"),
     Bug("a stop that looks at data", a_stop_that_looks_at_data, REPLAY, "consensus-exact"),
     Bug("an iterate released as a gradient", an_iterate_as_a_gradient, TRACE,
         "gradient-last-zero-out"),
@@ -611,6 +647,13 @@ def a_weak_ridge(patch: pytest.MonkeyPatch) -> None:
         return run(self, dataclasses.replace(plan, settings=settings), problem, gate)
 
     patch.setattr(ObjectivePerturbation, "run", weaker)
+
+
+def one_stream_for_scores(patch: pytest.MonkeyPatch) -> None:
+    from skdpadmm.model_selection._trials import Trials
+
+    run = Trials.run
+    patch.setattr(Trials, "run", lambda self, number, estimator: run(self, 0, estimator))
 
 
 def own_gaps(patch: pytest.MonkeyPatch) -> None:
@@ -677,6 +720,9 @@ THEOREM_BUGS = [
                (pytest.MonkeyPatch,)),
     TheoremBug("messages of hidden models", gradients_at_own_models,
                "tests.privacy.test_secret_sharing.test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model"),
+    TheoremBug("one noise for every score", one_stream_for_scores,
+               "tests.model_selection.test_search.test_every_score_of_a_search_has_noise_of_its_own",
+               (pytest.MonkeyPatch,)),
     TheoremBug("a token as if nobody looked on between two visits", own_gaps,
                f"{WALKS}.test_no_walk_of_few_hops_costs_more_on_average",
                ("SMALL", 0)),

@@ -269,8 +269,9 @@ def assert_fresh(noise, name):
 
 
 def learned(model):
-    """All that a fit has left."""
-    return {name: value for name, value in vars(model).items() if name.endswith("_")}
+    """All that a fit has left, whatever its name: a pickle has it."""
+    params = model.get_params(deep=False)
+    return {name: value for name, value in vars(model).items() if name not in params}
 
 
 def assert_same_model(one, other, rtol=1e-9):
@@ -278,20 +279,24 @@ def assert_same_model(one, other, rtol=1e-9):
     for name, value in learned(one).items():
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
             np.testing.assert_allclose(value, getattr(other, name), rtol=rtol, atol=1e-12)
+        elif isinstance(value, float):
+            assert value == pytest.approx(getattr(other, name), rel=rtol, abs=1e-12), name
         else:
             assert repr(value) == repr(getattr(other, name)), name
 
 
 def model_is_a_function_of_the_released(row):
     """Other data with the same releases lead to the same model."""
-    recorded = record(row, *row.data(0))
-    replayed = replay(row, recorded, *row.data(1))
-    assert_same_model(recorded.model, replayed.model)
-    one, other = (
-        {k: v for k, v in vars(fit.model).items() if not isinstance(v, np.ndarray)}
-        for fit in (recorded, replayed)
-    )
-    assert one.keys() == other.keys()
+    X, y = row.data(1)
+    plan = row.plan()
+    # Of preparations little stands out of the noise of a small budget. Others take long to plan.
+    is_loud = plan.facts.preparations and hasattr(plan.guarantee(plan.budget.observer), "mu")
+    loud = [{"epsilon": 1000.0}] if is_loud else []
+    for changed in ({}, *loud):
+        recorded = record(row, *row.data(0), **changed)
+        # Rows of another size, too: what stands out of the noise is another thing then.
+        replayed = replay(row, recorded, X / 8, y, **changed)
+        assert_same_model(recorded.model, replayed.model)
 
 
 def nothing_private_is_kept(row):

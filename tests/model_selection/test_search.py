@@ -255,6 +255,16 @@ def test_the_noise_of_scores_is_that_of_the_plan(monkeypatch, n_searches):
     assert abs(np.mean(noise**2) - 1) < min(0.7, 4 * math.sqrt(2 / n_searches))
 
 
+def test_every_score_of_a_search_has_noise_of_its_own(monkeypatch):
+    """The best of about 40 equal scores is two standard deviations above them, and not none."""
+    search = tiny(scoring=half, score_bounds=(0, 1), trials="poisson", n_trials=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plan = plan_once(monkeypatch, search, 40)
+        best = [search.set_params(random_state=i).fit(X[:40], Y[:40]).best_score_ for i in range(9)]
+    assert (np.mean(best) - 0.5) / plan.score_std > 1.5
+
+
 def test_noise_is_fresh_in_every_trial_and_search_but_for_seeds():
     spy, own = Spy(), {"score_bounds": (0, 1)}
     grid_search(classifier(random_state=7), {"C": [1.0]}, scoring=spy, **own, **MANY).fit(X, Y)
