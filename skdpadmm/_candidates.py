@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.kernel_approximation import AdditiveChi2Sampler
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -21,7 +20,7 @@ from sklearn.preprocessing import (
 from sklearn.utils import get_tags
 
 # They transform each row by itself.
-_BY_ROW = (AdditiveChi2Sampler, Binarizer, Normalizer, PolynomialFeatures)
+_BY_ROW = (Binarizer, Normalizer, PolynomialFeatures)
 
 
 def last_step(estimator: Any) -> Any:

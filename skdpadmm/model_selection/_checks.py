@@ -102,7 +102,7 @@ def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"Got a Pipeline with {step!r}, expected transformers that are known to transform"
                 " each row by itself: this package's, Normalizer, Binarizer, PolynomialFeatures,"
-                " or FunctionTransformer with a NumPy ufunc such as np.log1p. If yours does, apply"
+                " or FunctionTransformer with a NumPy ufunc such as np.arctan. If yours does, apply"
                 " it to X before the search."
             )
 

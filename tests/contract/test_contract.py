@@ -1,4 +1,4 @@
-"""Twelve promises that every algorithm keeps, whatever it releases."""
+"""Promises that algorithms keep, whatever they release."""
 
 from __future__ import annotations
 
