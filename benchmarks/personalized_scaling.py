@@ -1,22 +1,19 @@
 """What a wake-up of a personalised agent costs: from a hundred agents to a hundred thousand.
 
     python benchmarks/personalized_scaling.py            100 to 100,000 agents, some minutes
-    python benchmarks/personalized_scaling.py --quick    100 and 1,000, for a look: no verdict
+    python benchmarks/personalized_scaling.py --quick    100 and 1,000, for a look
 
 Agents are points in the plane, each like its ten nearest ones; every one has 20 rows of 20
 features, or they share 2,000,000 rows. A sweep is one noisy turn of every agent
-(`PersonalizedCoordinateDescent`, from zero), once by the loop that numba compiles
-(``compiled=True``, extra ``fast``) and once by the default loop of numpy. Its time is the
-difference of a long and a short fit over the difference of their turns, so that nothing counts that
-happens once, and a wake-up is a sweep over the number of agents. Passes are products ``X @ w`` with
-one BLAS thread in the same run, beside each difference; figures are medians.
+(`PersonalizedCoordinateDescent`, from zero). Its time is the difference of a long and a short fit
+over the difference of their turns, so that nothing counts that happens once, and a wake-up is a
+sweep over the number of agents. Passes are products ``X @ w`` with one BLAS thread in the same run,
+beside each difference; figures are medians.
 
-The loop of numpy computes agents that are no neighbours at once, in waves, and a sweep has the more
-of them, the longer the longest chain of neighbours is who woke up one after another: hardly more
-for more agents. The number of waves is public and shown. The compiled loop has none. Bars are those
-of the compiled loop: it passes where the dearest wake-up costs at most twice the cheapest, and a
-sweep at most 5 passes. Figures of numpy stand beside it without a verdict. Nothing printed here
-depends on the values in the data.
+Agents that are no neighbours are computed at once, in waves, and a sweep has the more of them, the
+longer the longest chain of neighbours is who woke up one after another: hardly more for more
+agents. The number of waves is public and shown. Nothing printed here depends on the values in the
+data.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ import os
 import statistics
 import warnings
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +40,8 @@ from skdpadmm.network import Similarity, knn_similarity
 OUTPUT = Path(__file__).parent / "output" / "personalized_scaling.png"
 N_NEIGHBORS, ROWS_EACH, N_FEATURES = 10, 20, 20
 ROWS_IN_ALL = 2_000_000
-FACTOR_BAR, PASS_BAR = 2.0, 5.0
-# The long fit has enough wake-ups to be measured, and uses not too many rows. Compiled ones cost
-# little, and it takes more of them.
-SHORT, MOST_ROWS = 1, 20_000_000
-LEAST_WAKES = {"compiled": 200_000, "numpy": 20_000}
+# The long fit has enough wake-ups to be measured, and uses not too many rows.
+SHORT, MOST_ROWS, LEAST_WAKES = 1, 20_000_000, 20_000
 MODELS = ("ridge", "logistic")
 
 Array = NDArray[np.float64]
@@ -67,17 +60,18 @@ class Agents:
     def n_agents(self) -> int:
         return self.similarity.n_agents
 
-    def long(self, loop: str) -> int:
+    @property
+    def long(self) -> int:
         """Turns of the long fit."""
-        return SHORT + max(2, min(LEAST_WAKES[loop] // self.n_agents, MOST_ROWS // len(self.X)))
+        return SHORT + max(2, min(LEAST_WAKES // self.n_agents, MOST_ROWS // len(self.X)))
 
-    def estimator(self, model: str, loop: str, turns: int) -> Any:
+    def estimator(self, model: str, turns: int) -> Any:
         settings: dict[str, Any] = {
             "similarity": self.similarity,
             "feature_bounds": (-1, 1),
             "delta": 1e-8,
             "algorithm": PersonalizedCoordinateDescent(
-                turns=turns, warm_start=None, averaging_wakes=0, compiled=loop == "compiled"
+                turns=turns, warm_start=None, averaging_wakes=0
             ),
             "max_iter": turns,
             "random_state": 0,
@@ -100,9 +94,12 @@ def make_agents(n_agents: int, rows_each: int = ROWS_EACH) -> Agents:
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a turn of every agent costs in one loop: differences, and passes beside each."""
+class Sweep:
+    """What a turn of every agent costs: differences of times, and passes beside each."""
 
+    model: str
+    n_agents: int
+    n_waves: float
     times: tuple[float, ...]
     ratios: tuple[float, ...]
 
@@ -114,35 +111,25 @@ class Cost:
     def passes(self) -> float:
         return statistics.median(self.ratios)
 
-
-@dataclass(frozen=True)
-class Sweep:
-    """What a turn of every agent costs, compiled and by numpy."""
-
-    model: str
-    n_agents: int
-    n_waves: float
-    costs: dict[str, Cost]
-
-    def microseconds(self, loop: str) -> float:
+    @property
+    def microseconds(self) -> float:
         """Of one wake-up."""
-        return 1e6 * self.costs[loop].seconds / self.n_agents
+        return 1e6 * self.seconds / self.n_agents
 
 
 def waves_of_sweep(agents: Agents) -> float:
-    """Waves of independent wake-ups in a sweep of numpy, in the long run."""
-    rng, n_sweeps = np.random.default_rng(0), agents.long("numpy") - SHORT
+    """Waves of independent wake-ups in a sweep, in the long run."""
+    rng, n_sweeps = np.random.default_rng(0), agents.long - SHORT
     order = rng.permuted(np.repeat(np.arange(agents.n_agents), n_sweeps))
     # Steps that heed noise are adjusted after as many wake-ups as there are agents.
     parts = order.reshape(n_sweeps, agents.n_agents)
     return statistics.fmean(int(agents.similarity.wave_numbers(p).max()) + 1 for p in parts)
 
 
-def cost(agents: Agents, model: str, loop: str, repeats: int) -> Cost:
+def measure(agents: Agents, model: str, repeats: int) -> Sweep:
     """A sweep by the difference of a long and a short fit, beside passes over the data."""
     w = np.random.default_rng(1).standard_normal(N_FEATURES)
-    n_long = agents.long(loop)
-    short, long = (agents.estimator(model, loop, turns) for turns in (SHORT, n_long))
+    short, long = (agents.estimator(model, turns) for turns in (SHORT, agents.long))
     X, y = agents.X, agents.targets[model]
     times, ratios = [], []
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
@@ -152,73 +139,55 @@ def cost(agents: Agents, model: str, loop: str, repeats: int) -> Cost:
             products += [seconds(lambda: X @ w) for _ in range(5)]
             many = seconds(lambda: long.fit(X, y, agents=agents.labels))
             products += [seconds(lambda: X @ w) for _ in range(5)]
-            times.append((many - few) / (n_long - SHORT))
+            times.append((many - few) / (agents.long - SHORT))
             ratios.append(times[-1] / statistics.median(products))
-    return Cost(tuple(times), tuple(ratios))
+    return Sweep(model, agents.n_agents, waves_of_sweep(agents), tuple(times), tuple(ratios))
 
 
-def measure(agents: Agents, model: str, repeats: int) -> Sweep:
-    """Sweeps of both loops."""
-    costs = {loop: cost(agents, model, loop, repeats) for loop in LEAST_WAKES}
-    return Sweep(model, agents.n_agents, waves_of_sweep(agents), costs)
-
-
-def show(
-    title: str, sizes: list[int], rows: list[int], *, repeats: int, has_bars: bool
-) -> list[Sweep]:
+def show(title: str, sizes: list[int], rows: list[int], *, repeats: int) -> list[Sweep]:
     print(f"\n{title}")
-    print(f"{'':17} {'compiled':>11} {'':13} {'':8}  {'':16} {'numpy':>7}")
     print(
         f"{'model':9} {'agents':>7} {'ms a sweep':>11} {'us a wake-up':>13} {'passes':>8}"
-        f"  {'range':16} {'waves':>7} {'us a wake-up':>13} {'passes':>8}"
+        f"  {'range':16} {'waves':>7}"
     )
     found = []
     for n_agents, rows_each in zip(sizes, rows, strict=True):
         agents = make_agents(n_agents, rows_each)
         for model in MODELS:
             one = measure(agents, model, repeats)
-            compiled, numpy = one.costs["compiled"], one.costs["numpy"]
-            verdict = ("  pass" if compiled.passes <= PASS_BAR else "  MISS") * has_bars
-            spread = f"{min(compiled.ratios):.1f} to {max(compiled.ratios):.1f}"
+            spread = f"{min(one.ratios):.1f} to {max(one.ratios):.1f}"
             print(
-                f"{model:9} {n_agents:7,} {1e3 * compiled.seconds:11.2f}"
-                f" {one.microseconds('compiled'):13.2f} {compiled.passes:8.1f}  {spread:16}"
-                f" {one.n_waves:7.1f} {one.microseconds('numpy'):13.2f} {numpy.passes:8.1f}"
-                f"{verdict}",
+                f"{model:9} {n_agents:7,} {1e3 * one.seconds:11.2f} {one.microseconds:13.2f}"
+                f" {one.passes:8.1f}  {spread:16} {one.n_waves:7.1f}",
                 flush=True,
             )
             found.append(one)
     return found
 
 
-def show_growth(found: list[Sweep], *, has_bars: bool) -> None:
+def show_growth(found: list[Sweep]) -> None:
     print(f"\nA wake-up with {ROWS_EACH} rows, from the fewest agents to the most")
-    for loop, model in product(LEAST_WAKES, MODELS):
-        costs = [one.microseconds(loop) for one in found if one.model == model]
-        factor = max(costs) / min(costs)
-        verdict = f" (bar {FACTOR_BAR:g})" if loop == "compiled" else ""
-        if has_bars and loop == "compiled":
-            verdict += ": pass" if factor <= FACTOR_BAR else ": MISS"
+    for model in MODELS:
+        costs = [one.microseconds for one in found if one.model == model]
         print(
-            f"{loop:9} {model:9} dearest over cheapest {factor:.2f}{verdict};"
+            f"{model:9} dearest over cheapest {max(costs) / min(costs):.2f};"
             f" {found[-1].n_agents:,} over {found[0].n_agents:,} agents {costs[-1] / costs[0]:.2f}"
         )
 
 
 def draw(found: list[Sweep], shared: list[Sweep], title: str) -> None:
     fig, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
-    for k, (model, loop) in enumerate(product(MODELS, LEAST_WAKES)):
+    for k, model in enumerate(MODELS):
         chosen = [one for one in found if one.model == model]
         sizes = [one.n_agents for one in chosen]
-        style: dict[str, Any] = {"color": f"C{k}", "marker": "o", "label": f"{model}, {loop}"}
-        axes[0].plot(sizes, [one.microseconds(loop) for one in chosen], **style)
-        axes[1].plot(sizes, [one.costs[loop].passes for one in chosen], **style)
-        passes = [one.costs[loop].passes for one in shared if one.model == model]
-        style |= {"linestyle": "--", "label": f"{model}, {loop}, {ROWS_IN_ALL:,} rows in all"}
+        style: dict[str, Any] = {"color": f"C{k}", "marker": "o", "label": model}
+        axes[0].plot(sizes, [one.microseconds for one in chosen], **style)
+        axes[1].plot(sizes, [one.passes for one in chosen], **style)
+        passes = [one.passes for one in shared if one.model == model]
+        style |= {"linestyle": "--", "label": f"{model}, {ROWS_IN_ALL:,} rows in all"}
         axes[1].plot(sizes, passes, **style)
     axes[0].set_ylabel("microseconds of a wake-up")
     axes[1].set_ylabel("a sweep, in passes over the data")
-    axes[1].axhline(PASS_BAR, color="black", linewidth=1, label="bar of compiled")
     for axis in axes:
         axis.set_xscale("log")
         axis.set_yscale("log")
@@ -233,7 +202,7 @@ def draw(found: list[Sweep], shared: list[Sweep], title: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="few agents, no verdict")
+    parser.add_argument("--quick", action="store_true", help="few agents")
     parser.add_argument("--repeats", type=int, default=3, help="differences behind each median")
     options = parser.parse_args()
     mpl.use("Agg")
@@ -245,14 +214,14 @@ def main() -> None:
     title = f"{N_FEATURES} features, float64, {os.cpu_count()} cores, load {load:.1f} at the start"
     print(title)
     warm = make_agents(100)
-    for model, loop in product(MODELS, LEAST_WAKES):
-        warm.estimator(model, loop, 2).fit(warm.X, warm.targets[model], agents=warm.labels)
-    size: dict[str, Any] = {"repeats": 1 if quick else options.repeats, "has_bars": not quick}
-    found = show(f"{ROWS_EACH} rows each", sizes, [ROWS_EACH] * len(sizes), **size)
-    show_growth(found, has_bars=not quick)
+    for model in MODELS:
+        warm.estimator(model, 2).fit(warm.X, warm.targets[model], agents=warm.labels)
+    repeats = 1 if quick else options.repeats
+    found = show(f"{ROWS_EACH} rows each", sizes, [ROWS_EACH] * len(sizes), repeats=repeats)
+    show_growth(found)
     total = ROWS_IN_ALL // 20 if quick else ROWS_IN_ALL
     rows = [total // n_agents for n_agents in sizes]
-    shared = show(f"{total:,} rows in all", sizes, rows, **size)
+    shared = show(f"{total:,} rows in all", sizes, rows, repeats=repeats)
     draw(found, shared, title)
 
 

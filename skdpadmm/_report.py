@@ -35,7 +35,6 @@ from skdpadmm.protocol import (
     Neighborhood,
     Network,
     NoisyPath,
-    PerturbedRows,
     Plan,
     Release,
     Token,
@@ -103,7 +102,7 @@ def report_of(
 
 def _shares(release: Release | HiddenTerm | NoisyPath) -> tuple[float, ...]:
     """Noise that an agent adds to what it says, for each kind of agent."""
-    if isinstance(release, MessageSum | AgentMessages | PerturbedRows):
+    if isinstance(release, MessageSum | AgentMessages):
         return release.shares
     return (release.noise_std,) if isinstance(release, Token) else ()
 
@@ -135,8 +134,6 @@ def _visible(plan: Plan, observer: str) -> str:
     if isinstance(federation, Neighborhood):
         alone = federation.n_agents == 1
         models = "the final model" if alone else "the final models of all agents"
-        if any(isinstance(release, PerturbedRows) for release in plan.releases):
-            return models if observer == MODEL else f"every record with its noise, and {models}"
         return models if observer == MODEL else f"every message of every agent, and {models}"
     if isinstance(federation, Network):
         return _visible_in_network(federation, observer)
@@ -221,10 +218,8 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         yield "How many records arrive, and when, is public and does not depend on them."
     size = "Column" if plan.facts.is_stream else f"n_samples={n_samples}, column"
     yield f"{size} names and all parameters of the estimator are public."
-    # Algorithms that publish rows say themselves what is published of such a record.
-    publishes = any(isinstance(release, PerturbedRows) for release in plan.releases)
     is_zero_out = plan.facts.neighboring is Neighboring.ZERO_OUT
-    if is_zero_out and plan.facts.unit == "record" and not publishes:
+    if is_zero_out and plan.facts.unit == "record":
         yield (
             "A record that is zeroed out has a loss of zero and counts as absent wherever a scale"
             " or a second moment is released; n_samples still counts it."

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms.blocks._agent_turns import NoisyTurns, Wakes, neighbor_means
-from skdpadmm.algorithms.blocks._compiled_steps import loss_code, require_numba
-from skdpadmm.algorithms.blocks._compiled_turns import CompiledWakes
 from skdpadmm.algorithms.blocks._model_propagation import (
     LEAST_FACTOR,
     LEAST_PULL,
@@ -186,9 +184,6 @@ class PersonalizedCoordinateDescent(BaseEstimator):
         another uniformly. The law is the same.
     order_seed : int, default=0
         Public seed of the order; no part of the privacy.
-    compiled : bool, default=False
-        Whether wake-ups are compiled by numba, from the extra ``skdpadmm[fast]``; for one score.
-        The result is the same to 1e-10; sparse rows go without.
 
     Notes
     -----
@@ -245,7 +240,6 @@ class PersonalizedCoordinateDescent(BaseEstimator):
         tempered: bool = True,
         clock: Literal["poisson", "index"] = "poisson",
         order_seed: int = 0,
-        compiled: bool = False,
     ) -> None:
         self.turns = turns
         self.averaging_wakes = averaging_wakes
@@ -256,7 +250,6 @@ class PersonalizedCoordinateDescent(BaseEstimator):
         self.tempered = tempered
         self.clock = clock
         self.order_seed = order_seed
-        self.compiled = compiled
 
     def check(self, facts: Facts) -> None:
         """Refuse knobs outside of their range, whatever the budget.
@@ -280,15 +273,7 @@ class PersonalizedCoordinateDescent(BaseEstimator):
             )
         check_flag("tempered", self.tempered)
         check_choice("clock", self.clock, ("poisson", "index"))
-        check_flag("compiled", self.compiled)
         check_squared_penalty(facts.penalty)
-        if self.compiled:
-            require_numba()
-            if loss_code(facts.loss) is None:
-                raise ValueError(
-                    f"Got compiled=True with {facts.loss!r}, expected a loss of one score. Use"
-                    " compiled=False."
-                )
 
     def plan(self, facts: Facts, budget: Budget) -> Plan:
         """Decide turns and each agent's noise from public facts.
@@ -401,23 +386,20 @@ class PersonalizedCoordinateDescent(BaseEstimator):
             n_agents=n_agents, n_wakes=n_wakes, clock=settings.clock, seed=settings.order_seed
         )
         woken, done = np.zeros(n_agents, dtype=np.intp), 0
-        shared: dict[str, Any] = {
-            "gradient": gradient,
-            "similarity": similarity,
-            "curvature": curvature,
-            "pull": pull,
-            "step": step,
-            "n_turns": n_turns,
-        }
-        wakes, code = Wakes(**shared), loss_code(facts.loss)
-        if self.compiled and code is not None and rows.untamed() is not None:
-            wakes = CompiledWakes(code=code, **shared)
+        wakes = Wakes(
+            gradient=gradient,
+            similarity=similarity,
+            curvature=curvature,
+            pull=pull,
+            step=step,
+            n_turns=n_turns,
+        )
         # A path that heeds its noise has sweeps; another one is a single piece.
         size = max(len(order), 1) if path is None else n_agents
         for sweep in (order[start : start + size] for start in range(0, len(order), size)):
             if path is not None:
                 path.extrapolate(models)
-            for wave in wakes.pieces(sweep):
+            for wave in similarity.waves(sweep):
                 wakes.advance(models, woken, wave)
                 done += len(wave)
                 problem.progress(settings.n_turns - n_turns + done // n_agents)

@@ -12,10 +12,7 @@ from skdpadmm.algorithms._consensus_admm import ConsensusADMM
 from skdpadmm.algorithms._contract import Algorithm, serves
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
-from skdpadmm.algorithms._dual_perturbation_admm import DualPerturbationADMM
-from skdpadmm.algorithms._exact_consensus_admm import ExactConsensusADMM
 from skdpadmm.algorithms._federated_admm import FederatedADMM
-from skdpadmm.algorithms._gossip_admm import GossipADMM
 from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
 from skdpadmm.algorithms._local_models import LocalModels
@@ -23,8 +20,6 @@ from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
 from skdpadmm.algorithms._personalized_optimum import PersonalizedOptimum
-from skdpadmm.algorithms._perturbed_data import PerturbedData
-from skdpadmm.algorithms._primal_perturbation_admm import PrimalPerturbationADMM
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_walk_admm import RandomWalkADMM
 from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPoint
@@ -39,18 +34,13 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = MappingProxyType(
         "consensus-admm": ConsensusADMM,
         "coordinate-descent": CoordinateDescent,
         "decentralized-gradient-descent": DecentralizedGradientDescent,
-        "dual-perturbation-admm": DualPerturbationADMM,
-        "exact-consensus-admm": ExactConsensusADMM,
         "federated-admm": FederatedADMM,
-        "gossip-admm": GossipADMM,
         "gradient-admm": GradientADMM,
         "gradient-descent": GradientDescent,
         "local-models": LocalModels,
         "multi-step-admm": MultiStepADMM,
         "objective-perturbation": ObjectivePerturbation,
         "personalized-coordinate-descent": PersonalizedCoordinateDescent,
-        "perturbed-data": PerturbedData,
-        "primal-perturbation-admm": PrimalPerturbationADMM,
         "random-walk-admm": RandomWalkADMM,
         "random-walk-proximal-point": RandomWalkProximalPoint,
         "randomized-admm": RandomizedADMM,

@@ -180,12 +180,11 @@ def audit(
     by what its sensitivity bounds: the step that the unit adds, given the past. Noise is tested for
     being too little, and for coming twice: between runs, repetitions, agents and entries. Loops
     that add noise by themselves are replayed too: the steps of a path one at a time, each from the
-    recorded iterate; compiled turns one by one by another loop, of which it is checked that it says
-    the same. Where a hidden random term is added to an objective, once or in rounds, it seeks the
-    terms with which the other data have the same minimisers, and compares how far they moved with
-    the bound of gradients; what the curvature costs is not compared. A release of which a replay
-    did not see how far it moves is "not replayed", with the reason: there its noise alone was
-    tested, and "black-box" has to do the rest.
+    recorded iterate. Where a hidden random term is added to an objective, once or in rounds, it
+    seeks the terms with which the other data have the same minimisers, and compares how far they
+    moved with the bound of gradients; what the curvature costs is not compared. A release of which
+    a replay did not see how far it moves is "not replayed", with the reason: there its noise alone
+    was tested, and "black-box" has to do the rest.
 
     **Black box.** Of the neighbours that are made here those are taken between which the releases
     of a replay move the most. For an event of probability p on one data set and q on the other,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
-from scipy.stats import binom, chi2, gamma
+from scipy.stats import chi2, gamma
 
 from skdpadmm._candidates import last_step
 from skdpadmm._fitting import PendingFit, watched_by
@@ -28,10 +28,8 @@ from skdpadmm.protocol import (
     Gate,
     HiddenTerm,
     NoisyPath,
-    PerturbedRows,
     Plan,
     PlanViolation,
-    RandomizedLabels,
 )
 
 Array = NDArray[np.float64]
@@ -40,7 +38,7 @@ SLACK = 1 + 1e-9
 # Terms that lead to the same minimisers are found up to so much, and equal models of two loops.
 TILT_SLACK, LOOP_SLACK = 1e-4, 1e-5
 # Of these a term is added to gradients in units of the bound of one record's.
-TILTED = ("ObjectivePerturbation", "DualPerturbationADMM")
+TILTED = ("ObjectivePerturbation",)
 COMPARED, ON_DATA = "nothing wrong", "depends on data"
 TURNS = ("turn_noise", "take_turns")
 # Why a replay does not see how far something moves.
@@ -141,11 +139,9 @@ class RecordingGate(Gate):
     def _unit_noise(
         self, method: str, release: Any, value: NDArray[Any] | None, out: NDArray[Any], unit: Any
     ) -> Array | None:
-        """Noise in units of what was planned; of labels, which of them are told as others."""
+        """Noise in units of what was planned."""
         if release is None or release.noise_std == 0 or np.min(unit, initial=np.inf) == 0:
             return None
-        if method == "randomize_labels":
-            return np.asarray(out != value, dtype=np.float64)
         # Laplace noise of scale one has the standard deviation sqrt(2).
         scale = math.sqrt(2.0) if getattr(release, "law", "gaussian") == "laplace" else 1.0
         if method == "turn_noise":
@@ -605,7 +601,7 @@ class Replays:
             is_enough, noise = _amount(release, blocks, level)
             if not is_enough:
                 wrong.append("too little noise")
-            if not isinstance(release, RandomizedLabels) and not _is_fresh(release, blocks, level):
+            if not _is_fresh(release, blocks, level):
                 wrong.append("noise is used twice")
         unseen = "" if moved is not None else f"{NOT_REPLAYED}: {self._why(release, runs[0])}"
         return ReplayLine(
@@ -675,8 +671,6 @@ def _moves(release: Any, one: Passage, other: Passage) -> list[tuple[float, floa
     assert other.value is not None
     difference = other.value - one.value
     declared = release.sensitivities
-    if isinstance(release, RandomizedLabels):
-        return [(float(np.sum(difference != 0)), max(declared))]
     is_laplace = getattr(release, "law", "gaussian") == "laplace"
     if isinstance(release, AgentTurns):
         # Of each turn there is one unit whose data changed.
@@ -686,9 +680,6 @@ def _moves(release: Any, one: Passage, other: Passage) -> list[tuple[float, floa
             (float(_total(each[one.turns == turn], is_laplace)), declared[turn])
             for turn in np.unique(one.turns).tolist()
         ]
-    if isinstance(release, PerturbedRows):
-        each = _norms(difference.reshape(len(difference), -1), is_laplace)
-        return [(float(_total(each, is_laplace)), max(declared))]
     distance = _norms(difference.reshape(1, -1), is_laplace)[0]
     if isinstance(release, NoisyPath):
         # Rounding to the grid, which the theorem counts by itself, can move two iterates apart.
@@ -710,10 +701,6 @@ def _amount(release: Any, runs: list[list[Passage]], level: float) -> tuple[bool
     """Whether there is as much noise as planned, and how much there was in units of that."""
     drawn = np.concatenate([np.ravel(p.unit_noise) for run in runs for p in run])  # type: ignore[arg-type]
     n = len(drawn)
-    if isinstance(release, RandomizedLabels):
-        chance = (release.n_labels - 1) * min(release.others)
-        told = float(drawn.sum())
-        return bool(binom.cdf(told, n, chance) >= level), told / (n * chance)
     if getattr(release, "law", "gaussian") == "laplace":
         # Absolute values of Laplace noise are exponential.
         sizes = float(np.abs(drawn).sum()) * math.sqrt(2.0)

@@ -112,9 +112,7 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
     max_iter : int, default=100
         Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
         rounds need more noise in each, and the defaults shorten their steps in turn.
-        :class:`~skdpadmm.algorithms.DualPerturbationADMM` takes fewer,
-        :class:`~skdpadmm.algorithms.RandomizedSGD` has `rounds` instead, and
-        :class:`~skdpadmm.algorithms.ExactConsensusADMM` stops by itself: see there.
+        :class:`~skdpadmm.algorithms.RandomizedSGD` has `rounds` instead.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
         ``skdpadmm[secure]`` and takes no seed.
@@ -161,8 +159,7 @@ class DPDecentralizedClassifier(DecentralizedModel, CalibratedProbabilities, Cla
         Rounds of messages, or hops of a token.
     n_messages_ : int
         Messages along edges, each direction counted; 0 at ``epsilon=inf``, where the optimum is
-        computed with all rows in one place, unless by
-        :class:`~skdpadmm.algorithms.ExactConsensusADMM`.
+        computed with all rows in one place.
     bytes_sent_ : int
         Their size.
     agent_labels_ : ndarray of shape (n_agents,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,6 @@ from skdpadmm.protocol._release import (
     HiddenTerm,
     MessageSum,
     NoisyPath,
-    PerturbedRows,
-    RandomizedLabels,
     Release,
     SharedSum,
 )
@@ -208,44 +205,6 @@ class Gate:
         out = units * (round_to_grid(value / units, 1.0) + noise)
         return self.let_out("take_turns", release, of_each, value, out, units, agents)
 
-    def turn_noise(
-        self, name: str, agents: NDArray[np.intp]
-    ) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
-        """Draw the noise of the next turns of agents, one after another, for a compiled loop.
-
-        The loop lets a turn out as ``units * (round_to_grid(value / units, 1.0) + noise)`` with a
-        finite value, as `take_turns` does, which has the same noise; a plan that is not private
-        lets the value out. A turn's noise is given once.
-
-        Parameters
-        ----------
-        name : str
-            Name of a release in turns in the plan.
-        agents : ndarray of intp of shape (n_turns,)
-            Who takes a turn, in order; an agent may be there several times. Each with rows.
-
-        Returns
-        -------
-        turns : ndarray of intp of shape (n_turns,)
-            How many turns the agent had taken before each.
-        noise : ndarray of shape (n_turns, ...)
-            In units of one, on the grid. Zeros where the plan is not private.
-        units : ndarray of shape (n_turns,)
-            Zeros where the plan is not private.
-
-        Raises
-        ------
-        PlanViolation
-            Where the plan knows no such turns, or an agent has taken all of its turns.
-        """
-        turns = self._turns_of(name)
-        of_each = turns.following(agents)
-        noise = turns.take(agents, of_each)
-        self.trace.append((name, noise.shape))
-        units = turns.units[agents]
-        noise = self.let_out("turn_noise", turns.release, of_each, None, noise, units, agents)
-        return of_each, noise, units
-
     def turns_taken(self, name: str) -> NDArray[np.intp]:
         """How many turns each agent took so far; below 0 for one without rows, who takes none.
 
@@ -264,86 +223,6 @@ class Gate:
             Where the plan knows no such turns.
         """
         return self._turns_of(name).taken.copy()
-
-    def perturb_rows(
-        self, name: str, value: NDArray[np.float64], owner: NDArray[np.intp]
-    ) -> NDArray[np.float64]:
-        """Let numbers of every record through, each record with the noise of its agent.
-
-        Parameters
-        ----------
-        name : str
-            Name of perturbed rows in the plan.
-        value : ndarray of shape (n_samples, ...)
-            The exact numbers.
-        owner : ndarray of intp of shape (n_samples,)
-            Which agent each record is at.
-
-        Returns
-        -------
-        ndarray of the same shape
-            On a public grid, unless the plan is not private.
-
-        Raises
-        ------
-        PlanViolation
-            Where the plan knows no such rows, or where a value is not finite.
-        """
-        index, release = self._planned(name, "perturb_rows")
-        assert isinstance(release, PerturbedRows)
-        kind = self._kinds(release, value, owner)
-        if not np.isfinite(value).all():
-            raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
-        repetition = self._pass(name)
-        if release.noise_std == 0:
-            return self.let_out("perturb_rows", release, repetition, value, value)
-        is_laplace = release.law == "laplace"
-        # Laplace noise of scale one has the standard deviation sqrt(2).
-        shares = np.asarray(release.shares) / (math.sqrt(2.0) if is_laplace else 1.0)
-        units = shares[kind].reshape(-1, *(1,) * (value.ndim - 1))
-        draw = self._noise.add_laplace if is_laplace else self._noise.add_gaussian
-        out = units * draw(value / units, 1.0, (index, repetition))
-        return self.let_out("perturb_rows", release, repetition, value, out, units)
-
-    def randomize_labels(
-        self, name: str, labels: NDArray[np.intp], owner: NDArray[np.intp]
-    ) -> NDArray[np.intp]:
-        """Let the label of every record through, some of them as another one.
-
-        Parameters
-        ----------
-        name : str
-            Name of randomised labels in the plan.
-        labels : ndarray of intp of shape (n_samples,)
-            In [0, n_labels).
-        owner : ndarray of intp of shape (n_samples,)
-            Which agent each record is at.
-
-        Returns
-        -------
-        ndarray of the same shape
-
-        Raises
-        ------
-        PlanViolation
-            Where the plan knows no such labels, or where there is one that it does not know.
-        """
-        index, release = self._planned(name, "randomize_labels")
-        assert isinstance(release, RandomizedLabels)
-        kind = self._kinds(release, labels, owner)
-        n_labels = release.n_labels
-        if not ((labels >= 0) & (labels < n_labels)).all():
-            raise PlanViolation(f"Got labels of {name!r} outside of [0, {n_labels}).")
-        repetition = self._pass(name)
-        if release.noise_std == 0:
-            return self.let_out("randomize_labels", release, repetition, labels, labels)
-        # Uniform numbers are multiples of 2**-53, and so are the probabilities that are compared
-        # with them: in whole cells none of the others is told less often than planned.
-        words = self._noise.uniform(labels.shape, (index, repetition)) * 2.0**53
-        cells = [math.ceil(other * 2.0**53) for other in release.others]
-        step = words.astype(np.int64) // np.asarray(cells, dtype=np.int64)[kind] + 1
-        out = np.where(step < n_labels, (labels + step) % n_labels, labels)
-        return self.let_out("randomize_labels", release, repetition, labels, out, 1.0)
 
     def skip(self, name: str) -> None:
         """Use up one repetition of a planned release without releasing anything.
@@ -450,8 +329,7 @@ class Gate:
         Parameters
         ----------
         method : str
-            Which method: "release", "share", "take_turns", "turn_noise", "perturb_rows",
-            "randomize_labels", "hidden_term", "path_noise" or "uniform".
+            "release", "share", "take_turns", "hidden_term", "path_noise" or "uniform".
         release : Release, HiddenTerm, NoisyPath or None
             As it is planned; None: random numbers that are no release.
         repetition : int or ndarray of intp of shape (n_turns,)
@@ -462,8 +340,7 @@ class Gate:
             With its noise.
         unit : float or ndarray, default=0.0
             The planned standard deviation of ``out - value``, of Laplace noise the scale, of shared
-            sums that of the plan's line; 0: there is no noise. Turns for a loop are given in
-            units of it.
+            sums that of the plan's line; 0: there is no noise.
         agents : ndarray of intp of shape (n_turns,), default=None
             Whose turns they are.
 
@@ -551,22 +428,6 @@ class Gate:
         if agents is None:
             raise PlanViolation(f"Got messages {release.name!r}, expected agents that send them.")
         return agents
-
-    def _kinds(
-        self, release: Release, value: NDArray[np.generic], owner: NDArray[np.intp]
-    ) -> NDArray[np.intp]:
-        """Kind of the agent of each record."""
-        agents = self._agents(release)
-        if value.shape != release.shape or owner.shape != release.shape[:1]:
-            raise PlanViolation(
-                f"Got shape {value.shape} and owners of shape {owner.shape} for the release"
-                f" {release.name!r}, expected {release.shape} and {release.shape[:1]}."
-            )
-        if tuple(np.bincount(owner, minlength=agents.n_agents).tolist()) != agents.agent_sizes:
-            raise PlanViolation(
-                f"Got owners of {release.name!r} with other numbers of records than planned."
-            )
-        return agents.kind[owner]
 
     def _planned(
         self, name: str, passes_by: str | None = None

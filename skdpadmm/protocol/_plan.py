@@ -30,8 +30,6 @@ from skdpadmm.protocol._release import (
     HiddenTerm,
     MessageSum,
     NoisyPath,
-    PerturbedRows,
-    RandomizedLabels,
     Release,
 )
 
@@ -216,12 +214,6 @@ class Plan:
                 least, most = round_down(min(r.shares)), round_down(max(r.shares))
                 each = least if least == most else f"{least} to {most}"
                 lines.append(f"    of which each agent adds {each}, to a message of its own")
-            if isinstance(r, PerturbedRows):
-                lines.append(f"    on every number of a record, {r.law}")
-            if isinstance(r, RandomizedLabels) and budget.is_private:
-                least, most = (round_down((r.n_labels - 1) * f(r.others)) for f in (min, max))
-                each = least if least == most else f"{least} to {most}"
-                lines.append(f"    each of which is told as another one with probability {each}")
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         return "\n".join(lines)
 

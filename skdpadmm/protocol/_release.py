@@ -314,49 +314,6 @@ class AgentTurns(AgentMessages):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerturbedRows(Viewed):
-    """Numbers of every record, each record with noise of its own: what is released are the rows.
-
-    Its first axis is that of records, of whom each is at one agent. `sensitivities` are those of
-    one record, `noise_std` is the largest of `shares`.
-
-    Attributes
-    ----------
-    shares : tuple of float
-        Standard deviation of the noise on each number of a record, for each kind of agent.
-    law : {"gaussian", "laplace"}
-        Of the noise. `sensitivities` are in the Euclidean norm, or in the L1 norm for the second.
-    """
-
-    passes_by: ClassVar[str] = "perturb_rows"
-
-    shares: tuple[float, ...]
-    law: Literal["gaussian", "laplace"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RandomizedLabels(Viewed):
-    """The label of every record, told truthfully with some probability and else as another one.
-
-    The noise is no number: `noise_std` is the largest standard deviation of whether a label is told
-    as another one, and `sensitivities` says that it is or is not.
-
-    Attributes
-    ----------
-    n_labels : int
-        Labels are 0, 1, ..., ``n_labels - 1``.
-    others : tuple of float
-        Probability of each label that is not the true one, for each kind of agent. The gate rounds
-        it up to a multiple of 2**-53.
-    """
-
-    passes_by: ClassVar[str] = "randomize_labels"
-
-    n_labels: int
-    others: tuple[float, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Token(Viewed):
     """What is handed from agent to agent, each of whom changes it and adds noise.
 

@@ -53,10 +53,6 @@ class TurnsOfAgents:
                 f"Got an agent twice in a turn of {self.release.name!r}, expected each once."
             )
 
-    def following(self, agents: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Which turn each place is, of agents one after another who may be there several times."""
-        return self.taken[agents] + _earlier(agents)
-
     def take(self, agents: NDArray[np.intp], turns: NDArray[np.intp]) -> NDArray[np.float64]:
         """Count turns of agents, and give out their noise in units of one.
 
@@ -127,11 +123,3 @@ def _grouped(keys: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]
     places, keys = joined & ((1 << bits) - 1), joined >> bits
     begins = np.flatnonzero(keys[1:] != keys[:-1]) + 1
     return places, np.concatenate([[0], begins, [len(keys)]]) if len(keys) else np.zeros(1, int)
-
-
-def _earlier(agents: NDArray[np.intp]) -> NDArray[np.intp]:
-    """How often the same agent came before, for each place."""
-    places, bounds = _grouped(agents)
-    earlier = np.empty(len(agents), dtype=np.intp)
-    earlier[places] = np.arange(len(agents)) - np.repeat(bounds[:-1], np.diff(bounds))
-    return earlier

@@ -354,26 +354,6 @@ class Rows:
             yield rows, self.tame(block) if together is None else together
             block = last + 1
 
-    def untamed(self) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
-        """Dense rows as they were given, for a loop over single rows; None: there are none.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            In whatever type and order they were given.
-        unruly : ndarray of bool of shape (n_samples,) or None
-            Rows that have to be moved into the box and scaled down to entries of at most HUGE, as
-            `tame` does, before use; None where there are none.
-        """
-        if self._whole is None:
-            return None
-        if not self._unruly:
-            return self._whole, None
-        unruly = np.zeros(self.n_samples, dtype=bool)
-        for block, those in self._unruly.items():
-            unruly[self.slices[block]] = those
-        return self._whole, unruly
-
     def augmented(self, block: int) -> NDArray[np.float64]:
         """The augmented rows of a block in public coordinates, dense, (rows, n_parameters)."""
         coordinates = self.coordinates

@@ -183,30 +183,6 @@ def test_a_refit_minimises_over_one_agent():
         assert np.abs(gradient_of(task, changed)[agent]).max() < 1e-7
 
 
-# Baselines.
-
-
-@pytest.mark.parametrize("start", ["zero", "local"])
-def test_gossip_between_pairs_ends_at_the_optimum_and_counts_copies_and_multipliers(start):
-    task = task_of(max_iter=60)
-    _, solution, _ = run(alg.GossipADMM(start=start), task, epsilon=math.inf)
-    np.testing.assert_allclose(solution.parameters_per_agent, best_of(task), atol=1e-3)
-    first = np.count_nonzero(weights_of_edges(task)[0]) * (start == "local")
-    assert solution.n_messages == first + 2 * 60 * 6
-    assert solution.bytes_sent == 8 * 3 * (first + 4 * 2 * 60 * 6)
-
-
-@pytest.mark.parametrize(("loss", "models"), [("squared", "joint"), ("logistic", "local")])
-def test_models_of_perturbed_data_are_those_of_what_was_published(loss, models):
-    reference = PersonalizedOptimum() if models == "joint" else LocalModels()
-    task = task_of(loss, fit_intercept=True)
-    np.clip(task.y, -1, 1, out=task.y)
-    best = run(reference, task, epsilon=math.inf)[1].parameters_per_agent
-    for epsilon, atol in ((math.inf, 1e-8), (1e9, 2e-3)):
-        found = run(alg.PerturbedData(models=models), task, epsilon=epsilon, gate_class=Watched)[1]
-        np.testing.assert_allclose(found.parameters_per_agent, best, atol=atol)
-
-
 RING = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]], dtype=float)
 
 

@@ -20,10 +20,7 @@ from tests.algorithms import runs
 from tests.algorithms.runs import BUDGET, coordinates_of, federated_facts
 
 FACTS = runs.facts_for(coordinates_of(3), 60, SquaredLoss())
-PERSONAL = (
-    alg.PersonalizedCoordinateDescent, alg.LocalModels, alg.PersonalizedOptimum,
-    alg.PerturbedData, alg.GossipADMM,
-)  # fmt: skip
+PERSONAL = (alg.PersonalizedCoordinateDescent, alg.LocalModels, alg.PersonalizedOptimum)
 CENTRAL = (
     alg.ConsensusADMM, GradientDescent, alg.CoordinateDescent, AveragedADMM, GradientADMM,
     alg.ObjectivePerturbation, alg.ProximalNewton,

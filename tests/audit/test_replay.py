@@ -13,7 +13,6 @@ from skdpadmm import (
     DPAdmmLogisticRegression,
     DPAdmmRidge,
     DPDecentralizedClassifier,
-    DPDecentralizedRegressor,
     DPFedLogisticRegression,
     DPFedRidge,
     DPPersonalizedClassifier,
@@ -22,7 +21,6 @@ from skdpadmm import (
 from skdpadmm.algorithms import (
     ConsensusADMM,
     GradientADMM,
-    PersonalizedCoordinateDescent,
 )
 from skdpadmm.audit import audit
 from skdpadmm.audit._loops import OTHER_BLOCK
@@ -32,10 +30,7 @@ from tests.interface.registry import KINDS
 
 ESTIMATORS = [getattr(skdpadmm, name) for name in skdpadmm.__all__ if name.startswith("DP")]
 # What hidden terms have moved as well, and what a solver leaves: no replay tells them apart.
-UNSEEN = {
-    "objective-perturbation": ("minimiser",),
-    "dual-perturbation-admm": ("minimisers of agents",),
-}
+UNSEEN = {"objective-perturbation": ("minimiser",)}
 
 
 def found(report):
@@ -81,8 +76,6 @@ PATHS = [
 ]
 ARRIVAL = GradientADMM(order="arrival")
 HIDDEN = DPAdmmRidge(algorithm="objective-perturbation", max_iter=10)
-OF_AGENTS = DPDecentralizedRegressor(algorithm="dual-perturbation-admm", max_iter=1)
-TURNS = PersonalizedCoordinateDescent(compiled=True)
 
 
 @pytest.mark.parametrize(
@@ -90,15 +83,13 @@ TURNS = PersonalizedCoordinateDescent(compiled=True)
     [
         *((DPAdmmRidge(algorithm=algorithm), None, 0.8) for algorithm in PATHS),
         (HIDDEN, None, 0.97),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-            (DPAdmmRidge(algorithm=GradientADMM(compiled=True)), None, 0.8),
-            (OF_AGENTS, 1, 0.97),
-            (DPPersonalizedRegressor(algorithm=TURNS), 2, 0.97),
-        )),
+        pytest.param(
+            DPAdmmRidge(algorithm=GradientADMM(compiled=True)), None, 0.8, marks=pytest.mark.slow
+        ),
     ],
     ids=str,
-)  # fmt: skip
-def test_paths_hidden_terms_and_compiled_turns_move_as_declared(model, n_runs, least):
+)
+def test_paths_and_hidden_terms_move_as_declared(model, n_runs, least):
     if getattr(model.algorithm, "compiled", False):
         pytest.importorskip("numba")
     report = audit(model, random_state=0, n_runs=n_runs)

@@ -157,16 +157,6 @@ class LessInEarlySteps(CryptographicNoise):
         )
 
 
-class NeverAnotherLabel(CryptographicNoise):
-    def uniform(self, shape: tuple[int, ...], stream: Any) -> Any:
-        return np.full(shape, 1 - 2.0**-53)
-
-
-class HalfAsOftenAnotherLabel(CryptographicNoise):
-    def uniform(self, shape: tuple[int, ...], stream: Any) -> Any:
-        return super().uniform(shape, stream) / 2 + 0.5
-
-
 def noise(source: Callable[[], Any]) -> Plant:
     return setting("skdpadmm._fitting.noise_source", lambda *arguments: source())
 
@@ -270,10 +260,6 @@ def turns_with(bound: float | None = None, law: str | None = None) -> Plant:
 def largest_of_rows(rows: Any) -> Any:
     seen = np.abs(np.concatenate([rows.augmented(i) for i in range(rows.n_blocks)]))
     return seen.max(axis=1)
-
-
-def far_features(rows: Any, noise: Any) -> Any:
-    return np.array([[100.0, 0.0]]) * np.sign(rows.augmented(0)[:, :2])
 
 
 # What is counted.
@@ -472,8 +458,7 @@ GAUSSIAN = (
     "consensus-exact averaged-path averaged-last coordinates-cyclic gradient-path"
     " gradient-last-zero-out gradient-cyclic gradient-admm-last gradient-admm-stream objective"
     " federated-server federated-sums-honest-zero-out graph-gradient multi-step walk-admm"
-    " walk-point-zero-out personal-warm personal-local perturbed-rows-and-labels"
-    " primal-perturbation dual-perturbation perturbed-rows"
+    " walk-point-zero-out personal-warm personal-local"
 )
 IN_TURNS = "personal-laplace personal-warm personal-local"
 
@@ -492,10 +477,6 @@ BUGS = [
     Bug("less noise in early steps", noise(LessInEarlySteps), PLANNED, "multi-step"),
     Bug("noise that is taken back", noise(UndoneInEverySecondStep), FRESH,
         "consensus-exact multi-step"),
-    Bug("labels as they are", noise(NeverAnotherLabel), "labels_are_randomised_as_planned",
-        "perturbed-rows-and-labels"),
-    Bug("half as many other labels", noise(HalfAsOftenAnotherLabel),
-        "labels_are_randomised_as_planned", "perturbed-rows-and-labels"),
     Bug("half the noise in the plan", planned(halved), LINEAR,
         "consensus-exact gradient-path federated-server multi-step aggregators-admm"
         " aggregators-sgd sharing-federated personal-laplace"),
@@ -535,7 +516,7 @@ BUGS = [
         all_of(no_clip(f"{BLOCKS}._agent_gradients"),
                no_vector_clip(f"{BLOCKS}._network_steps",
                               f"{ALGORITHMS}._secret_sharing_gradient_descent")),
-        REPLAY, "multi-step-agent-zero-out sharing-federated-agent-zero-out primal-perturbation",
+        REPLAY, "multi-step-agent-zero-out sharing-federated-agent-zero-out",
         knobs={"clip_norm": 0.0001}),
     Bug("no clip in turns of random aggregators", no_clip(f"{BLOCKS}._agent_turns"), LINEAR,
         "aggregators-admm aggregators-sgd"),
@@ -558,9 +539,6 @@ BUGS = [
         "personal-agent-zero-out personal-local", knobs={"clip_norm": 0.0001}),
     Bug("a Euclidean clip under Laplace noise", turns_with(law="gaussian"), LINEAR,
         "personal-laplace"),
-    Bug("published features without a limit",
-        setting(f"{ALGORITHMS}._perturbed_data.limited_features", far_features), REPLAY,
-        "perturbed-rows perturbed-rows-and-labels"),
     Bug("replace-one counted as zero-out", zero_out_counted, LINEAR,
         "consensus-exact averaged-path coordinates-cyclic gradient-path gradient-admm-last"
         " federated-server multi-step sharing-federated personal-laplace"),
@@ -703,9 +681,6 @@ THEOREM_BUGS = [
     TheoremBug("half the noise of a perturbed objective", planned(halved),
                f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",
                ("logistic", "zero_out")),
-    TheoremBug("half the noise of agents' perturbed objectives", planned(halved),
-               f"{OBJECTIVE}.test_the_exact_divergence_of_an_agents_solution_stays_below_the_claim",
-               ("log_loss", "zero_out")),
     TheoremBug("no clip in a perturbed objective", no_clip(f"{BLOCKS}._clipped_loss"),
                f"{OBJECTIVE}.test_a_clip_that_binds_stays_below_the_claim"),
     TheoremBug("a ridge that is weaker than planned", a_weak_ridge,

@@ -207,8 +207,6 @@ def moves(recorded: Recording, replayed: Recording) -> Iterator[Move]:
             # The theorem counts rounding to the grid by itself.
             cells = grid_cell(release.noise_std) * math.sqrt(math.prod(release.shape))
             declared = [declared[0] + cells]
-        elif one.method == "randomize_labels":
-            moved, law = moved != 0, "laplace"
         scale = scale_of(plan, release)
         which = min(one.index, len(declared) - 1)
         if one.who is not None or len(moved) == _n_messages(plan, release, one.method):
@@ -224,7 +222,7 @@ def moves(recorded: Recording, replayed: Recording) -> Iterator[Move]:
 def _n_messages(plan: Plan, release: Any, method: str) -> int | None:
     """How many agents say something, each for itself, where they do."""
     is_sum = hasattr(release, "fewest") and method != "share"
-    if not hasattr(release, "shares") or is_sum or method == "perturb_rows":
+    if not hasattr(release, "shares") or is_sum:
         return None
     return plan.facts.agents.n_agents
 
@@ -276,7 +274,7 @@ def unit_noise(recording: Recording) -> dict[str, np.ndarray]:
     releases = {release.name: release for release in recording.plan.releases}
     found: dict[str, list[Any]] = {}
     for passage in recording.passages:
-        if passage.unit_noise is None or passage.method == "randomize_labels":
+        if passage.unit_noise is None:
             continue
         noise = _in_planned_units(recording.plan, releases[passage.name], passage)
         own = found.setdefault(passage.name, [])
@@ -296,11 +294,9 @@ def _in_planned_units(plan: Plan, release: Any, passage: Passage) -> np.ndarray:
         return noise / release.noise_std
     if getattr(release, "fewest", None) == plan.facts.agents.n_agents and passage.method != "share":
         return noise / math.hypot(*np.asarray(shares)[plan.facts.agents.kind])
-    if hasattr(release, "fewest") or (passage.method == "perturb_rows" and len(set(shares)) > 1):
-        # How much there is depends on who sends, or on whose a record is.
+    if hasattr(release, "fewest"):
+        # How much there is depends on who sends.
         return passage.unit_noise
-    if passage.method == "perturb_rows":
-        return noise / shares[0]
     each = np.asarray(shares)[plan.facts.agents.kind]
     each = each if passage.who is None else each[passage.who]
     return noise / each.reshape(-1, *(1,) * (noise.ndim - 1))

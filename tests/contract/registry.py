@@ -117,10 +117,7 @@ class Row:
 FAR, WIDE = {"clip_norm": 10.0, "step_size": 1.0}, {"clip_norm": 1000.0}
 TINY = {"clip_norm": 0.01}
 STEPS = {"clip_norm": 0.01, "step_size": 0.01}
-HIDDEN = {
-    "minimiser": "test_objective_perturbation.py",
-    "minimisers of agents": "test_network.py",
-}
+HIDDEN = {"minimiser": "test_objective_perturbation.py"}
 NO_INTERCEPT = {"neighboring": "zero_out", "fit_intercept": False}
 
 
@@ -265,14 +262,5 @@ ROWS = [
         {"noise": "laplace", "warm_start": "propagation", "split": "optimal"}, target="three",
         linear=TINY, reaches=0.707),
     agents("personal-local", "DPPersonalizedRegressor", "LocalModels", linear=TINY),
-    agents("perturbed-rows", "DPPersonalizedRegressor", "PerturbedData"),
-    agents("perturbed-rows-and-labels", "DPPersonalizedClassifier", "PerturbedData",
-        {"noise": "gaussian"}, target="three", params=NO_INTERCEPT, spent=0.95),
-    # Baselines.
-    agents("dual-perturbation", "DPDecentralizedClassifier", "DualPerturbationADMM",
-        target="two", unseen=HIDDEN),
-    agents("primal-perturbation", "DPDecentralizedRegressor", "PrimalPerturbationADMM",
-        linear={"clip_norm": 0.01, "penalty_weight": 1.0}, reaches=0.97, composes=False,
-        optimum=(WIDE, 1e-4)),
 ]
 # fmt: on

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta, binom, chi2, gamma, laplace, norm
+from scipy.stats import beta, chi2, gamma, laplace, norm
 from sklearn.base import clone
 
-import skdpadmm.algorithms._dual_perturbation_admm as dual_perturbation
 import skdpadmm.privacy._pld as pld
 from tests.contract import harness
 from tests.contract.harness import SLACK, fit_through, moves, record, replay
@@ -231,17 +230,6 @@ def noise_is_as_planned_and_fresh(row):
             assert size < 2 or not np.allclose(one[:size], two[:size], rtol=1e-3)
 
 
-def labels_are_randomised_as_planned(row):
-    """Each label is replaced by another one with the planned probability."""
-    X, y = row.data()
-    (planned,) = (release for release in row.plan().releases if hasattr(release, "n_labels"))
-    chance = (planned.n_labels - 1) * planned.others[0]
-    fits = [record(row, X, y, random_state=seed) for seed in range(60)]
-    changed = [p.out != p.value for fit in fits for p in fit.passages if p.name == planned.name]
-    law = binom(np.size(changed), chance)
-    assert LEVEL < law.cdf(np.sum(changed)) < 1 - LEVEL, f"{np.mean(changed)} for {chance}"
-
-
 def pooled(fits):
     return {name: np.concatenate([fit[name].ravel() for fit in fits]) for name in fits[0]}
 
@@ -410,7 +398,6 @@ PROPERTIES = [
     noise_is_as_planned_and_fresh,
     model_is_a_function_of_the_released,
     nothing_private_is_kept,
-    labels_are_randomised_as_planned,
     no_noise_reaches_the_optimum,
     same_bits,
     refusals_leave_nothing,
@@ -422,8 +409,6 @@ def applies(promise, row):
     """Whether a promise is about a row."""
     if promise is linear_losses_attain_the_claim:
         return row.linear is not None
-    if promise is labels_are_randomised_as_planned:
-        return row.id == "perturbed-rows-and-labels"
     if promise is no_noise_reaches_the_optimum:
         return row.optimum is not None
     return True
@@ -435,10 +420,9 @@ CASES = [(row, promise) for row in ROWS for promise in PROPERTIES if applies(pro
 @pytest.fixture(autouse=True, scope="module")
 def theorems_are_evaluated_once():
     """Fits of one row ask theorems about loss distributions the same again and again."""
-    composed, of_rounds = pld._composed.__wrapped__, dual_perturbation.perturbed_objective_rdp
+    composed = pld._composed.__wrapped__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pld, "_composed", lru_cache(maxsize=100)(composed))
-        patch.setattr(dual_perturbation, "perturbed_objective_rdp", lru_cache(100)(of_rounds))
         yield
 
 

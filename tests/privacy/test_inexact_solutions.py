@@ -8,11 +8,7 @@ import pytest
 
 import skdpadmm.algorithms._averaged_admm as averaged_admm
 from skdpadmm import DPDecentralizedRegressor
-from skdpadmm.algorithms import (
-    PrimalPerturbationADMM,
-    RandomWalkADMM,
-    RandomWalkProximalPoint,
-)
+from skdpadmm.algorithms import RandomWalkADMM, RandomWalkProximalPoint
 from tests.contract.harness import moves, record, replay
 from tests.contract.registry import ROWS
 
@@ -27,13 +23,13 @@ def planned(algorithm, neighboring, **parameters):
 
 @pytest.mark.parametrize("neighboring", ["replace_one", "zero_out"])
 @pytest.mark.parametrize("tolerance", [0.01, 0.3])
-@pytest.mark.parametrize("kind", [RandomWalkADMM, RandomWalkProximalPoint, PrimalPerturbationADMM])
+@pytest.mark.parametrize("kind", [RandomWalkADMM, RandomWalkProximalPoint])
 def test_what_is_released_moves_by_twice_the_tolerance_more(kind, tolerance, neighboring):
     plan, c, rounding = planned(kind(tolerance=tolerance), neighboring)
     release = plan.releases[-1]
     # That of a stateless token is relative to what one record moves if its agent had all the
-    # weight, that of a perturbed solution to what one record moves.
-    lacks = {RandomWalkADMM: 1.0, RandomWalkProximalPoint: 1 / 5, PrimalPerturbationADMM: c}[kind]
+    # weight.
+    lacks = {RandomWalkADMM: 1.0, RandomWalkProximalPoint: 1 / 5}[kind]
     moved = c * rounding + 2 * lacks * tolerance
     assert release.sensitivities[0] == pytest.approx(moved, rel=1e-12)
     times = getattr(plan.settings, "max_contributions", release.times)
@@ -56,7 +52,6 @@ def test_a_token_that_floats_cannot_resolve_is_refused():
 @pytest.mark.parametrize(
     ("algorithm", "message"),
     [
-        (PrimalPerturbationADMM(penalty_weight=1e-16), "penalty_weight=1e-16 .* a larger weight"),
         (RandomWalkADMM(step_size=1e14), r"step_size=1e\+14 .* a shorter step or a larger tol"),
         (RandomWalkProximalPoint(step_size=1e14), r"step_size=1e\+14 .* a shorter step or a l"),
     ],

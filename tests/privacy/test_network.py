@@ -11,7 +11,6 @@ from skdpadmm import DPDecentralizedRegressor
 from skdpadmm.algorithms import (
     DecentralizedGradientDescent,
     MultiStepADMM,
-    PrimalPerturbationADMM,
     RandomizedSGD,
 )
 from skdpadmm.privacy import Composed, GaussianDP, Neighboring, PoissonSubsampledGaussian
@@ -69,9 +68,7 @@ def test_graphs_ties_and_weights_cost_nothing(topology, weights):
     assert plan.guarantee() == GaussianDP(plan.guarantee().mu)
 
 
-@pytest.mark.parametrize(
-    "kind", [DecentralizedGradientDescent, PrimalPerturbationADMM, RandomizedSGD]
-)
+@pytest.mark.parametrize("kind", [DecentralizedGradientDescent, RandomizedSGD])
 def test_agents_with_budgets_of_their_own_spend_them(kind):
     epsilons = [0.5, 2.0, 1.0, 4.0]
     model = DPDecentralizedRegressor(

@@ -1,4 +1,4 @@
-"""Theorems about personal models: Laplace turns, compiled loops, published records."""
+"""Theorems about personal models: what turns cost, and budgets of agents."""
 
 from __future__ import annotations
 

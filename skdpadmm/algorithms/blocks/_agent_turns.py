@@ -6,7 +6,7 @@ Arrays of models have the shape (n_agents, n_parameters, n_outputs), in public c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -293,22 +293,6 @@ class NoisyTurns:
         heard = self._gate.take_turns(self._name, agents, weights * said) / weights
         return np.asarray(heard * (self.unit / sizes if self.of_records else self.unit))
 
-    def next_turns(self, agents: NDArray[np.intp]) -> tuple[NDArray[np.intp], Array, Array]:
-        """Let a compiled loop take the next turns of agents, one after another.
-
-        Parameters
-        ----------
-        agents : ndarray of intp of shape (n_turns,)
-            Each as often as it takes a turn, and with rows.
-
-        Returns
-        -------
-        turns, noise, units : ndarray
-            See `Gate.turn_noise`.
-        """
-        np.add.at(self._taken, agents, 1)
-        return self._gate.turn_noise(self._name, agents)
-
     def _clipped(self, means: Array) -> Array:
         if math.isinf(self.bound):
             return means
@@ -338,10 +322,6 @@ class Wakes:
     pull: Array
     step: Array
     n_turns: int
-
-    def pieces(self, order: NDArray[np.intp]) -> Iterable[NDArray[np.intp]]:
-        """Split wake-ups into what `advance` takes, one after another."""
-        return self.similarity.waves(order)
 
     def advance(self, models: Array, woken: NDArray[np.intp], wave: NDArray[np.intp]) -> None:
         """Let agents wake up.

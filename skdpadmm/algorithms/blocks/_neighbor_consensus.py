@@ -6,7 +6,6 @@ Accuracy via Multi-Step Approximation", equations (6) to (9).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,59 +53,6 @@ class NeighborConsensus:
         apart = self.penalty_weight * (_column(self.topology.degrees, models) * models - heard)
         duals = duals - apart / 2
         return 2 * duals + _column(self.curvature, models) * models - apart, duals
-
-    def rounds(
-        self, solve: Callable[[Array], Array], start: Array
-    ) -> Iterator[tuple[Array, Array]]:
-        """Models and duals after each round, without an end; duals sum to zero.
-
-        Parameters
-        ----------
-        solve : callable
-            Maps linear terms to the models that agents broadcast.
-        start : ndarray of shape (n_agents, ...)
-            Models before the first round, the same for all agents.
-        """
-        pull, duals = self.exchange(start, np.zeros(start.shape))
-        while True:
-            models = solve(pull)
-            pull, duals = self.exchange(models, duals)
-            yield models, duals
-
-
-def averaged_rounds(
-    consensus: NeighborConsensus,
-    solve: Callable[[Array], Array],
-    start: Array,
-    *,
-    n_rounds: int,
-    n_averaged: int,
-    progress: Callable[[int], None],
-) -> Array:
-    """Average of the models of the last rounds.
-
-    Parameters
-    ----------
-    consensus : NeighborConsensus
-    solve : callable
-        Maps linear terms to the models that agents broadcast.
-    start : ndarray of shape (n_agents, ...)
-        Models before the first round, the same for all agents.
-    n_rounds, n_averaged : int
-    progress : callable
-        Told the number of rounds after each of them.
-
-    Returns
-    -------
-    ndarray of shape (n_agents, ...)
-    """
-    tail = np.zeros(start.shape)
-    rounds = zip(range(n_rounds), consensus.rounds(solve, start), strict=False)
-    for k, (models, _) in rounds:
-        if k >= n_rounds - n_averaged:
-            tail += models
-        progress(k + 1)
-    return tail / n_averaged
 
 
 def _column(values: NDArray[np.generic], models: Array) -> Array:
