@@ -50,7 +50,6 @@ from skdpadmm.protocol import (
     Facts,
     Gate,
     Neighborhood,
-    NoisyPath,
     Plan,
     Problem,
     Solution,
@@ -670,7 +669,7 @@ def _progress(estimator: PrivateEstimator, plan: Plan) -> Iterator[Callable[[int
         return
     # Without privacy the iteration stops on a tolerance, so its length is not known.
     total = plan.facts.max_iter if plan.budget.is_private else None
-    if isinstance(plan.releases[-1], NoisyPath):
+    if plan.releases[-1].door == "path_noise":
         total = plan.releases[-1].times
     with tqdm(total=total, desc=type(estimator).__name__, unit="iteration") as bar:
         yield lambda done: bar.update(done - bar.n)

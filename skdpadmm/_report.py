@@ -26,19 +26,12 @@ from skdpadmm.protocol import (
     PEER,
     SERVER,
     SUMS,
-    AgentMessages,
     Budget,
     Federation,
-    HiddenPath,
-    HiddenTerm,
-    MessageSum,
     Neighborhood,
     Network,
-    NoisyPath,
     Plan,
     Release,
-    Token,
-    Viewed,
 )
 from skdpadmm.records import Coordinates
 
@@ -82,7 +75,7 @@ def report_of(
                 shape=r.shape,
                 sensitivity=max(r.sensitivities, default=None),
                 noise_std=r.noise_std,
-                agent_noise_std=_shares(r),
+                agent_noise_std=r.agent_noise_std,
             )
             for r in plan.releases
         ),
@@ -98,13 +91,6 @@ def report_of(
         adversary=plan.budget.observer,
         agent_labels=labels,
     )
-
-
-def _shares(release: Release | HiddenTerm | NoisyPath) -> tuple[float, ...]:
-    """Noise that an agent adds to what it says, for each kind of agent."""
-    if isinstance(release, MessageSum | AgentMessages):
-        return release.shares
-    return (release.noise_std,) if isinstance(release, Token) else ()
 
 
 def _observers(plan: Plan) -> Iterator[Observer]:
@@ -145,7 +131,7 @@ def _visible(plan: Plan, observer: str) -> str:
         told = federation.n_agents - federation.n_honest
         return f"sums of messages, and what {told} of {federation.n_agents} agents know"
     seen = [release for release in plan.releases if observer in release.seen_by]
-    if not any(_is_hidden(release) for release in seen):
+    if not any(release.is_hidden for release in seen):
         return "everything that was released, and the final model"
     if len(seen) == 1:
         return "the final model alone"
@@ -177,25 +163,16 @@ def _visible_of_sums(network: Network, observer: str) -> str:
 def _pairs(plan: Plan, observer: str) -> Pairs | None:
     """What holds for pairs of agents, where some release tells them apart."""
     return next(
-        (
-            pairs
-            for release in plan.releases
-            if isinstance(release, Viewed) and (pairs := release.view(observer).pairs) is not None
-        ),
+        (pairs for release in plan.releases if (pairs := release.view(observer).pairs) is not None),
         None,
     )
 
 
-def _is_hidden(release: Release | HiddenTerm | NoisyPath) -> bool:
-    """Whether the end of a path is seen, and no more."""
-    return isinstance(release, HiddenPath) or (isinstance(release, NoisyPath) and release.is_hidden)
-
-
-def _hidden(release: Release | HiddenTerm | NoisyPath) -> str:
+def _hidden(release: Release) -> str:
     """What a reader has to know of a line of the plan that nobody sees in full."""
-    if _is_hidden(release):
+    if release.is_hidden:
         return " (only the last is seen)"
-    return " (never seen)" if isinstance(release, HiddenTerm) else ""
+    return " (never seen)" if release.door == "hidden_term" else ""
 
 
 def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterator[str]:
@@ -265,7 +242,7 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         )
     yield from weak_delta(plan.budget, n_samples)
     # Noise that is added to what is not on its grid is not certified by a sampler alone.
-    hidden = any(isinstance(r, NoisyPath) and r.is_hidden for r in plan.releases)
+    hidden = any(r.door == "path_noise" and r.is_hidden for r in plan.releases)
     if sampler == "floating-point" or hidden:
         yield "Noise is sampled in floating point: not certified against attacks on its last bits."
 

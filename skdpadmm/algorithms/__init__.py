@@ -7,7 +7,7 @@ can change nothing of the guarantee. A new algorithm is a new file here and a na
 
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
-from skdpadmm.algorithms._contract import (
+from skdpadmm.algorithms._algorithm import (
     Algorithm,
     SharingAlgorithm,
     StreamingAlgorithm,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import Operator, penalty_operator
+from skdpadmm.algorithms._algorithm import Operator, penalty_operator
 from skdpadmm.algorithms.blocks._accelerated_gradient import (
     accelerated_gradient,
     step_rounding,
@@ -54,7 +54,7 @@ from skdpadmm.privacy import (
     last_iterate_mu,
     reflected_prox_contraction,
 )
-from skdpadmm.protocol import Budget, Facts, Gate, HiddenPath, Plan, Problem, Release, Solution
+from skdpadmm.protocol import MODEL, Budget, Facts, Gate, Plan, Problem, Release, Solution, View
 from skdpadmm.records import Rows
 
 DISPLACEMENT = "displacement"
@@ -500,7 +500,7 @@ def _path_release(facts: Facts, settings: AveragedADMMSettings, mu: float) -> Re
     )
 
 
-def _last_release(facts: Facts, settings: AveragedADMMSettings, mu: float) -> HiddenPath:
+def _last_release(facts: Facts, settings: AveragedADMMSettings, mu: float) -> Release:
     sensitivity = _moved(facts, settings)
     # The formula is linear in its first argument.
     most = mu / last_iterate_mu(1.0, settings.contraction, settings.n_iter)
@@ -521,12 +521,13 @@ def _last_release(facts: Facts, settings: AveragedADMMSettings, mu: float) -> Hi
         )
     noise_std = sensitivity / ratio * (1 + 1e-12)
     spent = last_iterate_mu(sensitivity / noise_std + grid, settings.contraction, settings.n_iter)
-    return HiddenPath(
+    return Release(
         name=STATE,
         shape=(facts.n_parameters, facts.loss.n_outputs),
         sensitivities=(sensitivity,) * settings.n_iter,
         noise_std=noise_std,
-        theorem=GaussianDP(spent),
+        is_hidden=True,
+        views=(View(observer=MODEL, guarantees=(GaussianDP(spent),)),),
     )
 
 

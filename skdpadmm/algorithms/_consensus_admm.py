@@ -14,58 +14,30 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import (
+    Algorithm,
+    choice,
+    penalty_operator,
+    relaxation_knob,
+    share,
+    size,
+)
 from skdpadmm.algorithms.blocks._record_blocks import path_sensitivities, record_blocks
 from skdpadmm.algorithms.planning._defaults import default_steps
-from skdpadmm.algorithms.planning._knobs import (
-    check_choice,
-    check_relaxation,
-    check_steps,
-    check_tail_fraction,
-    tail_length,
-)
 from skdpadmm.algorithms.planning._noise_left import (
     doubt,
     drop_noise,
     parameter_variance,
     score_variance,
 )
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Settings, Solution
 
 DISPLACEMENT = "mean displacement"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConsensusADMMSettings:
-    """Constants of one run, resolved; symbols of the paper in brackets.
-
-    Attributes
-    ----------
-    n_iter : int
-        Releases [K].
-    step_size : float
-        Step of both proximal operators [gamma].
-    relaxation : float
-        [lambda].
-    clip_norm : float
-        Bound of the norm of a record's gradient, in units of `Rows.clip_unit`
-        [C / gamma].
-    record_step : {"exact", "linearized"}
-    n_averaged : int
-        Length of the averaged tail of the path.
-    """
-
-    n_iter: int
-    step_size: float
-    relaxation: float
-    clip_norm: float
-    record_step: Literal["exact", "linearized"]
-    n_averaged: int
-
-
-class ConsensusADMM(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConsensusADMM(Algorithm):
     r"""Consensus ADMM over records, private by fresh noise on the released mean.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` with one block for each record. From
@@ -127,88 +99,37 @@ class ConsensusADMM(BaseEstimator):
     'linearized'
     """
 
-    conditionable = True
     setting = "central"
-    exact = False
+    units = ("record",)  # Records are blocks.
 
-    def __init__(
-        self,
-        *,
-        step_size: float | Literal["auto"] = "auto",
-        clip_norm: float | Literal["auto"] = "auto",
-        relaxation: float = 0.5,
-        record_step: Literal["auto", "exact", "linearized"] = "auto",
-        tail_fraction: float = 0.5,
-    ) -> None:
-        self.step_size = step_size
-        self.clip_norm = clip_norm
-        self.relaxation = relaxation
-        self.record_step = record_step
-        self.tail_fraction = tail_fraction
+    step_size: float | Literal["auto"] = size()
+    clip_norm: float | Literal["auto"] = size()
+    relaxation: float = relaxation_knob()
+    record_step: Literal["auto", "exact", "linearized"] = choice("auto", "exact", "linearized")
+    tail_fraction: float = share(0.5)
 
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
-        """Decide steps, clip bound and noise from public facts.
-
-        Parameters
-        ----------
-        facts : Facts
-        budget : Budget
-            With a finite epsilon.
-
-        Returns
-        -------
-        Plan
-
-        Raises
-        ------
-        ValueError
-            Where a knob is outside its range.
-        """
-        self.check(facts)
-        if facts.unit != "record":
-            raise ValueError(
-                f"Got unit={facts.unit!r} for ConsensusADMM, expected 'record': records are blocks."
-            )
+    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+        """The displacement of the mean, in each iteration."""
         mu = facts.remaining_mu(budget)
         step_size, clip_norm = default_steps(facts, mu)
-        settings = ConsensusADMMSettings(
+        settings = self.resolved(
             n_iter=facts.max_iter,
-            step_size=step_size if self.step_size == "auto" else float(self.step_size),
-            relaxation=float(self.relaxation),
-            clip_norm=clip_norm if self.clip_norm == "auto" else float(self.clip_norm),
-            record_step=self._record_step(facts),
-            n_averaged=tail_length(self.tail_fraction, facts.max_iter),
+            step_size=step_size,
+            clip_norm=clip_norm,
+            record_step="exact" if facts.conditioning is None else "linearized",
         )
         sensitivities = path_sensitivities(facts, settings.relaxation, settings.n_iter)
-        release = Release(
+        return settings, Release(
             name=DISPLACEMENT,
             shape=(facts.n_parameters, facts.loss.n_outputs),
             sensitivities=sensitivities,
             # A little more than enough, so that no rounding takes epsilon above the budget.
             noise_std=math.hypot(*sensitivities) / mu * (1 + 1e-12),
         )
-        return Plan(
-            algorithm="ConsensusADMM",
-            facts=facts,
-            budget=budget,
-            settings=settings,
-            releases=(*facts.preparations, release),
-        )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """Iterate as planned; every number in the solution has passed the gate.
-
-        Parameters
-        ----------
-        plan : Plan
-        problem : Problem
-        gate : Gate
-
-        Returns
-        -------
-        Solution
-        """
-        settings: ConsensusADMMSettings = plan.settings
+        """Iterate as planned; symbols as above."""
+        settings = plan.settings
         gamma, lam = settings.step_size, settings.relaxation
         loss, penalty = plan.facts.loss, plan.facts.penalty
         rows = problem.rows
@@ -253,21 +174,3 @@ class ConsensusADMM(BaseEstimator):
             score_variance=score_variance(rows, variance),
             doubt=doubt(rows, parameters, variance),
         )
-
-    def _record_step(self, facts: Facts) -> Literal["exact", "linearized"]:
-        if self.record_step != "auto":
-            return self.record_step
-        return "exact" if facts.conditioning is None else "linearized"
-
-    def check(self, facts: Facts) -> None:
-        """Refuse knobs outside of their range, whatever the budget.
-
-        Raises
-        ------
-        ValueError
-            Says what was expected.
-        """
-        check_steps(self.step_size, self.clip_norm)
-        check_relaxation(self.relaxation)
-        check_tail_fraction(self.tail_fraction)
-        check_choice("record_step", self.record_step, ("auto", "exact", "linearized"))

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import penalty_operator
 from skdpadmm.algorithms.blocks._network_steps import (
     network_solution,
     noisy_gradients,
@@ -30,16 +30,7 @@ from skdpadmm.algorithms.planning._knobs import (
 from skdpadmm.algorithms.planning._messages import unit_limits
 from skdpadmm.algorithms.planning._network_defaults import default_network_steps
 from skdpadmm.network import mixing_matrix
-from skdpadmm.protocol import (
-    AgentMessages,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Solution,
-    network_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
 GRADIENTS = "gradients of agents"
 
@@ -247,7 +238,7 @@ class DecentralizedGradientDescent(BaseEstimator):
                 # An average of sparse models would not be sparse; that of points can be made so.
                 tail += points if sparse else models
             problem.progress(k + 1)
-        (noise,) = (r for r in plan.releases if isinstance(r, AgentMessages))
+        (noise,) = (r for r in plan.releases if r.made_of == "agents")
         return network_solution(
             plan,
             rows,

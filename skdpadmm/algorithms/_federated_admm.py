@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import penalty_operator
 from skdpadmm.algorithms.blocks._agent_blocks import agent_blocks
 from skdpadmm.algorithms.blocks._record_blocks import path_sensitivities, record_blocks
 from skdpadmm.algorithms.planning._defaults import agent_clip_factor, default_steps

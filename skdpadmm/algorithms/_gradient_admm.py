@@ -64,7 +64,18 @@ from skdpadmm.privacy import (
     contribution_mu,
     mixture_of_slots,
 )
-from skdpadmm.protocol import Budget, Facts, Gate, NoisyPath, Plan, Problem, Release, Solution
+from skdpadmm.protocol import (
+    MODEL,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Solution,
+    View,
+    not_private,
+)
 from skdpadmm.records import Rows
 
 ITERATE = "iterate"
@@ -631,9 +642,7 @@ class GradientADMM(BaseEstimator):
                 " release='path'."
             )
 
-    def _noisy_path(
-        self, facts: Facts, budget: Budget, settings: GradientADMMSettings
-    ) -> NoisyPath:
+    def _noisy_path(self, facts: Facts, budget: Budget, settings: GradientADMMSettings) -> Release:
         """The noise of all steps, from the theorem that fits what is seen."""
         schedule, at_x = settings.schedule, settings.noise_at == "x"
         # In a step's own norm: of x, or of a gradient.
@@ -646,14 +655,14 @@ class GradientADMM(BaseEstimator):
             if shift > made.grid_shift:
                 made = calibrated(schedule, facts, budget, settings.amplification, shift)
         guarantee, worst_case = schedule.guarantees(made)
-        return NoisyPath(
+        return Release(
             name=ITERATE if at_x else NOISY_GRADIENT,
             shape=(facts.n_parameters, facts.loss.n_outputs),
-            sensitivity=moved,
+            sensitivities=(moved,),
             noise_std=moved / made.ratio,
-            guarantee=guarantee,
-            worst_case=worst_case,
-            times=schedule.n_steps,
+            door="path_noise",
+            repeats=schedule.n_steps,
+            views=(View(observer=MODEL, guarantees=(guarantee,), worst_cases=(worst_case,)),),
             is_hidden=schedule.is_hidden,
         )
 
@@ -777,13 +786,8 @@ class GradientADMM(BaseEstimator):
         )
 
     def _exact_plan(self, facts: Facts, budget: Budget) -> Plan:
-        release = Release(
-            name=OPTIMUM,
-            shape=(facts.n_parameters, facts.loss.n_outputs),
-            sensitivities=(math.inf,),
-            noise_std=0.0,
-            seen_by=facts.observers,
-        )
+        shape = (facts.n_parameters, facts.loss.n_outputs)
+        release = not_private(OPTIMUM, shape, facts.observers)
         return Plan(
             algorithm="GradientADMM",
             facts=facts,

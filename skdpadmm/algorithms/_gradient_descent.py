@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import check_zero_at_zero, penalty_operator
+from skdpadmm.algorithms._algorithm import check_zero_at_zero, penalty_operator
 from skdpadmm.algorithms.blocks._clipped_loss import LossBounds, score_rounding
 from skdpadmm.algorithms.planning._defaults import default_descent
 from skdpadmm.algorithms.planning._knobs import (
@@ -51,7 +51,7 @@ from skdpadmm.privacy import (
     proximal_gradient_contraction,
     single_use_mu,
 )
-from skdpadmm.protocol import Budget, Facts, Gate, HiddenPath, Plan, Problem, Release, Solution
+from skdpadmm.protocol import MODEL, Budget, Facts, Gate, Plan, Problem, Release, Solution, View
 
 GRADIENT = "mean gradient"
 ITERATE = "iterate"
@@ -435,23 +435,25 @@ def _path_release(facts: Facts, settings: GradientDescentSettings, mu: float) ->
     )
 
 
-def _last_release(facts: Facts, settings: GradientDescentSettings, mu: float) -> HiddenPath:
+def _last_release(facts: Facts, settings: GradientDescentSettings, mu: float) -> Release:
     sensitivity = _moved(facts) / facts.n_samples
     # The formula is linear in its first argument.
     amplified = last_iterate_mu(1.0, settings.contraction, settings.n_iter)
     shift = _shift(facts, settings, mu / amplified / sensitivity)
     noise_std = sensitivity / _enough(mu / amplified - shift, mu / amplified) * (1 + 1e-12)
     ratio = sensitivity / noise_std + shift
-    return HiddenPath(
+    guarantee = GaussianDP(last_iterate_mu(ratio, settings.contraction, settings.n_iter))
+    return Release(
         name=ITERATE,
         shape=(facts.n_parameters, facts.loss.n_outputs),
         sensitivities=(sensitivity,) * settings.n_iter,
         noise_std=noise_std,
-        theorem=GaussianDP(last_iterate_mu(ratio, settings.contraction, settings.n_iter)),
+        is_hidden=True,
+        views=(View(observer=MODEL, guarantees=(guarantee,)),),
     )
 
 
-def _cyclic_release(facts: Facts, settings: GradientDescentSettings, mu: float) -> HiddenPath:
+def _cyclic_release(facts: Facts, settings: GradientDescentSettings, mu: float) -> Release:
     sensitivities = _moved(facts) / batch_sizes(facts.n_samples, settings)
     by_position = single_use_mu(1.0, settings.n_iter) * sensitivities
     # A record's own shift spreads over the steps that follow, rounding is met in every step: by the
@@ -459,12 +461,14 @@ def _cyclic_release(facts: Facts, settings: GradientDescentSettings, mu: float) 
     shift = _shift(facts, settings, mu / float(by_position.max()))
     rounding = math.sqrt(settings.n_iter) * shift
     noise_std = float(by_position.max()) / _enough(mu - rounding, mu) * (1 + 1e-12)
-    return HiddenPath(
+    guarantee = GaussianDP(float(by_position.max()) / noise_std + rounding)
+    return Release(
         name=ITERATE,
         shape=(facts.n_parameters, facts.loss.n_outputs),
         sensitivities=tuple(sensitivities.tolist()),
         noise_std=noise_std,
-        theorem=GaussianDP(float(by_position.max()) / noise_std + rounding),
+        is_hidden=True,
+        views=(View(observer=MODEL, guarantees=(guarantee,)),),
     )
 
 

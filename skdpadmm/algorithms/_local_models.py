@@ -29,16 +29,7 @@ from skdpadmm.algorithms.planning._wake_ups import (
     penalty_curvature,
 )
 from skdpadmm.privacy import split_budget
-from skdpadmm.protocol import (
-    AgentTurns,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Solution,
-    neighborhood_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, neighborhood_of
 
 GRADIENTS = "gradients of agents, in turns"
 
@@ -207,7 +198,7 @@ class LocalModels(BaseEstimator):
         who = np.flatnonzero(gradient.has_rows)
         step = np.full(n_agents, settings.step_size)
         if settings.is_tempered:
-            (release,) = (r for r in plan.releases if isinstance(r, AgentTurns))
+            (release,) = (r for r in plan.releases if r.door == "take_turns")
             noise = noise_of_agents(facts, release, clip_norm=clip_norm, weight=1.0)
             step = pace_of_agents(
                 facts,

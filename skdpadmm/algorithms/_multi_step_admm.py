@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import penalty_operator
 from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus
 from skdpadmm.algorithms.blocks._network_steps import (
     into_ball,
@@ -37,16 +37,7 @@ from skdpadmm.algorithms.planning._knobs import (
 )
 from skdpadmm.algorithms.planning._messages import unit_limits
 from skdpadmm.algorithms.planning._network_defaults import default_network_steps
-from skdpadmm.protocol import (
-    AgentMessages,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Solution,
-    network_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
 GRADIENTS = "gradients of agents"
 
@@ -291,7 +282,7 @@ class MultiStepADMM(BaseEstimator):
                 total += models
             pull, duals = consensus.exchange(total / settings.inner_steps, duals)
             problem.progress(k + 1)
-        (noise,) = (r for r in plan.releases if isinstance(r, AgentMessages))
+        (noise,) = (r for r in plan.releases if r.made_of == "agents")
         return network_solution(
             plan,
             rows,
@@ -340,7 +331,7 @@ class MultiStepADMM(BaseEstimator):
                 " schedule is a multiple of 1 / diameter."
             )
 
-    def _settings(self, facts: Facts, messages: AgentMessages) -> MultiStepADMMSettings:
+    def _settings(self, facts: Facts, messages: Release) -> MultiStepADMMSettings:
         network = network_of(facts)
         sampling = float(self.batch_fraction)
         step_size, clip_norm = default_network_steps(facts, messages, sampling=sampling)
@@ -376,7 +367,7 @@ class MultiStepADMM(BaseEstimator):
             n_averaged=tail_length(self.tail_fraction, messages.times),
         )
 
-    def _growth(self, facts: Facts, messages: AgentMessages, clip_norm: float) -> float:
+    def _growth(self, facts: Facts, messages: Release, clip_norm: float) -> float:
         """G / D of the utility theorem, for the agents with the most noise."""
         if self.proximal_weight != "growing":
             return 0.0
@@ -384,5 +375,10 @@ class MultiStepADMM(BaseEstimator):
         weight = network.n_agents / facts.n_samples * clip_norm
         exact = weight * max(network.agent_sizes)
         n_entries = facts.n_parameters * facts.loss.n_outputs
-        noise = weight * max(messages.shares) * math.sqrt(n_entries) / float(self.batch_fraction)
+        noise = (
+            weight
+            * max(messages.agent_noise_std)
+            * math.sqrt(n_entries)
+            / float(self.batch_fraction)
+        )
         return math.hypot(exact, noise) / float(self.diameter)

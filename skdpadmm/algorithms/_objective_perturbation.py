@@ -42,7 +42,7 @@ from skdpadmm.privacy import (
     compose,
     gaussian_mu,
 )
-from skdpadmm.protocol import Budget, Facts, Gate, HiddenTerm, Plan, Problem, Release, Solution
+from skdpadmm.protocol import MODEL, Budget, Facts, Gate, Plan, Problem, Release, Solution, View
 from skdpadmm.records import Rows
 
 LINEAR_TERM = "linear term"
@@ -209,11 +209,15 @@ class ObjectivePerturbation(BaseEstimator):
         noise_std = calibrate_noise(at, budget.epsilon, budget.delta * (1 - NEVER)) * (1 + 1e-12)
         settings = _with_accuracy(facts, settings, noise_std)
         shape = (facts.n_parameters, facts.loss.n_outputs)
-        term = HiddenTerm(
+        guarantee = minimiser_guarantee(facts, settings, noise_std)
+        term = Release(
             name=LINEAR_TERM,
             shape=shape,
+            sensitivities=(),
             noise_std=noise_std,
-            guarantee=minimiser_guarantee(facts, settings, noise_std),
+            door="hidden_term",
+            repeats=1,
+            views=(View(observer=MODEL, guarantees=(guarantee,)),),
         )
         sensitivity = 2 * settings.tolerance
         if sensitivity / mu > noise_std:

@@ -59,16 +59,7 @@ from skdpadmm.algorithms.planning._wake_ups import (
     weights_of_agents,
 )
 from skdpadmm.privacy import split_budget
-from skdpadmm.protocol import (
-    AgentTurns,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Solution,
-    neighborhood_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, neighborhood_of
 from skdpadmm.records import Coordinates
 
 Array = NDArray[np.float64]
@@ -356,7 +347,7 @@ class PersonalizedCoordinateDescent(BaseEstimator):
         settings: PersonalizedCoordinateDescentSettings = plan.settings
         agents = neighborhood_of(facts)
         similarity, n_agents = agents.similarity, agents.n_agents
-        (release,) = (r for r in plan.releases if isinstance(r, AgentTurns))
+        (release,) = (r for r in plan.releases if r.door == "take_turns")
         clip_norm = absolute_clip(settings.clip_norm, facts, rows.clip_unit, release.law)
         gradient = NoisyTurns(
             plan,
@@ -433,7 +424,7 @@ class _TemperedPath:
     Parameters
     ----------
     plan : Plan
-    release : AgentTurns
+    release : Release
     clip_norm : float
     coordinates : Coordinates
 
@@ -443,7 +434,7 @@ class _TemperedPath:
     """
 
     def __init__(
-        self, plan: Plan, release: AgentTurns, clip_norm: float, coordinates: Coordinates
+        self, plan: Plan, release: Release, clip_norm: float, coordinates: Coordinates
     ) -> None:
         facts, settings = plan.facts, plan.settings
         agents = neighborhood_of(facts)
@@ -545,7 +536,7 @@ def _pace(facts: Facts, coordinates: Coordinates | None, noise: Array, n_turns: 
 
 
 def _warm_start(
-    plan: Plan, release: AgentTurns, gradient: NoisyTurns, clip_norm: float
+    plan: Plan, release: Release, gradient: NoisyTurns, clip_norm: float
 ) -> tuple[Array, int, Array]:
     """Models of the first turn's gradients, smoothed; rounds; what noise is left."""
     facts, weights = plan.facts, plan.settings.weights

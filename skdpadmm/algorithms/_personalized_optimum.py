@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 
@@ -19,7 +18,16 @@ from skdpadmm.algorithms.planning._wake_ups import (
     penalty_curvature,
     weights_of_agents,
 )
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, neighborhood_of
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Solution,
+    neighborhood_of,
+    not_private,
+)
 
 OPTIMUM = "optimum"
 
@@ -107,13 +115,8 @@ class PersonalizedOptimum(BaseEstimator):
 
 def optimal_plan(algorithm: str, facts: Facts, budget: Budget, tolerance: float) -> Plan:
     """Plan one release of all models, without noise."""
-    release = Release(
-        name=OPTIMUM,
-        shape=(neighborhood_of(facts).n_agents, facts.n_parameters, facts.loss.n_outputs),
-        sensitivities=(math.inf,),
-        noise_std=0.0,
-        seen_by=facts.observers,
-    )
+    shape = (neighborhood_of(facts).n_agents, facts.n_parameters, facts.loss.n_outputs)
+    release = not_private(OPTIMUM, shape, facts.observers)
     return Plan(
         algorithm=algorithm,
         facts=facts,

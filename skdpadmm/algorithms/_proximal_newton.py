@@ -16,17 +16,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import penalty_operator
 from skdpadmm.algorithms.planning._knobs import check_range
-from skdpadmm.protocol import (
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Release,
-    Solution,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, not_private
 
 OPTIMUM = "optimum"
 # Above this many parameters a Hessian costs more than the steps that it saves.
@@ -91,13 +83,8 @@ class ProximalNewton(BaseEstimator):
                 f"Got epsilon={budget.epsilon:g} for ProximalNewton, expected inf: it adds no"
                 " noise. Use ConsensusADMM."
             )
-        release = Release(
-            name=OPTIMUM,
-            shape=(facts.n_parameters, facts.loss.n_outputs),
-            sensitivities=(math.inf,),
-            noise_std=0.0,
-            seen_by=facts.observers,
-        )
+        shape = (facts.n_parameters, facts.loss.n_outputs)
+        release = not_private(OPTIMUM, shape, facts.observers)
         return Plan(
             algorithm="ProximalNewton",
             facts=facts,

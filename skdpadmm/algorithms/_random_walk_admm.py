@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import penalty_operator
 from skdpadmm.algorithms.blocks._agent_proximal_steps import (
     ProximalStepsSettings,
     agent_proximal_steps,
@@ -42,7 +42,17 @@ from skdpadmm.algorithms.planning._walks import (
     walk_steps,
 )
 from skdpadmm.privacy import GaussianDP
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, Token, View, network_of
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Solution,
+    View,
+    network_of,
+)
 
 UPDATE = "update of the token"
 
@@ -235,16 +245,13 @@ class RandomWalkADMM(BaseEstimator):
             advice=f"Got step_size={step_size:g} and tolerance={self.tolerance:g}, expected a"
             " shorter step or a larger tolerance",
         )
-        release = Token(
+        release = Release(
             name=UPDATE,
             shape=shape,
             sensitivities=(sensitivity,) * n_hops,
             noise_std=noise_std,
-            seen_by=network.observers,
-            views=tuple(
-                View(observer=observer, guarantees=guarantees, worst_cases=guarantees)
-                for observer in network.observers
-            ),
+            agent_noise_std=(noise_std,),
+            views=tuple(View(observer=o, guarantees=guarantees) for o in network.observers),
         )
         return Plan(
             algorithm="RandomWalkADMM",

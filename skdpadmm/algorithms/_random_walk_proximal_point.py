@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import penalty_operator
 from skdpadmm.algorithms.blocks._agent_proximal_steps import (
     ProximalStepsSettings,
     agent_proximal_steps,
@@ -57,8 +57,8 @@ from skdpadmm.protocol import (
     Gate,
     Plan,
     Problem,
+    Release,
     Solution,
-    Token,
     View,
     network_of,
 )
@@ -271,14 +271,14 @@ class RandomWalkProximalPoint(BaseEstimator):
         )
         pairs = None
         if walk is not None:
-            before = [release.guarantees(PEER)[0] for release in facts.preparations]
+            before = [release.view(PEER).guarantees[0] for release in facts.preparations]
             pairs = TokenPairs(walk, token, mu, compose(*before))
-        release = Token(
+        release = Release(
             name=TOKEN,
             shape=shape,
             sensitivities=(delta * (1 + token.drift),) * n_hops,
             noise_std=noise_std,
-            seen_by=network.observers,
+            agent_noise_std=(noise_std,),
             views=tuple(
                 View(
                     observer=observer,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import penalty_operator
 from skdpadmm.algorithms.blocks._agent_minimisers import (
     AgentMinimisersSettings,
     agent_minimisers,
@@ -50,16 +50,7 @@ from skdpadmm.algorithms.planning._random_aggregators import (
     smoothness_of_agents,
 )
 from skdpadmm.network import Topology
-from skdpadmm.protocol import (
-    AgentTurns,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Solution,
-    network_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
 Array = NDArray[np.float64]
 GRADIENTS, DISPLACEMENTS = "gradients of agents", "displacements of agents"
@@ -311,7 +302,7 @@ class RandomizedADMM(BaseEstimator):
         settings: RandomizedADMMSettings = plan.settings
         network = network_of(facts)
         topology, everybody = network.topology, np.arange(network.n_agents)
-        (release,) = (r for r in plan.releases if isinstance(r, AgentTurns))
+        (release,) = (r for r in plan.releases if r.door == "take_turns")
         clip_norm = settings.clip_norm * rows.clip_unit
         curvature = np.asarray(settings.curvature)
         column = curvature[:, None, None]
@@ -361,7 +352,7 @@ class RandomizedADMM(BaseEstimator):
         expected = turns.expected_loss if linearised else None
         return replace(solution, expected_privacy_loss=expected)
 
-    def _settings(self, facts: Facts, turns: AgentTurns) -> RandomizedADMMSettings:
+    def _settings(self, facts: Facts, turns: Release) -> RandomizedADMMSettings:
         network = network_of(facts)
         step_size, clip_norm = default_aggregator_steps(facts, turns)
         exact = self.local_step == "exact"
@@ -439,7 +430,7 @@ def _exact_steps(
     facts, settings = plan.facts, plan.settings
     network = network_of(facts)
     of_records = facts.unit == "record"
-    (release,) = (r for r in plan.releases if isinstance(r, AgentTurns))
+    (release,) = (r for r in plan.releases if r.door == "take_turns")
     units, solve = agent_minimisers(
         facts,
         problem,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import penalty_operator
 from skdpadmm.algorithms.blocks._network_steps import network_solution, proximal_steps
 from skdpadmm.algorithms.blocks._random_aggregators import (
     Box,
@@ -39,16 +39,7 @@ from skdpadmm.algorithms.planning._random_aggregators import (
     default_aggregator_steps,
 )
 from skdpadmm.network import Topology, mixing_matrix
-from skdpadmm.protocol import (
-    AgentTurns,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Solution,
-    network_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
 Array = NDArray[np.float64]
 GRADIENTS = "gradients of agents"
@@ -291,7 +282,7 @@ class RandomizedGradientDescent(BaseEstimator):
         settings: RandomizedGradientDescentSettings = plan.settings
         network = network_of(facts)
         everybody = np.arange(network.n_agents)
-        (release,) = (r for r in plan.releases if isinstance(r, AgentTurns))
+        (release,) = (r for r in plan.releases if r.door == "take_turns")
         clip_norm = settings.clip_norm * rows.clip_unit
         weights = decay_weights(settings.noise_decay, settings.n_rounds)
         turns, gradient = gradient_turns(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import penalty_operator
 from skdpadmm.algorithms.blocks._network_steps import noisy_solution, proximal_steps
 from skdpadmm.algorithms.blocks._random_aggregators import (
     between,
@@ -37,16 +37,7 @@ from skdpadmm.algorithms.planning._random_aggregators import (
     default_rounds,
     single_pass_step,
 )
-from skdpadmm.protocol import (
-    AgentTurns,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Solution,
-    network_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
 Array = NDArray[np.float64]
 GRADIENTS = "gradients of agents"
@@ -253,7 +244,7 @@ class RandomizedSGD(BaseEstimator):
         facts, rows = plan.facts, problem.rows
         settings: RandomizedSGDSettings = plan.settings
         network, n_rounds = network_of(facts), settings.n_rounds
-        (release,) = (r for r in plan.releases if isinstance(r, AgentTurns))
+        (release,) = (r for r in plan.releases if r.door == "take_turns")
         clip_norm = settings.clip_norm * rows.clip_unit
         turns, gradient = gradient_turns(
             plan, problem, gate, name=GRADIENTS, clip_norm=clip_norm, weights=np.ones(1)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._contract import penalty_operator
+from skdpadmm.algorithms._algorithm import penalty_operator
 from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
 from skdpadmm.algorithms.blocks._agent_gradients import agent_gradients
 from skdpadmm.algorithms.planning._defaults import agent_clip_factor, default_descent

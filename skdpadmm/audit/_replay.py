@@ -23,14 +23,7 @@ from skdpadmm.audit._trials import parameters_of
 from skdpadmm.noise import NoiseSource, grid_cell, round_to_grid
 from skdpadmm.penalties import ElasticNet, NoPenalty, SquaredL2
 from skdpadmm.privacy import Neighboring
-from skdpadmm.protocol import (
-    AgentTurns,
-    Gate,
-    HiddenTerm,
-    NoisyPath,
-    Plan,
-    PlanViolation,
-)
+from skdpadmm.protocol import Gate, Plan, PlanViolation
 
 Array = NDArray[np.float64]
 # Of a bound that holds in floating point up to the rounding of norms.
@@ -143,13 +136,13 @@ class RecordingGate(Gate):
         if release is None or release.noise_std == 0 or np.min(unit, initial=np.inf) == 0:
             return None
         # Laplace noise of scale one has the standard deviation sqrt(2).
-        scale = math.sqrt(2.0) if getattr(release, "law", "gaussian") == "laplace" else 1.0
+        scale = math.sqrt(2.0) if release.law == "laplace" else 1.0
         if method == "turn_noise":
             return np.asarray(out / scale)
         if method == "share":
             assert value is not None
             assert self.plan.facts.agents is not None
-            shares = np.asarray(release.shares)[self.plan.facts.agents.kind]
+            shares = np.asarray(release.agent_noise_std)[self.plan.facts.agents.kind]
             return np.asarray((out - value.sum(axis=0)) / math.hypot(*shares))
         return np.asarray((out - (0.0 if value is None else value)) / (scale * unit))
 
@@ -468,7 +461,7 @@ class Replays:
         is_same = np.array_equal(model, parameters_of(estimator))
         if not self.differs and not is_same and not _hides(story):
             self.differs["the model beside what was released"] = ON_DATA
-        has_term = any(isinstance(release, HiddenTerm) for release in recorded.plan.releases)
+        has_term = any(release.door == "hidden_term" for release in recorded.plan.releases)
         self._compare(story, replayed, has_hidden_term=has_term)
         if of_loop is not None and not self.differs:
             said = [story.passages, replayed.passages]
@@ -547,7 +540,7 @@ class Replays:
         plan = recorded.plan
         if plan.algorithm not in TILTED:
             return
-        (term,) = (r for r in plan.releases if isinstance(r, HiddenTerm))
+        (term,) = (r for r in plan.releases if r.door == "hidden_term")
         start = np.stack([p.out for p in recorded.passages if p.method == "hidden_term"])
         goal = _minimisers(recorded)
         # Agents have minimisers of their own, in every round.
@@ -592,7 +585,7 @@ class Replays:
         runs = self.unit_noise[release.name]
         moved = self.moved.get(release.name)
         wrong = [*self.told.get(release.name, [])]
-        slack = SLACK if not isinstance(release, HiddenTerm) else 1 + TILT_SLACK
+        slack = SLACK if release.door != "hidden_term" else 1 + TILT_SLACK
         if moved is not None and moved[0] > moved[1] * slack:
             wrong.append("moves too far")
         noise = None
@@ -606,7 +599,7 @@ class Replays:
         unseen = "" if moved is not None else f"{NOT_REPLAYED}: {self._why(release, runs[0])}"
         return ReplayLine(
             name=release.name,
-            times=len(runs[0]) if not isinstance(release, NoisyPath) else _n_steps(runs[0]),
+            times=len(runs[0]) if release.door != "path_noise" else _n_steps(runs[0]),
             moved=None if moved is None else moved[0],
             declared=None if moved is None else moved[1],
             noise=noise,
@@ -671,8 +664,8 @@ def _moves(release: Any, one: Passage, other: Passage) -> list[tuple[float, floa
     assert other.value is not None
     difference = other.value - one.value
     declared = release.sensitivities
-    is_laplace = getattr(release, "law", "gaussian") == "laplace"
-    if isinstance(release, AgentTurns):
+    is_laplace = release.law == "laplace"
+    if release.door == "take_turns":
         # Of each turn there is one unit whose data changed.
         assert one.turns is not None
         each = _norms(difference.reshape(len(difference), -1), is_laplace)
@@ -681,10 +674,10 @@ def _moves(release: Any, one: Passage, other: Passage) -> list[tuple[float, floa
             for turn in np.unique(one.turns).tolist()
         ]
     distance = _norms(difference.reshape(1, -1), is_laplace)[0]
-    if isinstance(release, NoisyPath):
+    if release.door == "path_noise":
         # Rounding to the grid, which the theorem counts by itself, can move two iterates apart.
         cells = grid_cell(release.noise_std) * math.sqrt(math.prod(release.shape))
-        return [(float(distance), release.sensitivity + cells)]
+        return [(float(distance), max(declared) + cells)]
     return [(float(distance), declared[min(one.index, len(declared) - 1)])]
 
 
@@ -701,7 +694,7 @@ def _amount(release: Any, runs: list[list[Passage]], level: float) -> tuple[bool
     """Whether there is as much noise as planned, and how much there was in units of that."""
     drawn = np.concatenate([np.ravel(p.unit_noise) for run in runs for p in run])  # type: ignore[arg-type]
     n = len(drawn)
-    if getattr(release, "law", "gaussian") == "laplace":
+    if release.law == "laplace":
         # Absolute values of Laplace noise are exponential.
         sizes = float(np.abs(drawn).sum()) * math.sqrt(2.0)
         return bool(gamma.cdf(sizes, n) >= level), sizes / n
@@ -711,7 +704,7 @@ def _amount(release: Any, runs: list[list[Passage]], level: float) -> tuple[bool
 
 def _is_fresh(release: Any, runs: list[list[Passage]], level: float) -> bool:
     """Whether noise differs between runs, repetitions, agents and entries."""
-    is_laplace = getattr(release, "law", "gaussian") == "laplace"
+    is_laplace = release.law == "laplace"
     tables = [_table_of(run) for run in runs]
     # Who takes part is drawn, so that one run may have more rounds than another.
     shortest = min(len(table) for table in tables)

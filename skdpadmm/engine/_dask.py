@@ -228,7 +228,8 @@ class Workers:
         with self.client.as_current():
             try:
                 futures = [_submit(self.client, *at) for at in zip(shares, names, strict=True)]
-            except OSError as error:
+            # The scheduler looks up a worker that is gone: a KeyError.
+            except (OSError, KeyError) as error:
                 raise _worker_died(when) from error
             self.futures.extend(futures)
             return DaskParts(futures, [_result(future, all_live, when) for future in futures])

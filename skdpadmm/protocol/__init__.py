@@ -19,22 +19,10 @@ from skdpadmm.protocol._agents import (
 )
 from skdpadmm.protocol._facts import Budget, Facts, neighborhood_of, network_of
 from skdpadmm.protocol._gate import Gate
-from skdpadmm.protocol._plan import Plan, PlanViolation
+from skdpadmm.protocol._plan import Plan, PlanViolation, Settings
 from skdpadmm.protocol._preparation import SMALLEST_SPREAD, Conditioning, Scaling
 from skdpadmm.protocol._problem import Problem, Solution
-from skdpadmm.protocol._release import (
-    AgentMessages,
-    AgentTurns,
-    HiddenPath,
-    HiddenTerm,
-    MessageSum,
-    NoisyPath,
-    Release,
-    SharedSum,
-    Token,
-    View,
-    Viewed,
-)
+from skdpadmm.protocol._release import Release, View, not_private
 
 __all__ = [
     "EAVESDROPPER",
@@ -43,30 +31,23 @@ __all__ = [
     "SERVER",
     "SMALLEST_SPREAD",
     "SUMS",
-    "AgentMessages",
-    "AgentTurns",
     "Agents",
     "Budget",
     "Conditioning",
     "Facts",
     "Federation",
     "Gate",
-    "HiddenPath",
-    "HiddenTerm",
-    "MessageSum",
     "Neighborhood",
     "Network",
-    "NoisyPath",
     "Plan",
     "PlanViolation",
     "Problem",
     "Release",
     "Scaling",
-    "SharedSum",
+    "Settings",
     "Solution",
-    "Token",
     "View",
-    "Viewed",
     "neighborhood_of",
     "network_of",
+    "not_private",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,7 @@ from numpy.typing import NDArray
 from skdpadmm.noise import NoiseSource, round_to_grid
 from skdpadmm.protocol._agents import Agents
 from skdpadmm.protocol._plan import Plan, PlanViolation
-from skdpadmm.protocol._release import (
-    AgentMessages,
-    AgentTurns,
-    HiddenTerm,
-    MessageSum,
-    NoisyPath,
-    Release,
-    SharedSum,
-)
-from skdpadmm.protocol._turns import TurnsOfAgents
+from skdpadmm.protocol._release import Release
 from skdpadmm.secret_sharing import centred, residues_of, share_and_sum
 
 # Noise of a path is drawn for as many steps at once as this many numbers serve.
@@ -28,6 +20,9 @@ PATH_ENTRIES = 2**14
 
 class Gate:
     """Adds the planned noise to planned releases, in any order, each as often as planned.
+
+    All doors raise `PlanViolation` where the plan knows no such release, of this shape, this often,
+    by this door, or where a value is not finite.
 
     Parameters
     ----------
@@ -49,14 +44,11 @@ class Gate:
         self._index = {release.name: i for i, release in enumerate(plan.releases)}
         self._passed = [n_arrived if release.times is None else 0 for release in plan.releases]
         self._draws = 0
-        self._turns: dict[str, TurnsOfAgents] = {}
+        self._turns: dict[str, Turns] = {}
         self.trace: list[tuple[str, tuple[int, ...]]] = []
 
     def release(
-        self,
-        name: str,
-        value: NDArray[np.float64],
-        senders: NDArray[np.bool_] | None = None,
+        self, name: str, value: NDArray[np.float64], senders: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float64]:
         """Let a value through with the noise that was planned for it.
 
@@ -66,39 +58,26 @@ class Gate:
             Name of a release in the plan.
         value : ndarray
             The exact quantity, of the planned shape.
-        senders : ndarray of shape (n_agents,), default=None
+        senders : ndarray of bool of shape (n_agents,), default=None
             For a sum of messages: whose messages, with their noise, are in it; None: everyone's.
             The noise of the sum is drawn at once, which has the same law.
 
         Returns
         -------
         ndarray of the same shape
-
-        Raises
-        ------
-        PlanViolation
-            Where the plan knows no such release, of this shape, this often, where the value is
-            not finite, or where fewer messages are summed than the plan demands.
         """
         index, release = self._planned(name, "release")
-        assert isinstance(release, Release)
-        if value.shape != release.shape:
-            raise PlanViolation(
-                f"Got shape {value.shape} for the release {name!r}, expected {release.shape}."
-            )
-        if not np.isfinite(value).all():
-            # Unreachable by clipped contributions; an algorithm that gets here has no bound at all.
-            raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
+        _check(release, value, release.shape)
         noise_std = self._noise_std(release, senders)
         repetition = self._pass(name)
         if release.noise_std == 0:
             return self.let_out("release", release, repetition, value, value)
-        if isinstance(release, AgentMessages):
-            # Each agent's noise is drawn in units of its own share.
-            shares = np.asarray(release.shares)[self._agents(release).kind]
-            shares = shares.reshape(-1, *(1,) * (value.ndim - 1))
-            out = shares * self._noise.add_gaussian(value / shares, 1.0, (index, repetition))
-            return self.let_out("release", release, repetition, value, out, shares)
+        if release.made_of == "agents":
+            # Each agent's noise is drawn in units of its own noise scale.
+            own = np.asarray(release.agent_noise_std)[self._agents(release).kind]
+            own = own.reshape(-1, *(1,) * (value.ndim - 1))
+            out = own * self._noise.add_gaussian(value / own, 1.0, (index, repetition))
+            return self.let_out("release", release, repetition, value, out, own)
         out = self._noise.add_gaussian(value, noise_std, (index, repetition))
         return self.let_out("release", release, repetition, value, out, noise_std)
 
@@ -113,29 +92,16 @@ class Gate:
         name : str
             Name of a shared sum in the plan.
         value : ndarray of shape (n_agents, ...)
-            What each agent has to say, exactly.
+            The exact message of each agent.
 
         Returns
         -------
         ndarray of the planned shape
             On the public grid, unless the plan is not private.
-
-        Raises
-        ------
-        PlanViolation
-            Where the plan knows no such sum, of this shape, this often, or where the value is not
-            finite or leaves the range of the modulus.
         """
         index, release = self._planned(name, "share")
-        assert isinstance(release, SharedSum)
         agents = self._agents(release)
-        if value.shape != (agents.n_agents, *release.shape):
-            raise PlanViolation(
-                f"Got shape {value.shape} for the messages of {name!r}, expected"
-                f" {(agents.n_agents, *release.shape)}."
-            )
-        if not np.isfinite(value).all():
-            raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
+        _check(release, value, (agents.n_agents, *release.shape))
         if not (np.abs(value).sum(axis=0) < release.cell * (release.modulus / 2)).all():
             # Unreachable by messages that are as long as planned.
             raise PlanViolation(
@@ -145,14 +111,14 @@ class Gate:
         if release.noise_std == 0:
             return self.let_out("share", release, repetition, value, np.asarray(value.sum(axis=0)))
         secrets = np.empty(value.shape, dtype=np.int64)
-        for kind, share in enumerate(release.shares):
-            who, scale = agents.kind == kind, share / release.cell
-            # Counted in cells noise is a whole number, as no share is less than 2**20 cells. Where
+        for kind, noise_std in enumerate(release.agent_noise_std):
+            who, scale = agents.kind == kind, noise_std / release.cell
+            # Counted in cells noise is a whole number, as it is no less than 2**20 cells. Where
             # it lies on a coarser grid the message has to: finer digits would have no noise.
-            said = round_to_grid(value[who] / release.cell, scale)
+            message = round_to_grid(value[who] / release.cell, scale)
             stream = (index, repetition, kind)
-            noise = self._noise.add_gaussian(np.zeros(said.shape), scale, stream)
-            secrets[who] = said.astype(np.int64) + noise.astype(np.int64)
+            noise = self._noise.add_gaussian(np.zeros(message.shape), scale, stream)
+            secrets[who] = message.astype(np.int64) + noise.astype(np.int64)
         total = share_and_sum(
             residues_of(secrets, release.modulus), release.n_curators, release.modulus
         )
@@ -173,106 +139,42 @@ class Gate:
         agents : ndarray of intp of shape (n_awake,)
             Each at most once, and each with rows.
         value : ndarray of shape (n_awake, ...)
-            What each of them says, exactly.
+            The exact message of each of them.
 
         Returns
         -------
         ndarray of the same shape
             On a public grid, unless the plan is not private.
-
-        Raises
-        ------
-        PlanViolation
-            Where the plan knows no such turns, where an agent has taken all of its turns, or where
-            the value is not finite.
         """
         turns = self._turns_of(name)
         release = turns.release
-        if value.shape != (len(agents), *release.shape[1:]):
-            raise PlanViolation(
-                f"Got shape {value.shape} for {len(agents)} turns of {name!r}, expected"
-                f" {(len(agents), *release.shape[1:])}."
-            )
-        if not np.isfinite(value).all():
-            raise PlanViolation(f"Got entries of the release {name!r} that are not finite.")
-        turns.require_each_once(agents)
-        of_each = turns.taken[agents]
-        noise = turns.take(agents, of_each)
+        _check(release, value, (len(agents), *release.shape[1:]))
+        turn, noise = turns.take(agents)
         self.trace.append((name, noise.shape))
         if release.noise_std == 0:
-            return self.let_out("take_turns", release, of_each, value, value, 0.0, agents)
+            return self.let_out("take_turns", release, turn, value, value, 0.0, agents)
         units = turns.units[agents].reshape(-1, *(1,) * (value.ndim - 1))
         out = units * (round_to_grid(value / units, 1.0) + noise)
-        return self.let_out("take_turns", release, of_each, value, out, units, agents)
+        return self.let_out("take_turns", release, turn, value, out, units, agents)
 
     def turns_taken(self, name: str) -> NDArray[np.intp]:
-        """How many turns each agent took so far; below 0 for one without rows, who takes none.
-
-        Parameters
-        ----------
-        name : str
-            Name of a release in turns in the plan.
-
-        Returns
-        -------
-        ndarray of intp of shape (n_agents,)
-
-        Raises
-        ------
-        PlanViolation
-            Where the plan knows no such turns.
-        """
+        """How many turns each agent took so far; below 0 for one without rows, who takes none."""
         return self._turns_of(name).taken.copy()
 
     def skip(self, name: str) -> None:
-        """Use up one repetition of a planned release without releasing anything.
-
-        Parameters
-        ----------
-        name : str
-
-        Raises
-        ------
-        PlanViolation
-            Where the plan knows no such release this often.
-        """
+        """Use up one repetition of a planned release without releasing anything."""
         self._pass(name)
 
     def uniform(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Uniform numbers in [0, 1) for what is random and does not depend on data.
-
-        Parameters
-        ----------
-        shape : tuple of int
-
-        Returns
-        -------
-        ndarray of that shape
-        """
+        """Uniform numbers in [0, 1) for what is random and does not depend on data."""
         self._draws += 1
         # Releases have streams of two words, so that these are others.
         drawn = self._noise.uniform(shape, (len(self._passed), 0, self._draws))
         return self.let_out("uniform", None, self._draws - 1, None, drawn)
 
     def hidden_term(self, name: str) -> NDArray[np.float64]:
-        """Draw the noise of a planned hidden term, which must never leave the algorithm.
-
-        Parameters
-        ----------
-        name : str
-            Name of a hidden term in the plan.
-
-        Returns
-        -------
-        ndarray of the planned shape
-
-        Raises
-        ------
-        PlanViolation
-            Where the plan knows no such term, or knows it as a release.
-        """
+        """Draw the noise of a planned hidden term, which must never leave the algorithm."""
         index, term = self._planned(name, "hidden_term")
-        assert isinstance(term, HiddenTerm)
         repetition = self._pass(name)
         drawn = self._noise.add_gaussian(np.zeros(term.shape), term.noise_std, (index, repetition))
         return self.let_out("hidden_term", term, repetition, None, drawn, term.noise_std)
@@ -286,21 +188,15 @@ class Gate:
         Parameters
         ----------
         name : str
-            Name of a noisy path in the plan.
+            Name of a path in the plan.
         n_steps : int
 
         Returns
         -------
         ndarray of shape (n_steps, ...)
             On the public grid. Zeros where the plan is not private.
-
-        Raises
-        ------
-        PlanViolation
-            Where the plan knows no such path, or not so many steps.
         """
         index, path = self._planned(name, "path_noise")
-        assert isinstance(path, NoisyPath)
         first = self._passed[index]
         stop = first + n_steps
         if path.times is not None and stop > path.times:
@@ -315,22 +211,22 @@ class Gate:
     def let_out(
         self,
         method: str,
-        release: Release | HiddenTerm | NoisyPath | None,
+        release: Release | None,
         repetition: int | NDArray[np.intp],
         value: NDArray[Any] | None,
         out: NDArray[Any],
         unit: float | NDArray[np.float64] = 0.0,
         agents: NDArray[np.intp] | None = None,
     ) -> NDArray[Any]:
-        """Let out what a method gives to its caller: all of them end here, and a fit adds nothing.
+        """Let out what a door gives to its caller: all of them end here, and a fit adds nothing.
 
         Who looks on at a fit, as an audit does, overrides this, and may let out something else.
 
         Parameters
         ----------
         method : str
-            "release", "share", "take_turns", "hidden_term", "path_noise" or "uniform".
-        release : Release, HiddenTerm, NoisyPath or None
+            Which door, or "uniform".
+        release : Release or None
             As it is planned; None: random numbers that are no release.
         repetition : int or ndarray of intp of shape (n_turns,)
             How often it passed before, and for turns how many turns each of `agents` had taken.
@@ -351,24 +247,17 @@ class Gate:
         return out
 
     def close(self) -> None:
-        """Check that everything planned was released.
-
-        Raises
-        ------
-        PlanViolation
-            Where a planned release is missing.
-        """
+        """Check that everything planned was released."""
         for release, passed in zip(self._plan.releases, self._passed, strict=True):
-            if isinstance(release, AgentTurns):
+            if release.door == "take_turns":
                 self._turns_of(release.name).close()
-                continue
-            if release.times is not None and passed != release.times:
+            elif release.times is not None and passed != release.times:
                 raise PlanViolation(
                     f"Got the release {release.name!r} {passed} times, expected {release.times}."
                 )
 
     def _steps_of_path(
-        self, path: NoisyPath, stream: tuple[int, int], n_steps: int
+        self, path: Release, stream: tuple[int, int], n_steps: int
     ) -> NDArray[np.float64]:
         """Noise of steps of a path, which begin where its stream says."""
         index, first = stream
@@ -387,23 +276,16 @@ class Gate:
             noise[low - first : high - first] = drawn[low - block * size : high - block * size]
         return noise
 
-    def _turns_of(self, name: str) -> TurnsOfAgents:
+    def _turns_of(self, name: str) -> Turns:
         """The turns that agents took in a planned release."""
         index, release = self._planned(name, "take_turns")
-        assert isinstance(release, AgentTurns)
         if name not in self._turns:
-
-            def draw(turn: int) -> NDArray[np.float64]:
-                noise, stream = self._noise, (index, turn)
-                add = noise.add_laplace if release.law == "laplace" else noise.add_gaussian
-                return add(np.zeros(release.shape), 1.0, stream)
-
-            self._turns[name] = TurnsOfAgents(release, self._agents(release), draw)
+            self._turns[name] = Turns(release, self._agents(release), self._noise, index)
         return self._turns[name]
 
     def _noise_std(self, release: Release, senders: NDArray[np.bool_] | None) -> float:
         """Noise of a release; of a sum, that of the messages which are in it."""
-        if not isinstance(release, MessageSum):
+        if release.made_of != "sum":
             if senders is not None:
                 raise PlanViolation(f"Got senders of the release {release.name!r}, expected none.")
             return release.noise_std
@@ -420,8 +302,8 @@ class Gate:
                 f"Got {np.sum(senders)} messages in {release.name!r}, expected at least"
                 f" {release.fewest}: their noise is too little."
             )
-        shares = np.asarray(release.shares)[agents.kind[senders]]
-        return float(np.sqrt(np.sum(np.square(shares))))
+        of_senders = np.asarray(release.agent_noise_std)[agents.kind[senders]]
+        return float(np.sqrt(np.sum(np.square(of_senders))))
 
     def _agents(self, release: Release) -> Agents:
         agents = self._plan.facts.agents
@@ -429,10 +311,8 @@ class Gate:
             raise PlanViolation(f"Got messages {release.name!r}, expected agents that send them.")
         return agents
 
-    def _planned(
-        self, name: str, passes_by: str | None = None
-    ) -> tuple[int, Release | HiddenTerm | NoisyPath]:
-        """A release of this name, if it leaves by that method."""
+    def _planned(self, name: str, door: str | None = None) -> tuple[int, Release]:
+        """A release of this name, if it leaves by that door."""
         if name not in self._index:
             raise PlanViolation(
                 f"Got a release {name!r}, expected one of {sorted(self._index)}: what a plan does"
@@ -440,9 +320,9 @@ class Gate:
             )
         index = self._index[name]
         release = self._plan.releases[index]
-        if passes_by not in (None, release.passes_by):
+        if door not in (None, release.door):
             raise PlanViolation(
-                f"Got {name!r} in `{passes_by}`, expected `{release.passes_by}`: so it is planned."
+                f"Got {name!r} in `{door}`, expected `{release.door}`: so it is planned."
             )
         return index, release
 
@@ -450,9 +330,9 @@ class Gate:
         """Count one more passage; returns how many there were before."""
         index, release = self._planned(name)
         repetition = self._passed[index]
-        if release.passes_by in ("path_noise", "take_turns"):
+        if release.door in ("path_noise", "take_turns"):
             raise PlanViolation(
-                f"Got {name!r} at once, expected `{release.passes_by}`: it leaves step by step."
+                f"Got {name!r} at once, expected `{release.door}`: it leaves step by step."
             )
         if repetition == release.times:
             raise PlanViolation(
@@ -462,3 +342,79 @@ class Gate:
         self._passed[index] += 1
         self.trace.append((name, release.shape))
         return repetition
+
+
+class Turns:
+    """The turns that agents took in one release, each of which has noise of its own, once."""
+
+    def __init__(self, release: Release, agents: Agents, noise: NoiseSource, index: int) -> None:
+        self.release = release
+        # How many turns each agent took; below 0 for one without rows, who takes none.
+        self.taken = np.where(np.asarray(agents.agent_sizes) > 0, 0, -1).astype(np.intp)
+        # Laplace noise of scale one has the standard deviation sqrt(2).
+        scale = np.sqrt(2.0) if release.law == "laplace" else 1.0
+        self.units = np.asarray(release.agent_noise_std)[agents.kind] / scale
+        self._add = noise.add_laplace if release.law == "laplace" else noise.add_gaussian
+        self._index = index
+        self._noise: dict[int, NDArray[np.float64]] = {}
+        self._places = np.zeros(agents.n_agents, dtype=np.intp)
+
+    def take(self, agents: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Count a turn of agents: which turn of each it is, and its noise in units of one."""
+        release = self.release
+        # Of an agent that is there twice, the last place alone stays.
+        self._places[agents] = each = np.arange(len(agents))
+        if (self._places[agents] != each).any():
+            raise PlanViolation(
+                f"Got an agent twice in a turn of {release.name!r}, expected each once."
+            )
+        turns = self.taken[agents]
+        if len(agents) and turns.min() < 0:
+            raise PlanViolation(
+                f"Got an agent without rows in a turn of {release.name!r}, expected none."
+            )
+        n_turns = len(release.sensitivities)
+        if len(agents) and turns.max() >= n_turns:
+            raise PlanViolation(
+                f"Got turn {turns.max() + 1} of an agent in {release.name!r}, expected no more than"
+                f" {n_turns} turns."
+            )
+        noise = np.zeros((len(agents), *release.shape[1:]))
+        if release.noise_std > 0:
+            by_turn = np.argsort(turns, kind="stable")
+            begins = np.flatnonzero(np.diff(turns[by_turn], prepend=-1, append=n_turns))
+            for a, b in pairwise(begins.tolist()):
+                who = by_turn[a:b]
+                noise[who] = self._noise_of(int(turns[who[0]]))[agents[who]]
+        self.taken[agents] += 1
+        return turns, noise
+
+    def close(self) -> None:
+        """Check that every agent with rows has taken all of its turns."""
+        taken = self.taken[self.taken >= 0]
+        if (taken != len(self.release.sensitivities)).any():
+            raise PlanViolation(
+                f"Got {taken.min()} turns of an agent in {self.release.name!r}, expected"
+                f" {len(self.release.sensitivities)}."
+            )
+
+    def _noise_of(self, turn: int) -> NDArray[np.float64]:
+        """Noise of all agents in a turn; kept as long as somebody needs it."""
+        if turn not in self._noise:
+            fewest = self.taken[self.taken >= 0].min()
+            # Turns that everybody has behind them.
+            for known in [k for k in self._noise if k < fewest]:
+                del self._noise[known]
+            self._noise[turn] = self._add(np.zeros(self.release.shape), 1.0, (self._index, turn))
+        return self._noise[turn]
+
+
+def _check(release: Release, value: NDArray[np.float64], shape: tuple[int, ...]) -> None:
+    """Refuse a value of another shape, or one that is not finite."""
+    if value.shape != shape:
+        raise PlanViolation(
+            f"Got shape {value.shape} for the release {release.name!r}, expected {shape}."
+        )
+    if not np.isfinite(value).all():
+        # Unreachable by clipped contributions; an algorithm that gets here has no bound at all.
+        raise PlanViolation(f"Got entries of the release {release.name!r} that are not finite.")

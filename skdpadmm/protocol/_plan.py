@@ -24,18 +24,34 @@ from skdpadmm.privacy import (
 )
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
-from skdpadmm.protocol._release import (
-    AgentMessages,
-    HiddenPath,
-    HiddenTerm,
-    MessageSum,
-    NoisyPath,
-    Release,
-)
+from skdpadmm.protocol._release import Release
 
 
 class PlanViolation(RuntimeError):
     """An algorithm tried to release what its plan does not list, or left a planned release out."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Constants of one run, by name: knobs with every "auto" replaced, and what follows from them.
+
+    Attributes
+    ----------
+    values : tuple of (str, object)
+        Each of them can be read as an attribute.
+    """
+
+    values: tuple[tuple[str, Any], ...]
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "values":
+            for known, value in self.values:
+                if known == name:
+                    return value
+        raise AttributeError(name)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return iter(self.values)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -52,7 +68,7 @@ class Plan:
     budget : Budget
     settings : frozen dataclass
         The algorithm's own constants, resolved: step sizes, clip bounds, lengths.
-    releases : tuple of Release, HiddenTerm and NoisyPath
+    releases : tuple of Release
         Those that prepare the coordinates come first.
     assumptions : tuple of str
         What the guarantee rests on, in words; no part of equality and of the digest.
@@ -67,7 +83,7 @@ class Plan:
     facts: Facts
     budget: Budget
     settings: Any
-    releases: tuple[Release | HiddenTerm | NoisyPath, ...]
+    releases: tuple[Release, ...]
     assumptions: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -136,13 +152,13 @@ class Plan:
 
     def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
         """What holds against an observer for each kind of agent; without agents there is one."""
-        return _by_kind([release.guarantees(observer) for release in self._seen(observer)])
+        return _by_kind([r.view(observer).guarantees for r in self._seen(observer)])
 
     def worst_cases(self, observer: str) -> tuple[Guarantee, ...]:
         """The same for agents that take part as often as they can: averages over nothing."""
-        return _by_kind([release.worst_cases(observer) for release in self._seen(observer)])
+        return _by_kind([r.view(observer).worst_cases for r in self._seen(observer)])
 
-    def _seen(self, observer: str) -> list[Release | HiddenTerm | NoisyPath]:
+    def _seen(self, observer: str) -> list[Release]:
         seen = [release for release in self.releases if observer in release.seen_by]
         if not seen:
             known = sorted({name for release in self.releases for name in release.seen_by})
@@ -202,16 +218,12 @@ class Plan:
             times = "one for each record:" if r.times is None else r.times
             noise = f"noise std {round_down(r.noise_std)}" if r.noise_std else "no noise"
             moved = f"sensitivity {round_up(max(r.sensitivities))}, " if r.sensitivities else ""
-            kind = "releases" if isinstance(r, Release) else "hides"
-            if isinstance(r, HiddenPath):
-                kind = "releases the last of"
-            if isinstance(r, NoisyPath):
-                kind = "releases the last of" if r.is_hidden else "releases"
-            if isinstance(r, MessageSum):
-                kind = "sums messages for"
+            kind = "hides" if r.door == "hidden_term" else "releases"
+            kind += " the last of" if r.is_hidden else ""
+            kind = "sums messages for" if r.made_of == "sum" else kind
             lines.append(f"  {kind} {times} x {r.name} {r.shape}: {moved}{noise}")
-            if isinstance(r, MessageSum | AgentMessages):
-                least, most = round_down(min(r.shares)), round_down(max(r.shares))
+            if r.made_of != "value":
+                least, most = (round_down(f(r.agent_noise_std)) for f in (min, max))
                 each = least if least == most else f"{least} to {most}"
                 lines.append(f"    of which each agent adds {each}, to a message of its own")
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
@@ -238,12 +250,13 @@ def _rounded(value: Any) -> Any:
 
 def _described(settings: Any) -> Iterator[str]:
     """Settings, and those inside of them, one by one."""
-    for entry in dataclasses.fields(settings):
-        value = getattr(settings, entry.name)
+    if not isinstance(settings, Settings):
+        settings = [(f.name, getattr(settings, f.name)) for f in dataclasses.fields(settings)]
+    for name, value in settings:
         if dataclasses.is_dataclass(value):
             yield from _described(value)
         else:
-            yield f"{entry.name}={_short(value)}"
+            yield f"{name}={_short(value)}"
 
 
 def _short(value: Any) -> str:

@@ -64,7 +64,7 @@ def test_fixed_size_rounds_are_accounted_with_the_chance_that_is_drawn(
         assert np.all(drawn.sum(axis=1) == round(chance * n_agents))
     plan = FederatedADMM(sampling="fixed").plan(facts_of(fed), BUDGET)
     release = plan.releases[-1]
-    noise = release.shares[0] * np.sqrt(n_agents)
+    noise = release.agent_noise_std[0] * np.sqrt(n_agents)
     exact = participation_mixture(release.sensitivities, noise, probability=chance, n_rounds=20)
     assert plan.guarantee(MODEL).epsilon(1e-5) == pytest.approx(exact.epsilon(1e-5), rel=1e-9)
 
@@ -139,9 +139,9 @@ def test_a_preparation_costs_each_agent_its_share_of_the_budget(observer, unit):
     asked = {"name": "sum", "shape": (2,), "sensitivity": 0.1, "mu": 0.05}
     release = messages.plan_release(facts_of(fed, unit), budget, **asked)
     assert release.fewest == 3
-    assert max(g.mu for g in release.guarantees(observer)) == pytest.approx(0.05)
+    assert max(g.mu for g in release.view(observer).guarantees) == pytest.approx(0.05)
     # Preparations wait for everyone: drop-outs take nothing of their noise.
-    arrives = np.square(np.asarray(release.shares)[fed.kind]).sum()
+    arrives = np.square(np.asarray(release.agent_noise_std)[fed.kind]).sum()
     assert release.noise_std == pytest.approx(np.sqrt(arrives))
     plain = messages.plan_release(facts_of(None), BUDGET, **asked)  # of a curator
     assert (plain.guarantee.mu, plain.noise_std) == (pytest.approx(0.05), pytest.approx(2.0))

@@ -99,7 +99,7 @@ def test_noise_of_two_hundred_steps_is_the_exact_one_however_they_are_split(epsi
             task = make_task(sizes=(452,) * 4, neighboring=neighboring, max_iter=200 // inner)
             algorithm = MultiStepADMM(inner_steps=inner, **weights)
             release = planned(algorithm, task, epsilon, delta).releases[0]
-            found = release.shares[0] / neighboring.sensitivity_factor
+            found = release.agent_noise_std[0] / neighboring.sensitivity_factor
             assert found == pytest.approx(sigma, abs=5e-4)
             assert found >= math.sqrt(200) / gaussian_mu(epsilon, delta)
             assert release.times == 200
@@ -131,7 +131,7 @@ def test_excess_loss_and_disagreement_are_below_the_bound(topology, n_rounds, in
         w = solution.parameters_per_agent[:, :, 0]
         apart = 2 * np.linalg.norm(w[links.edges[:, 0]] - w[links.edges[:, 1]], axis=1).sum()
         left.append(total(w[task.owner]) - best.fun + dual_bound * apart)
-    std = 5 / 400 * clip * plan.releases[0].shares[0]
+    std = 5 / 400 * clip * plan.releases[0].agent_noise_std[0]
     bound = multi_step_bound(
         n_rounds=n_rounds, inner_steps=inner, degrees=links.degrees, gradient_bound=clip,
         n_entries=2, noise_std=std, diameter=diameter, penalty_weight=rho, dual_bound=dual_bound,

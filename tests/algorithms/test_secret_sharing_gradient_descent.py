@@ -85,7 +85,7 @@ def test_preparations_pay_for_the_grid_that_their_shares_are_on():
 
     shared, plain = first("secret-sharing-gradient-descent"), first("federated-admm")
     ratio = shared.sensitivities[0] / plain.sensitivities[0]
-    expected = 1 + grid_cell(1.0) * math.sqrt(shared.shape[0]) / shared.guarantees("sums")[0].mu
+    expected = 1 + grid_cell(1.0) * math.sqrt(shared.shape[0]) / shared.view("sums").guarantees[0].mu
     assert ratio >= expected / CERTAIN
     assert ratio == pytest.approx(expected, 1e-4)
 
@@ -176,7 +176,7 @@ def planned(n_samples=400, sizes=None, *, cls=DPDecentralizedRegressor, **knobs)
 def formula(plan, release, agent, count):
     """The docstring's mu for an agent, from what is public and the least noise of others."""
     facts, kind = plan.facts, plan.facts.agents.kind
-    share = np.asarray(release.shares)[kind]
+    share = np.asarray(release.agent_noise_std)[kind]
     cell = np.array([grid_cell(s) for s in share])
     certain = np.square(share) - 4 * np.square(cell)
     noise = certain[agent] + np.sort(np.delete(certain, agent))[: count - 1].sum()
@@ -214,9 +214,9 @@ def test_figures_are_the_formula_for_every_observer_and_coalition(shape):
 def test_the_noise_of_all_is_on_grids_that_fit_each_other():
     apart = {"coalition": 5, "n_curators": 5}
     release = planned(epsilon=[0.01, 100.0] + [1.0] * 4, **apart)[1]
-    cells = np.array([grid_cell(s) for s in release.shares])
+    cells = np.array([grid_cell(s) for s in release.agent_noise_std])
     assert release.cell == cells.min()
-    assert min(release.shares) >= FEWEST_CELLS * cells.max()
+    assert min(release.agent_noise_std) >= FEWEST_CELLS * cells.max()
     with pytest.raises(ValueError, match=r"^Got noise of agents from .* to .*, expected a ratio"):
         planned(epsilon=[1e-6, 1e3] + [1.0] * 4, **apart, max_iter=1, modulus=2**64)
     with pytest.raises(ValueError, match=r"^Got epsilon=1e-09 for 7 sums, expected more: noise on"):
@@ -249,5 +249,5 @@ def test_a_modulus_that_is_too_small_is_refused_with_the_size_that_is_needed(kno
     agents = plan.facts.agents
     said = unit_limits(plan.facts)[agents.kind]
     said = said if plan.facts.unit == "agent" else np.array(agents.agent_sizes)
-    total = np.sum(said + LONGEST_NOISE * np.asarray(release.shares)[agents.kind]) / release.cell
+    total = np.sum(said + LONGEST_NOISE * np.asarray(release.agent_noise_std)[agents.kind]) / release.cell
     assert needed / 2 * (1 - 1e-5) < total < needed / 2

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from skdpadmm.protocol._turns import TurnsOfAgents
 
 from skdpadmm.algorithms import (
     ConsensusADMM,
@@ -22,7 +23,6 @@ from skdpadmm.algorithms.blocks import _agent_turns
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Federation, Gate, Network, Plan
-from skdpadmm.protocol._turns import TurnsOfAgents
 from skdpadmm.records import Rows
 from tests.contract.registry import ROWS, Row
 
@@ -186,10 +186,10 @@ def first_sender_without_noise(patch: pytest.MonkeyPatch) -> None:
     whole = Gate._noise_std
 
     def less(self: Any, release: Any, senders: Any) -> float:
-        if not hasattr(release, "fewest"):
+        if release.made_of != "sum":
             return whole(self, release, senders)
         who = np.arange(self._agents(release).n_agents) > 0
-        shares = np.asarray(release.shares)[self._agents(release).kind[who]]
+        shares = np.asarray(release.agent_noise_std)[self._agents(release).kind[who]]
         return float(np.sqrt(np.sum(np.square(shares))))
 
     patch.setattr(Gate, "_noise_std", less)
@@ -210,10 +210,8 @@ def planned(change: Callable[[Any], dict[str, Any]]) -> Plant:
 
 
 def halved(release: Any) -> dict[str, Any]:
-    half: dict[str, Any] = {"noise_std": release.noise_std / 2}
-    if hasattr(release, "shares"):
-        half["shares"] = tuple(share / 2 for share in release.shares)
-    return half
+    of_agents = tuple(noise_std / 2 for noise_std in release.agent_noise_std)
+    return {"noise_std": release.noise_std / 2, "agent_noise_std": of_agents}
 
 
 # Clips.

@@ -242,7 +242,7 @@ def scale_of(plan: Plan, release: Any, observer: str | None = None, agent: int =
     agents = plan.facts.agents
     if agents is None or not hasattr(release, "shares"):
         return release.noise_std
-    shares = np.asarray(release.shares)[agents.kind]
+    shares = np.asarray(release.agent_noise_std)[agents.kind]
     if getattr(release, "law", "gaussian") == "laplace":
         return shares[agent] / math.sqrt(2.0)
     # Of a sum the noise of others is a part, at least that of those who add the least.
@@ -259,9 +259,9 @@ def _n_others(plan: Plan, release: Any, observer: str) -> int:
         return 0
     if hasattr(agents, "n_honest"):
         dishonest -= {"server": 0, "sums": agents.n_honest}.get(observer, agents.n_agents)
-    elif release.passes_by == "share" and observer == "model":
+    elif release.door == "share" and observer == "model":
         dishonest = 0
-    elif release.passes_by == "share" and agents.coalition < agents.n_curators:
+    elif release.door == "share" and agents.coalition < agents.n_curators:
         dishonest = agents.coalition
     return max(release.fewest - dishonest, 1) - 1
 

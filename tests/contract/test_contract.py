@@ -61,10 +61,10 @@ def trace_is_the_plan(row):
     passed = Counter()
     for release in fit.plan.releases:
         shapes = [shape for name, shape in fit.trace if name == release.name]
-        if release.passes_by in harness.STEPWISE:
+        if release.door in harness.STEPWISE:
             n_steps = sum(shape[0] for shape in shapes)
             n_takers = 1
-            if release.passes_by == "take_turns":
+            if release.door == "take_turns":
                 n_takers = np.count_nonzero(fit.plan.facts.agents.agent_sizes)
             times = row.n_samples if release.times is None else release.times
             assert n_steps == n_takers * times, release.name

@@ -41,7 +41,7 @@ def divergence_of_hidden_term(model, one, other, epsilon, *, n_terms=201, **fit)
     for X, y in (one, other):
         run = runs_of(model, X, y, **fit)
         gate = run(KnownTerm)[1]
-        (term,) = (r for r in gate.plan.releases if r.passes_by == "hidden_term")
+        (term,) = (r for r in gate.plan.releases if r.door == "hidden_term")
         terms = np.linspace(-8.5, 8.5, n_terms) * term.noise_std
         gates = [run(KnownTerm, term=b)[1] for b in terms]
         after = 1 + [p.method for p in gate.passages].index("hidden_term")

@@ -112,7 +112,7 @@ def test_hidden_poisson_rounds_of_agents_are_a_subsampled_gaussian(neighboring, 
     assert (guarantee.sampling_probability, guarantee.n_rounds) == (0.1, 1000)
     assert guarantee.noise_multiplier == pytest.approx(10, rel=2e-3)
     # All of an agent's 20 rows of 400, zeroed out; noise of all 20 agents.
-    exact = math.sqrt(20) * plan.releases[0].shares[0] / (2 * relaxation * 20 / 400)
+    exact = math.sqrt(20) * plan.releases[0].agent_noise_std[0] / (2 * relaxation * 20 / 400)
     assert guarantee.noise_multiplier <= exact
     assert guarantee.noise_multiplier == pytest.approx(exact, rel=1e-8)
 

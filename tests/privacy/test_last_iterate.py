@@ -147,11 +147,11 @@ def test_a_path_that_is_shown_has_no_amplified_figure_and_needs_more_noise():
     )
     for plan in (hidden, shown):
         path = plan.releases[-1]
-        alone = path.sensitivity / path.noise_std
+        alone = path.sensitivities[0] / path.noise_std
         # Four steps that are seen; amplified they cost less.
         assert (plan.guarantee().mu >= 2 * alone) == (plan is shown)
     assert shown.worst_cases("model") == shown.guarantees("model")
-    assert hidden.releases[-1].sensitivity == shown.releases[-1].sensitivity
+    assert hidden.releases[-1].sensitivities == shown.releases[-1].sensitivities
     assert 1.2 * hidden.releases[-1].noise_std < shown.releases[-1].noise_std
 
 

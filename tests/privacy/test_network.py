@@ -40,7 +40,7 @@ def test_an_eavesdropper_meets_each_agents_own_noise_in_preparations_too(unit, b
         # What one unit can move, over the noise of its agent alone: each part is heard.
         spent = [
             max(release.sensitivities) * most[agent] / most.max() * math.sqrt(release.times)
-            / np.asarray(release.shares)[kinds][agent]
+            / np.asarray(release.agent_noise_std)[kinds][agent]
             for release, most in [(r, units) for r in preparations] + [(gradients, limits)]
         ]  # fmt: skip
         assert math.hypot(*spent) == pytest.approx(mu_of(epsilons[agent], 1e-5), rel=1e-9)
@@ -64,7 +64,7 @@ def test_graphs_ties_and_weights_cost_nothing(topology, weights):
     model = DPDecentralizedRegressor(algorithm=algorithm, topology=topology, n_agents=5, max_iter=7)
     plan = model.set_params(conditioning=None).plan(60, 3)
     needed = 2 * plan.facts.rounding * math.sqrt(21) / mu_of(1.0, 1e-5)
-    np.testing.assert_allclose(plan.releases[-1].shares, needed, rtol=1e-9)
+    np.testing.assert_allclose(plan.releases[-1].agent_noise_std, needed, rtol=1e-9)
     assert plan.guarantee() == GaussianDP(plan.guarantee().mu)
 
 
@@ -93,7 +93,7 @@ def batched(**knobs):
 
 def multiplier_of(plan):
     """Noise over the clip bound, without the allowance for rounding."""
-    return plan.releases[-1].shares[0] / plan.facts.rounding
+    return plan.releases[-1].agent_noise_std[0] / plan.facts.rounding
 
 
 @pytest.mark.parametrize(

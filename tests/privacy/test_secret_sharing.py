@@ -36,7 +36,7 @@ def test_every_coalition_learns_exactly_what_is_claimed_on_linear_losses(unit, n
         found = list(moves(recorded, replay(row, recorded, X, y2, algorithm=knobs)))
         plan = recorded.plan
         shift = math.hypot(*(move.distance for move in found))
-        shares = np.asarray(plan.releases[-1].shares)[plan.facts.agents.kind]
+        shares = np.asarray(plan.releases[-1].agent_noise_std)[plan.facts.agents.kind]
         for observer in ("eavesdropper", "peer", "model"):
             # What is left of a sum without the noise that the coalition knows, its own.
             knows = 0 if observer == "model" else coalition
@@ -57,7 +57,7 @@ def test_federations_are_attacked_by_the_formula_of_networks():
         one = DPDecentralizedRegressor(coalition=coalition, **shared).plan(8, 1)
         other = DPFedRidge(n_honest=4 - coalition, adversary="sums", **shared).plan(8, 1)
         assert one.guarantee("peer").mu == other.guarantee("sums").mu
-        assert one.releases[-1].shares == other.releases[-1].shares
+        assert one.releases[-1].agent_noise_std == other.releases[-1].agent_noise_std
 
 
 def test_what_a_coalition_does_not_know_of_a_sum_has_the_noise_of_all_others(monkeypatch):
@@ -82,7 +82,7 @@ def test_what_a_coalition_does_not_know_of_a_sum_has_the_noise_of_all_others(mon
             others = [agent for agent in range(7) if agent not in members]
             np.testing.assert_array_equal(known, seen[0][others, :, 0].sum(axis=0))
             left = noise[:, others].sum(axis=1)[:, :-1]
-            expected = math.sqrt(7 - size) * release.shares[0]
+            expected = math.sqrt(7 - size) * release.agent_noise_std[0]
             assert left.std() == pytest.approx(expected, rel=5 / math.sqrt(2 * left.size) + 0.02)
 
 

@@ -169,7 +169,7 @@ def test_far_peers_learn_less_and_preparations_count_in_every_pair():
         assert report.worst_case("peer").epsilon(1e-5) >= report.epsilon("eavesdropper") - 1e-9
     plan = model.plan(80, 2, agent_sizes=[10] * 8)
     pairs = plan.releases[-1].view("peer").pairs
-    assert pairs.prior == plan.releases[0].guarantees("peer")[0]
+    assert pairs.prior == plan.releases[0].view("peer").guarantees[0]
     token = pairs.token.guarantee(pairs.walk.cost(0, 4), pairs.mu)
     assert pairs.guarantee(0, 4) == compose(pairs.prior, token)
     with pytest.raises(ValueError, match="its own peer"):

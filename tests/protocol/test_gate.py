@@ -63,10 +63,11 @@ def example_plan(**changed):
 
 
 def path_plan(times=3):
-    theorems = {"guarantee": GaussianDP(0.2), "worst_case": GaussianDP(0.2), "times": times}
-    path = protocol.NoisyPath(
-        name="iterate", shape=(2, 1), sensitivity=1.0, noise_std=5.0, **theorems
-    )
+    views = (protocol.View(observer="model", guarantees=(GaussianDP(0.2),)),)
+    path = Release(
+        name="iterate", shape=(2, 1), sensitivities=(1.0,), noise_std=5.0, repeats=times,
+        door="path_noise", is_hidden=True, views=views,
+    )  # fmt: skip
     return plan_of(facts_of(), path)
 
 
@@ -235,7 +236,7 @@ def test_every_step_has_noise_of_its_own_with_the_planned_scale(random_state):
 def grids_of(plan):
     """For each agent its noise and its cell, in cells of the finest grid."""
     release = plan.releases[-1]
-    shares = np.asarray(release.shares)[plan.facts.agents.kind] / release.cell
+    shares = np.asarray(release.agent_noise_std)[plan.facts.agents.kind] / release.cell
     return shares, np.array([grid_cell(share) for share in shares])
 
 
@@ -329,7 +330,7 @@ def test_each_turn_has_the_noise_that_the_agents_own_budget_asks_for(law, weight
                 scale = scale_for(BUDGETS[agent], np.array(weights), law, 1000)
                 name = "norm" if law == "gaussian" else "laplace"
                 assert kstest(own.ravel(), name, args=(0, scale)).pvalue > 1e-7
-                planned = plan.releases[0].shares[plan.facts.agents.kind[agent]]
+                planned = plan.releases[0].agent_noise_std[plan.facts.agents.kind[agent]]
                 planned /= 1 if law == "gaussian" else math.sqrt(2)
                 # A Laplace turn is allowed what delta adds, which is next to nothing.
                 assert planned == pytest.approx(scale, rel=1e-4)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from skdpadmm import losses, penalties
 from skdpadmm.privacy import GaussianDP, Mixture, Neighboring, NonPrivate, gaussian_mu
-from skdpadmm.protocol import Budget, Facts, NoisyPath, Plan, Release
+from skdpadmm.protocol import Budget, Facts, Plan, Release, View
 
 MU = gaussian_mu(1.0, 1e-5)
 NOISE = 0.01 * math.sqrt(5) / MU
@@ -37,9 +37,14 @@ PLAN = Plan(
     settings=Settings(),
     releases=(Release(name="mean", shape=(3, 1), sensitivities=(0.01,) * 5, noise_std=NOISE),),
 )  # fmt: skip
-PATH = NoisyPath(
-    name="iterate", shape=(3, 1), sensitivity=0.01, noise_std=0.05, times=200,
-    guarantee=GaussianDP(MU), worst_case=GaussianDP(MU),
+def views(guarantee=MU, worst_case=MU, observer="model"):
+    kinds = {"guarantees": (GaussianDP(guarantee),), "worst_cases": (GaussianDP(worst_case),)}
+    return (View(observer=observer, **kinds),)
+
+
+PATH = Release(
+    name="iterate", shape=(3, 1), sensitivities=(0.01,), noise_std=0.05, repeats=200,
+    door="path_noise", views=views(), is_hidden=True,
 )  # fmt: skip
 
 
@@ -72,18 +77,19 @@ CHANGED_PLAN = [
 ]  # fmt: skip
 CHANGED_RELEASE = [
     ("name", "other"), ("shape", (1, 3)), ("sensitivities", (0.01,) * 4 + (0.009,)),
-    ("sensitivities", (0.01,) * 4), ("noise_std", NOISE * (1 + 1e-9)), ("seen_by", ("model", "b")),
+    ("sensitivities", (0.01,) * 4), ("noise_std", NOISE * (1 + 1e-9)), ("views", views()),
+    ("law", "laplace"), ("door", "share"), ("agent_noise_std", (1.0,)),
 ]  # fmt: skip
 CHANGED_PATH = [
-    ("name", "gradient"), ("shape", (1, 3)), ("sensitivity", 0.009), ("noise_std", 0.0500000001),
-    ("guarantee", GaussianDP(MU / 2)), ("worst_case", GaussianDP(2 * MU)), ("times", 201),
-    ("times", None), ("seen_by", ("model", "all")), ("is_hidden", False),
+    ("name", "gradient"), ("shape", (1, 3)), ("sensitivities", (0.009,)), ("noise_std", 0.0500000001),
+    ("views", views(MU / 2)), ("views", views(MU, 2 * MU)), ("repeats", 201),
+    ("repeats", None), ("views", views() + views(observer="all")), ("is_hidden", False),
 ]  # fmt: skip
 CHANGED = [
     *(with_facts(**{name: value}) for name, value in CHANGED_FACTS),
     *(dataclasses.replace(PLAN, **{name: value}) for name, value in CHANGED_PLAN),
     *(released(**{name: value}) for name, value in CHANGED_RELEASE),
-    *(path_plan(**{name: value}) for name, value in [*CHANGED_PATH, ("times", 200)]),
+    *(path_plan(**{name: value}) for name, value in [*CHANGED_PATH, ("repeats", 200)]),
 ]
 
 
@@ -142,15 +148,15 @@ def test_the_guarantee_is_the_norm_of_the_sensitivities_over_the_noise(sensitivi
     changed = {"sensitivities": tuple(sensitivities), "noise_std": noise_std}
     one = dataclasses.replace(PLAN.releases[0], **changed)
     assert one.times == len(sensitivities)
-    assert one.guarantee.mu == pytest.approx(np.linalg.norm(sensitivities) / noise_std, rel=1e-12)
+    assert one.view().guarantees[0].mu == pytest.approx(np.linalg.norm(sensitivities) / noise_std, rel=1e-12)
 
 
 def test_releases_share_the_budget_and_an_observer_gets_what_it_sees():
-    server = dataclasses.replace(PLAN.releases[0], name="again", seen_by=("server",))
-    both = released(server, seen_by=("model", "server"))
+    server = dataclasses.replace(PLAN.releases[0], name="again", views=views(observer="server"))
+    both = released(server, views=views() + views(observer="server"))
     found = [both.guarantee(observer).mu for observer in ("model", "server")]
     assert found == pytest.approx([MU, math.sqrt(2) * MU], rel=1e-12)
-    half = dataclasses.replace(PATH, guarantee=GaussianDP(MU / math.sqrt(2)))
+    half = dataclasses.replace(PATH, views=views(MU / math.sqrt(2)))
     assert released(half, noise_std=math.sqrt(2) * NOISE).guarantee().mu == pytest.approx(MU)
     public = released(budget=OPEN, noise_std=0.0, sensitivities=(math.inf,))
     assert public.guarantee() == NonPrivate()
@@ -161,8 +167,9 @@ def test_a_path_is_worth_what_its_theorem_says_and_not_its_noise():
     # Of each step alone the ratio would be .2, and of 200 of them 2.8.
     average = Mixture((0.5, 0.5), (GaussianDP(MU), GaussianDP(MU / 4)))
     assert path_plan().guarantee() == GaussianDP(MU)
-    assert path_plan(guarantee=average).guarantee() == average
-    assert path_plan(guarantee=average).worst_cases("model") == (GaussianDP(MU),)
+    worst = dataclasses.replace(views()[0], guarantees=(average,))
+    assert path_plan(views=(worst,)).guarantee() == average
+    assert path_plan(views=(worst,)).worst_cases("model") == (GaussianDP(MU),)
 
 
 def test_the_text_of_a_plan_says_what_matters():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._contract import check_zero_at_zero
+from skdpadmm.algorithms._algorithm import check_zero_at_zero
 from skdpadmm.algorithms.blocks._accelerated_gradient import (
     accelerated_gradient,
     planned_steps,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
 from skdpadmm.losses import Loss, clip_derivative
 from skdpadmm.network import Ownership, Similarity
-from skdpadmm.protocol import AgentTurns, Gate, Plan, Problem
+from skdpadmm.protocol import Gate, Plan, Problem
 from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
 
 Array = NDArray[np.float64]
@@ -248,7 +248,7 @@ class NoisyTurns:
         assert facts.agents is not None
         assert ownership is not None
         release = next(r for r in plan.releases if r.name == name)
-        assert isinstance(release, AgentTurns)
+        assert release.door == "take_turns"
         self._gate, self._name, self.law = gate, name, release.law
         self.weights = weights
         self._taken = np.zeros(facts.agents.n_agents, dtype=np.intp)

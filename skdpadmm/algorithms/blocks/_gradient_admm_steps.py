@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._contract import Operator
+from skdpadmm.algorithms._algorithm import Operator
 from skdpadmm.algorithms.planning._splitting import Splitting
 from skdpadmm.losses import Loss, clip_derivative
 

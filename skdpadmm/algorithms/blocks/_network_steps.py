@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._contract import Operator, penalty_operator
+from skdpadmm.algorithms._algorithm import Operator, penalty_operator
 from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
 from skdpadmm.algorithms.blocks._agent_gradients import agent_gradients
 from skdpadmm.algorithms.planning._agent_messages import flooded
@@ -25,7 +25,7 @@ from skdpadmm.algorithms.planning._noise_left import (
     score_variance,
 )
 from skdpadmm.penalties import NoPenalty
-from skdpadmm.protocol import AgentMessages, Facts, Gate, Plan, Problem, Solution, network_of
+from skdpadmm.protocol import Facts, Gate, Plan, Problem, Release, Solution, network_of
 from skdpadmm.records import Rows
 
 Array = NDArray[np.float64]
@@ -76,10 +76,10 @@ def noisy_gradients(
     return gradient
 
 
-def summed_noise(plan: Plan, release: AgentMessages) -> float:
+def summed_noise(plan: Plan, release: Release) -> float:
     """Noise in the sum of what all agents say, in the units of the release."""
     kind = network_of(plan.facts).kind
-    return float(np.sqrt(np.sum(np.square(np.asarray(release.shares)[kind]))))
+    return float(np.sqrt(np.sum(np.square(np.asarray(release.agent_noise_std)[kind]))))
 
 
 def proximal_steps(facts: Facts, rows: Rows) -> Callable[[Array, Array], Array]:

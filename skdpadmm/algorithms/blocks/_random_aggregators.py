@@ -19,7 +19,7 @@ from skdpadmm.algorithms.planning._messages import unit_limits
 from skdpadmm.algorithms.planning._random_aggregators import law_factor
 from skdpadmm.network import MixingMatrix, Topology
 from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
-from skdpadmm.protocol import AgentTurns, Gate, Plan, Problem, network_of
+from skdpadmm.protocol import Gate, Plan, Problem, Release, network_of
 
 Array = NDArray[np.float64]
 
@@ -180,12 +180,12 @@ class Turns:
 
     def __init__(self, plan: Plan, gate: Gate, *, name: str, weights: Array, units: Array) -> None:
         release = next(r for r in plan.releases if r.name == name)
-        assert isinstance(release, AgentTurns)
+        assert release.door == "take_turns"
         kind = network_of(plan.facts).kind
         self._gate, self._name, self._weights, self._units = gate, name, weights, units
         self.law, self._is_private = release.law, release.noise_std > 0
         # Laplace noise of scale one has the standard deviation sqrt(2).
-        self._scales = np.asarray(release.shares)[kind] / math.sqrt(2.0)
+        self._scales = np.asarray(release.agent_noise_std)[kind] / math.sqrt(2.0)
         self._moved = np.asarray(release.sensitivities)
         self._taken = np.zeros(len(kind), dtype=np.intp)
         self._expected = np.zeros(len(kind))
@@ -271,7 +271,7 @@ def gradient_turns(
     network = network_of(facts)
     assert ownership is not None
     release = next(r for r in plan.releases if r.name == name)
-    assert isinstance(release, AgentTurns)
+    assert release.door == "take_turns"
     law, of_records = release.law, facts.unit == "record"
     bound = clip_norm * law_factor(facts, law)
     exact = awake_gradients(
@@ -311,17 +311,19 @@ def clipped(vectors: Array, limits: Array, law: str) -> Array:
     return np.asarray(clip_absolute_sums(vectors / each, 1.0) * each)
 
 
-def noise_of_mean(plan: Plan, release: AgentTurns, weights: Array) -> float:
+def noise_of_mean(plan: Plan, release: Release, weights: Array) -> float:
     """Noise in the mean gradient of all agents, in each entry, over the Euclidean clip bound.
 
     Parameters
     ----------
     plan : Plan
-    release : AgentTurns
+    release : Release
     weights : ndarray of shape (n_averaged,)
         Of the turns that answers are made of.
     """
     facts = plan.facts
-    shares = np.asarray(release.shares) * unit_limits(facts) * law_factor(facts, release.law)
+    shares = (
+        np.asarray(release.agent_noise_std) * unit_limits(facts) * law_factor(facts, release.law)
+    )
     one = float(np.linalg.norm(shares[network_of(facts).kind])) / facts.n_samples
     return one * math.sqrt(float(np.mean(np.square(1.0 / weights))))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms.planning._messages import calibrated_multiplier, spent_before
 from skdpadmm.privacy import GaussianDP, Guarantee, PoissonSubsampledGaussian
-from skdpadmm.protocol import AgentMessages, Budget, Facts, View, network_of
+from skdpadmm.protocol import Budget, Facts, Release, View, network_of
 
 
 def agent_messages(
@@ -26,7 +26,7 @@ def agent_messages(
     n_times: int,
     limits: NDArray[np.float64],
     sampling: float = 1.0,
-) -> AgentMessages:
+) -> Release:
     """Plan what every agent releases in each of several steps.
 
     Parameters
@@ -44,7 +44,7 @@ def agent_messages(
 
     Returns
     -------
-    AgentMessages
+    Release
     """
     agents = facts.agents
     assert agents is not None
@@ -66,17 +66,14 @@ def agent_messages(
     multipliers = [calibrated(*pair) for pair in zip(budgets, spent, strict=True)]
     guarantees = tuple(family(multiplier) for multiplier in multipliers)
     shares = limits * np.asarray(multipliers)
-    return AgentMessages(
+    return Release(
         name=name,
         shape=(agents.n_agents, facts.n_parameters, facts.loss.n_outputs),
         sensitivities=(float(limits.max()) * moved,) * n_times,
         noise_std=float(shares.max()),
-        seen_by=agents.observers,
-        shares=tuple(shares.tolist()),
-        views=tuple(
-            View(observer=observer, guarantees=guarantees, worst_cases=guarantees)
-            for observer in agents.observers
-        ),
+        made_of="agents",
+        agent_noise_std=tuple(shares.tolist()),
+        views=tuple(View(observer=o, guarantees=guarantees) for o in agents.observers),
     )
 
 

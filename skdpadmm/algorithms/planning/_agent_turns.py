@@ -24,7 +24,7 @@ from skdpadmm.privacy import (
     compose,
     gaussian_mu,
 )
-from skdpadmm.protocol import AgentTurns, Budget, Facts, View
+from skdpadmm.protocol import Budget, Facts, Release, View
 
 Law = Literal["gaussian", "laplace"]
 
@@ -49,7 +49,7 @@ def turn_weights(shares: NDArray[np.float64], law: Law) -> NDArray[np.float64]:
 
 def agent_turns(
     facts: Facts, budget: Budget, *, name: str, weights: NDArray[np.float64], law: Law
-) -> AgentTurns:
+) -> Release:
     """Plan what every agent releases in its turns, where a protected unit has norm one.
 
     Parameters
@@ -66,7 +66,7 @@ def agent_turns(
 
     Returns
     -------
-    AgentTurns
+    Release
 
     Raises
     ------
@@ -81,13 +81,14 @@ def agent_turns(
     moved = facts.neighboring.sensitivity_factor * (1.0 + (facts.working_rounding - 1.0) * widened)
     n_kinds, shape = len(agents.sizes), (agents.n_agents, facts.n_parameters, facts.loss.n_outputs)
     if not budget.is_private:
-        return AgentTurns(
+        return Release(
             name=name,
             shape=shape,
             sensitivities=(math.inf,) * len(weights),
             noise_std=0.0,
-            seen_by=agents.observers,
-            shares=(0.0,) * n_kinds,
+            door="take_turns",
+            made_of="agents",
+            agent_noise_std=(0.0,) * n_kinds,
             views=_views(agents.observers, (NonPrivate(),) * n_kinds),
             law=law,
         )
@@ -100,13 +101,14 @@ def agent_turns(
     pairs = zip(agents.budgets(budget.epsilon), spent_before(facts, budget), strict=True)
     scales = [calibrated(*pair) for pair in pairs]
     shares = tuple(family.deviation * scale for scale in scales)
-    return AgentTurns(
+    return Release(
         name=name,
         shape=shape,
         sensitivities=tuple((moved * weights).tolist()),
         noise_std=max(shares),
-        seen_by=agents.observers,
-        shares=shares,
+        door="take_turns",
+        made_of="agents",
+        agent_noise_std=shares,
         views=_views(agents.observers, tuple(family.at(scale) for scale in scales)),
         law=law,
     )
@@ -114,10 +116,7 @@ def agent_turns(
 
 def _views(observers: tuple[str, ...], guarantees: tuple[Guarantee, ...]) -> tuple[View, ...]:
     """Everybody learns the same."""
-    return tuple(
-        View(observer=observer, guarantees=guarantees, worst_cases=guarantees)
-        for observer in observers
-    )
+    return tuple(View(observer=observer, guarantees=guarantees) for observer in observers)
 
 
 class _Family:

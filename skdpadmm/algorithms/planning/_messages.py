@@ -29,17 +29,7 @@ from skdpadmm.privacy import (
     participation_mixture,
     worst_participation,
 )
-from skdpadmm.protocol import (
-    MODEL,
-    SERVER,
-    Budget,
-    Facts,
-    Federation,
-    Gate,
-    MessageSum,
-    Release,
-    View,
-)
+from skdpadmm.protocol import MODEL, SERVER, Budget, Facts, Federation, Gate, Release, View
 
 # What is left of a standard deviation, of 2**20 cells at least, without 4 squared cells.
 CERTAIN = math.sqrt(1 - 4 * grid_cell(1.0) ** 2)
@@ -243,7 +233,7 @@ def plan_release(
     Returns
     -------
     Release
-        A `MessageSum` where there are agents.
+        A `Release` where there are agents.
     """
     agents = facts.agents
     if agents is None:
@@ -407,7 +397,7 @@ def message_sum(
     sensitivities: Sequence[float],
     limits: NDArray[np.float64],
     multipliers: tuple[float, ...],
-) -> MessageSum:
+) -> Release:
     """Share the noise among agents and say what each observer learns.
 
     Parameters
@@ -426,7 +416,7 @@ def message_sum(
 
     Returns
     -------
-    MessageSum
+    Release
     """
     agents = facts.agents
     assert agents is not None
@@ -460,13 +450,13 @@ def message_sum(
     if isinstance(agents, Federation) and rounds.fewest < agents.n_agents:
         share = 1.0 if rounds.everyone_sends else rounds.participation
         arriving = share * (1 - agents.dropout)
-    return MessageSum(
+    return Release(
         name=name,
         shape=shape,
         sensitivities=tuple(float(limits.max()) * s for s in sensitivities),
         noise_std=float(np.sqrt(arriving * np.sum(np.square(per_agent)))),
-        seen_by=agents.observers,
-        shares=tuple(needed.tolist()),
+        made_of="sum",
+        agent_noise_std=tuple(needed.tolist()),
         fewest=rounds.fewest,
         views=tuple(views),
     )

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from skdpadmm.algorithms.planning._defaults import agent_clip_factor, default_steps
-from skdpadmm.protocol import AgentMessages, Facts
+from skdpadmm.protocol import Facts, Release
 
 
 def default_network_steps(
-    facts: Facts, messages: AgentMessages, *, sampling: float = 1.0
+    facts: Facts, messages: Release, *, sampling: float = 1.0
 ) -> tuple[float, float]:
     """Step size and clip bound, by the rule for a curator who has as much noise in the sum.
 
@@ -20,7 +20,7 @@ def default_network_steps(
     ----------
     facts : Facts
         Of a network.
-    messages : AgentMessages
+    messages : Release
         As many as there are steps.
     sampling : float, default=1.0
         Chance of each record to be in a step.
@@ -34,7 +34,9 @@ def default_network_steps(
     """
     assert facts.agents is not None
     moved = facts.neighboring.sensitivity_factor * facts.working_rounding
-    noise = float(np.linalg.norm(np.asarray(messages.shares)[facts.agents.kind])) / sampling
+    noise = (
+        float(np.linalg.norm(np.asarray(messages.agent_noise_std)[facts.agents.kind])) / sampling
+    )
     step_size, clip_norm = default_steps(
         replace(facts, max_iter=messages.times), math.sqrt(messages.times) * moved / noise
     )

@@ -20,7 +20,7 @@ from skdpadmm.algorithms.planning._defaults import (
 )
 from skdpadmm.network import Similarity
 from skdpadmm.privacy import gaussian_mu
-from skdpadmm.protocol import AgentTurns, Budget, Facts
+from skdpadmm.protocol import Budget, Facts, Release
 
 # Bound of a derivative of the loss, about: the largest of a logistic loss at zero is 1/2.
 CLIP = 0.5
@@ -280,14 +280,14 @@ def _pooled(similarity: Similarity, own: NDArray[np.float64]) -> NDArray[np.floa
 
 
 def noise_of_agents(
-    facts: Facts, release: AgentTurns, *, clip_norm: float, weight: float
+    facts: Facts, release: Release, *, clip_norm: float, weight: float
 ) -> NDArray[np.float64]:
     """Standard deviation of the noise in each entry of agents' mean gradients.
 
     Parameters
     ----------
     facts : Facts
-    release : AgentTurns
+    release : Release
     clip_norm : float
         In the norm of the release.
     weight : float
@@ -302,7 +302,7 @@ def noise_of_agents(
     assert agents is not None
     sizes = np.asarray(agents.agent_sizes, dtype=np.float64)
     units = np.maximum(sizes, 1.0) if facts.unit == "record" else np.ones(len(sizes))
-    noise = np.asarray(release.shares)[agents.kind] * clip_norm / (weight * units)
+    noise = np.asarray(release.agent_noise_std)[agents.kind] * clip_norm / (weight * units)
     return np.asarray(np.where(sizes > 0, noise, 0.0))
 
 

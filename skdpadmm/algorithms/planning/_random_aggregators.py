@@ -12,7 +12,7 @@ from skdpadmm.algorithms.planning._defaults import is_regression, typical_row
 from skdpadmm.algorithms.planning._knobs import check_range
 from skdpadmm.algorithms.planning._messages import unit_limits
 from skdpadmm.algorithms.planning._network_defaults import default_network_steps
-from skdpadmm.protocol import AgentTurns, Facts
+from skdpadmm.protocol import Facts, Release
 
 # The noise of the first round over that of the last one is at most this, or its inverse.
 MOST_DECAY = 1e12
@@ -77,13 +77,13 @@ def law_factor(facts: Facts, law: str) -> float:
     return 1.0 if law == "gaussian" else math.sqrt(facts.n_parameters * facts.loss.n_outputs)
 
 
-def noise_of_gradients(facts: Facts, turns: AgentTurns) -> NDArray[np.float64]:
+def noise_of_gradients(facts: Facts, turns: Release) -> NDArray[np.float64]:
     """Standard deviation of noise in each entry of agents' sums of gradients.
 
     Parameters
     ----------
     facts : Facts
-    turns : AgentTurns
+    turns : Release
         Of weight one.
 
     Returns
@@ -91,7 +91,7 @@ def noise_of_gradients(facts: Facts, turns: AgentTurns) -> NDArray[np.float64]:
     ndarray of shape (n_kinds,)
         Over the clip bound of a typical gradient in the Euclidean norm.
     """
-    return np.asarray(turns.shares) * unit_limits(facts) * law_factor(facts, turns.law)
+    return np.asarray(turns.agent_noise_std) * unit_limits(facts) * law_factor(facts, turns.law)
 
 
 def smoothness_of_agents(facts: Facts) -> NDArray[np.float64]:
@@ -103,7 +103,7 @@ def smoothness_of_agents(facts: Facts) -> NDArray[np.float64]:
 
 
 def default_aggregator_steps(
-    facts: Facts, turns: AgentTurns, *, longest: float | None = None
+    facts: Facts, turns: Release, *, longest: float | None = None
 ) -> tuple[float, float]:
     """Step size and clip bound, by the rule for a curator who has as much noise in the sum.
 
@@ -111,7 +111,7 @@ def default_aggregator_steps(
     ----------
     facts : Facts
         Of a network.
-    turns : AgentTurns
+    turns : Release
         As many as there are steps, with weights whose mean square is one.
     longest : float or None, default=None
         Bound of the step; None: one over that of the curvature of the mean loss.
@@ -160,7 +160,7 @@ def single_pass_step(facts: Facts, whole: float, n_rounds: int) -> float:
     return min(whole / total, 1.0 / (facts.loss.smoothness * typical_row(facts) ** 2))
 
 
-def default_rounds(facts: Facts, turns: AgentTurns) -> int:
+def default_rounds(facts: Facts, turns: Release) -> int:
     """Rounds of an algorithm that uses each agent once.
 
     The more rounds, the fewer agents in each, and the more noise. The bound of Theorem 3.2.1 is the
@@ -170,7 +170,7 @@ def default_rounds(facts: Facts, turns: AgentTurns) -> int:
     ----------
     facts : Facts
         Of a network of at least two agents.
-    turns : AgentTurns
+    turns : Release
         One.
 
     Returns

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms.planning._messages import CERTAIN, spent_before, surely_noise
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
-from skdpadmm.protocol import Budget, Facts, MessageSum, SharedSum, View
+from skdpadmm.protocol import Budget, Facts, Release, View
 
 # Standard deviation of the least noise, in cells of the coarsest grid.
 FEWEST_CELLS = 32.0
@@ -46,7 +46,7 @@ def shared_sum(
     n_times: int,
     limits: NDArray[np.float64],
     modulus: int,
-) -> SharedSum:
+) -> Release:
     """Share the noise among agents and say what each observer learns.
 
     Parameters
@@ -64,7 +64,7 @@ def shared_sum(
 
     Returns
     -------
-    SharedSum
+    Release
 
     Raises
     ------
@@ -110,14 +110,15 @@ def shared_sum(
         guarantees = tuple(
             GaussianDP(mu) for mu in (math.sqrt(n_times) * moves / (noise * CERTAIN)).tolist()
         )
-        views.append(View(observer=observer, guarantees=guarantees, worst_cases=guarantees))
-    return SharedSum(
+        views.append(View(observer=observer, guarantees=guarantees))
+    return Release(
         name=name,
         shape=shape,
         sensitivities=(float(moves.max()),) * n_times,
         noise_std=float(np.linalg.norm(per_agent)),
-        seen_by=agents.observers,
-        shares=tuple(needed.tolist()),
+        door="share",
+        made_of="sum",
+        agent_noise_std=tuple(needed.tolist()),
         fewest=agents.n_agents,
         views=tuple(views),
         cell=cell,
@@ -179,8 +180,8 @@ def _needed_before(facts: Facts) -> int:
     assert agents is not None
     units = np.ones(agents.n_agents) if facts.unit == "agent" else np.array(agents.agent_sizes)
     for release in facts.preparations:
-        assert isinstance(release, MessageSum)
-        shares = np.asarray(release.shares)
+        assert release.made_of == "sum"
+        shares = np.asarray(release.agent_noise_std)
         _check_grids(shares)
         longest = units * max(release.sensitivities) + LONGEST_NOISE * shares[agents.kind]
         cell = grid_cell(float(shares.min()))

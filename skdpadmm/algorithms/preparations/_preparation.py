@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from skdpadmm.algorithms._contract import Algorithm
+from skdpadmm.algorithms._algorithm import Algorithm
 from skdpadmm.algorithms.planning._defaults import (
     CONDITIONING_SHARE,
     DECLARED_NORM,

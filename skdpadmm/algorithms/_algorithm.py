@@ -1,0 +1,360 @@
+"""What every algorithm is: declared knobs, a plan made of public facts, and a run through the gate.
+
+An algorithm's own file keeps three things: its knobs, what is released with how much noise
+(`released`), and `run`, which reads like the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from skdpadmm.penalties import Penalty
+from skdpadmm.privacy import Guarantee
+from skdpadmm.protocol import Agents, Budget, Facts, Gate, Plan, Problem, Settings, Solution
+from skdpadmm.records import Rows
+
+Operator = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+def knob(default: Any, check: Callable[[Any], bool], expected: str, *, convert: Any = None) -> Any:
+    """A parameter of an algorithm: a dataclass field that knows which values it takes.
+
+    Parameters
+    ----------
+    default : object
+        If it is "auto" or None, that is allowed beside what `check` takes.
+    check : callable
+        Whether a value is allowed.
+    expected : str
+        What is allowed, in words that follow "expected".
+    convert : type, default=None
+        What a value is turned into for a run.
+    """
+    metadata = {"check": check, "expected": expected, "convert": convert or (lambda v: v)}
+    return field(default=default, metadata=metadata)
+
+
+def number(
+    default: float | str,
+    low: float,
+    high: float,
+    *,
+    closed: str = "both",
+    why: str = "",
+) -> Any:
+    """A knob that is a float in an interval; closed: "both", "right" or "neither"."""
+    left, right = closed == "both", closed != "neither"
+
+    def check(value: Any) -> bool:
+        if not isinstance(value, Real) or isinstance(value, bool):
+            return False
+        above = low <= value if left else low < value
+        return above and bool(value <= high if right else value < high)
+
+    interval = f"{'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
+    return knob(default, check, f"a float in {interval}{why}", convert=float)
+
+
+def size(default: float | str = "auto") -> Any:
+    """A knob that is a step size, a clip bound or a weight."""
+    # Beyond this range products of two underflow, and a bound of 0 bounds nothing.
+    return number(default, 1e-100, 1e100)
+
+
+def share(default: float | str) -> Any:
+    """A knob that is a share of a whole, in (0, 1]."""
+    return number(default, 0, 1, closed="right")
+
+
+def relaxation_knob() -> Any:
+    """The relaxation of an operator splitting, such that a hidden state has a bound."""
+    why = ": at 1 no bound of a record's hidden state is known. Use 0.5"
+    return number(0.5, 0, 1, closed="neither", why=why)
+
+
+def count(default: int | str | None, *, least: int = 1) -> Any:
+    """A knob that is an int, at least `least`."""
+
+    def check(value: Any) -> bool:
+        return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+    return knob(default, check, f"an int of at least {least}", convert=int)
+
+
+def choice(default: str, *others: str) -> Any:
+    """A knob that is one of a few words, of which the first is its default."""
+    words = [word for word in (default, *others) if word != "auto"]
+    return knob(default, lambda value: value in words, f"one of {words}")
+
+
+def flag(default: bool | str) -> Any:
+    """A knob that is True or False."""
+    return knob(
+        default, lambda value: isinstance(value, bool | np.bool_), "True or False", convert=bool
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Algorithm(BaseEstimator, ABC):
+    """Base of all algorithms: a plan is made without data, then run on data through a gate.
+
+    A subclass is a ``@dataclass(kw_only=True, eq=False, repr=False)`` whose fields are its knobs
+    (`number`, `size`, `share`, `count`, `choice`, `flag`, or any `knob`).
+
+    Attributes
+    ----------
+    setting : str or tuple of str
+        Who holds the records: "central", "federated", "decentralized" or "personalized", or several
+        of them.
+    units : tuple of str
+        Whose contribution it can protect: "record", "agent" or both.
+    conditionable : bool
+        Whether it works in any basis, so that private conditioning can serve it.
+    exact : bool
+        Whether it serves ``epsilon=inf`` by itself. For the others that limit is what
+        `exact_algorithm` has for the setting.
+    """
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        return all(hasattr(other, name) for name in ("check", "plan", "run", "setting"))
+
+    setting: ClassVar[str | tuple[str, ...]]
+    units: ClassVar[tuple[str, ...]] = ("record", "agent")
+    exact: ClassVar[bool] = False
+
+    @property
+    def conditionable(self) -> bool:
+        """Whether private conditioning can serve it."""
+        return True
+
+    def check(self, facts: Facts) -> None:
+        """Refuse knobs outside of their range, and facts that it does not serve.
+
+        Raises
+        ------
+        ValueError
+            Says what was got, what was expected and what to do.
+        """
+        for entry in fields(self):
+            value, default = getattr(self, entry.name), entry.default
+            if default in ("auto", None) and type(value) is type(default) and value == default:
+                continue
+            if not entry.metadata["check"](value):
+                also = f"{default!r} or " if default in ("auto", None) else ""
+                advice = " 'auto' is chosen from public facts." if default == "auto" else ""
+                raise ValueError(
+                    f"Got {entry.name}={value!r}, expected {also}{entry.metadata['expected']}."
+                    + advice
+                )
+        if facts.unit not in self.units:
+            raise ValueError(
+                f"Got unit={facts.unit!r} for {type(self).__name__}, expected one of"
+                f" {list(self.units)}. Choose another algorithm or privacy_unit."
+            )
+        self.check_facts(facts)
+
+    def check_facts(self, facts: Facts) -> None:
+        """Refuse knobs that contradict each other or the facts; nothing by default."""
+
+    def plan(self, facts: Facts, budget: Budget) -> Plan:
+        """Decide every release and its noise from public facts.
+
+        Parameters
+        ----------
+        facts : Facts
+            What they prepare comes first among the releases and is paid from the same budget.
+        budget : Budget
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        ValueError
+            Where a knob lies outside its range, or outside the range that its theorem covers.
+        """
+        self.check(facts)
+        settings, *releases = self.released(facts, budget)
+        return Plan(
+            algorithm=type(self).__name__,
+            facts=facts,
+            budget=budget,
+            settings=settings,
+            releases=(*facts.preparations, *releases),
+            assumptions=self.assumptions(facts, settings),
+        )
+
+    @abstractmethod
+    def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
+        """Settings of a run, from `resolved`, followed by its releases."""
+
+    def assumptions(self, facts: Facts, settings: Settings) -> tuple[str, ...]:
+        """What the guarantee rests on beside what all of them do, in words."""
+        return ()
+
+    @abstractmethod
+    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
+        """Run the plan on data; every number in the solution has passed the gate.
+
+        Parameters
+        ----------
+        plan : Plan
+        problem : Problem
+            Its rows are in the basis that was prepared.
+        gate : Gate
+
+        Returns
+        -------
+        Solution
+        """
+
+    def resolved(self, **values: Any) -> Settings:
+        """Knobs, those that are "auto" as they are given here, and further constants of a run.
+
+        ``n_averaged`` follows from ``n_iter`` and the knob ``tail_fraction``.
+        """
+        constants = values
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if isinstance(value, str) and value == "auto":
+                assert entry.name in values, f"no value for {entry.name}"
+            else:
+                constants[entry.name] = None if value is None else entry.metadata["convert"](value)
+        if "n_iter" in constants and "tail_fraction" in constants:
+            tail = tail_length(constants["tail_fraction"], constants["n_iter"])
+            constants.setdefault("n_averaged", tail)
+        return Settings(tuple(constants.items()))
+
+
+def tail_length(share: float, n: int) -> int:
+    """How many of n steps make up a share of them, at their end: at least one."""
+    return max(1, math.ceil(share * n))
+
+
+class StreamingAlgorithm(Algorithm, Protocol):
+    """One that can also take records as they arrive, each of them once.
+
+    What it hands on from piece to piece is a function of what was released.
+    """
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether records are used as they arrive."""
+        ...
+
+    @property
+    def n_expected(self) -> int:
+        """How many records of a stream are expected."""
+        ...
+
+    def start(self, plan: Plan, problem: Problem) -> Any:
+        """The public state before any record."""
+        ...
+
+    def arrive(self, plan: Plan, problem: Problem, gate: Gate, state: Any) -> Any:
+        """The state after the records of a problem, which are new."""
+        ...
+
+    def solution(self, plan: Plan, problem: Problem, state: Any) -> Solution:
+        """What a state says; only what is public about the rows is used."""
+        ...
+
+    def unseen_guarantees(self, plan: Plan, n_samples: int) -> tuple[tuple[str, Guarantee], ...]:
+        """What holds after so many records if nobody saw a state before the last."""
+        ...
+
+
+def is_streaming(algorithm: object) -> TypeGuard[StreamingAlgorithm]:
+    """Whether an algorithm takes records as they arrive, with the knobs that it has.
+
+    Parameters
+    ----------
+    algorithm : object
+        A name is that of an algorithm with its default knobs, none of which is a stream.
+    """
+    return isinstance(algorithm, Algorithm) and getattr(algorithm, "is_stream", False) is True
+
+
+@runtime_checkable
+class SharingAlgorithm(Protocol):
+    """One whose agents share their messages out, so that only sums are seen."""
+
+    def share_among(self, agents: Agents) -> Agents:
+        """The same agents, with what that says of who sees what."""
+        ...
+
+
+def serves(algorithm: Algorithm | type[Algorithm], setting: str) -> bool:
+    """Whether an algorithm is made for those who hold the records.
+
+    Parameters
+    ----------
+    algorithm : Algorithm, or a class of them
+    setting : {"central", "federated", "decentralized", "personalized"}
+    """
+    own = algorithm.setting
+    return setting == own or (isinstance(own, tuple) and setting in own)
+
+
+def check_zero_at_zero(penalty: Penalty, n_features: int = 1) -> None:
+    """Refuse a penalty whose proximal steps could leave zero by what is not known before data."""
+    if penalty.value(np.zeros(n_features)) != 0:
+        raise ValueError(
+            f"Got {penalty!r}, expected a penalty that is 0 at 0: the size of a solution has to"
+            " have a bound."
+        )
+
+
+def penalty_operator(penalty: Penalty, step: float, rows: Rows) -> Operator:
+    """Proximal operator, in the basis of the rows, of a penalty on the user's coefficients.
+
+    In the user's units the Euclidean metric of public coordinates is a diagonal one, that of a
+    basis a full one. The intercept is not penalised, so it is eliminated.
+
+    Parameters
+    ----------
+    penalty : Penalty
+        Already divided by the square of the target's scale.
+    step : float
+    rows : Rows
+        Only what is public about them is used.
+
+    Returns
+    -------
+    callable
+        Maps a point of shape (n_parameters, n_outputs) in the basis of the rows to one in public
+        coordinates, where zeros are exact. `Rows.from_coordinates` takes it back.
+    """
+    coordinates, basis = rows.coordinates, rows.basis
+    p, scale = coordinates.n_features, coordinates.coefficient_scale[:, None]
+    if basis is None:
+        diagonal = penalty.proximal_operator(step, metric=scale[:, 0] ** -2.0)
+
+        def apply(point: NDArray[np.float64]) -> NDArray[np.float64]:
+            features = diagonal(point[:p] * scale) / scale
+            return np.concatenate([features, point[p:]])
+
+        return apply
+    metric = basis.metric
+    follows = -np.linalg.solve(metric[p:, p:], metric[p:, :p])
+    reduced = metric[:p, :p] + metric[:p, p:] @ follows
+    full = penalty.proximal_operator(step, metric=(reduced + reduced.T) / 2 / (scale * scale.T))
+
+    def apply_in_basis(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        start = basis.transform @ point
+        features = full(start[:p] * scale) / scale
+        intercept = start[p:] + follows @ (features - start[:p])
+        return np.concatenate([features, intercept])
+
+    return apply_in_basis
