@@ -5,8 +5,6 @@ budget)`` sees no data and decides every noise scale; ``run(plan, problem, gate)
 can change nothing of the guarantee. A new algorithm is a new file here and a name in the registry.
 """
 
-from skdpadmm.algorithms._averaged_admm import AveragedADMM
-from skdpadmm.algorithms._consensus_admm import ConsensusADMM
 from skdpadmm.algorithms._algorithm import (
     Algorithm,
     SharingAlgorithm,
@@ -14,6 +12,8 @@ from skdpadmm.algorithms._algorithm import (
     is_streaming,
     serves,
 )
+from skdpadmm.algorithms._averaged_admm import AveragedADMM
+from skdpadmm.algorithms._consensus_admm import ConsensusADMM
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._federated_admm import FederatedADMM

@@ -57,8 +57,8 @@ def number(
     def check(value: Any) -> bool:
         if not isinstance(value, Real) or isinstance(value, bool):
             return False
-        above = low <= value if left else low < value
-        return above and bool(value <= high if right else value < high)
+        x = float(value)
+        return (low <= x if left else low < x) and (x <= high if right else x < high)
 
     interval = f"{'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
     return knob(default, check, f"a float in {interval}{why}", convert=float)
@@ -125,8 +125,13 @@ class Algorithm(BaseEstimator, ABC):
     """
 
     @classmethod
-    def __subclasshook__(cls, other: type) -> bool:
-        return all(hasattr(other, name) for name in ("check", "plan", "run", "setting"))
+    def __subclasshook__(cls, other: type) -> Any:
+        # One that is written from scratch is an algorithm too.
+        return (
+            NotImplemented
+            if cls is not Algorithm
+            else all(hasattr(other, name) for name in ("check", "plan", "run", "setting"))
+        )
 
     setting: ClassVar[str | tuple[str, ...]]
     units: ClassVar[tuple[str, ...]] = ("record", "agent")
@@ -158,8 +163,8 @@ class Algorithm(BaseEstimator, ABC):
                 )
         if facts.unit not in self.units:
             raise ValueError(
-                f"Got unit={facts.unit!r} for {type(self).__name__}, expected one of"
-                f" {list(self.units)}. Choose another algorithm or privacy_unit."
+                f"Got unit={facts.unit!r} for {type(self).__name__}, expected"
+                f" {' or '.join(map(repr, self.units))}. Choose another algorithm or unit."
             )
         self.check_facts(facts)
 
@@ -242,47 +247,41 @@ def tail_length(share: float, n: int) -> int:
     return max(1, math.ceil(share * n))
 
 
-class StreamingAlgorithm(Algorithm, Protocol):
+class StreamingAlgorithm(Algorithm, ABC):
     """One that can also take records as they arrive, each of them once.
 
     What it hands on from piece to piece is a function of what was released.
     """
 
     @property
+    @abstractmethod
     def is_stream(self) -> bool:
         """Whether records are used as they arrive."""
-        ...
 
     @property
+    @abstractmethod
     def n_expected(self) -> int:
         """How many records of a stream are expected."""
-        ...
 
+    @abstractmethod
     def start(self, plan: Plan, problem: Problem) -> Any:
         """The public state before any record."""
-        ...
 
+    @abstractmethod
     def arrive(self, plan: Plan, problem: Problem, gate: Gate, state: Any) -> Any:
         """The state after the records of a problem, which are new."""
-        ...
 
+    @abstractmethod
     def solution(self, plan: Plan, problem: Problem, state: Any) -> Solution:
         """What a state says; only what is public about the rows is used."""
-        ...
 
+    @abstractmethod
     def unseen_guarantees(self, plan: Plan, n_samples: int) -> tuple[tuple[str, Guarantee], ...]:
         """What holds after so many records if nobody saw a state before the last."""
-        ...
 
 
 def is_streaming(algorithm: object) -> TypeGuard[StreamingAlgorithm]:
-    """Whether an algorithm takes records as they arrive, with the knobs that it has.
-
-    Parameters
-    ----------
-    algorithm : object
-        A name is that of an algorithm with its default knobs, none of which is a stream.
-    """
+    """Whether an algorithm object takes records as they arrive, with the knobs that it has."""
     return isinstance(algorithm, Algorithm) and getattr(algorithm, "is_stream", False) is True
 
 

@@ -364,7 +364,7 @@ class MultiStepADMM(BaseEstimator):
             radius=float(self.diameter) / 2,
             clip_norm=clip_norm,
             sampling=sampling,
-            n_averaged=tail_length(self.tail_fraction, messages.times),
+            n_averaged=tail_length(self.tail_fraction, len(messages.sensitivities)),
         )
 
     def _growth(self, facts: Facts, messages: Release, clip_norm: float) -> float:

@@ -193,7 +193,7 @@ class ObjectivePerturbation(BaseEstimator):
         settings = replace(settings, ridge=max(settings.ridge, penalty_ridge(facts, settings)))
         mu = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(OUTPUT_SHARE)
         solution = GaussianDP(mu)
-        before = [release.guarantee for release in facts.preparations]
+        before = [release.view().guarantees[0] for release in facts.preparations]
 
         def at(noise: float) -> PerturbedObjectiveDP:
             guarantee = compose(*before, minimiser_guarantee(facts, settings, noise), solution)

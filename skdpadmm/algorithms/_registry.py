@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from sklearn.base import clone
 
+from skdpadmm.algorithms._algorithm import Algorithm, serves
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM
-from skdpadmm.algorithms._algorithm import Algorithm, serves
 from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._federated_admm import FederatedADMM

@@ -258,7 +258,7 @@ class SecretSharingGradientDescent(BaseEstimator):
         )
         # What a curator of all rows would spend on a record, for as much noise in the sum.
         moved = facts.neighboring.sensitivity_factor * facts.working_rounding
-        mu = math.sqrt(messages.times) * moved / messages.noise_std
+        mu = math.sqrt(facts.max_iter) * moved / messages.noise_std
         step_size, clip_norm, momentum = default_descent(
             facts,
             mu,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, Pairs
+from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, Pairs, worst
 from skdpadmm.protocol._agents import MODEL
 
 
@@ -103,15 +103,20 @@ class Release:
         """The observers that learn something of it."""
         return tuple(view.observer for view in self.views) or (MODEL,)
 
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds against every observer and for every agent."""
+        return worst(*(g for observer in self.seen_by for g in self.view(observer).guarantees))
+
     def view(self, observer: str = MODEL) -> View:
         """What one observer learns, with worst cases for each guarantee."""
         for view in self.views:
             if view.observer == observer:
-                worst = view.worst_cases or view.guarantees
+                least = view.worst_cases or view.guarantees
                 return View(
                     observer=observer,
                     guarantees=view.guarantees,
-                    worst_cases=worst,
+                    worst_cases=least,
                     pairs=view.pairs,
                 )
         mu = math.hypot(*self.sensitivities) / self.noise_std if self.noise_std else math.inf

@@ -93,7 +93,7 @@ def test_a_step_and_an_average_are_those_of_the_docstring(loss, penalty, knobs, 
     assert (settings.clip_norm < loss.lipschitz * 2) == binds
     # A is square: the constraint holds every direction back.
     length = 1.0 if at_gradient else 0.05 / (1 + 0.05 * 3.0)
-    assert path.sensitivity == pytest.approx(2 * length * settings.clip_norm)
+    assert path.sensitivities[0] == pytest.approx(2 * length * settings.clip_norm)
 
 
 def general(seed=0, n_auxiliary=2, *, fit_intercept=False, penalty=None, eta=0.3, beta=2.0):

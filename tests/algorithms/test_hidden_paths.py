@@ -44,7 +44,7 @@ def shift_of(plan):
     """Shift of a step by rounding, in noise standard deviations, from the plan's own guarantee."""
     release = plan.releases[-1]
     signal = release.sensitivities[0] / release.noise_std
-    return release.theorem.mu / math.sqrt(plan.settings.n_iter) - signal
+    return release.guarantee.mu / math.sqrt(plan.settings.n_iter) - signal
 
 
 def test_a_report_names_both_premises_where_nobody_sees_iterates():

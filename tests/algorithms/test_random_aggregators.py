@@ -30,10 +30,10 @@ def noisy_gradient(task, plan, gate, k, a, w, *, turn=None):
     """Of F_a = (A / n) sum of losses, as agent a releases it in round k."""
     facts, release = task.facts, plan.releases[-1]
     share, clip, order = facts.agents.n_agents / facts.n_samples, CLIP, 2
-    if getattr(release, "law", "gaussian") == "laplace":
+    if release.law == "laplace":
         clip, order = CLIP * math.sqrt(w.size), 1
     unit = share * clip
-    if hasattr(release, "law") and facts.unit == "agent":
+    if release.door == "take_turns" and facts.unit == "agent":
         unit *= min(facts.agents.agent_sizes[a], 2 / share)
     # Turns are released times their weight, which is in their sensitivity.
     weights = np.asarray(release.sensitivities)

@@ -85,7 +85,9 @@ def test_preparations_pay_for_the_grid_that_their_shares_are_on():
 
     shared, plain = first("secret-sharing-gradient-descent"), first("federated-admm")
     ratio = shared.sensitivities[0] / plain.sensitivities[0]
-    expected = 1 + grid_cell(1.0) * math.sqrt(shared.shape[0]) / shared.view("sums").guarantees[0].mu
+    expected = (
+        1 + grid_cell(1.0) * math.sqrt(shared.shape[0]) / shared.view("sums").guarantees[0].mu
+    )
     assert ratio >= expected / CERTAIN
     assert ratio == pytest.approx(expected, 1e-4)
 
@@ -249,5 +251,8 @@ def test_a_modulus_that_is_too_small_is_refused_with_the_size_that_is_needed(kno
     agents = plan.facts.agents
     said = unit_limits(plan.facts)[agents.kind]
     said = said if plan.facts.unit == "agent" else np.array(agents.agent_sizes)
-    total = np.sum(said + LONGEST_NOISE * np.asarray(release.agent_noise_std)[agents.kind]) / release.cell
+    total = (
+        np.sum(said + LONGEST_NOISE * np.asarray(release.agent_noise_std)[agents.kind])
+        / release.cell
+    )
     assert needed / 2 * (1 - 1e-5) < total < needed / 2

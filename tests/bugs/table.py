@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from skdpadmm.protocol._turns import TurnsOfAgents
 
 from skdpadmm.algorithms import (
     ConsensusADMM,
@@ -23,6 +22,7 @@ from skdpadmm.algorithms.blocks import _agent_turns
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Federation, Gate, Network, Plan
+from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
 from tests.contract.registry import ROWS, Row
 
@@ -162,24 +162,23 @@ def noise(source: Callable[[], Any]) -> Plant:
 
 
 def noise_of_the_first_turn(patch: pytest.MonkeyPatch) -> None:
-    take = TurnsOfAgents.take
-    stale = lambda self, agents, turns: take(self, agents, np.zeros_like(turns))  # noqa: E731
-    patch.setattr(TurnsOfAgents, "take", stale)
+    draw = Turns._noise_of
+    patch.setattr(Turns, "_noise_of", lambda self, turn: draw(self, 0))
 
 
 def half_in_turns(patch: pytest.MonkeyPatch) -> None:
-    take = TurnsOfAgents.take
-    patch.setattr(TurnsOfAgents, "take", lambda self, *args: take(self, *args) / 2)
+    draw = Turns._noise_of
+    patch.setattr(Turns, "_noise_of", lambda self, turn: draw(self, turn) / 2)
 
 
 def noise_of_the_mean_in_turns(patch: pytest.MonkeyPatch) -> None:
-    start = TurnsOfAgents.__init__
+    start = Turns.__init__
 
-    def careless(self: Any, release: Any, agents: Any, draw: Any) -> None:
-        start(self, release, agents, draw)
+    def careless(self: Any, release: Any, agents: Any, *noise: Any) -> None:
+        start(self, release, agents, *noise)
         self.units = self.units / np.maximum(agents.agent_sizes, 1)
 
-    patch.setattr(TurnsOfAgents, "__init__", careless)
+    patch.setattr(Turns, "__init__", careless)
 
 
 def first_sender_without_noise(patch: pytest.MonkeyPatch) -> None:

@@ -201,7 +201,7 @@ def moves(recorded: Recording, replayed: Recording) -> Iterator[Move]:
         if one.value is None or one.name not in releases:
             continue
         release = releases[one.name]
-        law, declared = getattr(release, "law", "gaussian"), release.sensitivities
+        law, declared = release.law, release.sensitivities
         moved = np.asarray(other.value - one.value)
         if one.method == "step":
             # The theorem counts rounding to the grid by itself.
@@ -221,8 +221,8 @@ def moves(recorded: Recording, replayed: Recording) -> Iterator[Move]:
 
 def _n_messages(plan: Plan, release: Any, method: str) -> int | None:
     """How many agents say something, each for itself, where they do."""
-    is_sum = hasattr(release, "fewest") and method != "share"
-    if not hasattr(release, "shares") or is_sum:
+    is_sum = release.made_of == "sum" and method != "share"
+    if release.made_of == "value" or is_sum:
         return None
     return plan.facts.agents.n_agents
 
@@ -240,10 +240,10 @@ def scale_of(plan: Plan, release: Any, observer: str | None = None, agent: int =
     None: the one that the budget is spent against.
     """
     agents = plan.facts.agents
-    if agents is None or not hasattr(release, "shares"):
+    if agents is None or release.made_of == "value":
         return release.noise_std
     shares = np.asarray(release.agent_noise_std)[agents.kind]
-    if getattr(release, "law", "gaussian") == "laplace":
+    if release.law == "laplace":
         return shares[agent] / math.sqrt(2.0)
     # Of a sum the noise of others is a part, at least that of those who add the least.
     others = np.sort(np.delete(shares, agent))
@@ -255,7 +255,7 @@ def _n_others(plan: Plan, release: Any, observer: str) -> int:
     """How many other messages hide one in a sum: of honest agents, and if nobody sees each."""
     agents = plan.facts.agents
     dishonest = agents.n_agents
-    if not hasattr(release, "fewest"):
+    if release.made_of != "sum":
         return 0
     if hasattr(agents, "n_honest"):
         dishonest -= {"server": 0, "sums": agents.n_honest}.get(observer, agents.n_agents)
@@ -289,12 +289,12 @@ def unit_noise(recording: Recording) -> dict[str, np.ndarray]:
 
 def _in_planned_units(plan: Plan, release: Any, passage: Passage) -> np.ndarray:
     noise = passage.out if passage.value is None else passage.out - passage.value
-    shares = getattr(release, "shares", None)
-    if shares is None:
+    if release.made_of == "value":
         return noise / release.noise_std
-    if getattr(release, "fewest", None) == plan.facts.agents.n_agents and passage.method != "share":
-        return noise / math.hypot(*np.asarray(shares)[plan.facts.agents.kind])
-    if hasattr(release, "fewest"):
+    shares = release.agent_noise_std
+    if release.made_of == "sum":
+        if release.fewest == plan.facts.agents.n_agents and passage.method != "share":
+            return noise / math.hypot(*np.asarray(shares)[plan.facts.agents.kind])
         # How much there is depends on who sends.
         return passage.unit_noise
     each = np.asarray(shares)[plan.facts.agents.kind]

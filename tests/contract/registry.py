@@ -203,7 +203,7 @@ ROWS = [
         reaches=0.3, composes=False),
     agents("federated-fixed-sample", "DPFedElasticNet", "FederatedADMM", {"message": "increment",
         "sampling": "fixed"}, params={"alpha": 0.01, "adversary": "server",
-        "participation": 0.5}, linear=STEPS, composes=False),
+        "participation": 0.5, "max_iter": 8}, linear=STEPS, composes=False),
     agents("federated-dropout-agent", "DPFedRidge", "FederatedADMM",
         {"local_step": "linearized"}, params={"adversary": "sums", "dropout": 0.2,
         "privacy_unit": "agent"}, linear=STEPS),

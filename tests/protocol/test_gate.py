@@ -343,7 +343,7 @@ def test_noise_of_a_turn_does_not_depend_on_who_else_takes_one(law):
     together, waves = (Gate(plan, noise_source(0, plan.digest())) for _ in range(2))
     first, second = (by_turns(together, value[:3]) for _ in range(2))
     order = np.array([0, 1, 0, 2, 1, 2])
-    units = np.asarray(plan.releases[0].shares) / (math.sqrt(2) if law == "laplace" else 1)
+    units = np.asarray(plan.releases[0].agent_noise_std) / (math.sqrt(2) if law == "laplace" else 1)
     for k, agent in enumerate(order):
         alone = waves.take_turns("turns", order[[k]], value[[agent]])[0]
         np.testing.assert_array_equal(alone, (second if agent in order[:k] else first)[agent])

@@ -37,6 +37,8 @@ PLAN = Plan(
     settings=Settings(),
     releases=(Release(name="mean", shape=(3, 1), sensitivities=(0.01,) * 5, noise_std=NOISE),),
 )  # fmt: skip
+
+
 def views(guarantee=MU, worst_case=MU, observer="model"):
     kinds = {"guarantees": (GaussianDP(guarantee),), "worst_cases": (GaussianDP(worst_case),)}
     return (View(observer=observer, **kinds),)
@@ -81,8 +83,9 @@ CHANGED_RELEASE = [
     ("law", "laplace"), ("door", "share"), ("agent_noise_std", (1.0,)),
 ]  # fmt: skip
 CHANGED_PATH = [
-    ("name", "gradient"), ("shape", (1, 3)), ("sensitivities", (0.009,)), ("noise_std", 0.0500000001),
-    ("views", views(MU / 2)), ("views", views(MU, 2 * MU)), ("repeats", 201),
+    ("name", "gradient"), ("shape", (1, 3)), ("sensitivities", (0.009,)),
+    ("noise_std", 0.0500000001), ("views", views(MU / 2)),
+    ("views", views(MU, 2 * MU)), ("repeats", 201),
     ("repeats", None), ("views", views() + views(observer="all")), ("is_hidden", False),
 ]  # fmt: skip
 CHANGED = [
@@ -122,12 +125,12 @@ def test_a_digest_tells_plans_apart_up_to_the_last_bits_of_their_floats(n, row_n
           for share in (0.5, 0.999, 1 - 1e-6)),
         (lambda: released(dataclasses.replace(PLAN.releases[0], name="again")), "a plan with del"),
         (lambda: released(PATH), "a plan with delta="),
-        (lambda: path_plan(guarantee=GaussianDP(MU * (1 + 1e-6))), "a plan with delta="),
+        (lambda: path_plan(views=views(MU * (1 + 1e-6))), "a plan with delta="),
         *((lambda f=f: released(**f), "(noise_std=.* expected a positive finite .* Check|sensit)")
           for s in (0.0, math.inf, math.nan, -1.0)
           for f in ({"noise_std": s}, {"sensitivities": (0.01, s)})),
         (lambda: path_plan(noise_std=0.0), "noise_std=0.0"),
-        (lambda: path_plan(sensitivity=math.inf), "sensitivities"),
+        (lambda: path_plan(sensitivities=(math.inf,)), "sensitivities"),
         # Fail closed: a misspelled observer must not get perfect privacy.
         (lambda: PLAN.guarantee("modle"), "observer='modle'"),
         (lambda: released(budget=Budget(epsilon=1.0, delta=1e-5, observer="modle"), noise_std=1e-6),
@@ -148,7 +151,9 @@ def test_the_guarantee_is_the_norm_of_the_sensitivities_over_the_noise(sensitivi
     changed = {"sensitivities": tuple(sensitivities), "noise_std": noise_std}
     one = dataclasses.replace(PLAN.releases[0], **changed)
     assert one.times == len(sensitivities)
-    assert one.view().guarantees[0].mu == pytest.approx(np.linalg.norm(sensitivities) / noise_std, rel=1e-12)
+    assert one.view().guarantees[0].mu == pytest.approx(
+        np.linalg.norm(sensitivities) / noise_std, rel=1e-12
+    )
 
 
 def test_releases_share_the_budget_and_an_observer_gets_what_it_sees():

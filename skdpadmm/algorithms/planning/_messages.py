@@ -319,7 +319,8 @@ def spent_before(facts: Facts, budget: Budget) -> list[Guarantee]:
     return [
         compose(*parts)
         for parts in zip(
-            *(release.guarantees(budget.observer) for release in facts.preparations), strict=True
+            *(release.view(budget.observer).guarantees for release in facts.preparations),
+            strict=True,
         )
     ] or [GaussianDP(0.0)] * len(facts.agents.sizes)
 

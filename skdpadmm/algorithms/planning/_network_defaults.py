@@ -37,8 +37,9 @@ def default_network_steps(
     noise = (
         float(np.linalg.norm(np.asarray(messages.agent_noise_std)[facts.agents.kind])) / sampling
     )
+    n_times = len(messages.sensitivities)
     step_size, clip_norm = default_steps(
-        replace(facts, max_iter=messages.times), math.sqrt(messages.times) * moved / noise
+        replace(facts, max_iter=n_times), math.sqrt(n_times) * moved / noise
     )
     factor = agent_clip_factor(facts)
     return step_size / factor, clip_norm * factor

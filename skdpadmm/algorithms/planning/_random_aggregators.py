@@ -131,7 +131,7 @@ def default_aggregator_steps(
     noise = noise_of_gradients(facts, turns)
     shares = tuple(noise.tolist())
     step_size, clip_norm = default_network_steps(
-        facts, replace(turns, shares=shares, noise_std=max(shares))
+        facts, replace(turns, agent_noise_std=shares, noise_std=max(shares))
     )
     shorter = min(step_size, longest)
     if not is_regression(facts):

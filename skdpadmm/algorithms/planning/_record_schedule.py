@@ -195,7 +195,7 @@ def calibrated(
     ValueError
         Where rounding alone takes up a good part of the budget.
     """
-    spent = [release.guarantee for release in facts.preparations]
+    spent = [release.view().guarantees[0] for release in facts.preparations]
 
     def guarantee(scale: float) -> Guarantee:
         made = AmplifiedIteration(1.0 / scale, amplification, shift)
