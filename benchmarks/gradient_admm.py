@@ -42,8 +42,8 @@ from tqdm import tqdm
 
 from skdpadmm import DPAdmmHuberRegressor, DPAdmmLogisticRegression
 from skdpadmm.algorithms import GradientADMM, GradientDescent
-from skdpadmm.algorithms.blocks._gradient_admm_steps import GradientADMMStep, gradient_admm_step
-from skdpadmm.algorithms.planning._splitting import Splitting
+from skdpadmm.algorithms._gradient_admm_steps import GradientADMMStep, gradient_admm_step
+from skdpadmm.algorithms._splitting import Splitting
 from skdpadmm.privacy import (
     AmplifiedIteration,
     Guarantee,

@@ -56,8 +56,8 @@ from skdpadmm.algorithms import (
     SecretSharingGradientDescent,
     SharingAlgorithm,
 )
+from skdpadmm.algorithms._random_aggregators import ClosedNeighborhoods, gradient_turns
 from skdpadmm.algorithms._randomized_gradient_descent import boxes_of
-from skdpadmm.algorithms.blocks._random_aggregators import ClosedNeighborhoods, gradient_turns
 from skdpadmm.engine import Engine
 from skdpadmm.losses import HuberLoss, LogisticLoss
 from skdpadmm.network import MixingMatrix, Topology, ownership_of_labels, resolve_topology

@@ -20,7 +20,13 @@ from skdpadmm.algorithms._federated_admm import FederatedADMM
 from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import GradientDescent
 from skdpadmm.algorithms._local_models import LocalModels
+from skdpadmm.algorithms._model_propagation import (
+    propagate,
+    propagate_in_turn,
+    propagation_limit,
+)
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
+from skdpadmm.algorithms._multi_step_theory import multi_step_bound, useful_steps
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
 from skdpadmm.algorithms._personalized_optimum import PersonalizedOptimum
@@ -30,19 +36,13 @@ from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPo
 from skdpadmm.algorithms._randomized_admm import RandomizedADMM
 from skdpadmm.algorithms._randomized_gradient_descent import RandomizedGradientDescent
 from skdpadmm.algorithms._randomized_sgd import RandomizedSGD
+from skdpadmm.algorithms._refit import refit_at_home
 from skdpadmm.algorithms._registry import (
     exact_algorithm,
     names_of_algorithms,
     resolve_algorithm,
 )
 from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
-from skdpadmm.algorithms.blocks._model_propagation import (
-    propagate,
-    propagate_in_turn,
-    propagation_limit,
-)
-from skdpadmm.algorithms.blocks._refit import refit_at_home
-from skdpadmm.algorithms.planning._multi_step_theory import multi_step_bound, useful_steps
 from skdpadmm.algorithms.preparations._conditioning import condition
 from skdpadmm.algorithms.preparations._preparation import prepared
 from skdpadmm.algorithms.preparations._scaling import rescale

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._algorithm import Operator, penalty_operator
-from skdpadmm.algorithms.blocks._accelerated_gradient import (
+from skdpadmm.algorithms._accelerated_gradient import (
     accelerated_gradient,
     step_rounding,
     steps_to_reach,
 )
-from skdpadmm.algorithms.blocks._clipped_loss import (
+from skdpadmm.algorithms._algorithm import Operator, penalty_operator
+from skdpadmm.algorithms._clipped_loss import (
     LossBounds,
     bounds_in_basis,
     clipped_gradient,
@@ -31,8 +31,8 @@ from skdpadmm.algorithms.blocks._clipped_loss import (
     sum_rounding,
     typical_norm,
 )
-from skdpadmm.algorithms.planning._defaults import default_steps
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._defaults import default_steps
+from skdpadmm.algorithms._knobs import (
     check_choice,
     check_range,
     check_steps,
@@ -40,7 +40,7 @@ from skdpadmm.algorithms.planning._knobs import (
     is_number,
     tail_length,
 )
-from skdpadmm.algorithms.planning._last_iterate import (
+from skdpadmm.algorithms._last_iterate import (
     SUMS,
     certified_rounding,
     hidden_shift,

@@ -23,14 +23,14 @@ from skdpadmm.algorithms._algorithm import (
     share,
     size,
 )
-from skdpadmm.algorithms.blocks._record_blocks import path_sensitivities, record_blocks
-from skdpadmm.algorithms.planning._defaults import default_steps
-from skdpadmm.algorithms.planning._noise_left import (
+from skdpadmm.algorithms._defaults import default_steps
+from skdpadmm.algorithms._noise_left import (
     doubt,
     drop_noise,
     parameter_variance,
     score_variance,
 )
+from skdpadmm.algorithms._record_blocks import path_sensitivities, record_blocks
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Settings, Solution
 
 DISPLACEMENT = "mean displacement"

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms.planning._defaults import default_coordinate_steps
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._defaults import default_coordinate_steps
+from skdpadmm.algorithms._knobs import (
     check_choice,
     check_seed,
     check_tail_fraction,

@@ -12,23 +12,23 @@ from typing import Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skdpadmm.algorithms._agent_messages import agent_messages
 from skdpadmm.algorithms._algorithm import penalty_operator
-from skdpadmm.algorithms.blocks._network_steps import (
-    network_solution,
-    noisy_gradients,
-    proximal_steps,
-    summed_noise,
-)
-from skdpadmm.algorithms.planning._agent_messages import agent_messages
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._knobs import (
     check_batches,
     check_choice,
     check_steps,
     check_tail_fraction,
     tail_length,
 )
-from skdpadmm.algorithms.planning._messages import unit_limits
-from skdpadmm.algorithms.planning._network_defaults import default_network_steps
+from skdpadmm.algorithms._messages import unit_limits
+from skdpadmm.algorithms._network_defaults import default_network_steps
+from skdpadmm.algorithms._network_steps import (
+    network_solution,
+    noisy_gradients,
+    proximal_steps,
+    summed_noise,
+)
 from skdpadmm.network import mixing_matrix
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 

@@ -16,19 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms.blocks._compiled_steps import (
+from skdpadmm.algorithms._compiled_steps import (
     CompiledSteps,
     loss_code,
     require_numba,
 )
-from skdpadmm.algorithms.blocks._gradient_admm_steps import (
+from skdpadmm.algorithms._defaults import default_stochastic_descent
+from skdpadmm.algorithms._gradient_admm_steps import (
     GradientADMMState,
     NoisySteps,
     full_gradient_optimum,
     gradient_admm_step,
 )
-from skdpadmm.algorithms.planning._defaults import default_stochastic_descent
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._knobs import (
     check_choice,
     check_count,
     check_flag,
@@ -36,7 +36,7 @@ from skdpadmm.algorithms.planning._knobs import (
     check_seed,
     check_steps,
 )
-from skdpadmm.algorithms.planning._last_iterate import (
+from skdpadmm.algorithms._last_iterate import (
     ROOM,
     SUMS,
     check_smooth_steps,
@@ -46,9 +46,9 @@ from skdpadmm.algorithms.planning._last_iterate import (
     open_clip,
     typical_norm,
 )
-from skdpadmm.algorithms.planning._linear_terms import LONGEST_DRAW
-from skdpadmm.algorithms.planning._record_schedule import NOBODY, RecordSchedule, calibrated
-from skdpadmm.algorithms.planning._splitting import (
+from skdpadmm.algorithms._linear_terms import LONGEST_DRAW
+from skdpadmm.algorithms._record_schedule import NOBODY, RecordSchedule, calibrated
+from skdpadmm.algorithms._splitting import (
     splitting_facts,
     splitting_of,
     thresholds,

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._algorithm import check_zero_at_zero, penalty_operator
-from skdpadmm.algorithms.blocks._clipped_loss import LossBounds, score_rounding
-from skdpadmm.algorithms.planning._defaults import default_descent
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._clipped_loss import LossBounds, score_rounding
+from skdpadmm.algorithms._defaults import default_descent
+from skdpadmm.algorithms._knobs import (
     check_choice,
     check_seed,
     check_steps,
@@ -29,7 +29,7 @@ from skdpadmm.algorithms.planning._knobs import (
     is_number,
     tail_length,
 )
-from skdpadmm.algorithms.planning._last_iterate import (
+from skdpadmm.algorithms._last_iterate import (
     SLACK,
     SUMS,
     certified_rounding,

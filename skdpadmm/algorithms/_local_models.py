@@ -12,18 +12,18 @@ from typing import Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._personalized_optimum import optimal_models, optimal_plan
-from skdpadmm.algorithms.blocks._agent_turns import NoisyTurns
-from skdpadmm.algorithms.planning._agent_turns import agent_turns, turn_weights
-from skdpadmm.algorithms.planning._knobs import check_choice, check_count, check_range
-from skdpadmm.algorithms.planning._personalized_defaults import (
+from skdpadmm.algorithms._agent_turns import NoisyTurns
+from skdpadmm.algorithms._knobs import check_choice, check_count, check_range
+from skdpadmm.algorithms._personalized_defaults import (
     default_clip_norm,
     default_turns,
     noise_of_agents,
     pace_of_agents,
     typical_curvature,
 )
-from skdpadmm.algorithms.planning._wake_ups import (
+from skdpadmm.algorithms._personalized_optimum import optimal_models, optimal_plan
+from skdpadmm.algorithms._turn_noise import agent_turns, turn_weights
+from skdpadmm.algorithms._wake_ups import (
     absolute_clip,
     check_squared_penalty,
     penalty_curvature,

@@ -16,17 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from skdpadmm.algorithms._agent_messages import agent_messages
 from skdpadmm.algorithms._algorithm import penalty_operator
-from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus
-from skdpadmm.algorithms.blocks._network_steps import (
-    into_ball,
-    network_solution,
-    noisy_gradients,
-    proximal_steps,
-    summed_noise,
-)
-from skdpadmm.algorithms.planning._agent_messages import agent_messages
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._knobs import (
     check_batches,
     check_count,
     check_range,
@@ -35,8 +27,16 @@ from skdpadmm.algorithms.planning._knobs import (
     is_number,
     tail_length,
 )
-from skdpadmm.algorithms.planning._messages import unit_limits
-from skdpadmm.algorithms.planning._network_defaults import default_network_steps
+from skdpadmm.algorithms._messages import unit_limits
+from skdpadmm.algorithms._neighbor_consensus import NeighborConsensus
+from skdpadmm.algorithms._network_defaults import default_network_steps
+from skdpadmm.algorithms._network_steps import (
+    into_ball,
+    network_solution,
+    noisy_gradients,
+    proximal_steps,
+    summed_noise,
+)
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
 GRADIENTS = "gradients of agents"

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._averaged_admm import remaining_prox, usable_ridge
-from skdpadmm.algorithms.blocks._accelerated_gradient import (
+from skdpadmm.algorithms._accelerated_gradient import (
     Map,
     accelerated_gradient,
     step_rounding,
     steps_to_reach,
 )
-from skdpadmm.algorithms.blocks._clipped_loss import (
+from skdpadmm.algorithms._averaged_admm import remaining_prox, usable_ridge
+from skdpadmm.algorithms._clipped_loss import (
     LossBounds,
     bounds_in_basis,
     clipped_gradient,
@@ -32,8 +32,8 @@ from skdpadmm.algorithms.blocks._clipped_loss import (
     score_rounding,
     sum_rounding,
 )
-from skdpadmm.algorithms.planning._knobs import check_range
-from skdpadmm.algorithms.planning._linear_terms import HALF_CELL, LONGEST_DRAW, NEVER
+from skdpadmm.algorithms._knobs import check_range
+from skdpadmm.algorithms._linear_terms import HALF_CELL, LONGEST_DRAW, NEVER
 from skdpadmm.privacy import (
     GaussianDP,
     LossDerivative,

@@ -15,24 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms.blocks._agent_turns import NoisyTurns, Wakes, neighbor_means
-from skdpadmm.algorithms.blocks._model_propagation import (
-    LEAST_FACTOR,
-    LEAST_PULL,
-    MOST_ROUNDS,
-    propagate,
-    smooth_by_noise,
-)
-from skdpadmm.algorithms.planning._agent_turns import agent_turns, turn_weights
-from skdpadmm.algorithms.planning._defaults import typical_row
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._agent_turns import NoisyTurns, Wakes, neighbor_means
+from skdpadmm.algorithms._defaults import typical_row
+from skdpadmm.algorithms._knobs import (
     check_choice,
     check_count,
     check_flag,
     check_range,
     check_seed,
 )
-from skdpadmm.algorithms.planning._personalized_defaults import (
+from skdpadmm.algorithms._model_propagation import (
+    LEAST_FACTOR,
+    LEAST_PULL,
+    MOST_ROUNDS,
+    propagate,
+    smooth_by_noise,
+)
+from skdpadmm.algorithms._personalized_defaults import (
     FEWEST_TURNS,
     Pace,
     default_clip_norm,
@@ -46,12 +45,13 @@ from skdpadmm.algorithms.planning._personalized_defaults import (
     typical_curvature,
     usual_curvature,
 )
-from skdpadmm.algorithms.planning._personalized_theory import (
+from skdpadmm.algorithms._personalized_theory import (
     block_constants,
     coordinate_contraction,
     wake_contraction,
 )
-from skdpadmm.algorithms.planning._wake_ups import (
+from skdpadmm.algorithms._turn_noise import agent_turns, turn_weights
+from skdpadmm.algorithms._wake_ups import (
     absolute_clip,
     check_squared_penalty,
     penalty_curvature,

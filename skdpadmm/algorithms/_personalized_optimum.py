@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from skdpadmm.algorithms.blocks._agent_turns import neighbor_means
-from skdpadmm.algorithms.blocks._joint_newton import JointObjective, joint_newton
-from skdpadmm.algorithms.planning._knobs import check_range
-from skdpadmm.algorithms.planning._wake_ups import (
+from skdpadmm.algorithms._agent_turns import neighbor_means
+from skdpadmm.algorithms._joint_newton import JointObjective, joint_newton
+from skdpadmm.algorithms._knobs import check_range
+from skdpadmm.algorithms._wake_ups import (
     check_squared_penalty,
     penalty_curvature,
     weights_of_agents,

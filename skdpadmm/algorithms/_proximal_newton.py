@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from skdpadmm.algorithms._algorithm import penalty_operator
-from skdpadmm.algorithms.planning._knobs import check_range
+from skdpadmm.algorithms._knobs import check_range
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, not_private
 
 OPTIMUM = "optimum"

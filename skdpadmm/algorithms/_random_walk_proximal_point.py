@@ -19,23 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._algorithm import penalty_operator
-from skdpadmm.algorithms.blocks._agent_proximal_steps import (
+from skdpadmm.algorithms._agent_proximal_steps import (
     ProximalStepsSettings,
     agent_proximal_steps,
     longest_step,
     proximal_settings,
 )
-from skdpadmm.algorithms.blocks._clipped_loss import bounds_in_basis
-from skdpadmm.algorithms.blocks._network_steps import into_ball, noisy_solution
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._algorithm import penalty_operator
+from skdpadmm.algorithms._clipped_loss import bounds_in_basis
+from skdpadmm.algorithms._knobs import (
     check_count,
     check_range,
     check_steps,
     is_number,
 )
-from skdpadmm.algorithms.planning._messages import calibrated_multiplier, spent_before
-from skdpadmm.algorithms.planning._walks import (
+from skdpadmm.algorithms._messages import calibrated_multiplier, spent_before
+from skdpadmm.algorithms._network_steps import into_ball, noisy_solution
+from skdpadmm.algorithms._walks import (
     GRID,
     StatelessToken,
     TokenPairs,

@@ -17,38 +17,38 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._algorithm import penalty_operator
-from skdpadmm.algorithms.blocks._agent_minimisers import (
+from skdpadmm.algorithms._agent_minimisers import (
     AgentMinimisersSettings,
     agent_minimisers,
     least_open_clip,
     minimiser_settings,
 )
-from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus
-from skdpadmm.algorithms.blocks._network_steps import network_solution, proximal_steps
-from skdpadmm.algorithms.blocks._random_aggregators import (
-    Turns,
-    clipped,
-    gradient_turns,
-    neighbors_box,
-    noise_of_mean,
-)
-from skdpadmm.algorithms.planning._agent_turns import agent_turns
-from skdpadmm.algorithms.planning._knobs import (
-    check_choice,
-    check_range,
-    check_steps,
-    check_tail_fraction,
-    tail_length,
-)
-from skdpadmm.algorithms.planning._messages import unit_limits
-from skdpadmm.algorithms.planning._random_aggregators import (
+from skdpadmm.algorithms._aggregator_defaults import (
     check_noise_decay,
     decay_weights,
     default_aggregator_steps,
     law_factor,
     smoothness_of_agents,
 )
+from skdpadmm.algorithms._algorithm import penalty_operator
+from skdpadmm.algorithms._knobs import (
+    check_choice,
+    check_range,
+    check_steps,
+    check_tail_fraction,
+    tail_length,
+)
+from skdpadmm.algorithms._messages import unit_limits
+from skdpadmm.algorithms._neighbor_consensus import NeighborConsensus
+from skdpadmm.algorithms._network_steps import network_solution, proximal_steps
+from skdpadmm.algorithms._random_aggregators import (
+    Turns,
+    clipped,
+    gradient_turns,
+    neighbors_box,
+    noise_of_mean,
+)
+from skdpadmm.algorithms._turn_noise import agent_turns
 from skdpadmm.network import Topology
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 

@@ -14,18 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._algorithm import penalty_operator
-from skdpadmm.algorithms.blocks._network_steps import network_solution, proximal_steps
-from skdpadmm.algorithms.blocks._random_aggregators import (
-    Box,
-    closed_neighborhoods,
-    gradient_turns,
-    metropolis_box,
-    neighbors_box,
-    noise_of_mean,
+from skdpadmm.algorithms._aggregator_defaults import (
+    check_noise_decay,
+    decay_weights,
+    default_aggregator_steps,
 )
-from skdpadmm.algorithms.planning._agent_turns import agent_turns
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._algorithm import penalty_operator
+from skdpadmm.algorithms._knobs import (
     check_choice,
     check_range,
     check_seed,
@@ -33,11 +28,16 @@ from skdpadmm.algorithms.planning._knobs import (
     check_tail_fraction,
     tail_length,
 )
-from skdpadmm.algorithms.planning._random_aggregators import (
-    check_noise_decay,
-    decay_weights,
-    default_aggregator_steps,
+from skdpadmm.algorithms._network_steps import network_solution, proximal_steps
+from skdpadmm.algorithms._random_aggregators import (
+    Box,
+    closed_neighborhoods,
+    gradient_turns,
+    metropolis_box,
+    neighbors_box,
+    noise_of_mean,
 )
+from skdpadmm.algorithms._turn_noise import agent_turns
 from skdpadmm.network import Topology, mixing_matrix
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 

@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._algorithm import penalty_operator
-from skdpadmm.algorithms.blocks._network_steps import noisy_solution, proximal_steps
-from skdpadmm.algorithms.blocks._random_aggregators import (
-    between,
-    gradient_turns,
-    noise_of_mean,
+from skdpadmm.algorithms._aggregator_defaults import (
+    default_aggregator_steps,
+    default_rounds,
+    single_pass_step,
 )
-from skdpadmm.algorithms.planning._agent_turns import agent_turns
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._algorithm import penalty_operator
+from skdpadmm.algorithms._knobs import (
     check_choice,
     check_count,
     check_seed,
@@ -31,12 +29,14 @@ from skdpadmm.algorithms.planning._knobs import (
     check_tail_fraction,
     tail_length,
 )
-from skdpadmm.algorithms.planning._noise_left import parameter_variance
-from skdpadmm.algorithms.planning._random_aggregators import (
-    default_aggregator_steps,
-    default_rounds,
-    single_pass_step,
+from skdpadmm.algorithms._network_steps import noisy_solution, proximal_steps
+from skdpadmm.algorithms._noise_left import parameter_variance
+from skdpadmm.algorithms._random_aggregators import (
+    between,
+    gradient_turns,
+    noise_of_mean,
 )
+from skdpadmm.algorithms._turn_noise import agent_turns
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
 Array = NDArray[np.float64]

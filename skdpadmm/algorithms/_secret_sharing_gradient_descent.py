@@ -17,24 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from skdpadmm.algorithms._agent_blocks import clip_vectors
+from skdpadmm.algorithms._agent_gradients import agent_gradients
 from skdpadmm.algorithms._algorithm import penalty_operator
-from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
-from skdpadmm.algorithms.blocks._agent_gradients import agent_gradients
-from skdpadmm.algorithms.planning._defaults import agent_clip_factor, default_descent
-from skdpadmm.algorithms.planning._knobs import (
+from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
+from skdpadmm.algorithms._knobs import (
     check_steps,
     check_tail_fraction,
     is_number,
     tail_length,
 )
-from skdpadmm.algorithms.planning._messages import unit_limits
-from skdpadmm.algorithms.planning._noise_left import (
+from skdpadmm.algorithms._messages import unit_limits
+from skdpadmm.algorithms._noise_left import (
     doubt,
     drop_noise,
     parameter_variance,
     score_variance,
 )
-from skdpadmm.algorithms.planning._shared_sums import shared_sum
+from skdpadmm.algorithms._shared_sums import shared_sum
 from skdpadmm.protocol import (
     Agents,
     Budget,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from skdpadmm.algorithms import AveragedADMM, ObjectivePerturbation
+from skdpadmm.algorithms import _accelerated_gradient as descent
+from skdpadmm.algorithms._clipped_loss import loss_bounds
 from skdpadmm.algorithms._objective_perturbation import LONGEST_DRAW, _bounds, longest_solution
-from skdpadmm.algorithms.blocks import _accelerated_gradient as descent
-from skdpadmm.algorithms.blocks._clipped_loss import loss_bounds
 from skdpadmm.losses import HuberLoss, LogisticLoss, SmoothedHinge, SquaredLoss, clip_derivative
 from skdpadmm.penalties import L1, Box, ElasticNet, SquaredL2
 from skdpadmm.privacy import LossDerivative, compose

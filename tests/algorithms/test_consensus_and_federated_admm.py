@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import skdpadmm.algorithms._federated_admm as federated
-import skdpadmm.algorithms.blocks._record_blocks as record_blocks
+import skdpadmm.algorithms._record_blocks as record_blocks
 from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
-from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
-from skdpadmm.algorithms.planning._messages import Schedule
+from skdpadmm.algorithms._agent_blocks import clip_vectors
+from skdpadmm.algorithms._messages import Schedule
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet
 from tests.algorithms import runs as direct

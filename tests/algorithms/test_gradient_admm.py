@@ -11,9 +11,9 @@ from scipy import sparse
 import skdpadmm.algorithms._gradient_admm as module
 from skdpadmm import DPAdmmLasso
 from skdpadmm.algorithms import GradientADMM
-from skdpadmm.algorithms.blocks._gradient_admm_steps import gradient_admm_step
-from skdpadmm.algorithms.planning._record_schedule import NOBODY, RecordSchedule, stopping_time
-from skdpadmm.algorithms.planning._splitting import splitting_of
+from skdpadmm.algorithms._gradient_admm_steps import gradient_admm_step
+from skdpadmm.algorithms._record_schedule import NOBODY, RecordSchedule, stopping_time
+from skdpadmm.algorithms._splitting import splitting_of
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHinge, SquaredLoss
 from skdpadmm.noise import SeededNoise, grid_cell
 from skdpadmm.penalties import L1, Box, ElasticNet, LinearConstraint, SquaredL2

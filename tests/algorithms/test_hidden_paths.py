@@ -11,9 +11,9 @@ import pytest
 
 from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso, DPAdmmRidge
 from skdpadmm.algorithms import AveragedADMM, GradientADMM, GradientDescent, ObjectivePerturbation
+from skdpadmm.algorithms import _last_iterate as last_iterate
+from skdpadmm.algorithms._clipped_loss import loss_bounds, score_rounding
 from skdpadmm.algorithms._gradient_descent import batch_order, batch_sizes
-from skdpadmm.algorithms.blocks._clipped_loss import loss_bounds, score_rounding
-from skdpadmm.algorithms.planning import _last_iterate as last_iterate
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.penalties import L1, Box, GroupLasso, LinearConstraint, Penalty
 from skdpadmm.records import Rows

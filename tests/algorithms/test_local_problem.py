@@ -9,8 +9,8 @@ import pytest
 from scipy import sparse
 
 from skdpadmm import losses
-from skdpadmm.algorithms.blocks import _local_problem
-from skdpadmm.algorithms.blocks._local_problem import LocalProblem
+from skdpadmm.algorithms import _local_problem
+from skdpadmm.algorithms._local_problem import LocalProblem
 from skdpadmm.engine import Engine
 from skdpadmm.records import Basis, Rows, declared_coordinates
 

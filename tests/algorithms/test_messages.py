@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binom
 
 from skdpadmm.algorithms import FederatedADMM
-from skdpadmm.algorithms.planning import _messages as messages
-from skdpadmm.algorithms.planning._messages import VOID_ROUNDS, draw_schedule
+from skdpadmm.algorithms import _messages as messages
+from skdpadmm.algorithms._messages import VOID_ROUNDS, draw_schedule
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.privacy import participation_mixture
 from skdpadmm.protocol import MODEL, SERVER, SUMS, Budget, Federation

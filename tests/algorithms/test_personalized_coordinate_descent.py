@@ -19,10 +19,10 @@ from skdpadmm.algorithms import (
     propagation_limit,
 )
 from skdpadmm.algorithms import _personalized_coordinate_descent as module
-from skdpadmm.algorithms.blocks._agent_turns import absolute_sums
-from skdpadmm.algorithms.planning import _personalized_theory as theory
-from skdpadmm.algorithms.planning._personalized_defaults import typical_curvature
-from skdpadmm.algorithms.planning._wake_ups import wake_order
+from skdpadmm.algorithms import _personalized_theory as theory
+from skdpadmm.algorithms._agent_turns import absolute_sums
+from skdpadmm.algorithms._personalized_defaults import typical_curvature
+from skdpadmm.algorithms._wake_ups import wake_order
 from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import gaussian_mu, literature, split_budget
@@ -72,7 +72,7 @@ def test_optima_are_stationary_points_of_the_objective_and_of_agents_own_losses(
     task = task_of(loss, fit_intercept=loss == "three")
     best = best_of(task)
     assert np.abs(gradient_of(task, best)).max() < 1e-7
-    monkeypatch.setattr("skdpadmm.algorithms.blocks._joint_newton.LARGEST_BLOCKS", 0)
+    monkeypatch.setattr("skdpadmm.algorithms._joint_newton.LARGEST_BLOCKS", 0)
     np.testing.assert_allclose(best_of(task), best, atol=1e-8)
     local = run(LocalModels(), task, epsilon=math.inf)[1].parameters_per_agent
     for i, w in enumerate(local):

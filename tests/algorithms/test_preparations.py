@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skdpadmm import DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM, condition
-from skdpadmm.algorithms.planning._noise_left import parameter_variance, score_variance
+from skdpadmm.algorithms._noise_left import parameter_variance, score_variance
 from skdpadmm.algorithms.preparations._conditioning import basis_of, plan_conditioning
 from skdpadmm.algorithms.preparations._scaling import EXPONENTS, ROW_NORMS, median_norm
 from skdpadmm.engine import Engine

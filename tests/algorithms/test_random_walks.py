@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpadmm.algorithms import RandomWalkADMM, RandomWalkProximalPoint
-from skdpadmm.algorithms.planning._walks import draw_hops
+from skdpadmm.algorithms._walks import draw_hops
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import L1
 from skdpadmm.protocol import Gate

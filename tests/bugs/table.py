@@ -17,8 +17,8 @@ from skdpadmm.algorithms import (
     ConsensusADMM,
     GradientADMM,
     ObjectivePerturbation,
+    _agent_turns,
 )
-from skdpadmm.algorithms.blocks import _agent_turns
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Federation, Gate, Network, Plan
@@ -28,7 +28,7 @@ from tests.contract.registry import ROWS, Row
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 BY_ID = {row.id: row for row in ROWS}
-ALGORITHMS, BLOCKS = "skdpadmm.algorithms", "skdpadmm.algorithms.blocks"
+ALGORITHMS = "skdpadmm.algorithms"
 
 
 @dataclass(frozen=True)
@@ -490,46 +490,46 @@ BUGS = [
         " gradient-admm-stopping gradient-admm-at-gradient gradient-admm-stream"),
     Bug("one noise for every turn", noise_of_the_first_turn, FRESH,
         "personal-warm personal-local"),
-    Bug("no clip of records", no_clip(f"{BLOCKS}._record_blocks"), LINEAR,
+    Bug("no clip of records", no_clip(f"{ALGORITHMS}._record_blocks"), LINEAR,
         "consensus-exact federated-server"),
-    Bug("no clip of records in a replay", no_clip(f"{BLOCKS}._record_blocks"), REPLAY,
+    Bug("no clip of records in a replay", no_clip(f"{ALGORITHMS}._record_blocks"), REPLAY,
         "consensus-linearized-undeclared"),
-    Bug("no clip of a loss", no_clip(f"{BLOCKS}._clipped_loss"), LINEAR, "averaged-path"),
+    Bug("no clip of a loss", no_clip(f"{ALGORITHMS}._clipped_loss"), LINEAR, "averaged-path"),
     Bug("no clip of coordinates", no_clip(f"{ALGORITHMS}._coordinate_descent"), LINEAR,
         "coordinates-cyclic"),
     Bug("no clip of gradients", no_clip(f"{ALGORITHMS}._gradient_descent"), LINEAR,
         "gradient-path"),
     Bug("no clip of hidden gradients", no_clip(f"{ALGORITHMS}._gradient_descent"), REPLAY,
         "gradient-last-zero-out gradient-cyclic", knobs={"clip_norm": 0.01}),
-    Bug("no clip of a record's step", no_clip(f"{BLOCKS}._gradient_admm_steps"), REPLAY,
+    Bug("no clip of a record's step", no_clip(f"{ALGORITHMS}._gradient_admm_steps"), REPLAY,
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
         " gradient-admm-stopping gradient-admm-at-gradient gradient-admm-stream",
         knobs={"clip_norm": 0.1}),
-    Bug("no clip of agents' blocks", no_vector_clip(f"{BLOCKS}._agent_blocks"), REPLAY,
+    Bug("no clip of agents' blocks", no_vector_clip(f"{ALGORITHMS}._agent_blocks"), REPLAY,
         "federated-dropout-agent", knobs={"clip_norm": 0.001}),
-    Bug("no clip of agents' records", no_clip(f"{BLOCKS}._agent_gradients"), LINEAR,
+    Bug("no clip of agents' records", no_clip(f"{ALGORITHMS}._agent_gradients"), LINEAR,
         "multi-step graph-gradient sharing-federated sharing-graph-coalition"),
     Bug("no clip of agents' sums",
-        all_of(no_clip(f"{BLOCKS}._agent_gradients"),
-               no_vector_clip(f"{BLOCKS}._network_steps",
+        all_of(no_clip(f"{ALGORITHMS}._agent_gradients"),
+               no_vector_clip(f"{ALGORITHMS}._network_steps",
                               f"{ALGORITHMS}._secret_sharing_gradient_descent")),
         REPLAY, "multi-step-agent-zero-out sharing-federated-agent-zero-out",
         knobs={"clip_norm": 0.0001}),
-    Bug("no clip in turns of random aggregators", no_clip(f"{BLOCKS}._agent_turns"), LINEAR,
+    Bug("no clip in turns of random aggregators", no_clip(f"{ALGORITHMS}._agent_turns"), LINEAR,
         "aggregators-admm aggregators-sgd"),
     Bug("no clip of agents' sums in random aggregators",
-        all_of(no_clip(f"{BLOCKS}._agent_turns"),
-               setting(f"{BLOCKS}._random_aggregators.clipped",
+        all_of(no_clip(f"{ALGORITHMS}._agent_turns"),
+               setting(f"{ALGORITHMS}._random_aggregators.clipped",
                        lambda vectors, limits, law: vectors)),
         REPLAY, "aggregators-sgd-gaussian-agent", knobs={"clip_norm": 0.0001}),
-    Bug("no clip in exact steps of random aggregators", no_clip(f"{BLOCKS}._agent_gradients"),
+    Bug("no clip in exact steps of random aggregators", no_clip(f"{ALGORITHMS}._agent_gradients"),
         REPLAY, "aggregators-admm-exact-zero-out", knobs={"clip_norm": 0.0001},
         params={"privacy_unit": "record"}),
     Bug("L1 norms of rows by their largest entry",
-        setting(f"{BLOCKS}._agent_turns.absolute_sums", largest_of_rows), LINEAR,
+        setting(f"{ALGORITHMS}._agent_turns.absolute_sums", largest_of_rows), LINEAR,
         "aggregators-admm aggregators-sgd"),
     Bug("L1 norms of rows by their Euclidean norm",
-        setting(f"{BLOCKS}._agent_turns.absolute_sums", lambda rows: np.sqrt(rows.squared_norm)),
+        setting(f"{ALGORITHMS}._agent_turns.absolute_sums", lambda rows: np.sqrt(rows.squared_norm)),
         LINEAR, "aggregators-admm aggregators-sgd"),
     Bug("no clip in turns", turns_with(bound=math.inf), LINEAR, "personal-laplace"),
     Bug("no clip in turns of agents", turns_with(bound=math.inf), REPLAY,
@@ -678,7 +678,7 @@ THEOREM_BUGS = [
     TheoremBug("half the noise of a perturbed objective", planned(halved),
                f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",
                ("logistic", "zero_out")),
-    TheoremBug("no clip in a perturbed objective", no_clip(f"{BLOCKS}._clipped_loss"),
+    TheoremBug("no clip in a perturbed objective", no_clip(f"{ALGORITHMS}._clipped_loss"),
                f"{OBJECTIVE}.test_a_clip_that_binds_stays_below_the_claim"),
     TheoremBug("a ridge that is weaker than planned", a_weak_ridge,
                f"{OBJECTIVE}.test_a_curved_loss_needs_the_planned_ridge"),

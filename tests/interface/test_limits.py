@@ -17,8 +17,7 @@ from skdpadmm import (
     DPDecentralizedRegressor,
     _fitting,
 )
-from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
-from skdpadmm.algorithms.blocks import _record_blocks
+from skdpadmm.algorithms import ConsensusADMM, FederatedADMM, _record_blocks
 from skdpadmm.network import TOPOLOGIES
 from tests.interface.registry import DEFAULTS, ROWS, all_pairs, parameters
 

@@ -14,7 +14,7 @@ from sklearn.base import clone, is_classifier
 import skdpadmm._fitting as fitting
 from skdpadmm import DPAdmmHuberRegressor, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import GradientADMM, GradientDescent
-from skdpadmm.algorithms.planning._last_iterate import longest_step
+from skdpadmm.algorithms._last_iterate import longest_step
 from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from tests.interface.registry import DEFAULTS, STREAM, assert_alike, parameters
 

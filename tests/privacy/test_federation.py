@@ -11,7 +11,7 @@ import pytest
 import skdpadmm.algorithms._federated_admm as federated_admm
 from skdpadmm import DPAdmmRidge, DPFedRidge
 from skdpadmm.algorithms import FederatedADMM
-from skdpadmm.algorithms.planning._messages import draw_schedule
+from skdpadmm.algorithms._messages import draw_schedule
 from skdpadmm.privacy import Mixture, Neighboring, PoissonSubsampledGaussian
 from skdpadmm.protocol import Gate, PlanViolation
 from tests.contract.harness import moves, record, replay, scale_of

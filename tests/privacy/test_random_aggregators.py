@@ -11,8 +11,8 @@ from scipy.stats import kstest
 import skdpadmm.algorithms._randomized_admm as randomized_admm
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor
 from skdpadmm.algorithms import RandomizedADMM
-from skdpadmm.algorithms.blocks._random_aggregators import between
-from skdpadmm.algorithms.planning._random_aggregators import decay_weights
+from skdpadmm.algorithms._aggregator_defaults import decay_weights
+from skdpadmm.algorithms._random_aggregators import between
 from skdpadmm.noise import noise_source
 from skdpadmm.privacy import LaplaceDP, UniformLaplace
 from skdpadmm.protocol import Gate

@@ -11,7 +11,7 @@ import pytest
 
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor
 from skdpadmm.algorithms import RandomWalkProximalPoint
-from skdpadmm.algorithms.planning._walks import (
+from skdpadmm.algorithms._walks import (
     StatelessToken,
     direct_cost,
     draw_hops,

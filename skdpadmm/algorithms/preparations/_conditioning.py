@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.planning._messages import plan_release
+from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.engine import Engine
 from skdpadmm.protocol import SMALLEST_SPREAD, Budget, Conditioning, Facts, Gate
 from skdpadmm.records import Basis, Rows

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from skdpadmm.algorithms._algorithm import Algorithm
-from skdpadmm.algorithms.planning._defaults import (
+from skdpadmm.algorithms._defaults import (
     CONDITIONING_SHARE,
     DECLARED_NORM,
     SCALING_SHARE,

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.planning._messages import plan_release
+from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.protocol import Budget, Facts, Gate, Scaling
 from skdpadmm.records import Coordinates
 

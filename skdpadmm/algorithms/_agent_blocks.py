@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.blocks._local_problem import LocalProblem
+from skdpadmm.algorithms._local_problem import LocalProblem
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, SquaredLoss
 from skdpadmm.protocol import Problem

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.blocks._gradient_admm_steps import (
+from skdpadmm.algorithms._gradient_admm_steps import (
     AVERAGING_POWER,
     Array,
     GradientADMMState,

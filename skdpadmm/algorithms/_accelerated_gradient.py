@@ -61,7 +61,7 @@ def accelerated_gradient(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpadmm.algorithms.blocks._accelerated_gradient import accelerated_gradient
+    >>> from skdpadmm.algorithms._accelerated_gradient import accelerated_gradient
     >>> scales = np.array([1.0, 4.0])
     >>> found = accelerated_gradient(
     ...     lambda w: scales * (w - 1.0), np.zeros(2), 60, strong_convexity=1.0, smoothness=4.0
@@ -154,7 +154,7 @@ def certified_distance(
 
     Examples
     --------
-    >>> from skdpadmm.algorithms.blocks._accelerated_gradient import certified_distance
+    >>> from skdpadmm.algorithms._accelerated_gradient import certified_distance
     >>> bound = certified_distance(
     ...     101, strong_convexity=1.0, smoothness=25.0, initial_distance=1.0
     ... )
@@ -204,7 +204,7 @@ def steps_to_reach(
 
     Examples
     --------
-    >>> from skdpadmm.algorithms.blocks._accelerated_gradient import steps_to_reach
+    >>> from skdpadmm.algorithms._accelerated_gradient import steps_to_reach
     >>> steps_to_reach(1e-6, strong_convexity=1.0, smoothness=25.0, initial_distance=1.0)
     140
     """
@@ -295,7 +295,7 @@ def step_rounding(smoothness: float) -> float:
 
     Examples
     --------
-    >>> from skdpadmm.algorithms.blocks._accelerated_gradient import step_rounding
+    >>> from skdpadmm.algorithms._accelerated_gradient import step_rounding
     >>> print(f"{step_rounding(10.0):.1e}")
     1.8e-14
     """

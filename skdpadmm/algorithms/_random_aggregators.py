@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
-from skdpadmm.algorithms.blocks._agent_turns import awake_gradients, clip_absolute_sums
-from skdpadmm.algorithms.planning._messages import unit_limits
-from skdpadmm.algorithms.planning._random_aggregators import law_factor
+from skdpadmm.algorithms._agent_blocks import clip_vectors
+from skdpadmm.algorithms._agent_turns import awake_gradients, clip_absolute_sums
+from skdpadmm.algorithms._aggregator_defaults import law_factor
+from skdpadmm.algorithms._messages import unit_limits
 from skdpadmm.network import MixingMatrix, Topology
 from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
 from skdpadmm.protocol import Gate, Plan, Problem, Release, network_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skdpadmm.algorithms.planning._defaults import agent_clip_factor, default_steps
+from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
 from skdpadmm.protocol import Facts, Release
 
 

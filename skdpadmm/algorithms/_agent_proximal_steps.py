@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._algorithm import check_zero_at_zero
-from skdpadmm.algorithms.blocks._accelerated_gradient import (
+from skdpadmm.algorithms._accelerated_gradient import (
     accelerated_gradient,
     planned_steps,
     step_rounding,
 )
-from skdpadmm.algorithms.blocks._clipped_loss import (
+from skdpadmm.algorithms._algorithm import check_zero_at_zero
+from skdpadmm.algorithms._clipped_loss import (
     LossBounds,
     clipped_gradient,
     score_rounding,

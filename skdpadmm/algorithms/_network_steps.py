@@ -13,12 +13,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms._agent_blocks import clip_vectors
+from skdpadmm.algorithms._agent_gradients import agent_gradients
+from skdpadmm.algorithms._agent_messages import flooded
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
-from skdpadmm.algorithms.blocks._agent_blocks import clip_vectors
-from skdpadmm.algorithms.blocks._agent_gradients import agent_gradients
-from skdpadmm.algorithms.planning._agent_messages import flooded
-from skdpadmm.algorithms.planning._messages import unit_limits
-from skdpadmm.algorithms.planning._noise_left import (
+from skdpadmm.algorithms._messages import unit_limits
+from skdpadmm.algorithms._noise_left import (
     doubt,
     drop_noise,
     parameter_variance,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
-from skdpadmm.algorithms.blocks._agent_turns import neighbor_means
-from skdpadmm.algorithms.planning._wake_ups import weights_of_agents
+from skdpadmm.algorithms._agent_turns import neighbor_means
+from skdpadmm.algorithms._wake_ups import weights_of_agents
 from skdpadmm.network import Similarity
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import Operator
-from skdpadmm.algorithms.planning._splitting import Splitting
+from skdpadmm.algorithms._splitting import Splitting
 from skdpadmm.losses import Loss, clip_derivative
 
 Array = NDArray[np.float64]

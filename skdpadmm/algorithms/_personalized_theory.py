@@ -75,7 +75,7 @@ def block_constants(
 
     Examples
     --------
-    >>> from skdpadmm.algorithms.planning._personalized_theory import block_constants
+    >>> from skdpadmm.algorithms._personalized_theory import block_constants
     >>> constants = block_constants(
     ...     smoothness=4.0, strong_convexity=1.0, degrees=[2.0, 1.0], confidence=[1.0, 0.5],
     ...     trade_off=0.5,
@@ -113,7 +113,7 @@ def joint_strong_convexity(similarity: ArrayLike, curvature: ArrayLike) -> float
 
     Examples
     --------
-    >>> from skdpadmm.algorithms.planning._personalized_theory import joint_strong_convexity
+    >>> from skdpadmm.algorithms._personalized_theory import joint_strong_convexity
     >>> round(joint_strong_convexity([[0.0, 1.0], [1.0, 0.0]], [0.1, 2.0]), 3)
     0.671
     """
@@ -145,7 +145,7 @@ def coordinate_contraction(
 
     Examples
     --------
-    >>> from skdpadmm.algorithms.planning._personalized_theory import coordinate_contraction
+    >>> from skdpadmm.algorithms._personalized_theory import coordinate_contraction
     >>> coordinate_contraction(strong_convexity=8.0, n_agents=4, lipschitz=[10.0, 8.0])
     0.8
     """
@@ -173,7 +173,7 @@ def wake_contraction(*, contraction: float, n_agents: int) -> float:
 
     Examples
     --------
-    >>> from skdpadmm.algorithms.planning._personalized_theory import wake_contraction
+    >>> from skdpadmm.algorithms._personalized_theory import wake_contraction
     >>> round(wake_contraction(contraction=0.8, n_agents=4), 3)
     0.5
     """
@@ -202,7 +202,7 @@ def descent_bound(*, gap: float, contraction: float, n_steps: int) -> float:
 
     Examples
     --------
-    >>> from skdpadmm.algorithms.planning._personalized_theory import descent_bound
+    >>> from skdpadmm.algorithms._personalized_theory import descent_bound
     >>> round(descent_bound(gap=10.0, contraction=0.8, n_steps=20), 3)
     0.115
     """
@@ -274,7 +274,7 @@ def noisy_descent_bound(
 
     Examples
     --------
-    >>> from skdpadmm.algorithms.planning._personalized_theory import noisy_descent_bound
+    >>> from skdpadmm.algorithms._personalized_theory import noisy_descent_bound
     >>> bound = noisy_descent_bound(
     ...     gap=10.0, contraction=0.8, n_steps=20, n_entries=5, noise_scale=0.1,
     ...     lipschitz=[10.0] * 4, degrees=[2.0] * 4, confidence=1.0, trade_off=4.0,

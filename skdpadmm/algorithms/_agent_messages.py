@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.planning._messages import calibrated_multiplier, spent_before
+from skdpadmm.algorithms._messages import calibrated_multiplier, spent_before
 from skdpadmm.privacy import GaussianDP, Guarantee, PoissonSubsampledGaussian
 from skdpadmm.protocol import Budget, Facts, Release, View, network_of
 

@@ -25,7 +25,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.planning._messages import CERTAIN, spent_before, surely_noise
+from skdpadmm.algorithms._messages import CERTAIN, spent_before, surely_noise
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 from skdpadmm.protocol import Budget, Facts, Release, View

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.planning._defaults import (
+from skdpadmm.algorithms._defaults import (
     agent_clip_factor,
     is_regression,
     typical_row,

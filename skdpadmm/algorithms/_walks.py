@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.blocks._clipped_loss import open_clip, typical_norm
-from skdpadmm.algorithms.planning._defaults import default_steps, is_regression
+from skdpadmm.algorithms._clipped_loss import open_clip, typical_norm
+from skdpadmm.algorithms._defaults import default_steps, is_regression
 from skdpadmm.network import draw_walk, mixing_matrix
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import Guarantee, TokenWalk, WalkCost, compose

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.blocks._agent_turns import neighbor_means
-from skdpadmm.algorithms.blocks._joint_newton import JointObjective, joint_newton
-from skdpadmm.algorithms.planning._wake_ups import penalty_curvature
+from skdpadmm.algorithms._agent_turns import neighbor_means
+from skdpadmm.algorithms._joint_newton import JointObjective, joint_newton
+from skdpadmm.algorithms._wake_ups import penalty_curvature
 from skdpadmm.engine import one_blas_thread
 from skdpadmm.network import Ownership
 from skdpadmm.protocol import Facts, neighborhood_of

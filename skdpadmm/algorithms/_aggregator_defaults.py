@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.planning._defaults import is_regression, typical_row
-from skdpadmm.algorithms.planning._knobs import check_range
-from skdpadmm.algorithms.planning._messages import unit_limits
-from skdpadmm.algorithms.planning._network_defaults import default_network_steps
+from skdpadmm.algorithms._defaults import is_regression, typical_row
+from skdpadmm.algorithms._knobs import check_range
+from skdpadmm.algorithms._messages import unit_limits
+from skdpadmm.algorithms._network_defaults import default_network_steps
 from skdpadmm.protocol import Facts, Release
 
 # The noise of the first round over that of the last one is at most this, or its inverse.

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms.planning._messages import spent_before
+from skdpadmm.algorithms._messages import spent_before
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import (
     GaussianDP,

@@ -59,7 +59,7 @@ def loss_bounds(loss: Loss, *, row_norm: float, clip_norm: float) -> LossBounds:
 
     Examples
     --------
-    >>> from skdpadmm.algorithms.blocks._clipped_loss import loss_bounds
+    >>> from skdpadmm.algorithms._clipped_loss import loss_bounds
     >>> from skdpadmm.losses import LogisticLoss
     >>> loss_bounds(LogisticLoss(), row_norm=2.0, clip_norm=5.0).gradient_norm
     2.000000002

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
-from skdpadmm.algorithms.planning._last_iterate import n_features, proximal_rounding
+from skdpadmm.algorithms._last_iterate import n_features, proximal_rounding
 from skdpadmm.penalties import (
     L1,
     ElasticNet,

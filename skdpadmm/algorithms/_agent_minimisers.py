@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._algorithm import check_zero_at_zero
-from skdpadmm.algorithms.blocks._accelerated_gradient import (
+from skdpadmm.algorithms._accelerated_gradient import (
     accelerated_gradient,
     planned_steps,
     step_rounding,
 )
-from skdpadmm.algorithms.blocks._agent_gradients import agent_gradients
-from skdpadmm.algorithms.blocks._clipped_loss import (
+from skdpadmm.algorithms._agent_gradients import agent_gradients
+from skdpadmm.algorithms._algorithm import check_zero_at_zero
+from skdpadmm.algorithms._clipped_loss import (
     LossBounds,
     loss_bounds,
     open_clip,
@@ -29,8 +29,8 @@ from skdpadmm.algorithms.blocks._clipped_loss import (
     sum_rounding,
     typical_norm,
 )
-from skdpadmm.algorithms.blocks._neighbor_consensus import NeighborConsensus
-from skdpadmm.algorithms.blocks._network_steps import into_ball, proximal_steps
+from skdpadmm.algorithms._neighbor_consensus import NeighborConsensus
+from skdpadmm.algorithms._network_steps import into_ball, proximal_steps
 from skdpadmm.protocol import Facts, Problem, network_of
 
 Array = NDArray[np.float64]

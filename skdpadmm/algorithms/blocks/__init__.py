@@ -1,1 +1,0 @@
-"""What touches private rows: states and gradients of records and of agents, and local solvers."""
