@@ -1,43 +1,131 @@
-"""Private consensus ADMM with noise on the released mean and none in the hidden states.
+"""Private consensus ADMM over records or agents: a curator is one agent.
 
 Source: Cyffers, Bellet & Basu, "From Noisy Fixed-Point Iterations to Private ADMM for Centralized
-and Federated Learning" (ICML 2023), Algorithm 2, changed where its printed guarantee fails: there
-each record's state keeps noise of its own, which averages out in the mean along with the signal
-and returns through later iterations. Here a state is a function of its own record and of what was
-released, and fresh noise goes on the released mean, so that composition over the path is exact.
+and Federated Learning" (ICML 2023), Algorithms 2 and 3, changed where they fail. As printed, hidden
+states keep the noise that was added to them: it averages out in the mean along with the signal and
+returns through later iterations. Here a state is a function of its own rows and of what was
+released, and fresh noise goes on the released mean, so that composition over the path is exact. As
+printed, the server of Algorithm 3 adds up changes of states on top of the point after the proximal
+step, so that its fixed points minimise the penalty alone; here it keeps the mean of the states
+before that step.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from skdpadmm.algorithms._agent_blocks import agent_blocks, record_blocks
 from skdpadmm.algorithms._algorithm import (
     Algorithm,
     choice,
+    count,
     penalty_operator,
     relaxation_knob,
     share,
     size,
 )
-from skdpadmm.algorithms._defaults import default_steps
-from skdpadmm.algorithms._noise_left import (
-    doubt,
-    drop_noise,
-    parameter_variance,
-    score_variance,
+from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
+from skdpadmm.algorithms._messages import (
+    EVERYONE,
+    Schedule,
+    calibrated_multipliers,
+    draw_schedule,
+    message_sum,
+    plan_rounds,
+    unit_limits,
 )
-from skdpadmm.algorithms._record_blocks import path_sensitivities, record_blocks
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Settings, Solution
+from skdpadmm.algorithms._noise_left import averaged_solution
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Federation,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Settings,
+    Solution,
+)
 
-DISPLACEMENT = "mean displacement"
+DISPLACEMENT, MESSAGES = "mean displacement", "sum of messages"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ConsensusADMM(Algorithm):
+class _Consensus(Algorithm):
+    """What a curator and a federation share: blocks with hidden states, and a mean with noise."""
+
+    step_size: float | Literal["auto"] = size()
+    clip_norm: float | Literal["auto"] = size()
+    relaxation: float = relaxation_knob()
+    tail_fraction: float = share(0.5)
+
+    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
+        """Iterate as planned; symbols as in the class."""
+        facts, settings, rows = plan.facts, plan.settings, problem.rows
+        gamma, lam, name = settings.step_size, settings.relaxation, plan.releases[-1].name
+        clip_norm = settings.clip_norm * rows.clip_unit
+        prox = penalty_operator(facts.penalty, gamma, rows)
+        shape = (facts.n_parameters, facts.loss.n_outputs)
+        schedule = draw_schedule(settings.rounds, facts.agents, gate)
+        arriving = settings.rounds.expected_shares(facts.agents)
+        partial = not schedule.takes_part.all()
+        advance = _placed(plan, problem, clip_norm, partial=partial)
+        # The public part of states, for all agents together or for each; and weights of agents.
+        told_apart = partial and settings.message == "increment"
+        sizes = (facts.n_samples,) if facts.agents is None else facts.agents.agent_sizes
+        weights = np.asarray(sizes) / facts.n_samples if told_apart else np.ones(1)
+        centers = np.zeros((len(weights), *shape))
+        is_over = schedule.sends[-settings.n_averaged :].any(axis=1)
+        mean = z = tail = np.zeros(shape)
+        for k in range(settings.n_iter):
+            problem.progress(k + 1)
+            senders = schedule.sends[k]
+            if not senders.any():
+                gate.skip(name)
+                continue
+            active = schedule.takes_part[k] if partial else None
+            value = advance(z, centers[0], active)
+            senders_of_sum = None if facts.agents is None else senders
+            noisy = gamma * clip_norm * gate.release(name, value, senders_of_sum)
+            if settings.message == "state":
+                centers = (1 - 2 * lam) * centers + 2 * lam * z
+                mean = centers[0] - noisy / arriving[k]
+            elif facts.unit == "agent":
+                mean = mean + noisy
+            else:
+                who = slice(None) if active is None or not told_apart else active
+                moved = 2 * lam * (z - centers[who])
+                centers[who] += moved
+                mean = mean + np.einsum("a,ajk->jk", weights[who], moved) - noisy
+            z = rows.from_coordinates(prox(mean))
+            if k >= settings.n_iter - settings.n_averaged:
+                tail = tail + mean / is_over.sum()
+        # One proximal step after averaging: an average of sparse vectors would not be sparse.
+        parameters = prox(tail if is_over.any() else mean)
+        amplified = 1.0
+        if settings.message == "state":
+            amplified = math.sqrt(np.mean(1.0 / arriving[-settings.n_averaged :] ** 2))
+        counts = {} if facts.agents is None else _traffic(plan, schedule)
+        return averaged_solution(
+            plan,
+            rows,
+            parameters,
+            clip_norm=clip_norm,
+            step_size=gamma,
+            noise_std=plan.releases[-1].noise_std * amplified,
+            n_iter=settings.n_iter,
+            **counts,
+        )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConsensusADMM(_Consensus):
     r"""Consensus ADMM over records, private by fresh noise on the released mean.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` with one block for each record. From
@@ -102,11 +190,7 @@ class ConsensusADMM(Algorithm):
     setting = "central"
     units = ("record",)  # Records are blocks.
 
-    step_size: float | Literal["auto"] = size()
-    clip_norm: float | Literal["auto"] = size()
-    relaxation: float = relaxation_knob()
     record_step: Literal["auto", "exact", "linearized"] = choice("auto", "exact", "linearized")
-    tail_fraction: float = share(0.5)
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
         """The displacement of the mean, in each iteration."""
@@ -117,6 +201,8 @@ class ConsensusADMM(Algorithm):
             step_size=step_size,
             clip_norm=clip_norm,
             record_step="exact" if facts.conditioning is None else "linearized",
+            message="state",
+            rounds=replace(EVERYONE, n_rounds=facts.max_iter),
         )
         sensitivities = path_sensitivities(facts, settings.relaxation, settings.n_iter)
         return settings, Release(
@@ -127,50 +213,198 @@ class ConsensusADMM(Algorithm):
             noise_std=math.hypot(*sensitivities) / mu * (1 + 1e-12),
         )
 
-    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """Iterate as planned; symbols as above."""
-        settings = plan.settings
-        gamma, lam = settings.step_size, settings.relaxation
-        loss, penalty = plan.facts.loss, plan.facts.penalty
-        rows = problem.rows
-        clip_norm = settings.clip_norm * rows.clip_unit
-        prox = penalty_operator(penalty, gamma, rows)
-        shape = (plan.facts.n_parameters, loss.n_outputs)
-        z = np.zeros(shape)
-        shared, tail = z, np.zeros(shape)
-        placed = problem.engine.place(
-            record_blocks(
-                problem,
-                loss=loss,
-                step_size=gamma,
-                relaxation=lam,
-                clip_norm=clip_norm,
-                exact=settings.record_step == "exact",
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FederatedADMM(_Consensus):
+    r"""Consensus ADMM over agents, private by noise that agents add to their messages.
+
+    Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all agents. A block of
+    the consensus problem is a record or an agent, whichever is the protected unit; an agent stands
+    for the mean loss of its rows, with a weight proportional to their number. In each round the
+    server sends z, and every agent that takes part updates the states of its blocks,
+
+    .. math::
+
+        v_b &= 2 z - u_b, \qquad d_b = \mathrm{clip}(v_b - \mathrm{prox}_{\gamma f_b}(v_b), C) \\
+        u_b &\leftarrow (1 - 2 \lambda) u_b + 2 \lambda (z - d_b)
+
+    and sends their sum, to which it adds noise. The server averages what arrives into
+    :math:`\hat z` and computes :math:`z = \mathrm{prox}_{\gamma r}(\hat z)`. The answer is
+    :math:`\mathrm{prox}_{\gamma r}` of the average of the last :math:`\hat z`.
+
+    Parameters
+    ----------
+    step_size : float or "auto", default="auto"
+        Step of the proximal operators (gamma), in the coordinates that it works in; in
+        [1e-100, 1e100].
+    clip_norm : float or "auto", default="auto"
+        Bound of the norm of a unit's gradient, as in
+        :class:`~skdpadmm.algorithms.ConsensusADMM`. Agents that hold more than twice the average
+        number of rows get a smaller one: together their rows weigh no more than that.
+    relaxation : float, default=0.5
+        In (0, 1): 0.5 is the usual ADMM. Where agents sit rounds out, states need 0.5.
+    local_step : {"auto", "exact", "linearized"}, default="auto"
+        "exact" solves the proximal step of each block; "linearized" replaces it by a gradient step.
+        "auto" linearises records in conditioned coordinates, and nothing else.
+    message : {"state", "increment"}, default="state"
+        What an agent sends. "state": the mean of the states of those who take part replaces the
+        last one, so noise does not add up. "increment": the server adds changes of states, each
+        clipped, to the last mean. That keeps what absent agents said, but also all noise: it is the
+        corrected Algorithm 3.
+    sampling : {"poisson", "fixed"}, default="poisson"
+        Each agent takes part by itself, or a fixed number of them does.
+    max_participations : int or None, default=None
+        Rounds after which an agent takes no further part. The run ends where agents reach it on
+        average.
+    tail_fraction : float, default=0.5
+        In (0, 1]: share of the path, at its end, that is averaged. Free: all of it is released.
+
+    Notes
+    -----
+    **Guarantee.** An agent adds noise of its own to each message, and three observers see more or
+    less of it. "server": every message. "sums": sums of messages, of which `n_honest` agents do not
+    tell what they added. "model": the released path. Unit: one record, or all records of an agent.
+    Given what was released before, a unit's states are functions of its own rows, so a message
+    moves by at most :math:`2 C (1 - (1 - 2 \lambda)^j)` in an agent's j-th round, and Gaussian
+    mechanisms compose exactly. Replace-one; half of it for zero-out. No convexity and no accuracy
+    of local solutions is needed: clipping comes after solving.
+
+    Where agents sit rounds out at random, an agent influences only the rounds that it takes part
+    in, and the guarantee is the mean over their number, ``E_N[delta(N rounds)]``, even if it is
+    known who took part. It improves on that, as Poisson sampling does, for whole agents, Poisson
+    rounds, and an observer who sees only the model. Noise is then sent by everyone, whoever takes
+    part; an agent that is zeroed out sends noise alone, for every observer. Drop-outs never weaken
+    a guarantee: a round in which fewer messages arrive than the plan demands is void.
+
+    References
+    ----------
+    .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
+       Centralized and Federated Learning", ICML 2023, Algorithm 3 (corrected as said above).
+
+    Examples
+    --------
+    >>> from skdpadmm import DPFedRidge
+    >>> from skdpadmm.algorithms import FederatedADMM
+    >>> model = DPFedRidge(algorithm=FederatedADMM(relaxation=0.4), epsilon=2.0)
+    >>> model.plan(n_samples=10_000, n_features=5).settings.relaxation
+    0.4
+    """
+
+    setting = "federated"
+
+    local_step: Literal["auto", "exact", "linearized"] = choice("auto", "exact", "linearized")
+    message: Literal["state", "increment"] = choice("state", "increment")
+    sampling: Literal["poisson", "fixed"] = choice("poisson", "fixed")
+    max_participations: int | None = count(None)
+
+    def check_facts(self, facts: Facts) -> None:
+        """States of agents that sit rounds out need a relaxation of one half."""
+        federation = facts.agents
+        assert isinstance(federation, Federation)
+        absent = federation.participation < 1 or federation.dropout > 0
+        if absent and self.message == "state" and self.relaxation != 0.5:
+            raise ValueError(
+                f"Got relaxation={self.relaxation} where agents may sit a round out, expected 0.5:"
+                " else a state tells in which rounds its agent took part. Use 0.5, or"
+                " message='increment'."
             )
+
+    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+        """The sum of agents' messages, in each round."""
+        federation = facts.agents
+        assert isinstance(federation, Federation)
+        rounds = plan_rounds(
+            federation,
+            max_rounds=facts.max_iter,
+            sampling=self.sampling,
+            cap=self.max_participations,
+            observer=budget.observer,
         )
-        for iteration in range(settings.n_iter):
-            total = rows.collect(placed.sum("advance", z, shared)).reshape(shape)
-            shared = (1 - 2 * lam) * shared + 2 * lam * z
-            released = gate.release(DISPLACEMENT, total / (clip_norm * rows.n_samples))
-            mean = shared - gamma * clip_norm * released
-            z = rows.from_coordinates(prox(mean))
-            if iteration >= settings.n_iter - settings.n_averaged:
-                tail += mean / settings.n_averaged
-            problem.progress(iteration + 1)
-        # One proximal step after averaging: an average of sparse vectors would not be sparse.
-        parameters = prox(tail)
-        variance = parameter_variance(
-            rows=rows,
-            smoothness=loss.smoothness,
-            step_size=gamma,
-            noise_std=clip_norm * plan.releases[-1].noise_std,
-            n_iter=settings.n_iter,
-            n_averaged=settings.n_averaged,
+        if self.message == "state":
+            sensitivities = path_sensitivities(facts, float(self.relaxation), rounds.n_rounds)
+        else:
+            moved = facts.neighboring.sensitivity_factor * facts.working_rounding / facts.n_samples
+            moved *= 2 * float(self.relaxation) * (1 + rounds.n_rounds * 2.0**-50)
+            sensitivities = (moved,) * rounds.n_rounds
+        messages = message_sum(
+            facts,
+            budget,
+            rounds,
+            name=MESSAGES,
+            shape=(facts.n_parameters, facts.loss.n_outputs),
+            sensitivities=sensitivities,
+            limits=unit_limits(facts),
+            multipliers=calibrated_multipliers(facts, budget, rounds, sensitivities),
         )
-        return Solution(
-            parameters=drop_noise(parameters, rows, variance) if penalty.is_sparse else parameters,
-            n_iter=settings.n_iter,
-            derivative_bound=clip_norm / rows.typical_norm,
-            score_variance=score_variance(rows, variance),
-            doubt=doubt(rows, parameters, variance),
+        # What a curator would spend for as much noise in the mean.
+        noise = messages.noise_std / float(rounds.expected_shares(federation)[0])
+        step_size, clip_norm = default_steps(facts, math.hypot(*sensitivities) / noise)
+        # What an agent says is shorter than what its records say; the travel stays the same.
+        factor = agent_clip_factor(facts)
+        conditioned_records = facts.conditioning is not None and facts.unit == "record"
+        settings = self.resolved(
+            n_iter=rounds.n_rounds,
+            step_size=step_size / factor,
+            clip_norm=clip_norm * factor,
+            local_step="linearized" if conditioned_records else "exact",
+            rounds=rounds,
         )
+        return settings, messages
+
+
+def path_sensitivities(facts: Facts, relaxation: float, n_updates: int) -> tuple[float, ...]:
+    """Sensitivity of the mean displacement after a record's first, second, ... update.
+
+    In units of the clip bound.
+    """
+    lam = relaxation
+    moved = facts.neighboring.sensitivity_factor * facts.working_rounding / facts.n_samples
+    iterations = np.arange(1, n_updates + 1)
+    # 1 - |1 - 2 lambda|^k, without cancellation at either end of the range of lambda.
+    with np.errstate(divide="ignore"):
+        reached = -np.expm1(iterations * np.log1p(-2 * min(lam, 1 - lam)))
+    largest = moved * max(1.0, lam / (1 - lam))
+    # A state is rounded once in each iteration.
+    widened = largest * reached * (1 + iterations * 2.0**-50)
+    return tuple(widened.tolist())
+
+
+def _placed(
+    plan: Plan, problem: Problem, clip_norm: float, *, partial: bool
+) -> Callable[..., NDArray[np.float64]]:
+    """Place records or agents; returns their messages of a round, in units of the clip bound."""
+    facts, settings, rows = plan.facts, plan.settings, problem.rows
+    shape = (facts.n_parameters, facts.loss.n_outputs)
+    step = settings.record_step if facts.agents is None else settings.local_step
+    common: dict[str, Any] = {
+        "loss": facts.loss,
+        "step_size": settings.step_size,
+        "relaxation": settings.relaxation,
+        "clip_norm": clip_norm,
+        "exact": step == "exact",
+        "increments": settings.message == "increment",
+    }
+    if facts.unit == "agent":
+        assert facts.agents is not None
+        limits = unit_limits(facts)[facts.agents.kind]
+        agents = problem.engine.place(agent_blocks(problem, limits=limits, **common))
+        return lambda *message: agents.sum("advance", *message) / (settings.step_size * clip_norm)
+    records = problem.engine.place(record_blocks(problem, partial=partial, **common))
+    unit = clip_norm * rows.n_samples
+    return lambda *message: rows.collect(records.sum("advance", *message)).reshape(shape) / unit
+
+
+def _traffic(plan: Plan, schedule: Schedule) -> dict[str, int]:
+    """Rounds that were completed, messages in both directions and their size."""
+    federation, sizes = plan.facts.agents, [math.prod(r.shape) for r in plan.releases]
+    assert isinstance(federation, Federation)
+    n_agents, n_rounds = federation.n_agents, int(schedule.sends.any(axis=1).sum())
+    n_messages = int(schedule.sends.sum()) + n_agents * len(schedule.sends)
+    # Each preparation is sent by everyone, and its sum to everyone.
+    n_numbers = n_messages * sizes[-1] + 2 * n_agents * sum(sizes[:-1])
+    return {
+        "n_done": n_rounds,
+        "n_rounds": n_rounds,
+        "n_messages": n_messages + 2 * n_agents * (len(sizes) - 1),
+        "bytes_sent": 8 * n_numbers,
+    }

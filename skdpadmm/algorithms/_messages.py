@@ -29,7 +29,7 @@ from skdpadmm.privacy import (
     participation_mixture,
     worst_participation,
 )
-from skdpadmm.protocol import MODEL, SERVER, Budget, Facts, Federation, Gate, Release, View
+from skdpadmm.protocol import MODEL, SERVER, Agents, Budget, Facts, Federation, Gate, Release, View
 
 # What is left of a standard deviation, of 2**20 cells at least, without 4 squared cells.
 CERTAIN = math.sqrt(1 - 4 * grid_cell(1.0) ** 2)
@@ -65,12 +65,13 @@ class Rounds:
     everyone_sends: bool
     fewest: int
 
-    def expected_shares(self, federation: Federation) -> NDArray[np.float64]:
+    def expected_shares(self, agents: Agents | None) -> NDArray[np.float64]:
         """Share of the agents that takes part in each round, and does not drop out, on average."""
         free = np.ones(self.n_rounds)
         if self.cap is not None:
             free = np.asarray(binom.cdf(self.cap - 1, np.arange(self.n_rounds), self.participation))
-        return np.asarray(self.participation * free * (1 - federation.dropout))
+        dropout = agents.dropout if isinstance(agents, Federation) else 0.0
+        return np.asarray(self.participation * free * (1 - dropout))
 
     def are_secret(self, facts: Facts) -> bool:
         """Whether the model hides who takes part, so that sampling amplifies privacy.
@@ -84,6 +85,11 @@ class Rounds:
             and self.sampling == "poisson"
             and self.everyone_sends
         )
+
+
+EVERYONE = Rounds(
+    n_rounds=1, participation=1.0, sampling="poisson", cap=None, everyone_sends=True, fewest=1
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -160,20 +166,15 @@ def sample_size(federation: Federation) -> int:
     return max(1, round(federation.participation * federation.n_agents))
 
 
-def draw_schedule(rounds: Rounds, federation: Federation, gate: Gate) -> Schedule:
+def draw_schedule(rounds: Rounds, agents: Agents | None, gate: Gate) -> Schedule:
     """Draw who takes part and who drops out; nothing here sees data.
 
-    Parameters
-    ----------
-    rounds : Rounds
-    federation : Federation
-    gate : Gate
-
-    Returns
-    -------
-    Schedule
+    A curator is one agent, that is always there.
     """
-    shape = (rounds.n_rounds, federation.n_agents)
+    if not isinstance(agents, Federation):
+        everyone = np.ones((rounds.n_rounds, 1), dtype=bool)
+        return Schedule(takes_part=everyone, sends=everyone)
+    federation, shape = agents, (rounds.n_rounds, agents.n_agents)
     takes_part = np.ones(shape, dtype=bool)
     if rounds.participation < 1:
         drawn = gate.uniform(shape)

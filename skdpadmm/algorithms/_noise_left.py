@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.penalties import L1
+from skdpadmm.protocol import Plan, Solution
 from skdpadmm.records import Rows
 
 # The formula is exact for quadratics alone; twice the variance was calibrated best.
@@ -25,22 +28,7 @@ def parameter_variance(
 
     Exact for a quadratic loss whose curvature is half of the smoothness along each direction, as if
     half of the records were clipped: ``w <- w - step (curvature w + noise)``, averaged over the
-    last iterates.
-
-    Parameters
-    ----------
-    rows : Rows
-        Only what is public about them is used.
-    smoothness : float
-        Of the loss.
-    step_size, noise_std : float
-        Of the gradient.
-    n_iter, n_averaged : int
-
-    Returns
-    -------
-    ndarray of shape (n_parameters,)
-        In the basis of the rows.
+    last iterates. In the basis of the rows.
     """
     first = n_iter - n_averaged
     shrinks = np.clip(1.0 - 0.5 * step_size * smoothness * rows.loading, -0.99, 1.0)
@@ -65,20 +53,6 @@ def doubt(rows: Rows, parameters: NDArray[np.float64], variance: NDArray[np.floa
     A score of variance t, of which noise is s, has the wrong sign with probability
     ``arctan(sqrt(s / t)) / pi``. Rows that are larger than a typical one meet more noise, so that
     share of labels and as much again is counted as unknown.
-
-    Parameters
-    ----------
-    rows : Rows
-        Only what is public about them is used.
-    parameters : ndarray of shape (n_parameters, n_outputs)
-        In public coordinates.
-    variance : ndarray of shape (n_parameters,)
-        Of the parameters, in the basis of the rows.
-
-    Returns
-    -------
-    float
-        In [0, 1].
     """
     seen = rows.from_coordinates(parameters)
     if seen.shape[1] > 1:
@@ -97,19 +71,6 @@ def drop_noise(
     off zero. Which ones to keep is decided by one more proximal step, with weights of two standard
     deviations of the noise in place of the penalty; those that stay are moved to where they were
     best in the same metric, so that the choice does not shrink them. All of it is public.
-
-    Parameters
-    ----------
-    parameters : ndarray of shape (n_parameters, n_outputs)
-        In public coordinates.
-    rows : Rows
-        Only what is public about them is used.
-    variance : ndarray of shape (n_parameters,)
-        Of the parameters, in the basis of the rows.
-
-    Returns
-    -------
-    ndarray of shape (n_parameters, n_outputs)
     """
     p, d = rows.coordinates.n_features, rows.coordinates.n_parameters
     inverse = np.eye(d) if rows.basis is None else rows.basis.inverse
@@ -132,3 +93,40 @@ def drop_noise(
         result[:p, k][inside] += shift @ lost
         result[p:, k] += follows @ (result[:p, k] - parameters[:p, k])
     return result
+
+
+def averaged_solution(
+    plan: Plan,
+    rows: Rows,
+    parameters: NDArray[np.float64],
+    *,
+    clip_norm: float,
+    step_size: float,
+    noise_std: float,
+    n_iter: int,
+    n_done: int | None = None,
+    **counts: Any,
+) -> Solution:
+    """The end of a path of which a tail was averaged: what noise has left in it, said and undone.
+
+    `noise_std` is that of the mean gradient in units of `clip_norm`.
+    """
+    facts, settings = plan.facts, plan.settings
+    variance = parameter_variance(
+        rows=rows,
+        smoothness=facts.loss.smoothness,
+        step_size=step_size,
+        noise_std=clip_norm * noise_std,
+        n_iter=n_iter,
+        n_averaged=settings.n_averaged,
+    )
+    return Solution(
+        parameters=drop_noise(parameters, rows, variance)
+        if facts.penalty.is_sparse
+        else parameters,
+        derivative_bound=clip_norm / rows.typical_norm,
+        score_variance=score_variance(rows, variance),
+        doubt=doubt(rows, parameters, variance),
+        n_iter=n_iter if n_done is None else n_done,
+        **counts,
+    )

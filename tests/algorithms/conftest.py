@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import skdpadmm.algorithms._consensus_admm as consensus
-import skdpadmm.algorithms._federated_admm as federated
+from skdpadmm.algorithms import _noise_left
 
 
 @pytest.fixture
 def keep_noise(monkeypatch):
     """What is planned as noise is not what a test adds, so nothing is taken for it."""
-    for module in (consensus, federated):
-        monkeypatch.setattr(module, "drop_noise", lambda parameters, rows, variance: parameters)
+    monkeypatch.setattr(_noise_left, "drop_noise", lambda parameters, rows, variance: parameters)

@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import skdpadmm.algorithms._federated_admm as federated
-import skdpadmm.algorithms._record_blocks as record_blocks
+import skdpadmm.algorithms._agent_blocks as record_blocks
+import skdpadmm.algorithms._consensus_admm as federated
 from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._agent_blocks import clip_vectors
 from skdpadmm.algorithms._messages import Schedule

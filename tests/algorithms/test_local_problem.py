@@ -9,8 +9,8 @@ import pytest
 from scipy import sparse
 
 from skdpadmm import losses
-from skdpadmm.algorithms import _local_problem
-from skdpadmm.algorithms._local_problem import LocalProblem
+from skdpadmm.algorithms import _agent_blocks
+from skdpadmm.algorithms._agent_blocks import LocalProblem
 from skdpadmm.engine import Engine
 from skdpadmm.records import Basis, Rows, declared_coordinates
 
@@ -81,7 +81,7 @@ def test_a_displacement_leads_to_the_solution_wherever_newton_starts(
         np.testing.assert_allclose(v - x, cold, rtol=0, atol=1e-8)
     # Larger problems are solved by conjugate gradients.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_local_problem, "MOST_FACTORED", 0)
+        patch.setattr(_agent_blocks, "MOST_FACTORED", 0)
         np.testing.assert_allclose(problem.displacement(v, 0 * v), cold, rtol=0, atol=1e-6)
 
 
@@ -101,7 +101,7 @@ def test_extreme_steps_rows_and_points_end_in_a_finite_displacement(
     loss, step_size, most, monkeypatch
 ):
     """Also where Newton's method runs out of steps: an error would tell of data."""
-    monkeypatch.setattr(_local_problem, "MOST_NEWTON_STEPS", most)
+    monkeypatch.setattr(_agent_blocks, "MOST_NEWTON_STEPS", most)
     scales = [0.0, 1e-150, 1.0, 1e150]
     for scale, convert in itertools.product(scales, (np.asarray, sparse.csr_matrix)):
         problem, _ = local_problem(loss, convert=convert, step_size=step_size, scale=scale)

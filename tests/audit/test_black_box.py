@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 
 import skdpadmm
-import skdpadmm.algorithms._record_blocks as record_blocks
+import skdpadmm.algorithms._agent_blocks as record_blocks
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM
 from skdpadmm.audit import audit

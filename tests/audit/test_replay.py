@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import skdpadmm
+import skdpadmm.algorithms._agent_blocks as record_blocks
 import skdpadmm.algorithms._clipped_loss as clipped_loss
-import skdpadmm.algorithms._record_blocks as record_blocks
 import skdpadmm.audit._replay as replay_module
 from skdpadmm import (
     DPAdmmLogisticRegression,

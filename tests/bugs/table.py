@@ -277,9 +277,9 @@ def hidden_by_all(kind: type) -> Plant:
 
 
 def rounds_that_lose_messages(patch: pytest.MonkeyPatch) -> None:
-    from skdpadmm.algorithms import _federated_admm
+    from skdpadmm.algorithms import _consensus_admm
 
-    draw = _federated_admm.draw_schedule
+    draw = _consensus_admm.draw_schedule
 
     def lossy(*args: Any, **known: Any) -> Any:
         schedule = draw(*args, **known)
@@ -287,7 +287,7 @@ def rounds_that_lose_messages(patch: pytest.MonkeyPatch) -> None:
         sends[:, 1:] = False
         return dataclasses.replace(schedule, sends=sends)
 
-    patch.setattr(_federated_admm, "draw_schedule", lossy)
+    patch.setattr(_consensus_admm, "draw_schedule", lossy)
 
 
 def caps_ignored(module: str) -> Plant:
@@ -490,9 +490,9 @@ BUGS = [
         " gradient-admm-stopping gradient-admm-at-gradient gradient-admm-stream"),
     Bug("one noise for every turn", noise_of_the_first_turn, FRESH,
         "personal-warm personal-local"),
-    Bug("no clip of records", no_clip(f"{ALGORITHMS}._record_blocks"), LINEAR,
+    Bug("no clip of records", no_clip(f"{ALGORITHMS}._agent_blocks"), LINEAR,
         "consensus-exact federated-server"),
-    Bug("no clip of records in a replay", no_clip(f"{ALGORITHMS}._record_blocks"), REPLAY,
+    Bug("no clip of records in a replay", no_clip(f"{ALGORITHMS}._agent_blocks"), REPLAY,
         "consensus-linearized-undeclared"),
     Bug("no clip of a loss", no_clip(f"{ALGORITHMS}._clipped_loss"), LINEAR, "averaged-path"),
     Bug("no clip of coordinates", no_clip(f"{ALGORITHMS}._coordinate_descent"), LINEAR,

@@ -17,7 +17,7 @@ from skdpadmm import (
     DPDecentralizedRegressor,
     _fitting,
 )
-from skdpadmm.algorithms import ConsensusADMM, FederatedADMM, _record_blocks
+from skdpadmm.algorithms import ConsensusADMM, FederatedADMM, _agent_blocks
 from skdpadmm.network import TOPOLOGIES
 from tests.interface.registry import DEFAULTS, ROWS, all_pairs, parameters
 
@@ -250,5 +250,5 @@ def test_an_agent_for_each_row_is_the_central_algorithm(
     knobs = {"step": step, "conditioning": conditioning, "partition": 120, "adversary": "model"}
     assert_a_federation_is_the_curator(name, neighboring=neighboring, **knobs)
     # Agents solve their problems to the end, records in a fixed number of steps: more of them here.
-    monkeypatch.setattr(_record_blocks, "WARM_STEPS", 50)
+    monkeypatch.setattr(_agent_blocks, "WARM_STEPS", 50)
     assert_a_federation_is_the_curator(name, privacy_unit="agent", max_iter=8, **knobs)

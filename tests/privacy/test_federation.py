@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import skdpadmm.algorithms._federated_admm as federated_admm
+import skdpadmm.algorithms._consensus_admm as federated_admm
 from skdpadmm import DPAdmmRidge, DPFedRidge
 from skdpadmm.algorithms import FederatedADMM
 from skdpadmm.algorithms._messages import draw_schedule
