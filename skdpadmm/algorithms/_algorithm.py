@@ -51,8 +51,8 @@ def number(
     closed: str = "both",
     why: str = "",
 ) -> Any:
-    """A knob that is a float in an interval; closed: "both", "right" or "neither"."""
-    left, right = closed == "both", closed != "neither"
+    """A knob that is a float in an interval; closed: "both", "left", "right" or "neither"."""
+    left, right = closed in ("both", "left"), closed in ("both", "right")
 
     def check(value: Any) -> bool:
         if not isinstance(value, Real) or isinstance(value, bool):
@@ -197,14 +197,14 @@ class Algorithm(BaseEstimator, ABC):
             budget=budget,
             settings=settings,
             releases=(*facts.preparations, *releases),
-            assumptions=self.assumptions(facts, settings),
+            assumptions=self.assumptions(facts, budget),
         )
 
     @abstractmethod
     def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
         """Settings of a run, from `resolved`, followed by its releases."""
 
-    def assumptions(self, facts: Facts, settings: Settings) -> tuple[str, ...]:
+    def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """What the guarantee rests on beside what all of them do, in words."""
         return ()
 

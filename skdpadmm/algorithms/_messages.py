@@ -39,6 +39,14 @@ VOID_ROUNDS = 0.01
 LARGEST_AGENT = 2.0
 
 
+# Standard deviation of the least noise, in cells of the coarsest grid.
+FEWEST_CELLS = 32.0
+# Whole numbers beyond it are not exact in float64.
+EXACT_INTEGERS = 2.0**53
+# No noise is longer, with any sampler, but with a probability below exp(-800).
+LONGEST_NOISE = 40.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
     """The public law of who takes part in rounds, and of whose noise is in their sums.
@@ -120,20 +128,6 @@ def plan_rounds(
 
     Where some agents sit a round out, the sums that hide who took part need noise from everyone,
     whatever the sample. Against a server that sees each message, noise of others is of no use.
-
-    Parameters
-    ----------
-    federation : Federation
-    max_rounds : int
-    sampling : {"poisson", "fixed"}
-    cap : int or None
-        The run ends where agents reach it on average.
-    observer : {"server", "sums", "model"}
-        Who the budget is spent against.
-
-    Returns
-    -------
-    Rounds
     """
     q, n_agents, n_rounds = federation.participation, federation.n_agents, max_rounds
     if sampling == "fixed":
@@ -218,24 +212,7 @@ def plan_release(
     sensitivity: float,
     mu: float,
 ) -> Release:
-    """Plan one release to which everyone contributes, for a curator or for agents.
-
-    Parameters
-    ----------
-    facts : Facts
-    budget : Budget
-    name : str
-    shape : tuple of int
-    sensitivity : float
-        How far one record can move it.
-    mu : float
-        What it may cost, as a Gaussian-DP parameter, where the budget is that of `budget`.
-
-    Returns
-    -------
-    Release
-        A `Release` where there are agents.
-    """
+    """Plan one release to which everyone contributes, for a curator or for agents."""
     agents = facts.agents
     if agents is None:
         noise_std = sensitivity / mu * (1 + 1e-12)
@@ -273,24 +250,8 @@ def widened_by_grid(mu: float, n_entries: int) -> float:
     """What a sensitivity counts where messages and noise are whole numbers of cells of a grid.
 
     Two neighbouring messages are rounded by half a cell in every entry, and 4 squared cells come
-    off the variance: see `_shared_sums`. A cell is at most that of noise of size one, times the
+    off the variance: see `shared_sum`. A cell is at most that of noise of size one, times the
     noise.
-
-    Parameters
-    ----------
-    mu : float
-        What the release may cost.
-    n_entries : int
-
-    Returns
-    -------
-    float
-        A factor.
-
-    Raises
-    ------
-    ValueError
-        Where the grid takes up too much of the budget.
     """
     rounding = grid_cell(1.0) * math.sqrt(n_entries) / mu
     if rounding > 0.5:
@@ -304,18 +265,7 @@ def widened_by_grid(mu: float, n_entries: int) -> float:
 
 
 def spent_before(facts: Facts, budget: Budget) -> list[Guarantee]:
-    """What preparations cost each kind of agent.
-
-    Parameters
-    ----------
-    facts : Facts
-        With agents.
-    budget : Budget
-
-    Returns
-    -------
-    list of Guarantee
-    """
+    """What preparations cost each kind of agent."""
     assert facts.agents is not None
     return [
         compose(*parts)
@@ -329,20 +279,7 @@ def spent_before(facts: Facts, budget: Budget) -> list[Guarantee]:
 def calibrated_multipliers(
     facts: Facts, budget: Budget, rounds: Rounds, sensitivities: Sequence[float]
 ) -> tuple[float, ...]:
-    """Noise that meets the budget of each kind of agent, over a limit of one.
-
-    Parameters
-    ----------
-    facts : Facts
-    budget : Budget
-    rounds : Rounds
-    sensitivities : sequence of float
-        Of an agent's first, second, ... message, where its limit is one.
-
-    Returns
-    -------
-    tuple of float
-    """
+    """Noise that meets the budget of each kind of agent, over a limit of one."""
     agents = facts.agents
     assert agents is not None
     spent = spent_before(facts, budget)
@@ -368,19 +305,7 @@ def calibrated_multipliers(
 def calibrated_multiplier(
     family: Callable[[float], Guarantee], epsilon: float, delta: float, prior: Guarantee
 ) -> float:
-    """Noise with which a family of guarantees meets a budget, after what was spent before.
-
-    Parameters
-    ----------
-    family : callable
-        Maps a noise multiplier to a guarantee; Gaussian ones are inversely proportional to it.
-    epsilon, delta : float
-    prior : Guarantee
-
-    Returns
-    -------
-    float
-    """
+    """Noise with which a family of guarantees meets a budget, after what was spent before."""
     one = family(1.0)
     if isinstance(one, GaussianDP) and isinstance(prior, GaussianDP):
         total = gaussian_mu(epsilon, delta)
@@ -400,26 +325,7 @@ def message_sum(
     limits: NDArray[np.float64],
     multipliers: tuple[float, ...],
 ) -> Release:
-    """Share the noise among agents and say what each observer learns.
-
-    Parameters
-    ----------
-    facts : Facts
-    budget : Budget
-    rounds : Rounds
-    name : str
-    shape : tuple of int
-    sensitivities : sequence of float
-        Of an agent's first, second, ... message, where its limit is one.
-    limits : ndarray of shape (n_kinds,)
-        Of the messages of each kind of agent.
-    multipliers : tuple of float
-        Noise over the limit that protects each kind of agent from the observer of the budget.
-
-    Returns
-    -------
-    Release
-    """
+    """Share the noise among agents and say what each observer learns."""
     agents = facts.agents
     assert agents is not None
     needed = limits * np.asarray(multipliers)
@@ -498,3 +404,155 @@ def _guarantee(
         n_rounds=rounds.n_rounds,
         cap=rounds.cap,
     )
+
+
+def shared_sum(
+    facts: Facts,
+    budget: Budget,
+    *,
+    name: str,
+    n_times: int,
+    limits: NDArray[np.float64],
+    modulus: int,
+) -> Release:
+    """A sum by secret sharing: the noise of each agent, on which grid, and what that costs.
+
+    An agent's message and its noise are whole numbers of cells of a public grid, that of its noise.
+    What is reconstructed is their sum, exactly, so that it carries the noise of all agents outside
+    of a coalition. The law of noise on a grid is not quite that of a Gaussian:
+
+    - Gaussian numbers rounded to their grids, as the samplers in floating point make them: where
+      all standard deviations are at least r cells of the coarsest grid, a sum of k of them has the
+      probabilities of one rounded number, of a Gaussian with all their variances and of k - 1
+      uniform numbers of a cell each, to a relative error of ``2 exp(-pi^2 r^2)`` for each,
+      everywhere. (The probabilities of a sum of two are sums over the coarser grid of products of
+      densities, which differ from integrals by what Poisson's formula says.) A message on its
+      sender's grid shifts it by whole cells. So it is post-processing of a Gaussian mechanism with
+      the variances of all.
+    - A discrete Gaussian is that with 4 squared cells less, to errors that are as small.
+
+    The figures take off the 4 squared cells for either. `FEWEST_CELLS` makes r so large that the
+    relative error is below ``exp(-10000)``, and no float can tell.
+    """
+    agents = facts.agents
+    assert agents is not None
+    moved = facts.neighboring.sensitivity_factor * facts.working_rounding
+    shape = (facts.n_parameters, facts.loss.n_outputs)
+    # Of two neighbouring messages each is rounded by half a cell in every entry; a cell is at most
+    # that of noise of size one times the noise.
+    spread = math.sqrt(math.prod(shape))
+    rounding = grid_cell(1.0) * spread
+    left = _left(facts, budget) / math.sqrt(n_times) * CERTAIN
+    if not (left > rounding).all():
+        raise ValueError(
+            f"Got epsilon={budget.epsilon:g} for {n_times} sums, expected more: noise on a grid"
+            " costs as much. Take fewer rounds."
+        )
+    # A little more than enough, so that no rounding takes epsilon above the budget.
+    needed = limits * moved / (left - rounding) * (1 + 1e-12)
+    if not agents.sees_each_message(budget.observer):
+        # A sum has one noise: that which protects whoever needs the most.
+        together = agents.together(budget.observer, agents.n_agents)
+        needed = np.full(len(limits), float(needed.max()) / math.sqrt(together))
+    cell = grid_cell(float(needed.min()))
+    _check_grids(needed)
+    # A record is a part of its agent's message, and agents of one kind may have other numbers of
+    # them; an agent's message is no larger than its limit.
+    of_agents = facts.unit == "agent"
+    longest = limits[agents.kind] if of_agents else np.array(agents.agent_sizes, dtype=np.float64)
+    longest = longest + LONGEST_NOISE * needed[agents.kind]
+    _check_exact(cell, longest)
+    _check_modulus(modulus, max(needed_modulus(cell, longest), _needed_before(facts)))
+    per_agent = np.sort(needed[agents.kind])
+    cells = np.array([grid_cell(share) for share in needed.tolist()])
+    moves, views = limits * moved + cells * spread, []
+    for observer in agents.observers:
+        count = agents.together(observer, agents.n_agents)
+        noise = surely_noise(needed, per_agent, count)
+        guarantees = tuple(
+            GaussianDP(mu) for mu in (math.sqrt(n_times) * moves / (noise * CERTAIN)).tolist()
+        )
+        views.append(View(observer=observer, guarantees=guarantees))
+    return Release(
+        name=name,
+        shape=shape,
+        sensitivities=(float(moves.max()),) * n_times,
+        noise_std=float(np.linalg.norm(per_agent)),
+        door="share",
+        made_of="sum",
+        agent_noise_std=tuple(needed.tolist()),
+        fewest=agents.n_agents,
+        views=tuple(views),
+        cell=cell,
+        modulus=modulus,
+        n_curators=agents.n_curators,
+    )
+
+
+def needed_modulus(cell: float, longest: NDArray[np.float64]) -> int:
+    """The least modulus that no sum of messages leaves."""
+    # Rounding adds half a cell to each, and the sums of floats a little.
+    return 2 * math.ceil((float(np.sum(longest)) / cell + len(longest)) * (1 + 1e-9)) + 1
+
+
+def _left(facts: Facts, budget: Budget) -> NDArray[np.float64]:
+    """What preparations leave of the budget of each kind of agent, as a Gaussian-DP parameter."""
+    assert facts.agents is not None
+    left = []
+    for epsilon, spent in zip(
+        facts.agents.budgets(budget.epsilon), spent_before(facts, budget), strict=True
+    ):
+        assert isinstance(spent, GaussianDP)
+        total = gaussian_mu(epsilon, budget.delta)
+        if not spent.mu < total:
+            raise ValueError(
+                f"Got preparations that cost mu={spent.mu:.3g} of epsilon={epsilon:g}, expected"
+                " less. Use scale=None and conditioning=None."
+            )
+        left.append(math.sqrt(total**2 - spent.mu**2))
+    return np.asarray(left)
+
+
+def _check_grids(shares: NDArray[np.float64]) -> None:
+    """Refuse noise that is too small for the grid of somebody else's."""
+    coarsest = grid_cell(float(shares.max()))
+    if float(shares.min()) < FEWEST_CELLS * coarsest:
+        raise ValueError(
+            f"Got noise of agents from {shares.min():.3g} to {shares.max():.3g}, expected a ratio"
+            f" of at most {1 / (FEWEST_CELLS * grid_cell(1.0)):g}: their noise lies on grids that"
+            " have to fit each other. Choose budgets that are less unequal."
+        )
+
+
+def _needed_before(facts: Facts) -> int:
+    """The modulus that sums before need; their sensitivities count the grid already."""
+    agents, needed = facts.agents, 2
+    assert agents is not None
+    units = np.ones(agents.n_agents) if facts.unit == "agent" else np.array(agents.agent_sizes)
+    for release in facts.preparations:
+        assert release.made_of == "sum"
+        shares = np.asarray(release.agent_noise_std)
+        _check_grids(shares)
+        longest = units * max(release.sensitivities) + LONGEST_NOISE * shares[agents.kind]
+        cell = grid_cell(float(shares.min()))
+        _check_exact(cell, longest)
+        needed = max(needed, needed_modulus(cell, longest))
+    return needed
+
+
+def _check_exact(cell: float, longest: NDArray[np.float64]) -> None:
+    """Refuse messages of more cells than a float can count."""
+    if float(longest.max()) / cell >= EXACT_INTEGERS:
+        raise ValueError(
+            f"Got messages of up to {longest.max() / cell:.3g} cells of the grid of the noise,"
+            f" expected fewer than {EXACT_INTEGERS:.3g}: the noise is too little. Choose a smaller"
+            " epsilon."
+        )
+
+
+def _check_modulus(modulus: int, needed: int) -> None:
+    if modulus < needed:
+        raise ValueError(
+            f"Got modulus={modulus}, expected at least {needed} (2**{needed.bit_length()} will do):"
+            " sums of messages and their noise leave its range."
+        )

@@ -10,31 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from skdpadmm.algorithms._agent_blocks import clip_vectors
 from skdpadmm.algorithms._agent_gradients import agent_gradients
-from skdpadmm.algorithms._algorithm import penalty_operator
+from skdpadmm.algorithms._algorithm import (
+    Algorithm,
+    count,
+    knob,
+    number,
+    penalty_operator,
+    share,
+    size,
+)
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
-from skdpadmm.algorithms._knobs import (
-    check_steps,
-    check_tail_fraction,
-    is_number,
-    tail_length,
-)
-from skdpadmm.algorithms._messages import unit_limits
-from skdpadmm.algorithms._noise_left import (
-    doubt,
-    drop_noise,
-    parameter_variance,
-    score_variance,
-)
-from skdpadmm.algorithms._shared_sums import shared_sum
+from skdpadmm.algorithms._messages import shared_sum, unit_limits
+from skdpadmm.algorithms._noise_left import averaged_solution
 from skdpadmm.protocol import (
     Agents,
     Budget,
@@ -44,39 +38,19 @@ from skdpadmm.protocol import (
     Network,
     Plan,
     Problem,
+    Release,
+    Settings,
     Solution,
 )
-from skdpadmm.secret_sharing import check_modulus
+from skdpadmm.secret_sharing import is_modulus
 
 GRADIENT = "sum of agents' gradients, by secret sharing"
 # With two, each knows the other's message: the sum without its own.
 FEWEST_AGENTS = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class SecretSharingGradientDescentSettings:
-    """Constants of one run, resolved.
-
-    Attributes
-    ----------
-    n_rounds : int
-        Steps, each with one sum.
-    step_size : float
-    clip_norm : float
-        Bound of the norm of a unit's gradient, in units of `Rows.clip_unit`.
-    momentum : float
-    n_averaged : int
-        Length of the averaged tail of the path.
-    """
-
-    n_rounds: int
-    step_size: float
-    clip_norm: float
-    momentum: float
-    n_averaged: int
-
-
-class SecretSharingGradientDescent(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class SecretSharingGradientDescent(Algorithm):
     r"""Proximal gradient descent on sums of noisy gradients that nobody sees one by one.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all agents. The model w
@@ -145,63 +119,31 @@ class SecretSharingGradientDescent(BaseEstimator):
     >>> from skdpadmm import DPDecentralizedRegressor
     >>> model = DPDecentralizedRegressor(algorithm="secret-sharing-gradient-descent", coalition=4)
     >>> plan = model.plan(n_samples=10_000, n_features=5)
-    >>> round(plan.guarantee("peer").epsilon(1e-5), 3), plan.settings.n_rounds
+    >>> round(plan.guarantee("peer").epsilon(1e-5), 3), plan.settings.n_iter
     (1.0, 100)
     >>> round(plan.guarantee("model").epsilon(1e-5), 3)
     0.756
     """
 
-    conditionable = True
     setting = ("decentralized", "federated")
-    exact = False
 
-    def __init__(
-        self,
-        *,
-        step_size: float | Literal["auto"] = "auto",
-        clip_norm: float | Literal["auto"] = "auto",
-        momentum: float | Literal["auto"] = "auto",
-        tail_fraction: float = 0.5,
-        n_curators: int | None = None,
-        modulus: int = 2**64,
-    ) -> None:
-        self.step_size = step_size
-        self.clip_norm = clip_norm
-        self.momentum = momentum
-        self.tail_fraction = tail_fraction
-        self.n_curators = n_curators
-        self.modulus = modulus
+    step_size: float | Literal["auto"] = size()
+    clip_norm: float | Literal["auto"] = size()
+    momentum: float | Literal["auto"] = number("auto", 0, 1, closed="left")
+    tail_fraction: float = share(0.5)
+    n_curators: int | None = count(None, least=2)
+    modulus: int = knob(2**64, is_modulus, "an int in [2, 2**63], or 2**64", convert=int)
 
     def share_among(self, agents: Agents) -> Agents:
-        """The same agents, who share every message out: what that says of who sees what.
-
-        Parameters
-        ----------
-        agents : Agents
-
-        Returns
-        -------
-        Agents
-        """
+        """The same agents, who share every message out: what that says of who sees what."""
         # Whatever is no number of curators is refused by `check`.
         if agents.n_agents < FEWEST_AGENTS or not self._has_curators(agents):
             return agents
         return replace(agents, n_curators=self._n_curators(agents))
 
-    def check(self, facts: Facts) -> None:
-        """Refuse knobs outside of their range, whatever the budget.
-
-        Raises
-        ------
-        ValueError
-            Says what was expected.
-        """
-        check_steps(self.step_size, self.clip_norm)
-        check_tail_fraction(self.tail_fraction)
-        check_modulus(self.modulus)
-        momentum, count, agents = self.momentum, self.n_curators, facts.agents
-        if momentum != "auto" and not (is_number(momentum) and 0 <= float(momentum) < 1):
-            raise ValueError(f"Got momentum={momentum!r}, expected 'auto' or a float in [0, 1).")
+    def check_facts(self, facts: Facts) -> None:
+        """Agents that are all there, at least three, of whom some are curators."""
+        agents = facts.agents
         assert agents is not None
         if agents.n_agents < FEWEST_AGENTS:
             raise ValueError(
@@ -211,8 +153,8 @@ class SecretSharingGradientDescent(BaseEstimator):
             )
         if not self._has_curators(agents):
             raise ValueError(
-                f"Got n_curators={count!r}, expected None or an int from 2 to the number of agents,"
-                f" {agents.n_agents}."
+                f"Got n_curators={self.n_curators!r}, expected None or an int from 2 to the number"
+                f" of agents, {agents.n_agents}."
             )
         absent = isinstance(agents, Federation) and (agents.participation < 1 or agents.dropout > 0)
         if absent:
@@ -221,26 +163,8 @@ class SecretSharingGradientDescent(BaseEstimator):
                 " and dropout=0: without one share nobody can reconstruct a sum."
             )
 
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
-        """Decide steps and each agent's noise from public facts.
-
-        Parameters
-        ----------
-        facts : Facts
-            Of agents.
-        budget : Budget
-            With a finite epsilon.
-
-        Returns
-        -------
-        Plan
-
-        Raises
-        ------
-        ValueError
-            Where a knob is outside its range, or the modulus too small for the sums.
-        """
-        self.check(facts)
+    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+        """The shared sum of gradients, in each round."""
         agents = facts.agents
         assert agents is not None
         if agents.n_curators != self._n_curators(agents):
@@ -254,7 +178,7 @@ class SecretSharingGradientDescent(BaseEstimator):
             name=GRADIENT,
             n_times=facts.max_iter,
             limits=unit_limits(facts),
-            modulus=check_modulus(self.modulus),
+            modulus=int(self.modulus),
         )
         # What a curator of all rows would spend on a record, for as much noise in the sum.
         moved = facts.neighboring.sensitivity_factor * facts.working_rounding
@@ -267,98 +191,69 @@ class SecretSharingGradientDescent(BaseEstimator):
         )
         # What an agent says is shorter than what its records say; the travel stays the same.
         factor = agent_clip_factor(facts)
-        settings = SecretSharingGradientDescentSettings(
-            n_rounds=facts.max_iter,
-            step_size=step_size / factor if self.step_size == "auto" else float(self.step_size),
-            clip_norm=clip_norm * factor if self.clip_norm == "auto" else float(self.clip_norm),
+        settings = self.resolved(
+            n_iter=facts.max_iter,
+            step_size=step_size / factor,
+            clip_norm=clip_norm * factor,
             momentum=momentum,
-            n_averaged=tail_length(self.tail_fraction, facts.max_iter),
         )
-        return Plan(
-            algorithm="SecretSharingGradientDescent",
-            facts=facts,
-            budget=budget,
-            settings=settings,
-            releases=(*facts.preparations, messages),
-            assumptions=tuple(self._assumptions(agents, budget.observer)),
-        )
+        return settings, messages
+
+    def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
+        """Secure channels, and whose budget protects whom."""
+        agents = facts.agents
+        assert agents is not None
+        lines = [
+            f"Every message is shared out among {agents.n_curators} curators through secure"
+            " channels, and everybody follows the protocol. Whoever has all that curators got sees"
+            " every message; figures about sums are for others. Where an agent drops out the fit"
+            " fails.",
+        ]
+        if len(set(agents.epsilons)) > 1 and not agents.sees_each_message(budget.observer):
+            lines.append(
+                "A sum has one noise: it protects all agents by the smallest of their budgets."
+            )
+        return tuple(lines)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """Run the rounds as planned; every number in the solution has passed the gate.
-
-        Parameters
-        ----------
-        plan : Plan
-        problem : Problem
-            With an ownership.
-        gate : Gate
-
-        Returns
-        -------
-        Solution
-        """
+        """Run the rounds as planned; symbols as above."""
         facts, rows = plan.facts, problem.rows
-        settings: SecretSharingGradientDescentSettings = plan.settings
+        settings = plan.settings
         clip_norm = settings.clip_norm * rows.clip_unit
         summed = _shared_gradients(plan, problem, gate, clip_norm=clip_norm)
         # Of the mean gradient, in units of the clip bound.
         unit = settings.step_size * clip_norm / facts.n_samples
         prox = penalty_operator(facts.penalty, settings.step_size, rows)
         w = previous = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
-        for k in range(settings.n_rounds):
+        for k in range(settings.n_iter):
             point = w + settings.momentum * (w - previous)
             u = point - unit * summed(point)
             previous, w = w, rows.from_coordinates(prox(u))
-            if k >= settings.n_rounds - settings.n_averaged:
+            if k >= settings.n_iter - settings.n_averaged:
                 tail = tail + u / settings.n_averaged
             problem.progress(k + 1)
         parameters = prox(tail)
-        variance = parameter_variance(
-            rows=rows,
-            smoothness=facts.loss.smoothness,
+        n_messages, n_numbers = _traffic(plan)
+        return averaged_solution(
+            plan,
+            rows,
+            parameters,
+            clip_norm=clip_norm,
             # Momentum makes a step that much longer.
             step_size=settings.step_size / (1 - settings.momentum),
-            noise_std=clip_norm * plan.releases[-1].noise_std / facts.n_samples,
-            n_iter=settings.n_rounds,
-            n_averaged=settings.n_averaged,
-        )
-        sparse = facts.penalty.is_sparse
-        n_messages, n_numbers = _traffic(plan)
-        return Solution(
-            parameters=drop_noise(parameters, rows, variance) if sparse else parameters,
-            n_iter=settings.n_rounds,
-            derivative_bound=clip_norm / rows.typical_norm,
-            score_variance=score_variance(rows, variance),
-            doubt=doubt(rows, parameters, variance),
-            n_rounds=settings.n_rounds,
+            noise_std=plan.releases[-1].noise_std / facts.n_samples,
+            n_iter=settings.n_iter,
+            n_rounds=settings.n_iter,
             n_messages=n_messages,
             bytes_sent=8 * n_numbers,
         )
 
     def _has_curators(self, agents: Agents) -> bool:
         count = self.n_curators
-        return count is None or (_is_whole(count) and 2 <= count <= agents.n_agents)
+        return count is None or (isinstance(count, int) and 2 <= count <= agents.n_agents)
 
-    def _n_curators(self, agents: Agents | None) -> int:
-        assert agents is not None
+    def _n_curators(self, agents: Agents) -> int:
         return agents.n_agents if self.n_curators is None else int(self.n_curators)
-
-    def _assumptions(self, agents: Agents, observer: str) -> list[str]:
-        count = self._n_curators(agents)
-        lines = [
-            f"Every message is shared out among {count} curators through secure channels, and"
-            " everybody follows the protocol. Whoever has all that curators got sees every message;"
-            " figures about sums are for others. Where an agent drops out the fit fails.",
-        ]
-        if len(set(agents.epsilons)) > 1 and not agents.sees_each_message(observer):
-            lines.append(
-                "A sum has one noise: it protects all agents by the smallest of their budgets."
-            )
-        return lines
-
-
-def _is_whole(count: object) -> bool:
-    return isinstance(count, Integral) and not isinstance(count, bool)
 
 
 def _shared_gradients(

@@ -25,6 +25,13 @@ Words = NDArray[np.uint64]
 Bits = Callable[[int], Words]
 
 
+def is_modulus(modulus: object) -> bool:
+    """Whether words can be added under it."""
+    if not isinstance(modulus, Integral) or isinstance(modulus, bool):
+        return False
+    return 2 <= int(modulus) <= LARGEST_MODULUS or int(modulus) == WORD
+
+
 def check_modulus(modulus: object) -> int:
     """Refuse what is no modulus that words can be added under.
 
@@ -41,10 +48,8 @@ def check_modulus(modulus: object) -> int:
     ValueError
         Says what was expected.
     """
-    if isinstance(modulus, Integral) and not isinstance(modulus, bool):
-        number = int(modulus)
-        if 2 <= number <= LARGEST_MODULUS or number == WORD:
-            return number
+    if is_modulus(modulus):
+        return int(modulus)  # type: ignore[call-overload]
     raise ValueError(f"Got modulus={modulus!r}, expected an int in [2, 2**63], or 2**64.")
 
 

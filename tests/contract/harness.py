@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from scipy.stats import norm
@@ -91,6 +92,11 @@ def replay(
     if len(replayed.gates) != len(recorded.gates) or not all(g.is_over() for g in replayed.gates):
         raise Diverged
     return replayed
+
+
+def same_draws() -> Any:
+    """Who takes part in a round follows from the seed, however plans are written."""
+    return mock.patch.object(Plan, "digest", return_value=b"plan")
 
 
 class SilentGate(RecordingGate):

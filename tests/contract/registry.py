@@ -206,7 +206,7 @@ ROWS = [
         "participation": 0.5, "max_iter": 8}, linear=STEPS, composes=False),
     agents("federated-dropout-agent", "DPFedRidge", "FederatedADMM",
         {"local_step": "linearized"}, params={"adversary": "sums", "dropout": 0.2,
-        "privacy_unit": "agent"}, linear=STEPS),
+        "privacy_unit": "agent", "random_state": 1}, linear=STEPS),
     agents("sharing-federated", "DPFedRidge", "SecretSharingGradientDescent",
         params={"adversary": "sums"}, linear=TINY, optimum=(FAR, 1e-9)),
     agents("sharing-federated-agent-zero-out", "DPFedLogisticRegression",
