@@ -29,6 +29,7 @@ from skdpadmm.algorithms._multi_step_theory import multi_step_bound, useful_step
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
 from skdpadmm.algorithms._personalized_optimum import PersonalizedOptimum
+from skdpadmm.algorithms._preparations import condition, prepared, rescale
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_walk_admm import RandomWalkADMM
 from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPoint
@@ -42,9 +43,6 @@ from skdpadmm.algorithms._registry import (
     resolve_algorithm,
 )
 from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
-from skdpadmm.algorithms.preparations._conditioning import condition
-from skdpadmm.algorithms.preparations._preparation import prepared
-from skdpadmm.algorithms.preparations._scaling import rescale
 
 __all__ = [
     "Algorithm",

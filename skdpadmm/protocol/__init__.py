@@ -17,10 +17,17 @@ from skdpadmm.protocol._agents import (
     Neighborhood,
     Network,
 )
-from skdpadmm.protocol._facts import Budget, Facts, neighborhood_of, network_of
+from skdpadmm.protocol._facts import (
+    SMALLEST_SPREAD,
+    Budget,
+    Conditioning,
+    Facts,
+    Scaling,
+    neighborhood_of,
+    network_of,
+)
 from skdpadmm.protocol._gate import Gate
 from skdpadmm.protocol._plan import Plan, PlanViolation, Settings
-from skdpadmm.protocol._preparation import SMALLEST_SPREAD, Conditioning, Scaling
 from skdpadmm.protocol._problem import Problem, Solution
 from skdpadmm.protocol._release import Release, View, not_private
 

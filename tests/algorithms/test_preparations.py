@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from skdpadmm import DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM, condition
 from skdpadmm.algorithms._noise_left import parameter_variance, score_variance
-from skdpadmm.algorithms.preparations._conditioning import basis_of, plan_conditioning
-from skdpadmm.algorithms.preparations._scaling import EXPONENTS, ROW_NORMS, median_norm
+from skdpadmm.algorithms._preparations import (
+    EXPONENTS,
+    ROW_NORMS,
+    basis_of,
+    median_norm,
+    plan_conditioning,
+)
 from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2

@@ -8,7 +8,7 @@ import pytest
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM
-from skdpadmm.algorithms.preparations._conditioning import plan_conditioning
+from skdpadmm.algorithms._preparations import plan_conditioning
 
 # Of guarantees.md: mu of a Gaussian mechanism that is (epsilon, 1e-5)-DP.
 REFERENCE = [(0.1, 0.032521), (1.0, 0.268051), (5.0, 1.121242)]

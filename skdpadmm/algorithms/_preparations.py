@@ -1,0 +1,306 @@
+"""What is bought before an algorithm starts: the units of columns, and a basis.
+
+Private scaling: one noisy histogram of the norms of rows whose units nobody declared. One record is
+in one bin, so the counts move by at most 1 in Euclidean norm for zero-out and by sqrt(2) for
+replace-one.
+
+Private conditioning: one noisy second moment of the rows, turned into public coordinates.
+
+In the user's coordinates some directions hold most of the variance of the rows and others next to
+none. A step that suits the first takes for ever in the others, while noise is the same in all. So
+a share of the budget buys the second moment with noise. All that follows from it is public: a basis
+in which the second moment is near the identity, where gradients are clipped and noise is added.
+
+The sensitivity of the sum of ``a a'`` over rows of norm at most R is ``R**2`` for zero-out and
+``sqrt(2) R**2`` for replace-one, in Frobenius norm. The upper triangle with off-diagonal entries
+times sqrt(2) has that norm as its Euclidean one, so noise off the diagonal is smaller by sqrt(2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.algorithms._algorithm import Algorithm
+from skdpadmm.algorithms._defaults import (
+    CONDITIONING_SHARE,
+    DECLARED_NORM,
+    SCALING_SHARE,
+    conditioning_choices,
+    conditioning_pays,
+)
+from skdpadmm.algorithms._messages import plan_release
+from skdpadmm.engine import Engine
+from skdpadmm.privacy import gaussian_mu
+from skdpadmm.protocol import SMALLEST_SPREAD, Budget, Conditioning, Facts, Gate, Scaling
+from skdpadmm.records import Basis, Coordinates, Rows
+
+ROW_NORMS, SECOND_MOMENT = "histogram of row norms", "second moment"
+# Above it the matrix costs more time and memory than the iteration does.
+LARGEST_MATRIX = 1000
+# Powers of two from 2^-20 to 2^20: units a million times off either way are still found.
+EXPONENTS = np.arange(-20, 21)
+
+
+def prepared(
+    facts: Facts,
+    budget: Budget,
+    algorithm: Algorithm,
+    coordinates: Coordinates,
+    *,
+    scale: str | None,
+    conditioning: str | None,
+) -> Facts:
+    """Facts with the preparations that a user asked for, or that the rule finds worth their cost.
+
+    Parameters
+    ----------
+    facts : Facts
+    budget : Budget
+        With a finite epsilon.
+    algorithm : Algorithm
+    coordinates : Coordinates
+    scale : {"private", None}
+    conditioning : {"auto", "private", None}
+
+    Returns
+    -------
+    Facts
+
+    Raises
+    ------
+    ValueError
+        Where a preparation cannot be of use.
+    """
+    total = gaussian_mu(budget.epsilon, budget.delta)
+    if scale == "private":
+        if not coordinates.undeclared.any():
+            raise ValueError(
+                "Got scale='private' with feature_bounds for every column, expected columns whose"
+                " units are not known. Leave one of the two out."
+            )
+        target = DECLARED_NORM * math.sqrt(facts.n_parameters)
+        mu = total * math.sqrt(SCALING_SHARE)
+        facts = replace(facts, scaling=plan_scaling(facts, budget, mu=mu, target=target))
+    if conditioning == "private" and not algorithm.conditionable:
+        raise ValueError(
+            f"Got conditioning='private' with {algorithm!r}, expected 'auto' or None: it works on"
+            " the user's coordinates, or rests on bounds of curvature that only they have."
+            " Choose another algorithm."
+        )
+    if conditioning is None or (
+        conditioning == "auto"
+        and not (algorithm.conditionable and facts.n_parameters <= LARGEST_MATRIX)
+    ):
+        return facts
+    mu = total * math.sqrt(CONDITIONING_SHARE)
+    planned = plan_conditioning(facts, budget, mu=mu, **conditioning_choices(facts))
+    if conditioning == "auto" and not conditioning_pays(facts, planned.edge):
+        return facts
+    return replace(facts, conditioning=planned)
+
+
+def plan_scaling(facts: Facts, budget: Budget, *, mu: float, target: float) -> Scaling:
+    """Plan the release of the histogram.
+
+    Parameters
+    ----------
+    facts : Facts
+    budget : Budget
+    mu : float
+        What it may cost, as a Gaussian-DP parameter.
+    target : float
+        What the median norm is brought to.
+
+    Returns
+    -------
+    Scaling
+    """
+    sensitivity = math.sqrt(facts.neighboring.sensitivity_factor)
+    release = plan_release(
+        facts,
+        budget,
+        name=ROW_NORMS,
+        shape=(len(EXPONENTS) + 1,),
+        sensitivity=sensitivity,
+        mu=mu,
+    )
+    return Scaling(target=target, release=release)
+
+
+def rescale(
+    coordinates: Coordinates, norms: NDArray[np.float64], scaling: Scaling, gate: Gate
+) -> Coordinates:
+    """Release the histogram and bring undeclared features to the scale that algorithms expect.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+    norms : ndarray of shape (n_samples,)
+        Norms of the undeclared features of each row.
+    scaling : Scaling
+    gate : Gate
+
+    Returns
+    -------
+    Coordinates
+    """
+    # Bin k holds norms in (2^(k-1), 2^k], the first one all below and the last one all above.
+    bins = np.searchsorted(2.0**EXPONENTS, norms)
+    counts = np.bincount(bins, minlength=len(EXPONENTS) + 1).astype(np.float64)
+    released = gate.release(ROW_NORMS, counts)
+    return coordinates.rescaled(
+        scaling.target / median_norm(released, scaling.release.noise_std, default=scaling.target)
+    )
+
+
+def median_norm(counts: NDArray[np.float64], noise_std: float, *, default: float) -> float:
+    """Median of the norms from noisy counts; nothing here sees data.
+
+    Bins within the reach of noise count as empty, and rows in the lowest bin say nothing of units.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_bins,)
+    noise_std : float
+    default : float
+        The answer where no bin stands out.
+
+    Returns
+    -------
+    float
+    """
+    kept = np.where(counts > 3 * noise_std, counts, 0.0)
+    kept[0] = 0.0
+    total = float(kept.sum())
+    if total == 0:
+        return default
+    before = np.cumsum(kept) - kept
+    k = int(np.flatnonzero(before <= total / 2)[-1])
+    while kept[k] == 0:
+        k -= 1
+    inside = (total / 2 - float(before[k])) / float(kept[k])
+    return float(2.0 ** (EXPONENTS[min(k, len(EXPONENTS) - 1)] - 1 + min(inside, 1.0)))
+
+
+def plan_conditioning(
+    facts: Facts,
+    budget: Budget,
+    *,
+    mu: float,
+    row_norm: float,
+    floor: float = 0.5,
+    floor_power: float = 0.0,
+    clip_power: float = 0.0,
+    resolution: float = 0.0,
+) -> Conditioning:
+    """Plan the release of the second moment.
+
+    Parameters
+    ----------
+    facts : Facts
+    budget : Budget
+    mu : float
+        What it may cost, as a Gaussian-DP parameter.
+    row_norm, floor, floor_power, clip_power, resolution : float
+        See `Conditioning`.
+
+    Returns
+    -------
+    Conditioning
+    """
+    d = facts.n_parameters
+    sensitivity = facts.neighboring.second_moment_factor * facts.rounding / facts.n_samples
+    release = plan_release(
+        facts,
+        budget,
+        name=SECOND_MOMENT,
+        shape=(d * (d + 1) // 2,),
+        sensitivity=sensitivity,
+        mu=mu,
+    )
+    return Conditioning(
+        row_norm=row_norm,
+        floor=floor,
+        floor_power=floor_power,
+        clip_power=clip_power,
+        resolution=resolution,
+        release=release,
+    )
+
+
+def condition(rows: Rows, conditioning: Conditioning, engine: Engine, gate: Gate) -> Rows:
+    """Release the second moment and see the rows in the basis that it gives.
+
+    Parameters
+    ----------
+    rows : Rows
+    conditioning : Conditioning
+    engine : Engine
+    gate : Gate
+
+    Returns
+    -------
+    Rows
+    """
+    d, norm = rows.coordinates.n_parameters, conditioning.row_norm
+    with np.errstate(divide="ignore"):
+        weight = np.minimum(1.0, norm / np.sqrt(rows.squared_norm))
+
+    def second_moment(block: int) -> NDArray[np.float64]:
+        A = rows.augmented(block)
+        A *= (weight[rows.slices[block]] / norm)[:, None]
+        return np.asarray(A.T @ A)
+
+    exact = engine.sum(second_moment, rows.n_blocks) / rows.n_samples
+    upper = np.triu_indices(d)
+    length = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    noisy = gate.release(SECOND_MOMENT, exact[upper] * length) / length
+    matrix = np.zeros((d, d))
+    matrix[upper] = noisy
+    matrix = matrix + np.triu(matrix, 1).T
+    return rows.in_basis(basis_of(matrix, conditioning), engine.run)
+
+
+def basis_of(matrix: NDArray[np.float64], conditioning: Conditioning) -> Basis:
+    """Coordinates from the released matrix; nothing here sees data.
+
+    Noise of edge e shows an eigenvalue t > e as about ``t + e**2 / t`` (Benaych-Georges &
+    Nadakuditi, "The eigenvalues and eigenvectors of finite, low rank perturbations of large random
+    matrices", 2011). That is undone for eigenvalues that stand out of the noise; all others count
+    as the floor.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_parameters, n_parameters)
+        Noisy second moment in units of the squared norm bound.
+    conditioning : Conditioning
+
+    Returns
+    -------
+    Basis
+    """
+    scale, edge = conditioning.row_norm**2, conditioning.edge
+    values, vectors = np.linalg.eigh(matrix)
+    detected = values > 2 * edge
+    shrunk = np.where(detected, (values + np.sqrt(np.maximum(values**2 - 4 * edge**2, 0))) / 2, 0.0)
+    # The trace is at most 1 in these units, and known up to about the edge.
+    trace = min(max(float(np.trace(matrix)), 2 * edge), 1.0)
+    spread = min(max(1 - float(shrunk[-1]) / trace, SMALLEST_SPREAD), 1.0)
+    floor = conditioning.floor_at(spread, trace)
+    loading = detected.astype(np.float64)
+    if not detected.all():
+        # What is left of the trace is spread over all directions in which nothing is seen.
+        loading[~detected] = max(trace - float(shrunk.sum()), 0.0) / floor / np.sum(~detected)
+    dimension = min(max(float(loading.sum()), 1.0), trace / floor)
+    loading *= dimension / loading.sum() if loading.any() else 1.0
+    return Basis(
+        vectors=vectors,
+        eigenvalues=np.clip(np.maximum(shrunk, floor), floor, 1.0) * scale,
+        loading=loading,
+        spread=spread,
+        clip_unit=math.sqrt(dimension) * spread**conditioning.clip_power,
+    )

@@ -1,1 +1,0 @@
-"""What is bought before an algorithm starts: the units of columns, and a basis."""
