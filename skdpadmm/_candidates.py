@@ -1,26 +1,47 @@
-"""What a search fits: a candidate with its parameters, and what its plan says before data."""
+"""What a search fits: candidates, their plans before data, and the sizes of public folds."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn import model_selection
+from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import (
-    Binarizer,
-    FunctionTransformer,
-    Normalizer,
-    PolynomialFeatures,
-)
+from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 from sklearn.utils import get_tags
 
 # They transform each row by itself.
 _BY_ROW = (Binarizer, Normalizer, PolynomialFeatures)
+# So do these functions, and they are finite for every finite number: where another one gives NaN or
+# infinity by the values of rows, the error of the last step would reveal it.
+_FINITE = (
+    *(np.absolute, np.arcsinh, np.arctan, np.cbrt, np.ceil, np.cos, np.fabs, np.floor),
+    *(np.negative, np.positive, np.rint, np.sign, np.sin, np.tanh, np.trunc),
+)
+# Which rows train goes by positions, or by groups. What inherits from them may look at rows.
+_BY_POSITION = (
+    model_selection.KFold,
+    model_selection.LeaveOneOut,
+    model_selection.LeavePOut,
+    model_selection.PredefinedSplit,
+    model_selection.RepeatedKFold,
+    model_selection.ShuffleSplit,
+    model_selection.TimeSeriesSplit,
+    # Positions, or masks, that somebody made.
+    type(model_selection.check_cv([])),
+)
+_BY_GROUP = (
+    model_selection.GroupKFold,
+    model_selection.GroupShuffleSplit,
+    model_selection.LeaveOneGroupOut,
+    model_selection.LeavePGroupsOut,
+)
 
 
 def last_step(estimator: Any) -> Any:
@@ -34,21 +55,21 @@ def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -
     """A clone with the parameters of a candidate; `own` ones are those of the last step."""
     # Values are cloned as scikit-learn does: a step of a grid is never touched.
     values = {name: clone(value, safe=False) for name, value in parameters.items()}
-    made = clone(estimator).set_params(**values)
-    last = last_step(made)
+    candidate = clone(estimator).set_params(**values)
+    last = last_step(candidate)
     last.set_params(**{name: value for name, value in own.items() if name in last.get_params()})
-    return made
+    return candidate
 
 
 def silent(estimator: Any) -> Any:
     """The same estimator, told to print and to keep nothing: lines and files can be counted."""
-    told: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     for name, value in estimator.get_params(deep=True).items():
         if is_verbosity(name) and value:
-            told[name] = False if isinstance(value, bool | np.bool_) else 0
+            changed[name] = False if isinstance(value, bool | np.bool_) else 0
         elif name.rpartition("__")[2] == "memory" and value is not None:
-            told[name] = None
-    return estimator.set_params(**told)
+            changed[name] = None
+    return estimator.set_params(**changed)
 
 
 def is_verbosity(name: str) -> bool:
@@ -56,11 +77,11 @@ def is_verbosity(name: str) -> bool:
     return name.rpartition("__")[2] == "verbose"
 
 
-def earlier_steps(estimator: Any) -> Iterator[Any]:
+def _earlier_steps(estimator: Any) -> Iterator[Any]:
     """Transformers before the last step, in pipelines of any depth."""
     while isinstance(estimator, Pipeline):
         for _, step in estimator.steps[:-1]:
-            yield from earlier_steps(step)
+            yield from _earlier_steps(step)
             if (last := last_step(step)) not in (None, "passthrough"):
                 yield last
         estimator = estimator.steps[-1][1]
@@ -68,35 +89,26 @@ def earlier_steps(estimator: Any) -> Iterator[Any]:
 
 def steps_that_learn(estimator: Any) -> list[Any]:
     """Transformers before the last step that a fit adapts to data, in pipelines of any depth."""
-    return [step for step in earlier_steps(estimator) if learns(step)]
+    return [step for step in _earlier_steps(estimator) if _learns(step)]
+
+
+def _learns(step: Any) -> bool:
+    # The exception takes nothing but the number of columns.
+    return get_tags(step).requires_fit and not isinstance(step, PolynomialFeatures)
 
 
 def acts_by_row(step: Any) -> bool:
-    """Whether a transformer is known to transform each row by itself."""
+    """Whether a transformer is known to learn nothing and to transform each row by itself."""
     if type(step) is FunctionTransformer:
-        return step.func is None or (_is_elementwise(step.func) and not step.kw_args)
-    return type(step) in _BY_ROW or type(step).__module__.startswith("skdpadmm.preprocessing")
-
-
-def _is_elementwise(func: Any) -> bool:
-    """Whether a function is a ufunc of one number; those of Python may keep what they saw."""
-    if not isinstance(func, np.ufunc) or func.signature is not None:
-        return False
-    return func.nin == func.nout == 1 and func.types != ["O->O"]
+        is_known = all(f is None or f in _FINITE for f in (step.func, step.inverse_func))
+        return is_known and not step.kw_args
+    is_own = type(step).__module__.startswith("skdpadmm.preprocessing")
+    return (is_own or type(step) in _BY_ROW) and not _learns(step)
 
 
 def require_one_that_spends(estimator: Any) -> None:
-    """Refuse a pipeline in which more than the last step has a budget: its plan is not the whole.
-
-    Parameters
-    ----------
-    estimator : estimator
-
-    Raises
-    ------
-    TypeError
-    """
-    for part in _fitted_parts(list(earlier_steps(estimator))):
+    """Refuse a pipeline in which an earlier step has a budget: its plan is not the whole."""
+    for part in _fitted_parts(list(_earlier_steps(estimator))):
         if callable(getattr(part, "plan", None)) or hasattr(part, "ledger"):
             raise TypeError(
                 f"Got a Pipeline with {type(part).__name__} before its last step, expected one"
@@ -144,26 +156,7 @@ def plan_candidate(
     n_classes: int | None,
     facts: Mapping[str, Any] | None = None,
 ) -> tuple[Any, list[str]]:
-    """Return a candidate's plan, and what it warned of.
-
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameters of the candidate.
-    parameters : dict
-        The candidate; empty where there is no search.
-    n_samples, n_features : int
-        Shape of what arrives at the last step.
-    n_classes : int or None
-        Passed where the last step does not declare them.
-    facts : dict or None, default=None
-        Other arguments of its plan, which win.
-
-    Returns
-    -------
-    plan : Plan or SearchPlan
-    warned : list of str
-    """
+    """Return a candidate's plan and what it warned of; `facts` are other arguments, which win."""
     last = last_step(estimator)
     known = {"n_classes": n_classes} if asks_for_classes(last) else {}
     with warnings.catch_warnings(record=True) as caught:
@@ -177,7 +170,49 @@ def plan_candidate(
     return plan, list(dict.fromkeys(str(line.message) for line in caught))
 
 
-def learns(step: Any) -> bool:
-    """Whether a fit adapts a transformer to data."""
-    # The exception takes nothing but the number of columns.
-    return get_tags(step).requires_fit and not isinstance(step, PolynomialFeatures)
+def sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> list[int]:
+    """Return how many rows train in each fold of a search of scikit-learn, given as to its fit."""
+    # A generator stays where it is: fit draws the same from it.
+    folds = copy.deepcopy(public_folds(search))
+    is_drawn = getattr(folds, "shuffle", True) and getattr(folds, "random_state", 0) is None
+    if is_by_group(folds) and is_drawn:
+        raise ValueError(
+            f"Got cv={search.cv!r}, expected a random_state: groups of other sizes may be drawn in"
+            " fit, and so fits that cost otherwise. Pass an int."
+        )
+    return [_n_rows(train, n_samples) for train, _ in folds.split(X, y, groups)]
+
+
+def is_by_group(folds: Any) -> bool:
+    """Whether sizes of folds follow from who is in which group."""
+    return type(folds) in _BY_GROUP
+
+
+def public_folds(search: Any) -> Any:
+    """The splitter of a search of scikit-learn, refused where a row or a label changes folds."""
+    # Any labels of two classes: an int means folds by classes, for a classifier.
+    is_by_class = is_classifier(search.estimator)
+    splitter = model_selection.check_cv(search.cv, [0, 1], classifier=is_by_class)
+    if type(splitter) in (*_BY_POSITION, *_BY_GROUP):
+        return splitter
+    meant = "" if type(splitter) is type(search.cv) else f" which is {type(splitter).__name__},"
+    raise ValueError(
+        f"Got cv={search.cv!r},{meant} expected folds that no row changes: with folds by labels one"
+        " record moves others from fold to fold, and a fit differs in all of these. Pass"
+        " cv=KFold(5, shuffle=True, random_state=0), or positions that are public, and search with"
+        " these."
+    )
+
+
+def _n_rows(positions: Any, n_samples: int) -> int:
+    """How many rows a part of a split has, by their positions or by a mask; each of them once."""
+    rows = np.asarray(positions)
+    if rows.dtype == bool:
+        return int(rows.sum())
+    # Counted from the end they are the same rows.
+    if len(np.unique(np.where(rows < 0, rows + n_samples, rows))) < len(rows):
+        raise ValueError(
+            "Got a fold in which rows are repeated, expected each at most once: a record that is"
+            " there several times is protected less than a fit claims. Draw without replacement."
+        )
+    return len(rows)

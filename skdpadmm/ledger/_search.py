@@ -23,10 +23,10 @@ from skdpadmm._candidates import (
     n_features_of_last_step,
     plan_candidate,
     require_one_that_spends,
+    sizes_of_folds,
     steps_that_learn,
     with_parameters,
 )
-from skdpadmm._folds import sizes_of_folds
 from skdpadmm.ledger._entry import Claim, Relation
 from skdpadmm.privacy import Guarantee, worst
 

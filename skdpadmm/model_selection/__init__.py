@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from skdpadmm.model_selection._cost import search_cost
-from skdpadmm.model_selection._grid_search import DPGridSearchCV
-from skdpadmm.model_selection._plan import SearchPlan
-from skdpadmm.model_selection._randomized_search import DPRandomizedSearchCV
-from skdpadmm.model_selection._report import SearchReport
+from skdpadmm.model_selection._plan import SearchPlan, SearchReport
+from skdpadmm.model_selection._search import DPGridSearchCV, DPRandomizedSearchCV
 
 __all__ = [
     "DPGridSearchCV",

@@ -10,7 +10,7 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
-from skdpadmm._candidates import acts_by_row, earlier_steps, is_verbosity, last_step, learns
+from skdpadmm._candidates import acts_by_row, is_verbosity, last_step
 from skdpadmm.algorithms import is_streaming
 from skdpadmm.network import condition_of
 from skdpadmm.privacy import Neighboring
@@ -18,8 +18,71 @@ from skdpadmm.privacy import Neighboring
 _SET_BY_SEARCH = ("epsilon", "delta", "random_state", "ledger")
 
 
-def prefix_of_last_step(estimator: Any) -> str:
-    """What its parameters are prefixed with."""
+def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
+    """Refuse what could not be searched under one budget; no data is needed."""
+    last = last_step(estimator)
+    is_search = isinstance(last, MetaEstimatorMixin) and hasattr(last, "cv")
+    if is_search or not (hasattr(last, "plan") and {"epsilon", "delta"} <= set(last.get_params())):
+        raise TypeError(
+            f"Got an estimator of type {type(last).__name__}, expected a model of this package,"
+            " alone or as the last step of a Pipeline: what a fit costs has to be known before it"
+            " runs. Put the candidates of a search inside a private search into its own grid."
+        )
+    prefix = _prefix_of_last_step(estimator)
+    of_search = [prefix + name for name in _SET_BY_SEARCH]
+    algorithm, partition = getattr(last, "algorithm", None), getattr(last, "partition", "iid")
+    agent_column = getattr(last, "agent_column", None)
+    refusals = (
+        (
+            taken := [name for name in parameters if name in of_search or is_verbosity(name)],
+            f"candidates of {taken}",
+            "parameters of the model only: the search sets it for every trial",
+        ),
+        (
+            not isinstance(last.epsilon, Real),
+            f"epsilon={last.epsilon!r}",
+            "a number: budgets of single agents do not pass through a search",
+        ),
+        (
+            getattr(last, "ledger", None) is not None,
+            "a ledger of its own",
+            "none: it would count, and so reveal, the trials. Give the ledger to the search",
+        ),
+        (
+            is_streaming(algorithm),
+            f"algorithm={algorithm!r}",
+            "one that fits all records at once: a stream goes on after the search, which has a"
+            " budget for its own records alone",
+        ),
+        (
+            agent_column is not None,
+            f"agent_column={agent_column!r}",
+            "None: how many rows each agent has is not known for the rows that train. Let n_agents"
+            " and partition assign the rows, or fit the estimator by itself",
+        ),
+        (
+            condition_of(partition),
+            f"partition={partition!r}",
+            "'iid', 'quantity' or a number of agents: the owner of a row would depend on the labels"
+            " of all rows",
+        ),
+    )
+    for is_refused, got, expected in refusals:
+        if is_refused:
+            raise ValueError(f"Got an estimator with {got}, expected {expected}.")
+    for step in _refused_steps(estimator):
+        raise ValueError(
+            f"Got a Pipeline with {step!r}, expected transformers that are known to learn nothing"
+            " from data and to transform each row by itself: this package's, Normalizer, Binarizer,"
+            " PolynomialFeatures, FunctionTransformer with np.arctan, np.tanh or another function"
+            " that is finite everywhere, and scikit-learn's own Pipeline and ColumnTransformer of"
+            " these, the latter with names or positions as columns and sparse_threshold=0. Declare"
+            " public bounds in place of what a transformer learns; apply one that treats each row"
+            " by itself to X before the search."
+        )
+
+
+def _prefix_of_last_step(estimator: Any) -> str:
     prefix = ""
     while isinstance(estimator, Pipeline):
         name, estimator = estimator.steps[-1]
@@ -27,128 +90,28 @@ def prefix_of_last_step(estimator: Any) -> str:
     return prefix
 
 
-def check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
-    """Refuse what could not be searched under one budget; no data is needed.
-
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameters of the candidate.
-    parameters : dict
-        The candidate.
-
-    Raises
-    ------
-    TypeError
-        If its cost is not known in advance.
-    ValueError
-        If something in it is not the candidate's to choose, or learns from data for free.
-    """
-    last = last_step(estimator)
-    if isinstance(last, MetaEstimatorMixin) and hasattr(last, "cv"):
-        raise TypeError(
-            f"Got a {type(last).__name__} inside a private search, expected an estimator: the best"
-            " of several searches is the best of all their candidates. Put these into one grid."
-        )
-    if not (hasattr(last, "plan") and {"epsilon", "delta"} <= set(last.get_params())):
-        raise TypeError(
-            f"Got an estimator of type {type(last).__name__}, expected one of this package, alone"
-            " or as the last step of a Pipeline: what a fit costs has to be known before it runs."
-        )
-    prefix = prefix_of_last_step(estimator)
-    for name in parameters:
-        of_last_step = name.startswith(prefix) and name.removeprefix(prefix) in _SET_BY_SEARCH
-        if of_last_step or is_verbosity(name):
-            raise ValueError(
-                f"Got candidates with {name!r}, expected parameters of the model only: the search"
-                " sets it for every trial."
-            )
-    if not isinstance(last.epsilon, Real):
-        raise ValueError(
-            f"Got an estimator with epsilon={last.epsilon!r}, expected a number: budgets of single"
-            " agents do not pass through a search."
-        )
-    if getattr(last, "ledger", None) is not None:
-        raise ValueError(
-            "Got an estimator with a ledger of its own, expected none: it would count, and so tell,"
-            " how many trials there were. Give the ledger to the search."
-        )
-    if is_streaming(getattr(last, "algorithm", None)):
-        raise ValueError(
-            f"Got an estimator with algorithm={last.algorithm!r}, expected one that fits all"
-            " records at once: a stream goes on after the search, which has a budget for its own"
-            " records alone. Search with another schedule."
-        )
-    if getattr(last, "agent_column", None) is not None:
-        raise ValueError(
-            f"Got an estimator with agent_column={last.agent_column!r}, expected None: how many"
-            " rows each agent has is not known for the rows that train. Let n_agents and partition"
-            " deal the rows out, or fit the estimator by itself."
-        )
-    if condition_of(rule := getattr(last, "partition", "iid")):
-        raise ValueError(
-            f"Got an estimator with partition={rule!r}, expected 'iid', 'quantity' or a number of"
-            " agents: who owns a row would depend on the labels of all rows."
-        )
-    for step in _transformers(estimator):
-        if learns(step):
-            raise ValueError(
-                f"Got a Pipeline with {type(step).__name__}, expected transformers that learn"
-                " nothing from data, such as BoundedScaler or RowNormClipper, alone or in a"
-                " ColumnTransformer: what others learn is in no budget. Declare public bounds"
-                " instead."
-            )
-        if not acts_by_row(step):
-            raise ValueError(
-                f"Got a Pipeline with {step!r}, expected transformers that are known to transform"
-                " each row by itself: this package's, Normalizer, Binarizer, PolynomialFeatures,"
-                " or FunctionTransformer with a NumPy ufunc such as np.arctan. If yours does, apply"
-                " it to X before the search."
-            )
+def _refused_steps(estimator: Any) -> Iterator[Any]:
+    """What is not known to treat each row by itself: a subclass may do more than its parts."""
+    while isinstance(estimator, Pipeline):
+        if type(estimator) is not Pipeline:
+            yield estimator
+        for _, step in estimator.steps[:-1]:
+            yield from _refused_parts(step)
+        estimator = estimator.steps[-1][1]
 
 
-def _transformers(estimator: Any) -> Iterator[Any]:
-    """Transformers before the last step, also of single columns."""
-    for made in _pipelines(estimator):
-        if type(made) is not Pipeline:
-            raise ValueError(
-                f"Got a {type(made).__name__} of {type(made).__module__}, expected a Pipeline of"
-                " scikit-learn itself: another class may do more than its steps."
-            )
-    for step in earlier_steps(estimator):
-        # Of a subclass nothing is known but that it learns.
-        if type(step) is not ColumnTransformer:
+def _refused_parts(step: Any) -> Iterator[Any]:
+    if type(step) is Pipeline:
+        for _, part in step.steps:
+            yield from _refused_parts(part)
+    elif type(step) is ColumnTransformer:
+        # A function for columns is shown the rows; the threshold counts the zeros of all of them.
+        if step.sparse_threshold != 0 or any(callable(part[2]) for part in step.transformers):
             yield step
-            continue
-        for part, columns in _parts(step):
-            if callable(columns):
-                raise ValueError(
-                    "Got a ColumnTransformer whose columns are found by a function, expected names"
-                    " or positions: a function is shown the rows. List the columns."
-                )
-            if part not in ("drop", "passthrough"):
-                yield from _transformers(Pipeline([("part", part), ("rest", "passthrough")]))
-        if step.sparse_threshold != 0:
-            raise ValueError(
-                f"Got a ColumnTransformer with sparse_threshold={step.sparse_threshold!r}, expected"
-                " 0: it keeps whether rows have many zeros, all of them together. Set"
-                " sparse_threshold=0."
-            )
-
-
-def _pipelines(estimator: Any) -> Iterator[Pipeline]:
-    """Pipelines, one inside another."""
-    if isinstance(estimator, Pipeline):
-        yield estimator
-        for _, step in estimator.steps:
-            yield from _pipelines(step)
-
-
-def _parts(step: ColumnTransformer) -> Iterator[tuple[Any, Any]]:
-    """What it holds, each with its columns."""
-    for _, part, columns in step.transformers:
-        yield part, columns
-    yield step.remainder, None
+        for part in (*(part[1] for part in step.transformers), step.remainder):
+            yield from _refused_parts(part)
+    elif not (step is None or isinstance(step, str) or acts_by_row(step)):
+        yield step
 
 
 def check_plan(plan: Any) -> None:
@@ -162,23 +125,13 @@ def check_plan(plan: Any) -> None:
         )
 
 
-def common_relation(plans: Sequence[Any]) -> Neighboring:
-    """The neighbouring relation of all candidates, which has to be one."""
-    relations = {plan.neighboring for plan in plans}
+def common_relation(plans: Sequence[Any]) -> tuple[str, str, Neighboring]:
+    """The adversary, the unit and the neighbouring relation of all plans, which have to be one."""
+    relations = {(str(plan.adversary), str(plan.unit), plan.neighboring) for plan in plans}
     if len(relations) > 1:
+        found = sorted((adversary, unit, str(how)) for adversary, unit, how in relations)
         raise ValueError(
-            f"Got candidates under {sorted(map(str, relations))}, expected one neighbouring"
-            " relation. Take `neighboring` out of the candidates."
+            f"Got candidates under {found}, expected one adversary, one unit and one neighbouring"
+            " relation: guarantees under different ones do not add up."
         )
     return relations.pop()
-
-
-def common_adversary(plans: Sequence[Any]) -> tuple[str, str]:
-    """Whom the budgets of all candidates are spent against, and what they protect."""
-    found = {(str(plan.adversary), str(plan.unit)) for plan in plans}
-    if len(found) > 1:
-        raise ValueError(
-            f"Got candidates with the adversaries and units {sorted(found)}, expected one of them:"
-            " guarantees against different ones do not add up."
-        )
-    return found.pop()

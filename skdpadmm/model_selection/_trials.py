@@ -1,4 +1,4 @@
-"""What trials do: fit a candidate and score it, with noise."""
+"""What trials do: fit a candidate on one part of the rows and score it on the other."""
 
 from __future__ import annotations
 
@@ -8,30 +8,36 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import PredefinedSplit, ShuffleSplit
 
 from skdpadmm._candidates import last_step
-from skdpadmm.model_selection._plan import SearchPlan
-from skdpadmm.model_selection._scores import RowScore
 from skdpadmm.noise import NoiseSource
+
+if TYPE_CHECKING:
+    from skdpadmm.model_selection._plan import SearchPlan
 
 # Streams of what is drawn without data, and of the noise of scores.
 COUNT, CHOICE, SPLIT, SEED, SCORE = range(5)
+_OF_CLASSES = ("accuracy", "neg_log_loss")
+_OF_NUMBERS = ("neg_mean_squared_error", "neg_mean_absolute_error")
+_Scorer = Callable[[Any, Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
     """What all trials share: data, and what turns an estimator into a model with its score."""
 
-    X: Any
-    y: NDArray[Any]
-    X_validation: Any
-    y_validation: NDArray[Any]
-    score: RowScore | None
-    public_score: Any
+    train: tuple[Any, NDArray[Any]]
+    validation: tuple[Any, NDArray[Any]]
+    score: _Scorer
     plan: SearchPlan
     noise: NoiseSource
     process: int
@@ -39,26 +45,19 @@ class Trials:
     def run(self, number: int, estimator: Any) -> tuple[float, Any]:
         """Fit and score; the score without noise does not leave."""
         # In this process warnings are off already: threads would switch them on and off at once.
-        warned = nullcontext() if os.getpid() == self.process else unheard()
-        with warned, np.errstate(all="ignore"):
-            model = estimator.fit(self.X, self.y)
-            require_as_planned(last_step(model).privacy_, self.plan.fit_guarantee, self.plan.delta)
-            if self.score is None:
-                value = float(self.public_score(model, self.X_validation, self.y_validation))
-                return (value if math.isfinite(value) else -math.inf), model
-            value = self.score.mean(model, self.X_validation, self.y_validation)
-        if self.plan.score_std == 0:
-            return value, model
-        noisy = self.noise.add_gaussian(np.array([value]), self.plan.score_std, (SCORE, number))
-        return float(noisy[0]), model
+        with nullcontext() if os.getpid() == self.process else unheard(), np.errstate(all="ignore"):
+            model = estimator.fit(*self.train)
+            self.plan.require_covered(last_step(model).privacy_, self.plan.fit_guarantee)
+            score = self.score(model, *self.validation)
+        if self.plan.score_std > 0:
+            noisy = self.noise.add_gaussian(np.array([score]), self.plan.score_std, (SCORE, number))
+            return float(noisy[0]), model
+        return (score if math.isfinite(score) else -math.inf), model
 
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Without warnings: they would tell how many trials ran, and of those not chosen.
-
-    What a plan warns of is known before, once.
-    """
+    """Without warnings: they would tell how many trials ran, and of those not chosen."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
@@ -68,10 +67,179 @@ def unheard() -> Iterator[None]:
 class MeanScore:
     """A scorer, or the mean of what it says of each row."""
 
-    scorer: Callable[[Any, Any, Any], Any]
+    scorer: _Scorer
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         return float(np.mean(self.scorer(estimator, X, y)))
+
+
+def public_score(scoring: Any, estimator: Any) -> MeanScore:
+    """A score of public rows: any scorer; a mean where it gives one number for each row."""
+    return MeanScore(check_scoring(estimator, name_of_score(scoring, last_step(estimator))))
+
+
+@dataclass(frozen=True)
+class RowScore:
+    """A mean over rows, the score of each of which is clipped to public bounds."""
+
+    name: str
+    of_rows: _Scorer
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """How far the scores of two rows can be apart."""
+        return self.high - self.low
+
+    def describe(self) -> str:
+        """Return for instance "accuracy in [0, 1]"."""
+        return f"{self.name} in [{self.low:.12g}, {self.high:.12g}]"
+
+    def sensitivity(self, n_rows: int) -> float:
+        """How far one row can move the mean over that many, with the rounding of sums."""
+        return self.width / n_rows * (1.0 + n_rows * 2.0**-50)
+
+    def __call__(self, estimator: Any, X: Any, y: NDArray[Any]) -> float:
+        """The mean of the clipped scores; what is not finite counts as `low`."""
+        # A warning of floating point would depend on data.
+        with np.errstate(all="ignore"):
+            scores = np.asarray(self.of_rows(estimator, X, y), dtype=np.float64)
+            if scores.shape != (len(y),):
+                raise ValueError(
+                    f"Got scores of shape {scores.shape} from scoring={self.name}, expected"
+                    f" ({len(y)},): one for each row."
+                )
+            clipped = np.clip(np.where(np.isfinite(scores), scores, self.low), self.low, self.high)
+        return math.fsum(clipped.tolist()) / len(y)
+
+
+def name_of_score(scoring: Any, estimator: Any) -> Any:
+    """The score that is asked for, by its name where it was left to the search."""
+    if scoring is not None:
+        return scoring
+    return _OF_CLASSES[0] if is_classifier(estimator) else _OF_NUMBERS[0]
+
+
+def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
+    """Return the score that a search may use on private rows, with its public bounds."""
+    names = _OF_CLASSES if is_classifier(estimator) else _OF_NUMBERS
+    name = name_of_score(scoring, estimator)
+    is_given = callable(scoring) and not hasattr(scoring, "_score_func")
+    if not is_given and name not in names:
+        raise ValueError(
+            f"Got scoring={scoring!r}, expected one of {list(names)}, or a function of (estimator,"
+            " X, y) that returns a score for each row, with score_bounds: exact scores of private"
+            " rows have no guarantee. Scores of public rows can be any: pass public_validation."
+        )
+    name = "the given function" if is_given else name
+    power = 2 if name == "neg_mean_squared_error" else 1
+    least, most = -math.inf, math.inf
+    bounds = (0.0, 1.0) if name == "accuracy" else None
+    targets = getattr(estimator, "target_bounds", None)
+    if name in _OF_NUMBERS and targets is not None:
+        least, most = _pair(targets, "target_bounds")
+        bounds = (-((most - least) ** power), 0.0)
+    if score_bounds is not None:
+        bounds = _pair(score_bounds, "score_bounds")
+    if bounds is None:
+        raise ValueError(
+            f"Got scoring={scoring!r} without score_bounds, expected the least and the largest"
+            " score of a row, such as (-4, 0), or target_bounds of a regressor: a score without"
+            " bounds has no sensitivity. Scores are clipped to them."
+        )
+    low, high = bounds
+    possible = f"({-max(map(abs, bounds)):.12g}, 0)" if name != "accuracy" else "(0, 1)"
+    if bounds != (0.0, 1.0) if name == "accuracy" else high > 0 and not is_given:
+        raise ValueError(
+            f"Got score_bounds={bounds!r} for {name!r}, expected bounds that its scores can reach,"
+            f" such as {possible}: a row counts as 0 or 1 in an accuracy, and a loss of a row has a"
+            " score of at most 0."
+        )
+    if is_given:
+        return RowScore(name, scoring, low, high)
+    of_error = partial(_minus_error, power=power, least=least, most=most)
+    of_rows = {"accuracy": _is_right, "neg_log_loss": _log_probability}.get(name, of_error)
+    return RowScore(name, of_rows, low, high)
+
+
+def _minus_error(
+    estimator: Any, X: Any, y: NDArray[Any], *, power: int, least: float, most: float
+) -> NDArray[np.float64]:
+    """Minus a power of the error, of targets and predictions within bounds."""
+    predicted = np.clip(np.asarray(estimator.predict(X), dtype=np.float64), least, most)
+    target = np.clip(np.asarray(y, dtype=np.float64), least, most)
+    return np.asarray(-(np.abs(predicted - target) ** power))
+
+
+def _is_right(estimator: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(estimator.predict(X) == y, dtype=np.float64)
+
+
+def _log_probability(estimator: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    """Logarithm of the probability of the true label; minus infinity for an unknown one."""
+    position = {label: k for k, label in enumerate(estimator.classes_.tolist())}
+    index = np.array([position.get(label, -1) for label in y.tolist()], dtype=np.intp)
+    logs = np.log(estimator.predict_proba(X))[np.arange(len(y)), index]
+    return np.where(index < 0, -np.inf, logs)
+
+
+def _pair(bounds: Any, name: str) -> tuple[float, float]:
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not -math.inf < low < high < math.inf:
+        raise ValueError(
+            f"Got {name}={bounds!r}, expected two finite numbers, the least and the largest."
+        )
+    return low, high
+
+
+def split_rows(cv: Any, uniform: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the positions that train and those that validate, disjoint, whatever the data.
+
+    Their numbers do not depend on `uniform`, one number in [0, 1) for each row.
+    """
+    n_samples = len(uniform)
+    cv = 5 if cv is None else cv
+    if isinstance(cv, Real) and not isinstance(cv, bool):
+        share = float(cv)
+        if isinstance(cv, Integral) and share > 1:
+            share = 1.0 / int(cv)
+        n_validation = max(1, int(n_samples * share)) if 0 < share < 1 else n_samples
+        if n_validation >= n_samples:
+            raise ValueError(
+                f"Got cv={cv!r} for n_samples={n_samples}, expected an int of at least 2, one of so"
+                " many equal parts of the rows validates, or the share of the rows that validates,"
+                " in (0, 1), with at least one row to train and one to validate."
+            )
+        order = np.argsort(uniform, kind="stable")
+        return np.sort(order[n_validation:]), np.sort(order[:n_validation])
+    pairs = list(cv) if isinstance(cv, list | tuple) else []
+    if isinstance(cv, ShuffleSplit | PredefinedSplit):
+        # The rows themselves are not shown to it.
+        pairs = list(cv.split(np.zeros((n_samples, 1))))
+    if len(pairs) != 1:
+        raise ValueError(
+            f"Got cv={cv!r} with {len(pairs)} splits that no row changes, expected one: an int, a"
+            " share of rows, ShuffleSplit(n_splits=1), a PredefinedSplit or one pair of positions"
+            " in a list. With several folds a record would train in some and validate in others,"
+            " and each would cost; folds by targets or groups depend on other rows. cv=5 keeps a"
+            " fifth of the rows for validation."
+        )
+    parts = [np.asarray(part) for part in pairs[0]]
+    parts = [np.flatnonzero(part) if part.dtype == bool else part for part in parts]
+    is_valid = all(part.ndim == 1 and part.size and part.dtype.kind in "iu" for part in parts)
+    rows = np.concatenate(parts) if is_valid else np.array([-1])
+    if rows.min() < 0 or rows.max() >= n_samples or len(np.unique(rows)) < len(rows):
+        raise ValueError(
+            f"Got cv with parts that are not disjoint and made of distinct positions in [0,"
+            f" {n_samples}), expected at least one row to train and one to validate, each row once:"
+            " a row that comes twice would count twice."
+        )
+    train, validation = (part.astype(np.intp) for part in parts)
+    return train, validation
 
 
 def rows_at(X: Any, positions: NDArray[np.intp]) -> Any:
@@ -79,13 +247,13 @@ def rows_at(X: Any, positions: NDArray[np.intp]) -> Any:
     return X.iloc[positions] if hasattr(X, "iloc") else X[positions]
 
 
-def require_as_planned(report: Any, planned: Any, delta: float) -> None:
-    """A fit that promises less than its plan would break the sum."""
-    if planned.dominates(report.guarantee()):
-        return
-    promised, spent = planned.epsilon(delta), report.guarantee().epsilon(delta)
-    if not spent <= promised * (1.0 + 1e-9):
-        raise RuntimeError(
-            f"Got a fit with epsilon={spent:.6g}, expected epsilon={promised:.6g} as planned."
-            " Report this as a bug."
+def public_rows(pair: Any, n_features: int) -> tuple[Any, NDArray[Any]]:
+    """Rows that are declared to be public."""
+    parts: Any = pair if isinstance(pair, tuple | list) and len(pair) == 2 else ((), ())
+    X, y = (part if hasattr(part, "shape") else np.asarray(part) for part in parts)
+    if not (X.ndim == 2 and X.shape[1] == n_features and y.shape == (X.shape[0],) != (0,)):
+        raise ValueError(
+            f"Got public_validation of shapes {X.shape} and {y.shape}, expected a pair"
+            f" (X_validation, y_validation) of public rows, (n_rows, {n_features}) and (n_rows,)."
         )
+    return X, np.asarray(y)

@@ -50,7 +50,7 @@ def shown(part, n_runs):
 def plan_once(monkeypatch, **bent):
     """All runs have the same plan, which sees no data: it is made once, and maybe bent."""
     plan = replace(search().plan(12, 1), **bent)
-    monkeypatch.setattr("skdpadmm.model_selection._base_search.plan_search", lambda *_, **__: plan)
+    monkeypatch.setattr("skdpadmm.model_selection._search.plan_search", lambda *_, **__: plan)
 
 
 @pytest.mark.slow

@@ -61,7 +61,8 @@ def searched(model=None, n=600, **own):
 @pytest.mark.parametrize(("cv", "refit"), [(5, True), (3, False)])
 def test_the_cost_is_the_sum_over_all_fits(cv, refit):
     grid = {"alpha": [0.0, 1.0, 2.0]}
-    cost = search_cost(searched(param_grid=grid, cv=cv, refit=refit), n_features=2)
+    search = searched(param_grid=grid, cv=cv, refit=refit)
+    cost = search_cost(search, n_samples=600, n_features=2)
     by_hand = math.sqrt(3 * cv + refit) * gaussian_mu(0.2, 1e-5)
     assert cost.guarantee().mu == pytest.approx(by_hand, rel=1e-9)
     assert cost.subject == f"GridSearchCV of DPAdmmRidge, {3 * cv + refit} fits"
@@ -72,8 +73,9 @@ def test_the_dearest_candidate_counts_for_the_fit_that_exact_scores_chose():
     piped = make_pipeline(BoundedScaler(), ridge())
     search = searched(piped, param_grid={"dpadmmridge__epsilon": [0.1, 0.5]}, cv=3)
     by_hand = math.hypot(*3 * [gaussian_mu(0.1, 1e-5)], *4 * [gaussian_mu(0.5, 1e-5)])
-    assert search_cost(search).guarantee().mu == pytest.approx(by_hand, rel=1e-9)
-    assert search_cost(searched(param_grid={"epsilon": [math.inf]})).guarantee() == NonPrivate()
+    assert search_cost(search, n_samples=600).guarantee().mu == pytest.approx(by_hand, rel=1e-9)
+    cost = search_cost(searched(param_grid={"epsilon": [math.inf]}), n_samples=600)
+    assert cost.guarantee() == NonPrivate()
 
 
 def test_fits_of_agents_add_up_for_one_adversary():
@@ -115,21 +117,10 @@ def test_the_cost_is_never_below_what_a_ledger_counted(tmp_path, model, grid, n,
 
 def test_what_goes_by_the_number_of_rows_asks_for_it_and_for_folds_that_nobody_knows():
     groups, own = np.repeat([0, 1, 2, 3], [15, 5, 5, 5]), {"cv": GroupKFold(2)}
-    plain, search = (
-        GridSearchCV(model, {"alpha": [1.0]}, **own).fit(X[:30], Y[:30], groups=groups)
-        for model in (ridge(), hidden())
-    )
-    # Where sizes make no difference nobody is asked.
-    assert search_cost(plain, n_samples=30).guarantee().mu > 0
-    for known, message in (
-        ({}, "expected n_samples"),
-        ({"n_samples": 30}, "expected fold_sizes"),
-        ({"n_samples": 30, "fold_sizes": [30]}, "2 positive ints"),
-        ({"n_samples": 30, "fold_sizes": [30, 0]}, "2 positive ints"),
-        ({"n_samples": 30, "fold_sizes": [30, 29.5]}, "2 positive ints"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            search_cost(search, **known)
+    search = GridSearchCV(hidden(), {"alpha": [1.0]}, **own).fit(X[:30], Y[:30], groups=groups)
+    for sizes in (None, [30], [30, 0], [30, 29.5]):
+        with pytest.raises(ValueError, match="fold_sizes 2 positive ints"):
+            search_cost(search, n_samples=30, fold_sizes=sizes)
     smaller, larger = (
         search_cost(search, n_samples=30, fold_sizes=[size, size]).epsilon() for size in (15, 30)
     )
@@ -153,24 +144,23 @@ def test_folds_by_labels_are_refused(cv):
 def test_a_search_that_was_changed_since_it_ran_is_refused():
     model = ridge(epsilon=0.5)
     search = searched(model)
-    for known in ({}, {"n_samples": 600}):
-        for change in ({"epsilon": 0.01}, {"delta": 1e-9}, {"neighboring": "zero_out"}):
-            before = model.get_params()
-            model.set_params(**change)
-            with pytest.raises(ValueError, match="expected what it was fitted with"):
-                search_cost(search, **known)
-            model.set_params(**before)
-    # Dearer fits bound what was spent.
-    cost = search_cost(search).epsilon()
+    for change in ({"epsilon": 0.01}, {"delta": 1e-9}, {"neighboring": "zero_out"}):
+        before = model.get_params()
+        model.set_params(**change)
+        with pytest.raises(ValueError, match="expected what it was fitted with"):
+            search_cost(search, n_samples=600)
+        model.set_params(**before)
+    # More expensive fits bound what was spent.
+    cost = search_cost(search, n_samples=600).epsilon()
     model.set_params(epsilon=0.6)
-    assert search_cost(search).epsilon() > cost
+    assert search_cost(search, n_samples=600).epsilon() > cost
     search.set_params(refit=False)
     with pytest.raises(ValueError, match=r"Got refit=False, .* a best_estimator_"):
-        search_cost(search, n_features=2)
+        search_cost(search, n_samples=600)
     # A seed that was taken away is remembered.
     seeded = searched(ridge(random_state=0))
     seeded.estimator.set_params(random_state=None)
-    assert "fits share it" in search_cost(seeded).simulation
+    assert "fits share it" in search_cost(seeded, n_samples=600).simulation
 
 
 def test_a_pipeline_in_which_two_steps_spend_is_refused(tmp_path):
@@ -189,12 +179,12 @@ def test_a_pipeline_in_which_two_steps_spend_is_refused(tmp_path):
         with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
             ledger.check(model, X, Y)
     with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
-        search_cost(models[-1].fit(X, Y))
+        search_cost(models[-1].fit(X, Y), n_samples=600)
     # What is fitted already spends no more.
     frozen = SelectFromModel(FrozenEstimator(last.fit(X, Y)), **own)
     search = models[-1].set_params(estimator=make_pipeline(frozen, last))
     cost = ledger.check(search, X, Y)
-    assert search_cost(search.fit(X, Y)).guarantee().mu == pytest.approx(cost.mu)
+    assert search_cost(search.fit(X, Y), n_samples=600).guarantee().mu == pytest.approx(cost.mu)
 
 
 class Fragile(DPAdmmRidge):
@@ -214,7 +204,7 @@ def test_a_search_with_a_failed_fit_is_refused():
             warnings.simplefilter("ignore", FitFailedWarning)
             search = searched(Fragile(**BOUNDS), scoring=scoring, **own)
         with pytest.raises(ValueError, match=f"{n_missing} scores that are NaN"):
-            search_cost(search, n_features=2)
+            search_cost(search, n_samples=600, n_features=2)
 
 
 def test_what_has_no_known_cost_is_refused():
@@ -227,4 +217,4 @@ def test_what_has_no_known_cost_is_refused():
         (searched(refit=False), ValueError, "n_features"),
     ):
         with pytest.raises(error, match=message):
-            search_cost(search)
+            search_cost(search, n_samples=600)

@@ -1,0 +1,569 @@
+"""Private searches: candidates of a grid, or drawn from distributions, under one total budget."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
+from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.utils import check_scalar, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdpadmm._candidates import last_step, silent, with_parameters
+from skdpadmm._fitting import all_or_nothing
+from skdpadmm._linear_model import encode
+from skdpadmm._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skdpadmm.ledger import LedgerEntry, PrivacyLedger
+from skdpadmm.model_selection import _trials
+from skdpadmm.model_selection._plan import LAWS, SearchPlan, plan_search, report_of
+from skdpadmm.noise import NoiseSource, noise_source
+
+_Candidates = Sequence[Mapping[str, Any]]
+
+
+def _has(method: str) -> Callable[[Any], bool]:
+    """Whether the model has that method, before and after a fit."""
+
+    def check(search: BaseDPSearch) -> bool:
+        getattr(getattr(search, "best_estimator_", search.estimator), method)
+        return True
+
+    return check
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
+    """Parameters, planning and fitting of a private search."""
+
+    estimator: Any = field(kw_only=False)
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    n_trials: float | None = None
+    trials: str = "geometric"
+    scoring: Any = None
+    score_bounds: Any = None
+    public_validation: Any = None
+    cv: Any = None
+    refit: bool = False
+    search_share: float = 0.5
+    random_state: Any = None
+    n_jobs: int | None = None
+    ledger: str | os.PathLike[str] | None = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "n_trials": [Interval(Real, 1, None, closed="neither"), None],
+        "trials": [StrOptions(set(LAWS))],
+        "scoring": [str, callable, None],
+        "score_bounds": "no_validation",
+        "public_validation": "no_validation",
+        "cv": "no_validation",
+        "refit": ["boolean"],
+        "search_share": [Interval(Real, 0, 1, closed="neither")],
+        "random_state": "no_validation",
+        "n_jobs": [Integral, None],
+        "ledger": [str, os.PathLike, None],
+    }
+
+    @abstractmethod
+    def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
+        """All candidates, which are public; None draws them freshly."""
+
+    def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> SearchPlan:
+        """Say what a search would spend, and on what; no data is needed.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the data.
+        n_classes : int, default=None
+            Number of classes, where the estimator does not declare them.
+
+        Returns
+        -------
+        plan : SearchPlan
+            What it warns of is in its `warnings` as well.
+
+        Raises
+        ------
+        ValueError
+            Where a parameter is out of range, or where the budget is below what a trial needs.
+        """
+        self._validate_params()
+        check_scalar(n_samples, "n_samples", Integral, min_val=1)
+        check_scalar(n_features, "n_features", Integral, min_val=1)
+        # A generator stays where it is: the next fit draws the same from it.
+        candidates = self._candidates(_seed(copy.deepcopy(self.random_state)))
+        return self._plan(candidates, int(n_samples), int(n_features), n_classes)
+
+    def _plan(self, candidates: _Candidates, *facts: Any) -> SearchPlan:
+        plan = plan_search(self, candidates, *facts)
+        for line in plan.warnings:
+            warnings.warn(line, UserWarning, stacklevel=3)
+        return plan
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: ArrayLike | None = None, **others: Any) -> Self:
+        """Search, and keep the best model; spends the whole budget.
+
+        With a `ledger` the whole budget is counted there once, before a trial sees data.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features, finite.
+        y : array-like of shape (n_samples,)
+            Target.
+        **others : dict
+            Refused unless None: neither groups, nor weights of rows, nor labels of agents.
+
+        Returns
+        -------
+        self : object
+            The fitted search.
+
+        Raises
+        ------
+        ValueError
+            Where a parameter or the input is not valid; nothing is stored then.
+        TypeError
+            Where it gets anything but `X` and `y`.
+        PrivacyBudgetExceeded
+            Where the ledger has no room for it; no trial was run then.
+        """
+        if refused := sorted(name for name, value in others.items() if value is not None):
+            raise TypeError(
+                f"Got {', '.join(refused)} in {type(self).__name__}.fit, expected X and y alone:"
+                " neither groups nor weights of rows nor labels of agents pass through a search,"
+                " whose split goes by positions and whose budget protects one row. A person with"
+                " several rows is protected less. Pass public positions, cv=[(train, validation)],"
+                " or fit the estimator by itself where it takes them."
+            )
+        with all_or_nothing(self):
+            self._fit(X, y)
+        return self
+
+    def _fit(self, X: Any, y: Any) -> None:
+        with np.errstate(all="ignore"):
+            rows, y = validate_data(
+                self,
+                X,
+                y,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                y_numeric=is_regressor(self.estimator),
+            )
+        y = np.asarray(y)
+        # Bounds may go by the names of columns.
+        data = X if hasattr(X, "iloc") else rows
+        seed, last = _seed(self.random_state), last_step(self.estimator)
+        candidates = self._candidates(seed)
+        own = self._undeclared_classes(y, candidates)
+        n_classes = None if own is None else len(own)
+        plan = self._plan(candidates, *rows.shape, n_classes, getattr(data, "columns", None))
+        source = noise_source(seed, plan.digest(), getattr(last, "sampler", "floating-point"))
+        report = report_of(self, plan, is_simulation=source.simulation, is_declared=own is None)
+        # A ledger knows subjects by the names of classes.
+        subject = f"{type(self).__name__}.{type(last).__name__}"
+        entry = LedgerEntry.of_report(replace(report, subject=subject), plan.digest().hex())
+        ledger = None if self.ledger is None else PrivacyLedger(self.ledger)
+        with nullcontext() if ledger is None else ledger.counting(entry):
+            self._run(data, y, plan, source, candidates, own)
+        self.candidates_ = candidates
+        self.scorer_ = _trials.public_score(self.scoring, self.estimator)
+        self.refit_ = self.refit
+        self.privacy_ = report
+        # The report of a trial says nothing of the choice: it would claim too little.
+        last_step(self.best_estimator_).privacy_ = report
+
+    def _run(
+        self,
+        X: Any,
+        y: NDArray[Any],
+        plan: SearchPlan,
+        source: NoiseSource,
+        candidates: _Candidates,
+        own: NDArray[Any] | None,
+    ) -> None:
+        """Run the trials, keep the best of them and, if planned, fit it on all rows."""
+        if plan.score is None:
+            train, validation = (X, y), _trials.public_rows(self.public_validation, X.shape[1])
+        else:
+            parts = _trials.split_rows(self.cv, source.uniform((len(y),), (_trials.SPLIT, 0)))
+            train, validation = ((_trials.rows_at(X, part), y[part]) for part in parts)
+        trials = _trials.Trials(
+            train=train,
+            validation=validation,
+            score=plan.score or _trials.public_score(self.scoring, self.estimator),
+            plan=plan,
+            noise=source,
+            process=os.getpid(),
+        )
+        n_trials = plan.law.sample(float(source.uniform((1,), (_trials.COUNT, 0))[0]))
+        uniform = source.uniform((n_trials,), (_trials.CHOICE, 0))
+        chosen = (uniform * len(candidates)).astype(np.intp).tolist()
+        # A seed of its own for each fit of a simulation; none where noise is fresh.
+        seeds: list[int | None] = [None] * (n_trials + 1)
+        if source.simulation:
+            uniform = source.uniform((n_trials + 1,), (_trials.SEED, 0))
+            seeds = [int(u * 2**32) for u in uniform.tolist()]
+
+        def model_of(index: int, number: int, epsilon: float) -> Any:
+            # The account has the search, once: trials in it would tell how many there were.
+            budget = {"epsilon": epsilon, "delta": self.delta, "ledger": None}
+            budget["random_state"] = seeds[number]
+            model = silent(with_parameters(self.estimator, candidates[index], **budget))
+            last = last_step(model)
+            if is_classifier(last) and getattr(last, "classes", own) is None:
+                last.set_params(classes=own)
+            return model
+
+        # Not what joblib is set to elsewhere: it would print how many trials there are.
+        with _trials.unheard():
+            results = Parallel(n_jobs=self.n_jobs, verbose=0)(
+                delayed(trials.run)(number, model_of(index, number, plan.trial_epsilon))
+                for number, index in enumerate(chosen)
+            )
+        # Of equal scores the first: a public rule.
+        best = max(range(n_trials), key=lambda number: results[number][0])
+        self.best_index_ = chosen[best]
+        self.best_params_ = dict(candidates[self.best_index_])
+        self.best_score_, self.best_estimator_ = results[best]
+        if self.best_score_ == -math.inf:
+            warnings.warn(
+                "Got scores of public_validation that are not finite, for every trial: the choice"
+                f" is that of the first one. Does scoring={self.scoring!r} fit these rows?",
+                UserWarning,
+                stacklevel=4,
+            )
+        if plan.refit_guarantee is not None and plan.refit_epsilon is not None:
+            model = model_of(self.best_index_, n_trials, plan.refit_epsilon)
+            with _trials.unheard():
+                self.best_estimator_ = model.fit(X, y)
+            plan.require_covered(last_step(model).privacy_, plan.refit_guarantee)
+
+    def _undeclared_classes(self, y: NDArray[Any], candidates: _Candidates) -> NDArray[Any] | None:
+        """Check labels, and return the classes to declare where an estimator declares none.
+
+        Trials must not find a label that they do not know: it would depend on the part that its
+        row is in, and so on chances that nobody sees, whether they raise.
+        """
+        own, checked = None, set()
+        for parameters in candidates:
+            last = last_step(with_parameters(self.estimator, parameters))
+            classes = getattr(last, "classes", None)
+            declared = None if classes is None else tuple(np.ravel(classes).tolist())
+            if is_classifier(last) and declared not in checked:
+                checked.add(declared)
+                found, _ = encode(y, classes)
+                own = found if classes is None else own
+        return own
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Class labels, of a classifier."""
+        _has("classes_")(self)
+        return self.best_estimator_.classes_
+
+    @property
+    def _model(self) -> Any:
+        check_is_fitted(self)
+        return self.best_estimator_
+
+    @available_if(_has("predict"))
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict targets, of shape (n_samples,), by the final model."""
+        return self._model.predict(X)
+
+    @available_if(_has("predict_proba"))
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of classes, of shape (n_samples, n_classes), by the final model."""
+        return self._model.predict_proba(X)
+
+    @available_if(_has("predict_log_proba"))
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Logarithms of the probabilities of classes, of shape (n_samples, n_classes)."""
+        return self._model.predict_log_proba(X)
+
+    @available_if(_has("decision_function"))
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores of classes, of shape (n_samples,) or (n_samples, n_classes)."""
+        return self._model.decision_function(X)
+
+    def score(self, X: Any, y: ArrayLike) -> float:
+        """Score the final model exactly, on rows that may be seen: by `scorer_`, not clipped."""
+        return self.scorer_(self._model, X, np.asarray(y))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "best_estimator_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags = inner.classifier_tags
+        tags.regressor_tags = inner.regressor_tags
+        # A trial has a part of the budget: on the 200 to 300 rows of scikit-learn's checks, without
+        # bounds, one draw of eight is a guess. The score of a regressor is a negative error there,
+        # where an R2 of .5 is asked for.
+        for of_kind in (tags.classifier_tags, tags.regressor_tags):
+            if of_kind is not None:
+                of_kind.poor_score = True
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.target_tags.required = inner.target_tags.required
+        return tags
+
+
+def _seed(random_state: Any) -> int | None:
+    """A seed as one value, drawn once from a generator; None for fresh randomness."""
+    if random_state is None or isinstance(random_state, Integral):
+        return None if random_state is None else int(random_state)
+    # Refuses what is no seed.
+    noise_source(random_state, b"")
+    draw = random_state.integers if hasattr(random_state, "integers") else random_state.randint
+    return int(draw(2**32))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPGridSearchCV(BaseDPSearch):
+    r"""Search over a grid of parameters under one total budget.
+
+    Drop-in for :class:`sklearn.model_selection.GridSearchCV`, but `epsilon` and `delta` are the
+    total: of every candidate that is tried, of every score and of the final model.
+
+    A random number of trials is run. Each draws a candidate, fits it on the training rows and
+    scores it on the validation rows, with noise; the trial with the best score is released, and
+    nothing else. So the cost hardly grows with the number of candidates.
+
+    Parameters
+    ----------
+    estimator : estimator
+        One of this package, or a Pipeline that ends in one, with transformers that learn nothing
+        and treat each row by itself: BoundedScaler, RowNormClipper, Normalizer, Binarizer,
+        PolynomialFeatures, FunctionTransformer with a NumPy function that is finite everywhere
+        (``np.arctan``, ``np.tanh``), and a ColumnTransformer of these with
+        ``sparse_threshold=0``. The search sets `epsilon`, `delta` and `random_state`, and turns
+        `verbose` off in all steps: lines would tell the number of trials. An `agent_column` is
+        refused, as its agents cannot be planned for the rows that train.
+    param_grid : dict or list of dict
+        Candidates, as in scikit-learn. They are public.
+    epsilon : float, default=1.0
+        Total budget of search and final model, in (0, inf]. At inf nothing is private.
+    delta : float, default=1e-5
+        In (0, 1), to be chosen well below ``1 / n_samples``.
+    n_trials : float, default=None
+        Mean number of trials, above 1. None: twice the number K of candidates. With a mean of m the
+        geometric law leaves a given candidate out with a probability of ``(K - 1) / (K - 1 + m)``.
+    trials : {"geometric", "logarithmic", "poisson"}, default="geometric"
+        Law of the number of trials. At equal means "logarithmic" costs the least and often tries
+        few; "poisson" costs the most and is nearest to its mean.
+    scoring : str, callable or None, default=None
+        A mean over rows: "accuracy" (None) or "neg_log_loss" for classifiers,
+        "neg_mean_squared_error" (None) or "neg_mean_absolute_error" for regressors, or a function
+        of ``(estimator, X, y)`` that returns a score for each row. With `public_validation`
+        everything that scikit-learn takes.
+    score_bounds : pair of floats, default=None
+        Public bounds that the score of each row is clipped to. Needed, but for "accuracy" and where
+        `target_bounds` of the estimator bounds the errors. The noise of a score is proportional to
+        their width: for regressors declare them as narrow as the errors expected of most rows, as
+        the squared errors that `target_bounds` allow are far above those that models make.
+    public_validation : tuple of (X, y), default=None
+        Public rows to score on, without noise and at no cost; all private rows train then.
+    cv : int, float, splitter or list, default=None
+        ONE split of the rows by position, for all trials; no record trains and validates. An int k:
+        one random part of k validates, the rest trains; None is 5. A float: the share of rows that
+        validates. ``ShuffleSplit(n_splits=1)``, ``PredefinedSplit`` or ``[(train, validation)]``.
+    refit : bool, default=False
+        False: the final model is that of the chosen trial, at no further cost. True: the chosen
+        candidate is fitted again, on all rows, with a budget of its own.
+    search_share : float, default=0.5
+        With ``refit=True``: the last fit gets ``1 - search_share`` of `epsilon`, and the search
+        what is then left, by composition.
+    random_state : int, RandomState instance, Generator or None, default=None
+        None draws trials and noise from the operating system. Anything else makes the search a
+        simulation.
+    n_jobs : int, default=None
+        Number of trials that run at once. The result does not depend on it.
+    ledger : str, path-like or None, default=None
+        The account that the search is counted in, ``"study.db"`` or, for one data set,
+        ``"study.db::adult"``: see :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` puts its whole
+        cost there once, before a trial sees data, and is refused where that would pass a limit. An
+        estimator with a `ledger` of its own is refused. Its times tell how long the search took, so
+        it is for those who run the study.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The final model. Its `privacy_` is that of the search.
+    best_params_ : dict
+        The chosen candidate.
+    best_index_ : int
+        Its position in `candidates_`.
+    best_score_ : float
+        The score of the chosen trial, with its noise: a mean over the rows that validate, in the
+        unit of `scoring`. As the best of several noisy scores it is too high on average: never
+        report it as the score of the model, and judge that on public rows.
+    scorer_ : callable
+        What `score` uses, without bounds and noise: the measure that `scoring` names, or that None
+        stands for.
+    candidates_ : list of dict
+    refit_ : bool
+        Whether the final model was fitted on all rows.
+    privacy_ : SearchReport
+        The guarantee, and what was spent on search and final model.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, of a classifier.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+
+    See Also
+    --------
+    DPRandomizedSearchCV : Candidates drawn from distributions.
+    search_cost : What an ordinary search of scikit-learn has cost.
+
+    Notes
+    -----
+    **Guarantee.** Adversary "model": whoever sees the chosen candidate, its score and the final
+    model. Unit: one record. Neighbouring: that of the estimator. The split goes by position, so
+    neighbouring data sets differ in one row of one part. In the training part it costs what the fit
+    costs, as the score only reads the model; in the validation part what the noisy score costs, as
+    the fit does not see it. So a trial costs the larger of the two, not their sum. The score is a
+    mean of m clipped numbers, of which one row moves one: by ``(high - low) / m`` at most. A record
+    that is zeroed out counts as ``low``. For the best of all trials see
+    :func:`~skdpadmm.privacy.best_of_trials`; a last fit composes with it.
+
+    The number of trials has to stay hidden, so there is no count and no progress bar. Nothing of
+    this holds for a server or a peer that sees the messages of every trial: such candidates are
+    refused.
+
+    **Missing.** There is no ``cv_results_`` and no ``refit_time_``, as scores of trials that were
+    not chosen and running times are not in the guarantee, and no ``n_splits_`` and no
+    ``multimetric_``, as there is one split and one score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPAdmmLogisticRegression
+    >>> from skdpadmm.model_selection import DPGridSearchCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(5000, 3))
+    >>> y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    >>> model = DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1))
+    >>> search = DPGridSearchCV(model, {"C": [1e-6, 1.0]}, random_state=1)
+
+    Of the seeds 0 to 19, 17 choose as this one does.
+
+    >>> search.fit(X, y).best_params_
+    {'C': 1.0}
+    >>> f"{search.privacy_.epsilon():.3f}"
+    '1.000'
+    """
+
+    param_grid: Any = field(kw_only=False)
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BaseDPSearch._parameter_constraints,
+        "param_grid": [dict, list],
+    }
+
+    def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
+        return list(ParameterGrid(self.param_grid))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPRandomizedSearchCV(BaseDPSearch):
+    """Search over candidates drawn from distributions, under one total budget.
+
+    Drop-in for :class:`sklearn.model_selection.RandomizedSearchCV`. A list of `n_iter` candidates
+    is drawn before any data is seen, and is public; then all is as in :class:`DPGridSearchCV`,
+    which states the guarantee and describes its parameters.
+
+    Parameters
+    ----------
+    estimator : estimator
+        One of this package, or a Pipeline that ends in one, see :class:`DPGridSearchCV`.
+    param_distributions : dict or list of dict
+        Lists or distributions, as in scikit-learn. They are public.
+    n_iter : int, default=10
+        Number of candidates.
+    epsilon : float, default=1.0
+        Total budget of search and final model, in (0, inf].
+    delta : float, default=1e-5
+        In (0, 1), to be chosen well below ``1 / n_samples``.
+    n_trials : float, default=None
+        Mean number of trials, above 1. None: twice the number of candidates.
+    trials : {"geometric", "logarithmic", "poisson"}, default="geometric"
+        Law of the number of trials.
+    scoring : str, callable or None, default=None
+        A mean over rows.
+    score_bounds : pair of floats, default=None
+        Public bounds that the score of each row is clipped to.
+    public_validation : tuple of (X, y), default=None
+        Public rows to score on, without noise and at no cost.
+    cv : int, float, splitter or list, default=None
+        ONE split of the rows by position.
+    refit : bool, default=False
+        Whether the chosen candidate is fitted again, on all rows, with a budget of its own.
+    search_share : float, default=0.5
+        With ``refit=True``: the last fit gets ``1 - search_share`` of `epsilon`.
+    random_state : int, RandomState instance, Generator or None, default=None
+        None draws candidates, trials and noise from the operating system.
+    n_jobs : int, default=None
+        Number of trials that run at once.
+    ledger : str, path-like or None, default=None
+        The account that the search is counted in, once and with its whole cost.
+
+    Attributes
+    ----------
+    best_estimator_, best_params_, best_index_, best_score_, scorer_, candidates_, refit_, privacy_
+        And `classes_`, `n_features_in_`, `feature_names_in_`: as of :class:`DPGridSearchCV`.
+
+    Notes
+    -----
+    Where `random_state` is None, `plan` draws other candidates than `fit`, of the same laws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import loguniform
+    >>> from skdpadmm import DPAdmmRidge
+    >>> from skdpadmm.model_selection import DPRandomizedSearchCV
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(2000, 2))
+    >>> model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(-2, 2))
+    >>> search = DPRandomizedSearchCV(
+    ...     model, {"alpha": loguniform(1e-2, 1e4)}, n_iter=4, random_state=0
+    ... )
+    >>> len(search.fit(X, X.sum(axis=1)).candidates_), round(search.privacy_.epsilon(), 3)
+    (4, 1.0)
+    """
+
+    param_distributions: Any = field(kw_only=False)
+    n_iter: int = 10
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BaseDPSearch._parameter_constraints,
+        "param_distributions": [dict, list],
+        "n_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
+        drawn = int.from_bytes(os.urandom(4), "little") if seed is None else seed
+        sampler = ParameterSampler(self.param_distributions, self.n_iter, random_state=drawn)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # fewer candidates than were asked for
+            return list(sampler)
