@@ -9,9 +9,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn import model_selection
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+    check_cv,
+)
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 from sklearn.utils import get_tags
@@ -25,23 +33,9 @@ _FINITE = (
     *(np.negative, np.positive, np.rint, np.sign, np.sin, np.tanh, np.trunc),
 )
 # Which rows train goes by positions, or by groups. What inherits from them may look at rows.
-_BY_POSITION = (
-    model_selection.KFold,
-    model_selection.LeaveOneOut,
-    model_selection.LeavePOut,
-    model_selection.PredefinedSplit,
-    model_selection.RepeatedKFold,
-    model_selection.ShuffleSplit,
-    model_selection.TimeSeriesSplit,
-    # Positions, or masks, that somebody made.
-    type(model_selection.check_cv([])),
-)
-_BY_GROUP = (
-    model_selection.GroupKFold,
-    model_selection.GroupShuffleSplit,
-    model_selection.LeaveOneGroupOut,
-    model_selection.LeavePGroupsOut,
-)
+_GIVEN = type(check_cv([]))
+_BY_POSITION = (KFold, PredefinedSplit, RepeatedKFold, ShuffleSplit, _GIVEN)
+_BY_GROUP = (GroupKFold, GroupShuffleSplit)
 
 
 def last_step(estimator: Any) -> Any:
@@ -65,16 +59,11 @@ def silent(estimator: Any) -> Any:
     """The same estimator, told to print and to keep nothing: lines and files can be counted."""
     changed: dict[str, Any] = {}
     for name, value in estimator.get_params(deep=True).items():
-        if is_verbosity(name) and value:
-            changed[name] = False if isinstance(value, bool | np.bool_) else 0
-        elif name.rpartition("__")[2] == "memory" and value is not None:
+        if name.rpartition("__")[2] == "verbose" and value:
+            changed[name] = type(value)(0)
+        elif name.rpartition("__")[2] == "memory":
             changed[name] = None
     return estimator.set_params(**changed)
-
-
-def is_verbosity(name: str) -> bool:
-    """Whether a parameter, of a step or of all, says how much is printed."""
-    return name.rpartition("__")[2] == "verbose"
 
 
 def _earlier_steps(estimator: Any) -> Iterator[Any]:
@@ -107,7 +96,13 @@ def acts_by_row(step: Any) -> bool:
 
 
 def require_one_that_spends(estimator: Any) -> None:
-    """Refuse a pipeline in which an earlier step has a budget: its plan is not the whole."""
+    """Refuse what has no plan, or is a Pipeline with a budget before its last step."""
+    last = last_step(estimator)
+    if not callable(getattr(last, "plan", None)):
+        raise TypeError(
+            f"Got an estimator of type {type(last).__name__}, expected a model of this package,"
+            " alone or as the last step of a Pipeline: what a fit costs has to be known before it."
+        )
     for part in _fitted_parts(list(_earlier_steps(estimator))):
         if callable(getattr(part, "plan", None)) or hasattr(part, "ledger"):
             raise TypeError(
@@ -172,36 +167,25 @@ def plan_candidate(
 
 def sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> list[int]:
     """Return how many rows train in each fold of a search of scikit-learn, given as to its fit."""
-    # A generator stays where it is: fit draws the same from it.
-    folds = copy.deepcopy(public_folds(search))
+    # Any labels of two classes: an int means folds by classes, for a classifier.
+    folds = check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
+    is_by_group = type(folds) in _BY_GROUP
     is_drawn = getattr(folds, "shuffle", True) and getattr(folds, "random_state", 0) is None
-    if is_by_group(folds) and is_drawn:
+    if type(folds) not in (*_BY_POSITION, *_BY_GROUP) or (is_by_group and groups is None):
+        raise ValueError(
+            f"Got cv={search.cv!r}, which is {type(folds).__name__}, expected folds that no row"
+            " changes: with folds by labels one record moves others from fold to fold, and a fit"
+            " differs in all of these. Pass cv=KFold(5, shuffle=True, random_state=0), or public"
+            " positions, cv=list(folds.split(X, y, groups)), and search with these."
+        )
+    if is_by_group and is_drawn:
         raise ValueError(
             f"Got cv={search.cv!r}, expected a random_state: groups of other sizes may be drawn in"
             " fit, and so fits that cost otherwise. Pass an int."
         )
+    # A generator stays where it is: fit draws the same from it.
+    folds = copy.deepcopy(folds)
     return [_n_rows(train, n_samples) for train, _ in folds.split(X, y, groups)]
-
-
-def is_by_group(folds: Any) -> bool:
-    """Whether sizes of folds follow from who is in which group."""
-    return type(folds) in _BY_GROUP
-
-
-def public_folds(search: Any) -> Any:
-    """The splitter of a search of scikit-learn, refused where a row or a label changes folds."""
-    # Any labels of two classes: an int means folds by classes, for a classifier.
-    is_by_class = is_classifier(search.estimator)
-    splitter = model_selection.check_cv(search.cv, [0, 1], classifier=is_by_class)
-    if type(splitter) in (*_BY_POSITION, *_BY_GROUP):
-        return splitter
-    meant = "" if type(splitter) is type(search.cv) else f" which is {type(splitter).__name__},"
-    raise ValueError(
-        f"Got cv={search.cv!r},{meant} expected folds that no row changes: with folds by labels one"
-        " record moves others from fold to fold, and a fit differs in all of these. Pass"
-        " cv=KFold(5, shuffle=True, random_state=0), or positions that are public, and search with"
-        " these."
-    )
 
 
 def _n_rows(positions: Any, n_samples: int) -> int:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from skdpadmm.model_selection._cost import search_cost
-from skdpadmm.model_selection._plan import SearchPlan, SearchReport
+from skdpadmm.model_selection._plan import SearchPlan
+from skdpadmm.model_selection._report import SearchReport, search_cost
 from skdpadmm.model_selection._search import DPGridSearchCV, DPRandomizedSearchCV
 
-__all__ = [
-    "DPGridSearchCV",
-    "DPRandomizedSearchCV",
-    "SearchPlan",
-    "SearchReport",
-    "search_cost",
-]
+__all__ = ["DPGridSearchCV", "DPRandomizedSearchCV", "SearchPlan", "SearchReport", "search_cost"]

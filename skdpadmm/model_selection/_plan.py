@@ -1,4 +1,4 @@
-"""The plan of a private search, decided before any data is seen, and its report."""
+"""The plan of a private search, decided before any data is seen, and what it refuses."""
 
 from __future__ import annotations
 
@@ -6,41 +6,19 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
-from skdpadmm._candidates import (
-    last_step,
-    n_features_of_last_step,
-    plan_candidate,
-    with_parameters,
-)
+from skdpadmm import _candidates, privacy
+from skdpadmm._candidates import last_step, with_parameters
+from skdpadmm.algorithms import is_streaming
 from skdpadmm.model_selection import _trials
-from skdpadmm.model_selection._checks import check_candidate, check_plan, common_relation
-from skdpadmm.privacy import (
-    GaussianDP,
-    Guarantee,
-    NegativeBinomialTrials,
-    Neighboring,
-    NonPrivate,
-    Observer,
-    PoissonTrials,
-    PrivacyReport,
-    ReleaseLine,
-    TrialLaw,
-    any_of,
-    best_of_trials,
-    calibrate_trial,
-    compose,
-    gaussian_mu,
-    renyi_divergences,
-    round_down,
-    round_up,
-    worst,
-)
+from skdpadmm.network import condition_of
+from skdpadmm.privacy import Guarantee, Neighboring, NonPrivate, round_down, round_up
 
 # Noise that is a larger share of the bounds than this leaves little for a choice to go by.
 _NOISY = 0.1
@@ -48,11 +26,13 @@ _NOISY = 0.1
 _STEPS = 20
 # Keeps the rounding of two conversions, from mu to epsilon and back, on the safe side.
 _MARGIN = 1e-7
-LAWS: dict[str, Callable[[float], TrialLaw]] = {
-    "geometric": lambda mean: NegativeBinomialTrials.of_mean(1.0, mean),
-    "logarithmic": lambda mean: NegativeBinomialTrials.of_mean(0.0, mean),
-    "poisson": PoissonTrials.of_mean,
+LAWS: dict[str, Callable[[float], privacy.TrialLaw]] = {
+    "geometric": lambda mean: privacy.NegativeBinomialTrials.of_mean(1.0, mean),
+    "logarithmic": lambda mean: privacy.NegativeBinomialTrials.of_mean(0.0, mean),
+    "poisson": privacy.PoissonTrials.of_mean,
 }
+# The last parts of names that a candidate may not set.
+_SET_BY_SEARCH = {"epsilon", "delta", "random_state", "ledger", "verbose"}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -109,7 +89,7 @@ class SearchPlan:
     """
 
     n_candidates: int
-    law: TrialLaw
+    law: privacy.TrialLaw
     epsilon: float
     delta: float
     trial_epsilon: float
@@ -133,36 +113,34 @@ class SearchPlan:
     @property
     def trial(self) -> Guarantee:
         """Of one trial; a record is in its fit or in its score, never in both."""
-        return worst(self.fit_guarantee, self.score_guarantee)
+        return privacy.worst(self.fit_guarantee, self.score_guarantee)
 
     def guarantee(self) -> Guarantee:
-        """What holds for search and final model together."""
-        return _together(self.selection, self.refit_guarantee)
+        """What holds for search and final model together; Renyi divergences add."""
+        if self.refit_guarantee is None:
+            return self.selection
+        orders = getattr(self.selection, "orders", None)
+        return privacy.compose(
+            self.selection, privacy.renyi_divergences(self.refit_guarantee, orders)
+        )
 
     def digest(self) -> bytes:
-        """SHA-256 of the plan: different plans draw unrelated noise from the same seed.
-
-        Floats count with 12 digits, as in the plans of the candidates.
-        """
+        """SHA-256 of the plan, floats with 12 digits: other plans draw other noise from a seed."""
         score = self.score
-        numbers = (
-            *(self.epsilon, self.delta, self.trial_epsilon, self.refit_epsilon, self.score_std),
-            None if score is None else score.sensitivity(self.n_validation),
-        )
+        budgets = (self.epsilon, self.delta, self.trial_epsilon, self.refit_epsilon)
+        scores = (self.score_std, score and score.sensitivity(self.n_validation))
         facts = (
             self.n_candidates,
             self.law.describe(),
             f"{self.law.mean:.12g}",
-            *(None if number is None else f"{number:.12g}" for number in numbers),
-            None if score is None else score.describe(),
-            self.n_train,
-            self.n_validation,
-            str(self.neighboring),
+            *(None if number is None else f"{number:.12g}" for number in (*budgets, *scores)),
+            score and score.describe(),
+            *(self.n_train, self.n_validation, str(self.neighboring)),
             tuple(digest.hex() for digest in self.digests),
         )
         return hashlib.sha256(repr(facts).encode()).digest()
 
-    def require_covered(self, report: PrivacyReport, planned: Guarantee) -> None:
+    def require_covered(self, report: privacy.PrivacyReport, planned: Guarantee) -> None:
         """A fit that promises less than its plan would break the sum."""
         if not covers(planned, report.guarantee(), self.delta):
             raise RuntimeError(
@@ -176,25 +154,23 @@ class SearchPlan:
         if self.score is not None:
             rows = f"{self.n_validation} rows"
             share = f", {100 * self.score_std / self.score.width:.3g}% of the width"
-            noise = (
-                f"  a score: {self.score.describe()} with noise std {round_down(self.score_std)}"
-                f"{share if self.score_std > 0 else ''}\n"
-            )
-        search, fit = (
-            "not private" if isinstance(g, NonPrivate) else f"epsilon={round_up(g.epsilon(d))}"
-            for g, d in ((self.selection, self.delta), (self.fit_guarantee, self.delta))
-        )
+            share = share if self.score_std > 0 else ""
+            std = round_down(self.score_std)
+            noise = f"\n  a score: {self.score.describe()} with noise std {std}{share}"
         if self.refit_epsilon is not None:
             final = f"a fit of all rows with epsilon={round_up(self.refit_epsilon)}"
+        search, fit = (
+            "not private"
+            if isinstance(of, NonPrivate)
+            else f"epsilon={round_up(of.epsilon(delta))}"
+            for of, delta in ((self.selection, self.delta), (self.fit_guarantee, self.delta))
+        )
+        budget = f"epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring.value}"
         return (
-            f"Plan of a search among {self.n_candidates} candidates:"
-            f" the best of {self.law.describe()}\n"
-            f"  budget: epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring.value},"
-            " unit record\n"
-            f"  a trial: {fit} for a fit of {self.n_train} rows, score of {rows}\n"
-            f"{noise}"
-            f"  search: {search}\n"
-            f"  final model: {final}"
+            f"Plan of a search among {self.n_candidates} candidates: the best of"
+            f" {self.law.describe()}\n  budget: {budget}, unit record\n  a trial: {fit} for a fit"
+            f" of {self.n_train} rows, score of {rows}{noise}\n  search: {search}\n  final model:"
+            f" {final}"
         )
 
 
@@ -214,17 +190,29 @@ def plan_fits(
     n_classes: int | None,
     **budget: float,
 ) -> tuple[list[Any], list[str]]:
-    """The plan of a fit of each candidate, and what these warned of: all that a fit may cost.
+    """The plan of a fit of each candidate, and what these warned of: all that fits may cost.
 
     `n_features` are those that arrive at the last step of each candidate.
     """
     plans, warned = [], []
     for parameters, width in zip(candidates, n_features, strict=True):
         candidate = with_parameters(estimator, parameters, **budget)
-        plan, lines = plan_candidate(candidate, parameters, n_samples, width, n_classes)
+        plan, lines = _candidates.plan_candidate(candidate, parameters, n_samples, width, n_classes)
         plans.append(plan)
         warned += lines
     return plans, warned
+
+
+def common_relation(plans: Sequence[Any]) -> tuple[str, str, Neighboring]:
+    """The adversary, the unit and the neighbouring relation of all plans, which have to be one."""
+    relations = {(str(plan.adversary), str(plan.unit), plan.neighboring) for plan in plans}
+    if len(relations) > 1:
+        found = sorted((adversary, unit, str(how)) for adversary, unit, how in relations)
+        raise ValueError(
+            f"Got candidates under {found}, expected one adversary, one unit and one neighbouring"
+            " relation: guarantees under different ones do not add up."
+        )
+    return relations.pop()
 
 
 def plan_search(
@@ -241,8 +229,8 @@ def plan_search(
     widths = []
     for parameters in candidates:
         candidate = with_parameters(search.estimator, parameters)
-        check_candidate(candidate, parameters)
-        widths.append(n_features_of_last_step(candidate, n_features, columns))
+        _check_candidate(candidate, parameters)
+        widths.append(_candidates.n_features_of_last_step(candidate, n_features, columns))
     score, n_train, n_validation = None, n_samples, 0
     if search.public_validation is None:
         score = _trials.row_score(search.scoring, last_step(search.estimator), search.score_bounds)
@@ -258,239 +246,149 @@ def plan_search(
         search.epsilon < math.inf,
     )
 
-    def plans(budget: float, rows: int) -> tuple[list[Any], list[str]]:
+    def plans_of(budget: float, rows: int) -> tuple[list[Any], list[str]]:
         own = {"epsilon": budget, "delta": delta}
         plans, warned = plan_fits(search.estimator, candidates, rows, widths, n_classes, **own)
-        for plan in plans:
-            check_plan(plan)
+        if {(plan.adversary, plan.unit) for plan in plans} != {("model", "record")}:
+            raise ValueError(
+                "Got candidates whose budgets protect an agent, or are against messages, expected a"
+                " record against 'model': everybody else sees all trials, of which a selection"
+                " hides none. Set adversary='model' and privacy_unit='record'."
+            )
         return plans, warned
 
     refit: Guarantee | None = None
     refit_epsilon: float | None = None
     refit_plans: list[Any] = []
-    warned: list[str] = []
+    refit_warned: list[str] = []
     if search.refit:
         refit_epsilon = (1.0 - search.search_share) * epsilon
-        refit_plans, warned = plans(refit_epsilon, n_samples)
-        refit = worst(*(plan.guarantee() for plan in refit_plans))
+        refit_plans, refit_warned = plans_of(refit_epsilon, n_samples)
+        refit = privacy.worst(*(plan.guarantee() for plan in refit_plans))
 
-    def trial_at(budget: float) -> _Trial | None:
-        """A trial with that budget, unless the total exceeds its own."""
-        if not budget > 0:
+    def plan_at(trial_epsilon: float) -> SearchPlan | None:
+        """The plan with that budget for a trial, unless the total exceeds its own."""
+        if not trial_epsilon > 0:
             return None
-        trial_plans, warned = plans(budget, n_train)
+        plans, warned = plans_of(trial_epsilon, n_train)
         # Each trial draws its candidate anew.
-        fit = any_of(*(plan.guarantee() for plan in trial_plans))
-        mu = 0.0 if score is None or not is_private else gaussian_mu(budget, delta)
-        noise = GaussianDP(mu) if is_private else NonPrivate()
-        selection = best_of_trials(worst(fit, noise), law)
-        std = 0.0 if score is None or mu == 0 else score.sensitivity(n_validation) / mu
-        if _together(selection, refit).epsilon(delta) > epsilon:
-            return None
-        return _Trial(budget, trial_plans, warned, fit, noise, std, selection)
+        fit = privacy.any_of(*(plan.guarantee() for plan in plans))
+        mu = privacy.gaussian_mu(trial_epsilon, delta) if score is not None and is_private else 0.0
+        noise = privacy.GaussianDP(mu) if is_private else NonPrivate()
+        score_std = 0.0 if score is None or mu == 0 else score.sensitivity(n_validation) / mu
+        warned = [*refit_warned, *warned]
+        if score is not None and score_std > _NOISY * score.width:
+            advice = "Ask" if score.name == "accuracy" else "Declare narrower score_bounds, ask"
+            warned.append(
+                f"Got scores with noise of standard deviation {score_std:.3g}, where"
+                f" {score.describe()} is the mean of {n_validation} rows: choices are nearly"
+                f" random, and best_score_ is mostly noise. {advice} for fewer trials or a larger"
+                " budget, let more rows validate, or pass public_validation, whose scores have no"
+                " noise."
+            )
+        all_plans = (*plans, *refit_plans)
+        plan = SearchPlan(
+            n_candidates=len(candidates),
+            law=law,
+            epsilon=epsilon,
+            delta=delta,
+            trial_epsilon=trial_epsilon,
+            n_train=n_train,
+            n_validation=n_validation,
+            fit_guarantee=fit,
+            score_guarantee=noise,
+            score_std=score_std,
+            score=score,
+            selection=privacy.best_of_trials(privacy.worst(fit, noise), law),
+            refit_epsilon=refit_epsilon,
+            refit_guarantee=refit,
+            neighboring=common_relation(plans)[2],
+            assumptions=tuple(dict.fromkeys(a for plan in all_plans for a in plan.assumptions)),
+            warnings=tuple(dict.fromkeys(warned)),
+            digests=tuple(plan.digest() for plan in all_plans),
+        )
+        return plan if plan.guarantee().epsilon(delta) <= epsilon else None
 
-    largest = math.inf
+    high = math.inf
     if is_private:
-        largest = calibrate_trial(law, epsilon, delta, refit).epsilon(delta) * (1 - _MARGIN)
+        trial = privacy.calibrate_trial(law, epsilon, delta, refit)
+        high = trial.epsilon(delta) * (1 - _MARGIN)
     # Candidates that are Gaussian meet it at once: the trial was calibrated as one.
-    trial, low = trial_at(largest), largest
-    if trial is None:
-        low, high = 0.01 * largest, largest
-        trial = trial_at(low)
-        for _ in range(_STEPS if trial is not None else 0):
-            middle = math.sqrt(low * high)
-            if (better := trial_at(middle)) is None:
-                high = middle
-            else:
-                low, trial = middle, better
-    if trial is None:
+    if (plan := plan_at(high)) is not None:
+        return plan
+    low = 0.01 * high
+    if (plan := plan_at(low)) is None:
         raise ValueError(
-            f"Got epsilon={epsilon!r} at delta={delta!r}, expected more: nothing is left for a"
-            f" trial, as a trial with epsilon={low:.3g} still costs too much once it is one of"
-            f" {law.describe()}. Ask for fewer trials, or for a larger budget."
+            f"Got epsilon={epsilon!r} at delta={delta!r}, expected more: a trial with"
+            f" epsilon={low:.3g} still costs too much once it is one of {law.describe()}. Ask for"
+            " fewer trials, or for a larger budget."
         )
-    warned = [*warned, *trial.warned]
-    if score is not None and trial.score_std > _NOISY * score.width:
-        advice = "Ask" if score.name == "accuracy" else "Declare narrower score_bounds, ask"
-        warned.append(
-            f"Got scores with noise of standard deviation {trial.score_std:.3g}, where"
-            f" {score.describe()} is the mean of {n_validation} rows: choices are nearly random,"
-            f" and best_score_ is mostly noise. {advice} for fewer trials or a larger budget, let"
-            " more rows validate, or pass public_validation, whose scores have no noise."
+    for _ in range(_STEPS):
+        middle = math.sqrt(low * high)
+        if (better := plan_at(middle)) is None:
+            high = middle
+        else:
+            low, plan = middle, better
+    return plan
+
+
+def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
+    """Refuse what could not be searched under one budget; no data is needed."""
+    last = last_step(estimator)
+    _candidates.require_one_that_spends(estimator)
+    taken = [name for name in parameters if name.rpartition("__")[2] in _SET_BY_SEARCH]
+    algorithm, partition = getattr(last, "algorithm", None), getattr(last, "partition", "iid")
+    epsilon, agent_column = getattr(last, "epsilon", None), getattr(last, "agent_column", None)
+    refusals = {
+        "candidates of its own, expected a single model: the best of several searches is one"
+        " of all their candidates. Put these into one grid": hasattr(last, "cv"),
+        f"candidates of {taken}, expected parameters of the model: the search sets it for every"
+        " trial": bool(taken),
+        f"epsilon={epsilon!r}, expected a number: budgets of single agents do not pass through"
+        " a search": not isinstance(epsilon, Real),
+        "a ledger of its own, expected none: it would count, and so reveal, the trials. Give the"
+        " ledger to the search": getattr(last, "ledger", None) is not None,
+        f"algorithm={algorithm!r}, expected one that fits all records at once: a stream goes on"
+        " after the search, which has a budget for its own records alone": is_streaming(algorithm),
+        f"agent_column={agent_column!r}, expected None: how many rows each agent has is not known"
+        " for the rows that train. Let n_agents and partition assign them": agent_column
+        is not None,
+        f"partition={partition!r}, expected 'iid', 'quantity' or a number of agents: the owner of a"
+        " row would depend on the labels of all rows": bool(condition_of(partition)),
+    }
+    for refusal, is_refused in refusals.items():
+        if is_refused:
+            raise ValueError(f"Got an estimator with {refusal}.")
+    for step in _refused_steps(estimator):
+        raise ValueError(
+            f"Got a Pipeline with {step!r}, expected transformers that are known to learn nothing"
+            " from data and to transform each row by itself: this package's, Normalizer, Binarizer,"
+            " PolynomialFeatures, FunctionTransformer with a NumPy function that is finite"
+            " everywhere, such as np.arctan, and scikit-learn's Pipeline and ColumnTransformer of"
+            " these, with listed columns and sparse_threshold=0. Declare public bounds, or apply"
+            " yours to X before the search if it treats each row by itself."
         )
-    of_all = (*trial.plans, *refit_plans)
-    return SearchPlan(
-        n_candidates=len(candidates),
-        law=law,
-        epsilon=epsilon,
-        delta=delta,
-        trial_epsilon=trial.epsilon,
-        n_train=n_train,
-        n_validation=n_validation,
-        fit_guarantee=trial.fit,
-        score_guarantee=trial.noise,
-        score_std=trial.score_std,
-        score=score,
-        selection=trial.selection,
-        refit_epsilon=refit_epsilon,
-        refit_guarantee=refit,
-        neighboring=common_relation(trial.plans)[2],
-        assumptions=tuple(dict.fromkeys(line for plan in of_all for line in plan.assumptions)),
-        warnings=tuple(dict.fromkeys(warned)),
-        digests=tuple(plan.digest() for plan in of_all),
-    )
 
 
-class _Trial(NamedTuple):
-    """What one trial spends."""
-
-    epsilon: float
-    plans: list[Any]
-    warned: list[str]
-    fit: Guarantee
-    noise: Guarantee
-    score_std: float
-    selection: Guarantee
+def _refused_steps(estimator: Any) -> Iterator[Any]:
+    """What is not known to treat each row by itself: a subclass may do more than its parts."""
+    while isinstance(estimator, Pipeline):
+        if type(estimator) is not Pipeline:
+            yield estimator
+        for _, step in estimator.steps[:-1]:
+            yield from _refused_parts(step)
+        estimator = estimator.steps[-1][1]
 
 
-def _together(selection: Guarantee, refit: Guarantee | None) -> Guarantee:
-    """Selection and last fit; Renyi divergences add."""
-    if refit is None:
-        return selection
-    return compose(selection, renyi_divergences(refit, getattr(selection, "orders", None)))
-
-
-@dataclass(frozen=True, repr=False, kw_only=True)
-class SearchReport(PrivacyReport):
-    """The report of a private search: its guarantee is that of search and final model together.
-
-    Parameters
-    ----------
-    trial : Guarantee
-        Of one trial: a fit and its score. What a chosen model would cost without the choice.
-    selection : Guarantee
-        Of the best of all trials: its candidate, its score and its model.
-    refit : Guarantee or None
-        Of the last fit on all rows, where there is one.
-    law : str
-        How the number of trials was drawn, in words.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpadmm import DPAdmmRidge
-    >>> from skdpadmm.model_selection import DPGridSearchCV
-    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(2000, 2))
-    >>> model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(-2, 2))
-    >>> search = DPGridSearchCV(model, {"alpha": [0.0, 10.0]}, random_state=0)
-    >>> report = search.fit(X, X.sum(axis=1)).privacy_
-    >>> round(report.epsilon(), 3), round(report.trial.epsilon(report.delta), 3)
-    (1.0, 0.701)
-    """
-
-    trial: Guarantee
-    selection: Guarantee
-    refit: Guarantee | None
-    law: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary, with the split of the budget under "spent_on"."""
-        parts = {"trial": self.trial, "selection": self.selection, "refit": self.refit}
-        spent_on = {name: part and part.to_dict() for name, part in parts.items()}
-        return {**super().to_dict(), "trials": self.law, "spent_on": spent_on}
-
-    def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
-        if isinstance(self.selection, NonPrivate):
-            return super()._remarks()
-        at, final = (
-            f"at delta={round_up(self.delta)}",
-            "that of the chosen trial, at no further cost",
-        )
-        trial, search = (round_up(g.epsilon(self.delta)) for g in (self.trial, self.selection))
-        if self.refit is not None:
-            final = f"epsilon={round_up(self.refit.epsilon(self.delta))} {at}, fitted on all rows"
-        lines = (
-            f"search: epsilon={search} {at}, for the best of {self.law}, each of which has"
-            f" epsilon={trial}",
-            f"final model: {final}",
-        )
-        return [("Spent on", lines), *super()._remarks()]
-
-
-def report_of(
-    search: Any, plan: SearchPlan, *, is_simulation: bool, is_declared: bool
-) -> SearchReport:
-    """Return what a search says of its plan, before its trials see data.
-
-    `is_declared` is whether the classes are known before data, where there are any.
-    """
-    is_private = not isinstance(plan.selection, NonPrivate)
-    seed = search.random_state if isinstance(search.random_state, Integral) else "a generator"
-    releases: tuple[ReleaseLine, ...] = ()
-    if plan.score is not None:
-        # Without privacy there is no noise that a sensitivity is for.
-        sensitivity = plan.score.sensitivity(plan.n_validation) if plan.score_std > 0 else None
-        name = "score of the chosen trial"
-        releases = (ReleaseLine(name, 1, (), sensitivity, plan.score_std),)
-    return SearchReport(
-        subject=f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}",
-        observers=(
-            Observer(
-                name="model",
-                sees="the chosen candidate, its score and the final model",
-                unit="record",
-                neighboring=plan.neighboring,
-                guarantee=plan.guarantee(),
-            ),
-        ),
-        releases=releases,
-        delta=plan.delta,
-        assumptions=tuple(_assumptions(search, plan, is_declared)) if is_private else (),
-        not_covered=(
-            "Models and scores of trials that were not chosen: they are not kept.",
-            "Candidates that were picked by looking at the data.",
-            "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
-            "Other fits on the same records: their costs add up.",
-            "Whether the input is valid: errors of validation may show values of the data.",
-            "Errors of transformers and scorers: they may tell which candidates were drawn.",
-            "Running time and memory.",
-        ),
-        simulation=(
-            f"random_state={seed} fixes trials and noise. Whoever knows the seed can remove it."
-            " Publish only searches with random_state=None."
-            if is_simulation and is_private
-            else ""
-        ),
-        trial=plan.trial,
-        selection=plan.selection,
-        refit=plan.refit_guarantee,
-        law=plan.law.describe(),
-    )
-
-
-def _assumptions(search: Any, plan: SearchPlan, is_declared: bool) -> Iterator[str]:
-    """What the guarantee rests on: first what is about the search."""
-    yield (
-        "The candidates, the law of the number of trials and the split of rows by positions are"
-        " public."
-    )
-    yield (
-        "How many trials ran stays hidden: nobody who sees the result measures the time or the"
-        " work that the search took."
-    )
-    if plan.score is None:
-        yield "No row of public_validation is private."
-    else:
-        yield "The score of a row depends on that row and on the model alone."
-    if search.ledger is not None:
-        yield (
-            "Nobody who sees the result reads the ledger, whose times tell how long the search"
-            " took."
-        )
-    if plan.neighboring is Neighboring.ZERO_OUT and plan.score is not None:
-        yield "A record that is zeroed has the least score that its bounds allow."
-    if isinstance(search.estimator, Pipeline):
-        yield "Transformers before the estimator treat each row by itself."
-    if not is_declared:
-        yield "classes not declared: the set of labels seen in y is assumed to be public."
-    yield from plan.assumptions
+def _refused_parts(step: Any) -> Iterator[Any]:
+    if type(step) is Pipeline:
+        for _, part in step.steps:
+            yield from _refused_parts(part)
+    elif type(step) is ColumnTransformer:
+        # A function for columns is shown the rows; the threshold counts the zeros of all of them.
+        if step.sparse_threshold != 0 or any(callable(part[2]) for part in step.transformers):
+            yield step
+        for part in (*(part[1] for part in step.transformers), step.remainder):
+            yield from _refused_parts(part)
+    elif not (step is None or isinstance(step, str) or _candidates.acts_by_row(step)):
+        yield step

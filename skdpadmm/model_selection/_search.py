@@ -28,7 +28,8 @@ from skdpadmm._linear_model import encode
 from skdpadmm._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import _trials
-from skdpadmm.model_selection._plan import LAWS, SearchPlan, plan_search, report_of
+from skdpadmm.model_selection._plan import LAWS, SearchPlan, plan_search
+from skdpadmm.model_selection._report import report_of
 from skdpadmm.noise import NoiseSource, noise_source
 
 _Candidates = Sequence[Mapping[str, Any]]
@@ -70,12 +71,8 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         "n_trials": [Interval(Real, 1, None, closed="neither"), None],
         "trials": [StrOptions(set(LAWS))],
         "scoring": [str, callable, None],
-        "score_bounds": "no_validation",
-        "public_validation": "no_validation",
-        "cv": "no_validation",
         "refit": ["boolean"],
         "search_share": [Interval(Real, 0, 1, closed="neither")],
-        "random_state": "no_validation",
         "n_jobs": [Integral, None],
         "ledger": [str, os.PathLike, None],
     }
@@ -97,12 +94,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         plan : SearchPlan
-            What it warns of is in its `warnings` as well.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter is out of range, or where the budget is below what a trial needs.
+            Refused with a ValueError where the budget is below what a trial needs.
         """
         self._validate_params()
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
@@ -130,29 +122,24 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Target.
         **others : dict
-            Refused unless None: neither groups, nor weights of rows, nor labels of agents.
+            Groups, weights of rows and labels of agents raise a TypeError.
 
         Returns
         -------
         self : object
-            The fitted search.
 
         Raises
         ------
         ValueError
             Where a parameter or the input is not valid; nothing is stored then.
-        TypeError
-            Where it gets anything but `X` and `y`.
         PrivacyBudgetExceeded
-            Where the ledger has no room for it; no trial was run then.
+            Where it would pass a limit of the ledger; no trial was run then.
         """
         if refused := sorted(name for name, value in others.items() if value is not None):
             raise TypeError(
                 f"Got {', '.join(refused)} in {type(self).__name__}.fit, expected X and y alone:"
-                " neither groups nor weights of rows nor labels of agents pass through a search,"
-                " whose split goes by positions and whose budget protects one row. A person with"
-                " several rows is protected less. Pass public positions, cv=[(train, validation)],"
-                " or fit the estimator by itself where it takes them."
+                " the split goes by positions, cv=[(train, validation)], and the budget protects"
+                " one row. A person with several rows is protected less."
             )
         with all_or_nothing(self):
             self._fit(X, y)
@@ -313,19 +300,13 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         return hasattr(self, "best_estimator_")
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags = inner.classifier_tags
-        tags.regressor_tags = inner.regressor_tags
+        tags = get_tags(self.estimator)
         # A trial has a part of the budget: on the 200 to 300 rows of scikit-learn's checks, without
         # bounds, one draw of eight is a guess. The score of a regressor is a negative error there,
         # where an R2 of .5 is asked for.
         for of_kind in (tags.classifier_tags, tags.regressor_tags):
             if of_kind is not None:
                 of_kind.poor_score = True
-        tags.input_tags.sparse = inner.input_tags.sparse
-        tags.target_tags.required = inner.target_tags.required
         return tags
 
 
@@ -451,9 +432,8 @@ class DPGridSearchCV(BaseDPSearch):
     this holds for a server or a peer that sees the messages of every trial: such candidates are
     refused.
 
-    **Missing.** There is no ``cv_results_`` and no ``refit_time_``, as scores of trials that were
-    not chosen and running times are not in the guarantee, and no ``n_splits_`` and no
-    ``multimetric_``, as there is one split and one score.
+    **Missing.** There is no ``cv_results_`` and no ``refit_time_``: scores of trials that were not
+    chosen and running times are not in the guarantee.
 
     Examples
     --------
@@ -501,32 +481,8 @@ class DPRandomizedSearchCV(BaseDPSearch):
         Lists or distributions, as in scikit-learn. They are public.
     n_iter : int, default=10
         Number of candidates.
-    epsilon : float, default=1.0
-        Total budget of search and final model, in (0, inf].
-    delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``.
-    n_trials : float, default=None
-        Mean number of trials, above 1. None: twice the number of candidates.
-    trials : {"geometric", "logarithmic", "poisson"}, default="geometric"
-        Law of the number of trials.
-    scoring : str, callable or None, default=None
-        A mean over rows.
-    score_bounds : pair of floats, default=None
-        Public bounds that the score of each row is clipped to.
-    public_validation : tuple of (X, y), default=None
-        Public rows to score on, without noise and at no cost.
-    cv : int, float, splitter or list, default=None
-        ONE split of the rows by position.
-    refit : bool, default=False
-        Whether the chosen candidate is fitted again, on all rows, with a budget of its own.
-    search_share : float, default=0.5
-        With ``refit=True``: the last fit gets ``1 - search_share`` of `epsilon`.
-    random_state : int, RandomState instance, Generator or None, default=None
-        None draws candidates, trials and noise from the operating system.
-    n_jobs : int, default=None
-        Number of trials that run at once.
-    ledger : str, path-like or None, default=None
-        The account that the search is counted in, once and with its whole cost.
+    epsilon, delta, n_trials, trials, scoring, score_bounds, public_validation, cv, refit
+        And `search_share`, `random_state`, `n_jobs`, `ledger`: as of :class:`DPGridSearchCV`.
 
     Attributes
     ----------

@@ -482,7 +482,7 @@ REFUSED = [
     ({"estimator": DPFedRidge(target_bounds=(-3, 3)), "param_grid": ALPHA}, "adversary='model'"),
     ({"estimator": DPFedRidge(adversary="model", agent_column=0), "param_grid": ALPHA},
      "agent_column=0, expected None"),
-    ({"estimator": grid_search(), "param_grid": {"n_trials": [1.0]}}, "inside a private search"),
+    ({"estimator": grid_search(), "param_grid": {"n_trials": [1.0]}}, "one grid"),
     ({"estimator": regressor(target_bounds=None), "param_grid": ALPHA}, "without score_bounds"),
     ({"estimator": classifier(algorithm="objective-perturbation")}, "Renyi divergences are"),
     *(
@@ -493,7 +493,7 @@ REFUSED = [
             (FunctionTransformer(np.log), "finite everywhere"),
             (ColumnTransformer([("in", StandardScaler(), [0])], **PARTS), "StandardScaler"),
             (ColumnTransformer([], remainder=StandardScaler(), **PARTS), "StandardScaler"),
-            (ColumnTransformer([("in", RowNormClipper(), lambda X: [0])], **PARTS), "names or pos"),
+            (ColumnTransformer([("in", RowNormClipper(), lambda X: [0])], **PARTS), "listed columns"),
             (ColumnTransformer([("in", RowNormClipper(), [0])]), "sparse_threshold=0"),
         )
     ),

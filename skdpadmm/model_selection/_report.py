@@ -1,0 +1,274 @@
+"""What a private search reveals, and what an ordinary search of scikit-learn has cost."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from skdpadmm import _candidates
+from skdpadmm._candidates import last_step
+from skdpadmm.ledger import compose_all
+from skdpadmm.model_selection._plan import SearchPlan, common_relation, covers, plan_fits
+from skdpadmm.privacy import (
+    Guarantee,
+    Neighboring,
+    NonPrivate,
+    Observer,
+    PrivacyReport,
+    ReleaseLine,
+    Worst,
+    round_up,
+    worst,
+)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class SearchReport(PrivacyReport):
+    """The report of a private search: its guarantee is that of search and final model together.
+
+    Parameters
+    ----------
+    trial : Guarantee
+        Of one trial: a fit and its score. What a chosen model would cost without the choice.
+    selection : Guarantee
+        Of the best of all trials: its candidate, its score and its model.
+    refit : Guarantee or None
+        Of the last fit on all rows, where there is one.
+    law : str
+        How the number of trials was drawn, in words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPAdmmRidge
+    >>> from skdpadmm.model_selection import DPGridSearchCV
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(2000, 2))
+    >>> model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(-2, 2))
+    >>> search = DPGridSearchCV(model, {"alpha": [0.0, 10.0]}, random_state=0)
+    >>> report = search.fit(X, X.sum(axis=1)).privacy_
+    >>> round(report.epsilon(), 3), round(report.trial.epsilon(report.delta), 3)
+    (1.0, 0.701)
+    """
+
+    trial: Guarantee
+    selection: Guarantee
+    refit: Guarantee | None
+    law: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary, with the split of the budget under "spent_on"."""
+        parts = {"trial": self.trial, "selection": self.selection, "refit": self.refit}
+        spent_on = {name: part and part.to_dict() for name, part in parts.items()}
+        return {**super().to_dict(), "trials": self.law, "spent_on": spent_on}
+
+    def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
+        if isinstance(self.selection, NonPrivate):
+            return super()._remarks()
+        at = f"at delta={round_up(self.delta)}"
+        trial, search = (round_up(g.epsilon(self.delta)) for g in (self.trial, self.selection))
+        search = f"epsilon={search} {at}, for the best of {self.law}, each of which has"
+        final = "that of the chosen trial, at no further cost"
+        if self.refit is not None:
+            final = f"epsilon={round_up(self.refit.epsilon(self.delta))} {at}, fitted on all rows"
+        lines = (f"search: {search} epsilon={trial}", f"final model: {final}")
+        return [("Spent on", lines), *super()._remarks()]
+
+
+def report_of(
+    search: Any, plan: SearchPlan, *, is_simulation: bool, is_declared: bool
+) -> SearchReport:
+    """What a search says of its plan, before data; whether the classes are declared is public."""
+    is_private = not isinstance(plan.selection, NonPrivate)
+    seed = search.random_state if isinstance(search.random_state, Integral) else "a generator"
+    simulation = (
+        f"random_state={seed} fixes trials and noise. Whoever knows the seed can remove it. Publish"
+        " only searches with random_state=None."
+    )
+    # Without privacy there is no noise that a sensitivity is for.
+    has_noise = plan.score is not None and plan.score_std > 0
+    sensitivity = plan.score.sensitivity(plan.n_validation) if plan.score and has_noise else None
+    release = ReleaseLine("score of the chosen trial", 1, (), sensitivity, plan.score_std)
+    sees = "the chosen candidate, its score and the final model"
+    assumptions = {
+        "The candidates, the law of the number of trials and the split of rows by positions are"
+        " public.": True,
+        "How many trials ran stays hidden: nobody who sees the result measures the time or the work"
+        " that the search took.": True,
+        "No row of public_validation is private.": plan.score is None,
+        "The score of a row depends on that row and on the model alone.": plan.score is not None,
+        "Nobody who sees the result reads the ledger, whose times tell how long the search"
+        " took.": search.ledger is not None,
+        "A record that is zeroed has the least score that its bounds allow.": (
+            plan.neighboring is Neighboring.ZERO_OUT and plan.score is not None
+        ),
+        "Transformers before the estimator treat each row by itself.": isinstance(
+            search.estimator, Pipeline
+        ),
+        "classes not declared: the set of labels seen in y is assumed to be public.": (
+            not is_declared
+        ),
+        **dict.fromkeys(plan.assumptions, True),
+    }
+    return SearchReport(
+        subject=f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}",
+        observers=(Observer("model", sees, "record", plan.neighboring, plan.guarantee()),),
+        releases=() if plan.score is None else (release,),
+        delta=plan.delta,
+        assumptions=tuple(line for line, holds in assumptions.items() if holds and is_private),
+        not_covered=(
+            "Models and scores of trials that were not chosen: they are not kept.",
+            "Candidates that were picked by looking at the data.",
+            "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
+            "Other fits on the same records: their costs add up.",
+            "Whether the input is valid: errors of validation may show values of the data.",
+            "Errors of transformers and scorers: they may tell which candidates were drawn.",
+            "Running time and memory.",
+        ),
+        simulation=simulation if is_simulation and is_private else "",
+        trial=plan.trial,
+        selection=plan.selection,
+        refit=plan.refit_guarantee,
+        law=plan.law.describe(),
+    )
+
+
+def search_cost(
+    search: Any, *, n_samples: int, n_features: int | None = None, n_classes: int | None = None
+) -> PrivacyReport:
+    """Add up what the fits of a finished search of scikit-learn cost.
+
+    Every candidate was fitted on every fold, and the best one once more. Each fit counts for every
+    row, though each row is left out of some. Fits are planned at the sizes that they had and summed
+    as a ledger sums them.
+
+    Parameters
+    ----------
+    search : GridSearchCV or RandomizedSearchCV
+        Fitted, over one of this package's estimators or over a Pipeline that ends in one.
+    n_samples : int
+        Number of rows of the data.
+    n_features, n_classes : int, default=None
+        Number of columns and of classes. None: those that the search has seen.
+
+    Returns
+    -------
+    PrivacyReport
+        Of all fits together. Selection and ``cv_results_`` have no guarantee whatever: their scores
+        are exact.
+
+    Raises
+    ------
+    ValueError
+        If the search is not fitted, if a score is NaN, as those of failed fits are, if the cost
+        depends on what is not known, if folds go by labels, as those of a classifier with an int
+        for `cv` do, or if the search has other parameters than those it was fitted with.
+    TypeError
+        If the cost of a fit is not known, or if fits do not compose.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from skdpadmm import DPAdmmRidge
+    >>> from skdpadmm.model_selection import search_cost
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(1000, 2))
+    >>> model = DPAdmmRidge(epsilon=0.1, feature_bounds=(-1, 1), target_bounds=(-2, 2))
+    >>> search = GridSearchCV(model, {"alpha": [0.0, 10.0]}, cv=3).fit(X, X.sum(axis=1))
+    >>> cost = search_cost(search, n_samples=1000)
+    >>> cost.subject, f"{cost.epsilon():.3f}", cost.not_covered[0]
+    ('GridSearchCV of DPAdmmRidge, 7 fits', '0.289', 'selection and cv_results_: no guarantee')
+    """
+    check_is_fitted(search)
+    results = getattr(search, "cv_results_", {"n_resources": None})
+    if "n_resources" in results:
+        raise TypeError(
+            f"Got a search of type {type(search).__name__}, expected GridSearchCV or"
+            " RandomizedSearchCV, whose fits all see whole folds. The cost of a private search is"
+            " in its privacy_."
+        )
+    names = [name for name in results if name.startswith("split") and "_test_" in name]
+    if n_missing := sum(math.isnan(score) for name in names for score in results[name]):
+        raise ValueError(
+            f"Got cv_results_ with {n_missing} scores that are NaN, expected none: fits that failed"
+            " may have spent nothing, a part or all. Search with error_score='raise', or count fits"
+            " in a ledger."
+        )
+    n_features = getattr(search, "n_features_in_", None) if n_features is None else n_features
+    best: Any = getattr(search, "best_estimator_", None)
+    if n_classes is None and hasattr(best, "classes_"):
+        n_classes = len(best.classes_)
+    for name, value in (("n_samples", n_samples), ("n_features", n_features)):
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"Got {name}={value!r}, expected an int: the search has not kept it.")
+    zeros = np.zeros((n_samples, 1))  # neither rows nor targets change these folds
+    sizes = _candidates.sizes_of_folds(search, zeros, None, None, n_samples)
+    widths, deltas, is_simulation = [], [], False
+    for parameters in results["params"]:
+        candidate = _candidates.with_parameters(search.estimator, parameters)
+        _candidates.require_one_that_spends(candidate)
+        last = last_step(candidate)
+        widths.append(_candidates.n_features_of_last_step(candidate, n_features or 1))
+        deltas.append(float(last.delta))
+        is_simulation |= last.random_state is not None
+    plans = {
+        n: plan_fits(search.estimator, results["params"], n, widths, n_classes)[0]
+        for n in {*sizes, n_samples}
+    }
+    adversary, unit, neighboring = common_relation(plans[n_samples])
+    fits = [plan.guarantee() for n in sizes for plan in plans[n]]
+    is_changed = len(sizes) != search.n_splits_ or bool(search.refit) != (best is not None)
+    cases = [fits]
+    if best is not None:
+        report = last_step(best).privacy_
+        is_simulation |= bool(report.simulation)
+        is_changed = is_changed or not _is_as_planned(report, plans[n_samples][search.best_index_])
+        # Which candidate it was came from exact scores: the most expensive one bounds it.
+        refit = worst(*(plan.guarantee() for plan in plans[n_samples]))
+        refits = refit.components if isinstance(refit, Worst) else [refit]
+        cases = [[*fits, case] for case in refits]
+    if is_changed:
+        raise ValueError(
+            f"Got a search with refit={search.refit!r} and {search.n_splits_} folds, whose plans at"
+            f" n_samples={n_samples} are not those of its fits, expected what it was fitted with."
+            " Pass its n_samples, set the parameters of search and estimator back, or give each"
+            " search an estimator of its own, clone(estimator)."
+        )
+    name = f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}"
+    sees = f"what {adversary!r} sees of all fits, without their scores"
+    total = worst(*(compose_all(*Counter(case).elements()) for case in cases))
+    return PrivacyReport(
+        subject=f"{name}, {len(cases[0])} fits",
+        observers=(Observer(adversary, sees, unit, neighboring, total),),
+        releases=(),
+        delta=max(deltas),
+        assumptions=(
+            "Every fit counts for every row. That bounds the cost: each row is left out of some.",
+            "Folds are public, and so are groups: no row decides which rows train together.",
+            "The search and its estimator have the parameters that they were fitted with.",
+        ),
+        not_covered=(
+            "selection and cv_results_: no guarantee",
+            "Scores of the folds, which are exact, and all that was decided by them.",
+            "Other fits on the same records: their costs add up.",
+        ),
+        simulation=is_simulation
+        * (
+            "random_state of the estimator fixes the noise, and fits share it: equal noise on"
+            " different folds cancels."
+        ),
+    )
+
+
+def _is_as_planned(report: PrivacyReport, plan: Any) -> bool:
+    """Whether the report of a fit is that of a plan: estimators know their parameters of today."""
+    (against,) = (line for line in report.observers if line.name == report.adversary)
+    relation = (report.adversary, against.unit, against.neighboring)
+    is_same = relation == (plan.adversary, plan.unit, plan.neighboring)
+    return is_same and covers(plan.guarantee(), report.guarantee(), float(report.delta))
