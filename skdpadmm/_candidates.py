@@ -9,17 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from sklearn import model_selection as ms
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import (
-    GroupKFold,
-    GroupShuffleSplit,
-    KFold,
-    PredefinedSplit,
-    RepeatedKFold,
-    ShuffleSplit,
-    check_cv,
-)
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 from sklearn.utils import get_tags
@@ -33,9 +25,9 @@ _FINITE = (
     *(np.negative, np.positive, np.rint, np.sign, np.sin, np.tanh, np.trunc),
 )
 # Which rows train goes by positions, or by groups. What inherits from them may look at rows.
-_GIVEN = type(check_cv([]))
-_BY_POSITION = (KFold, PredefinedSplit, RepeatedKFold, ShuffleSplit, _GIVEN)
-_BY_GROUP = (GroupKFold, GroupShuffleSplit)
+_GIVEN = type(ms.check_cv([]))
+_BY_POSITION = (ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit, _GIVEN)
+_BY_GROUP = (ms.GroupKFold, ms.GroupShuffleSplit)
 
 
 def last_step(estimator: Any) -> Any:
@@ -168,7 +160,7 @@ def plan_candidate(
 def sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> list[int]:
     """Return how many rows train in each fold of a search of scikit-learn, given as to its fit."""
     # Any labels of two classes: an int means folds by classes, for a classifier.
-    folds = check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
+    folds = ms.check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
     is_by_group = type(folds) in _BY_GROUP
     is_drawn = getattr(folds, "shuffle", True) and getattr(folds, "random_state", 0) is None
     if type(folds) not in (*_BY_POSITION, *_BY_GROUP) or (is_by_group and groups is None):

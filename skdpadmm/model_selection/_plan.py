@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -159,11 +160,9 @@ class SearchPlan:
             noise = f"\n  a score: {self.score.describe()} with noise std {std}{share}"
         if self.refit_epsilon is not None:
             final = f"a fit of all rows with epsilon={round_up(self.refit_epsilon)}"
+        epsilons = [of.epsilon(self.delta) for of in (self.selection, self.fit_guarantee)]
         search, fit = (
-            "not private"
-            if isinstance(of, NonPrivate)
-            else f"epsilon={round_up(of.epsilon(delta))}"
-            for of, delta in ((self.selection, self.delta), (self.fit_guarantee, self.delta))
+            f"epsilon={round_up(e)}" if e < math.inf else "not private" for e in epsilons
         )
         budget = f"epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring.value}"
         return (
@@ -190,10 +189,7 @@ def plan_fits(
     n_classes: int | None,
     **budget: float,
 ) -> tuple[list[Any], list[str]]:
-    """The plan of a fit of each candidate, and what these warned of: all that fits may cost.
-
-    `n_features` are those that arrive at the last step of each candidate.
-    """
+    """The plan of a fit of each candidate, and what they warned of; features of last steps."""
     plans, warned = [], []
     for parameters, width in zip(candidates, n_features, strict=True):
         candidate = with_parameters(estimator, parameters, **budget)
@@ -224,8 +220,6 @@ def plan_search(
     columns: Any = None,
 ) -> SearchPlan:
     """Plan a private search from public facts; `columns` are the names of columns of a table."""
-    if not candidates:
-        raise ValueError("Got no candidates, expected one at least.")
     widths = []
     for parameters in candidates:
         candidate = with_parameters(search.estimator, parameters)
@@ -240,37 +234,29 @@ def plan_search(
         _trials.public_score(search.scoring, search.estimator)
     mean = 2 * len(candidates) if search.n_trials is None else search.n_trials
     law = LAWS[search.trials](float(mean))
-    epsilon, delta, is_private = (
-        float(search.epsilon),
-        float(search.delta),
-        search.epsilon < math.inf,
-    )
+    epsilon, delta = float(search.epsilon), float(search.delta)
+    is_private = epsilon < math.inf
 
-    def plans_of(budget: float, rows: int) -> tuple[list[Any], list[str]]:
-        own = {"epsilon": budget, "delta": delta}
-        plans, warned = plan_fits(search.estimator, candidates, rows, widths, n_classes, **own)
-        if {(plan.adversary, plan.unit) for plan in plans} != {("model", "record")}:
-            raise ValueError(
-                "Got candidates whose budgets protect an agent, or are against messages, expected a"
-                " record against 'model': everybody else sees all trials, of which a selection"
-                " hides none. Set adversary='model' and privacy_unit='record'."
-            )
-        return plans, warned
-
-    refit: Guarantee | None = None
-    refit_epsilon: float | None = None
-    refit_plans: list[Any] = []
-    refit_warned: list[str] = []
+    of_all: dict[str, Any] = {"n_features": widths, "n_classes": n_classes, "delta": delta}
+    plans_of = partial(plan_fits, search.estimator, candidates, **of_all)
+    refit_epsilon = (1.0 - search.search_share) * epsilon
+    refit_plans, refit_warned = list[Any](), list[str]()
     if search.refit:
-        refit_epsilon = (1.0 - search.search_share) * epsilon
-        refit_plans, refit_warned = plans_of(refit_epsilon, n_samples)
-        refit = privacy.worst(*(plan.guarantee() for plan in refit_plans))
+        refit_plans, refit_warned = plans_of(n_samples=n_samples, epsilon=refit_epsilon)
+    refit = privacy.worst(*(plan.guarantee() for plan in refit_plans)) if search.refit else None
 
     def plan_at(trial_epsilon: float) -> SearchPlan | None:
         """The plan with that budget for a trial, unless the total exceeds its own."""
         if not trial_epsilon > 0:
             return None
-        plans, warned = plans_of(trial_epsilon, n_train)
+        plans, warned = plans_of(n_samples=n_train, epsilon=trial_epsilon)
+        *against, neighboring = common_relation(plans)
+        if against != ["model", "record"]:
+            raise ValueError(
+                f"Got candidates whose budgets are against and protect {against}, expected a record"
+                " against 'model': everybody else sees all trials, of which a selection hides none."
+                " Set adversary='model' and privacy_unit='record'."
+            )
         # Each trial draws its candidate anew.
         fit = privacy.any_of(*(plan.guarantee() for plan in plans))
         mu = privacy.gaussian_mu(trial_epsilon, delta) if score is not None and is_private else 0.0
@@ -281,10 +267,9 @@ def plan_search(
             advice = "Ask" if score.name == "accuracy" else "Declare narrower score_bounds, ask"
             warned.append(
                 f"Got scores with noise of standard deviation {score_std:.3g}, where"
-                f" {score.describe()} is the mean of {n_validation} rows: choices are nearly"
-                f" random, and best_score_ is mostly noise. {advice} for fewer trials or a larger"
-                " budget, let more rows validate, or pass public_validation, whose scores have no"
-                " noise."
+                f" {score.describe()} is the mean of {n_validation} rows: choices are nearly random"
+                f" and best_score_ is mostly noise. {advice} for fewer trials or a larger budget,"
+                " let more rows validate, or pass public_validation, whose scores have no noise."
             )
         all_plans = (*plans, *refit_plans)
         plan = SearchPlan(
@@ -300,9 +285,9 @@ def plan_search(
             score_std=score_std,
             score=score,
             selection=privacy.best_of_trials(privacy.worst(fit, noise), law),
-            refit_epsilon=refit_epsilon,
+            refit_epsilon=refit_epsilon if search.refit else None,
             refit_guarantee=refit,
-            neighboring=common_relation(plans)[2],
+            neighboring=neighboring,
             assumptions=tuple(dict.fromkeys(a for plan in all_plans for a in plan.assumptions)),
             warnings=tuple(dict.fromkeys(warned)),
             digests=tuple(plan.digest() for plan in all_plans),
@@ -359,7 +344,7 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     for refusal, is_refused in refusals.items():
         if is_refused:
             raise ValueError(f"Got an estimator with {refusal}.")
-    for step in _refused_steps(estimator):
+    for step in _refused_steps(estimator, is_model=True):
         raise ValueError(
             f"Got a Pipeline with {step!r}, expected transformers that are known to learn nothing"
             " from data and to transform each row by itself: this package's, Normalizer, Binarizer,"
@@ -370,25 +355,19 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
         )
 
 
-def _refused_steps(estimator: Any) -> Iterator[Any]:
+def _refused_steps(step: Any, *, is_model: bool = False) -> Iterator[Any]:
     """What is not known to treat each row by itself: a subclass may do more than its parts."""
-    while isinstance(estimator, Pipeline):
-        if type(estimator) is not Pipeline:
-            yield estimator
-        for _, step in estimator.steps[:-1]:
-            yield from _refused_parts(step)
-        estimator = estimator.steps[-1][1]
-
-
-def _refused_parts(step: Any) -> Iterator[Any]:
-    if type(step) is Pipeline:
-        for _, part in step.steps:
-            yield from _refused_parts(part)
+    if isinstance(step, Pipeline):
+        if type(step) is not Pipeline:
+            yield step
+        for _, part in step.steps[:-1]:
+            yield from _refused_steps(part)
+        yield from _refused_steps(step.steps[-1][1], is_model=is_model)
     elif type(step) is ColumnTransformer:
         # A function for columns is shown the rows; the threshold counts the zeros of all of them.
         if step.sparse_threshold != 0 or any(callable(part[2]) for part in step.transformers):
             yield step
         for part in (*(part[1] for part in step.transformers), step.remainder):
-            yield from _refused_parts(part)
-    elif not (step is None or isinstance(step, str) or _candidates.acts_by_row(step)):
+            yield from _refused_steps(part)
+    elif not (is_model or step is None or isinstance(step, str) or _candidates.acts_by_row(step)):
         yield step

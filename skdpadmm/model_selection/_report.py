@@ -12,21 +12,11 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm import _candidates
+from skdpadmm import _candidates, privacy
 from skdpadmm._candidates import last_step
 from skdpadmm.ledger import compose_all
 from skdpadmm.model_selection._plan import SearchPlan, common_relation, covers, plan_fits
-from skdpadmm.privacy import (
-    Guarantee,
-    Neighboring,
-    NonPrivate,
-    Observer,
-    PrivacyReport,
-    ReleaseLine,
-    Worst,
-    round_up,
-    worst,
-)
+from skdpadmm.privacy import Guarantee, NonPrivate, PrivacyReport, round_up
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -94,8 +84,10 @@ def report_of(
     # Without privacy there is no noise that a sensitivity is for.
     has_noise = plan.score is not None and plan.score_std > 0
     sensitivity = plan.score.sensitivity(plan.n_validation) if plan.score and has_noise else None
-    release = ReleaseLine("score of the chosen trial", 1, (), sensitivity, plan.score_std)
+    release = privacy.ReleaseLine("score of the chosen trial", 1, (), sensitivity, plan.score_std)
     sees = "the chosen candidate, its score and the final model"
+    is_zero_out = plan.score is not None and plan.neighboring is privacy.Neighboring.ZERO_OUT
+    is_pipeline, is_seen = isinstance(search.estimator, Pipeline), not is_declared
     assumptions = {
         "The candidates, the law of the number of trials and the split of rows by positions are"
         " public.": True,
@@ -105,20 +97,14 @@ def report_of(
         "The score of a row depends on that row and on the model alone.": plan.score is not None,
         "Nobody who sees the result reads the ledger, whose times tell how long the search"
         " took.": search.ledger is not None,
-        "A record that is zeroed has the least score that its bounds allow.": (
-            plan.neighboring is Neighboring.ZERO_OUT and plan.score is not None
-        ),
-        "Transformers before the estimator treat each row by itself.": isinstance(
-            search.estimator, Pipeline
-        ),
-        "classes not declared: the set of labels seen in y is assumed to be public.": (
-            not is_declared
-        ),
+        "A record that is zeroed has the least score that its bounds allow.": is_zero_out,
+        "Transformers before the estimator treat each row by itself.": is_pipeline,
+        "classes not declared: the set of labels seen in y is assumed to be public.": is_seen,
         **dict.fromkeys(plan.assumptions, True),
     }
     return SearchReport(
         subject=f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}",
-        observers=(Observer("model", sees, "record", plan.neighboring, plan.guarantee()),),
+        observers=(privacy.Observer("model", sees, "record", plan.neighboring, plan.guarantee()),),
         releases=() if plan.score is None else (release,),
         delta=plan.delta,
         assumptions=tuple(line for line, holds in assumptions.items() if holds and is_private),
@@ -189,9 +175,8 @@ def search_cost(
     results = getattr(search, "cv_results_", {"n_resources": None})
     if "n_resources" in results:
         raise TypeError(
-            f"Got a search of type {type(search).__name__}, expected GridSearchCV or"
-            " RandomizedSearchCV, whose fits all see whole folds. The cost of a private search is"
-            " in its privacy_."
+            f"Got a search of type {type(search).__name__}, expected GridSearchCV or Randomized"
+            "SearchCV, whose fits see whole folds. That of a private search is in its privacy_."
         )
     names = [name for name in results if name.startswith("split") and "_test_" in name]
     if n_missing := sum(math.isnan(score) for name in names for score in results[name]):
@@ -230,22 +215,25 @@ def search_cost(
         is_simulation |= bool(report.simulation)
         is_changed = is_changed or not _is_as_planned(report, plans[n_samples][search.best_index_])
         # Which candidate it was came from exact scores: the most expensive one bounds it.
-        refit = worst(*(plan.guarantee() for plan in plans[n_samples]))
-        refits = refit.components if isinstance(refit, Worst) else [refit]
+        refit = privacy.worst(*(plan.guarantee() for plan in plans[n_samples]))
+        refits = refit.components if isinstance(refit, privacy.Worst) else [refit]
         cases = [[*fits, case] for case in refits]
     if is_changed:
         raise ValueError(
             f"Got a search with refit={search.refit!r} and {search.n_splits_} folds, whose plans at"
             f" n_samples={n_samples} are not those of its fits, expected what it was fitted with."
-            " Pass its n_samples, set the parameters of search and estimator back, or give each"
-            " search an estimator of its own, clone(estimator)."
+            " Pass its n_samples, and set the parameters of search and estimator back."
         )
     name = f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}"
     sees = f"what {adversary!r} sees of all fits, without their scores"
-    total = worst(*(compose_all(*Counter(case).elements()) for case in cases))
+    simulation = (
+        "random_state of the estimator fixes the noise, and fits share it: equal noise on different"
+        " folds cancels."
+    )
+    total = privacy.worst(*(compose_all(*Counter(case).elements()) for case in cases))
     return PrivacyReport(
         subject=f"{name}, {len(cases[0])} fits",
-        observers=(Observer(adversary, sees, unit, neighboring, total),),
+        observers=(privacy.Observer(adversary, sees, unit, neighboring, total),),
         releases=(),
         delta=max(deltas),
         assumptions=(
@@ -258,11 +246,7 @@ def search_cost(
             "Scores of the folds, which are exact, and all that was decided by them.",
             "Other fits on the same records: their costs add up.",
         ),
-        simulation=is_simulation
-        * (
-            "random_state of the estimator fixes the noise, and fits share it: equal noise on"
-            " different folds cancels."
-        ),
+        simulation=simulation if is_simulation else "",
     )
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
@@ -18,7 +17,7 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, ParameterSampler
-from sklearn.utils import check_scalar, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -31,8 +30,6 @@ from skdpadmm.model_selection import _trials
 from skdpadmm.model_selection._plan import LAWS, SearchPlan, plan_search
 from skdpadmm.model_selection._report import report_of
 from skdpadmm.noise import NoiseSource, noise_source
-
-_Candidates = Sequence[Mapping[str, Any]]
 
 
 def _has(method: str) -> Callable[[Any], bool]:
@@ -97,13 +94,11 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
             Refused with a ValueError where the budget is below what a trial needs.
         """
         self._validate_params()
-        check_scalar(n_samples, "n_samples", Integral, min_val=1)
-        check_scalar(n_features, "n_features", Integral, min_val=1)
         # A generator stays where it is: the next fit draws the same from it.
         candidates = self._candidates(_seed(copy.deepcopy(self.random_state)))
-        return self._plan(candidates, int(n_samples), int(n_features), n_classes)
+        return self._plan(candidates, n_samples, n_features, n_classes)
 
-    def _plan(self, candidates: _Candidates, *facts: Any) -> SearchPlan:
+    def _plan(self, candidates: list[dict[str, Any]], *facts: Any) -> SearchPlan:
         plan = plan_search(self, candidates, *facts)
         for line in plan.warnings:
             warnings.warn(line, UserWarning, stacklevel=3)
@@ -147,22 +142,16 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any) -> None:
         with np.errstate(all="ignore"):
-            rows, y = validate_data(
-                self,
-                X,
-                y,
-                accept_sparse="csr",
-                dtype=[np.float64, np.float32],
-                y_numeric=is_regressor(self.estimator),
-            )
+            of_rows = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+            rows, y = validate_data(self, X, y, y_numeric=is_regressor(self.estimator), **of_rows)
         y = np.asarray(y)
         # Bounds may go by the names of columns.
         data = X if hasattr(X, "iloc") else rows
         seed, last = _seed(self.random_state), last_step(self.estimator)
-        candidates = self._candidates(seed)
-        own = self._undeclared_classes(y, candidates)
+        self.candidates_ = self._candidates(seed)
+        own = self._undeclared_classes(y)
         n_classes = None if own is None else len(own)
-        plan = self._plan(candidates, *rows.shape, n_classes, getattr(data, "columns", None))
+        plan = self._plan(self.candidates_, *rows.shape, n_classes, getattr(data, "columns", None))
         source = noise_source(seed, plan.digest(), getattr(last, "sampler", "floating-point"))
         report = report_of(self, plan, is_simulation=source.simulation, is_declared=own is None)
         # A ledger knows subjects by the names of classes.
@@ -170,51 +159,34 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         entry = LedgerEntry.of_report(replace(report, subject=subject), plan.digest().hex())
         ledger = None if self.ledger is None else PrivacyLedger(self.ledger)
         with nullcontext() if ledger is None else ledger.counting(entry):
-            self._run(data, y, plan, source, candidates, own)
-        self.candidates_ = candidates
+            self._run(data, y, plan, source, own)
         self.scorer_ = _trials.public_score(self.scoring, self.estimator)
         self.refit_ = self.refit
         self.privacy_ = report
         # The report of a trial says nothing of the choice: it would claim too little.
         last_step(self.best_estimator_).privacy_ = report
 
-    def _run(
-        self,
-        X: Any,
-        y: NDArray[Any],
-        plan: SearchPlan,
-        source: NoiseSource,
-        candidates: _Candidates,
-        own: NDArray[Any] | None,
-    ) -> None:
+    def _run(self, X: Any, y: Any, plan: SearchPlan, source: NoiseSource, own: Any) -> None:
         """Run the trials, keep the best of them and, if planned, fit it on all rows."""
         if plan.score is None:
             train, validation = (X, y), _trials.public_rows(self.public_validation, X.shape[1])
         else:
             parts = _trials.split_rows(self.cv, source.uniform((len(y),), (_trials.SPLIT, 0)))
             train, validation = ((_trials.rows_at(X, part), y[part]) for part in parts)
-        trials = _trials.Trials(
-            train=train,
-            validation=validation,
-            score=plan.score or _trials.public_score(self.scoring, self.estimator),
-            plan=plan,
-            noise=source,
-            process=os.getpid(),
-        )
+        score = plan.score or _trials.public_score(self.scoring, self.estimator)
+        trials = _trials.Trials(train, validation, score, plan, source)
         n_trials = plan.law.sample(float(source.uniform((1,), (_trials.COUNT, 0))[0]))
         uniform = source.uniform((n_trials,), (_trials.CHOICE, 0))
-        chosen = (uniform * len(candidates)).astype(np.intp).tolist()
+        chosen = (uniform * len(self.candidates_)).astype(np.intp).tolist()
         # A seed of its own for each fit of a simulation; none where noise is fresh.
-        seeds: list[int | None] = [None] * (n_trials + 1)
-        if source.simulation:
-            uniform = source.uniform((n_trials + 1,), (_trials.SEED, 0))
-            seeds = [int(u * 2**32) for u in uniform.tolist()]
+        uniform = source.uniform((n_trials + 1,), (_trials.SEED, 0))
+        seeds = [int(u * 2**32) if source.simulation else None for u in uniform.tolist()]
 
         def model_of(index: int, number: int, epsilon: float) -> Any:
             # The account has the search, once: trials in it would tell how many there were.
             budget = {"epsilon": epsilon, "delta": self.delta, "ledger": None}
             budget["random_state"] = seeds[number]
-            model = silent(with_parameters(self.estimator, candidates[index], **budget))
+            model = silent(with_parameters(self.estimator, self.candidates_[index], **budget))
             last = last_step(model)
             if is_classifier(last) and getattr(last, "classes", own) is None:
                 last.set_params(classes=own)
@@ -229,34 +201,25 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         # Of equal scores the first: a public rule.
         best = max(range(n_trials), key=lambda number: results[number][0])
         self.best_index_ = chosen[best]
-        self.best_params_ = dict(candidates[self.best_index_])
+        self.best_params_ = dict(self.candidates_[self.best_index_])
         self.best_score_, self.best_estimator_ = results[best]
-        if self.best_score_ == -math.inf:
-            warnings.warn(
-                "Got scores of public_validation that are not finite, for every trial: the choice"
-                f" is that of the first one. Does scoring={self.scoring!r} fit these rows?",
-                UserWarning,
-                stacklevel=4,
-            )
         if plan.refit_guarantee is not None and plan.refit_epsilon is not None:
             model = model_of(self.best_index_, n_trials, plan.refit_epsilon)
             with _trials.unheard():
                 self.best_estimator_ = model.fit(X, y)
             plan.require_covered(last_step(model).privacy_, plan.refit_guarantee)
 
-    def _undeclared_classes(self, y: NDArray[Any], candidates: _Candidates) -> NDArray[Any] | None:
+    def _undeclared_classes(self, y: NDArray[Any]) -> NDArray[Any] | None:
         """Check labels, and return the classes to declare where an estimator declares none.
 
         Trials must not find a label that they do not know: it would depend on the part that its
         row is in, and so on chances that nobody sees, whether they raise.
         """
-        own, checked = None, set()
-        for parameters in candidates:
+        own = None
+        for parameters in self.candidates_:
             last = last_step(with_parameters(self.estimator, parameters))
-            classes = getattr(last, "classes", None)
-            declared = None if classes is None else tuple(np.ravel(classes).tolist())
-            if is_classifier(last) and declared not in checked:
-                checked.add(declared)
+            if is_classifier(last):
+                classes = getattr(last, "classes", None)
                 found, _ = encode(y, classes)
                 own = found if classes is None else own
         return own

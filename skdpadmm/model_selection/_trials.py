@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ _OF_NUMBERS = ("neg_mean_squared_error", "neg_mean_absolute_error")
 _Scorer = Callable[[Any, Any, Any], Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Trials:
     """What all trials share: data, and what turns an estimator into a model with its score."""
 
@@ -40,7 +40,7 @@ class Trials:
     score: _Scorer
     plan: SearchPlan
     noise: NoiseSource
-    process: int
+    process: int = field(default_factory=os.getpid)
 
     def run(self, number: int, estimator: Any) -> tuple[float, Any]:
         """Fit and score; the score without noise does not leave."""
@@ -63,19 +63,13 @@ def unheard() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class MeanScore:
-    """A scorer, or the mean of what it says of each row."""
-
-    scorer: _Scorer
-
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        return float(np.mean(self.scorer(estimator, X, y)))
-
-
-def public_score(scoring: Any, estimator: Any) -> MeanScore:
+def public_score(scoring: Any, estimator: Any) -> _Scorer:
     """A score of public rows: any scorer; a mean where it gives one number for each row."""
-    return MeanScore(check_scoring(estimator, name_of_score(scoring, last_step(estimator))))
+    return partial(_mean, check_scoring(estimator, name_of_score(scoring, last_step(estimator))))
+
+
+def _mean(scorer: _Scorer, estimator: Any, X: Any, y: Any) -> float:
+    return float(np.mean(scorer(estimator, X, y)))
 
 
 @dataclass(frozen=True)
@@ -130,7 +124,7 @@ def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
         raise ValueError(
             f"Got scoring={scoring!r}, expected one of {list(names)}, or a function of (estimator,"
             " X, y) that returns a score for each row, with score_bounds: exact scores of private"
-            " rows have no guarantee. Scores of public rows can be any: pass public_validation."
+            " rows have no guarantee. With public_validation it can be any."
         )
     name = "the given function" if is_given else name
     power = 2 if name == "neg_mean_squared_error" else 1
@@ -144,17 +138,15 @@ def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
         bounds = _pair(score_bounds, "score_bounds")
     if bounds is None:
         raise ValueError(
-            f"Got scoring={scoring!r} without score_bounds, expected the least and the largest"
-            " score of a row, such as (-4, 0), or target_bounds of a regressor: a score without"
-            " bounds has no sensitivity. Scores are clipped to them."
+            f"Got scoring={scoring!r} without score_bounds, expected the bounds that the score of a"
+            " row is clipped to, such as (-4, 0), or target_bounds of a regressor."
         )
     low, high = bounds
     possible = f"({-max(map(abs, bounds)):.12g}, 0)" if name != "accuracy" else "(0, 1)"
     if bounds != (0.0, 1.0) if name == "accuracy" else high > 0 and not is_given:
         raise ValueError(
             f"Got score_bounds={bounds!r} for {name!r}, expected bounds that its scores can reach,"
-            f" such as {possible}: a row counts as 0 or 1 in an accuracy, and a loss of a row has a"
-            " score of at most 0."
+            f" such as {possible}."
         )
     if is_given:
         return RowScore(name, scoring, low, high)
@@ -197,10 +189,7 @@ def _pair(bounds: Any, name: str) -> tuple[float, float]:
 
 
 def split_rows(cv: Any, uniform: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the positions that train and those that validate, disjoint, whatever the data.
-
-    Their numbers do not depend on `uniform`, one number in [0, 1) for each row.
-    """
+    """The positions that train, and those that validate; `uniform` has a number for each row."""
     n_samples = len(uniform)
     cv = 5 if cv is None else cv
     if isinstance(cv, Real) and not isinstance(cv, bool):
@@ -210,9 +199,8 @@ def split_rows(cv: Any, uniform: NDArray[np.float64]) -> tuple[NDArray[np.intp],
         n_validation = max(1, int(n_samples * share)) if 0 < share < 1 else n_samples
         if n_validation >= n_samples:
             raise ValueError(
-                f"Got cv={cv!r} for n_samples={n_samples}, expected an int of at least 2, one of so"
-                " many equal parts of the rows validates, or the share of the rows that validates,"
-                " in (0, 1), with at least one row to train and one to validate."
+                f"Got cv={cv!r} for n_samples={n_samples}, expected an int of at least 2 or a share"
+                " of the rows in (0, 1), with at least one row to train and one to validate."
             )
         order = np.argsort(uniform, kind="stable")
         return np.sort(order[n_validation:]), np.sort(order[:n_validation])
@@ -224,9 +212,7 @@ def split_rows(cv: Any, uniform: NDArray[np.float64]) -> tuple[NDArray[np.intp],
         raise ValueError(
             f"Got cv={cv!r} with {len(pairs)} splits that no row changes, expected one: an int, a"
             " share of rows, ShuffleSplit(n_splits=1), a PredefinedSplit or one pair of positions"
-            " in a list. With several folds a record would train in some and validate in others,"
-            " and each would cost; folds by targets or groups depend on other rows. cv=5 keeps a"
-            " fifth of the rows for validation."
+            " in a list. In several folds a record would train and validate, and each would cost."
         )
     parts = [np.asarray(part) for part in pairs[0]]
     parts = [np.flatnonzero(part) if part.dtype == bool else part for part in parts]
@@ -234,9 +220,8 @@ def split_rows(cv: Any, uniform: NDArray[np.float64]) -> tuple[NDArray[np.intp],
     rows = np.concatenate(parts) if is_valid else np.array([-1])
     if rows.min() < 0 or rows.max() >= n_samples or len(np.unique(rows)) < len(rows):
         raise ValueError(
-            f"Got cv with parts that are not disjoint and made of distinct positions in [0,"
-            f" {n_samples}), expected at least one row to train and one to validate, each row once:"
-            " a row that comes twice would count twice."
+            f"Got cv with parts that are not disjoint sets of distinct positions in [0,"
+            f" {n_samples}), expected rows in both, each once: a row that comes twice counts twice."
         )
     train, validation = (part.astype(np.intp) for part in parts)
     return train, validation

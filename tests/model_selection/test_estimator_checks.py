@@ -18,7 +18,6 @@ RANDOM = DPRandomizedSearchCV(RIDGE, {"alpha": [0.1, 9.0]}, n_iter=2, score_boun
 pytestmark = pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
 
 
-# The checks have a few rows, of which a fifth validates.
 @parametrize_with_checks([GRID])
 def test_estimator_check_of_scikit_learn(estimator, check):
     check(estimator)
