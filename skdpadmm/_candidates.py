@@ -166,14 +166,12 @@ def sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> 
     if type(folds) not in (*_BY_POSITION, *_BY_GROUP) or (is_by_group and groups is None):
         raise ValueError(
             f"Got cv={search.cv!r}, which is {type(folds).__name__}, expected folds that no row"
-            " changes: with folds by labels one record moves others from fold to fold, and a fit"
-            " differs in all of these. Pass cv=KFold(5, shuffle=True, random_state=0), or public"
-            " positions, cv=list(folds.split(X, y, groups)), and search with these."
+            " changes: by labels one record moves others from fold to fold. Search with"
+            " cv=KFold(5, shuffle=True, random_state=0), or cv=list(folds.split(X, y, groups))."
         )
     if is_by_group and is_drawn:
         raise ValueError(
-            f"Got cv={search.cv!r}, expected a random_state: groups of other sizes may be drawn in"
-            " fit, and so fits that cost otherwise. Pass an int."
+            f"Got cv={search.cv!r}, expected a random_state: groups of other sizes may be drawn."
         )
     # A generator stays where it is: fit draws the same from it.
     folds = copy.deepcopy(folds)

@@ -51,10 +51,8 @@ class SearchPlan:
         The epsilon that every trial's fit gets, at `delta`.
     n_train, n_validation : int
         How many private rows train and validate in every trial.
-    fit_guarantee : Guarantee
-        Of one trial's fit: the weakest over the candidates.
-    score_guarantee : Guarantee
-        Of one trial's noisy score.
+    fit_guarantee, score_guarantee : Guarantee
+        Of one trial's fit, the weakest over the candidates, and of its noisy score.
     score_std : float
         Standard deviation of the noise of a score.
     score : object or None
@@ -62,15 +60,11 @@ class SearchPlan:
         None where public rows are scored.
     selection : Guarantee
         Of the best of all trials.
-    refit_epsilon : float or None
-        The epsilon of a last fit on all rows, at `delta`.
-    refit_guarantee : Guarantee or None
-        Of that fit.
+    refit_epsilon, refit_guarantee : float or None, Guarantee or None
+        Of a last fit on all rows.
     neighboring : Neighboring
-    assumptions : tuple of str
-        Of the plans of trials and of last fits.
-    warnings : tuple of str
-        What these plans warned of, and whether scores are too noisy to choose by.
+    assumptions, warnings : tuple of str
+        Of the plans of trials and of last fits; and whether scores are too noisy to choose by.
     digests : tuple of bytes
         Of the plans of all candidates: of their trials, then of their last fits.
 

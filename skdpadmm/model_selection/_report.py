@@ -110,8 +110,7 @@ def report_of(
         assumptions=tuple(line for line, holds in assumptions.items() if holds and is_private),
         not_covered=(
             "Models and scores of trials that were not chosen: they are not kept.",
-            "Candidates that were picked by looking at the data.",
-            "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
+            "Candidates, transformers and other choices that were made by looking at the data.",
             "Other fits on the same records: their costs add up.",
             "Whether the input is valid: errors of validation may show values of the data.",
             "Errors of transformers and scorers: they may tell which candidates were drawn.",

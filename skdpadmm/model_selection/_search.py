@@ -372,13 +372,11 @@ class DPGridSearchCV(BaseDPSearch):
         The guarantee, and what was spent on search and final model.
     classes_ : ndarray of shape (n_classes,)
         Class labels, of a classifier.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
 
     See Also
     --------
     DPRandomizedSearchCV : Candidates drawn from distributions.
-    search_cost : What an ordinary search of scikit-learn has cost.
 
     Notes
     -----
@@ -407,10 +405,7 @@ class DPGridSearchCV(BaseDPSearch):
     >>> X = rng.uniform(-1, 1, size=(5000, 3))
     >>> y = (X[:, 0] + X[:, 1] > 0).astype(int)
     >>> model = DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1))
-    >>> search = DPGridSearchCV(model, {"C": [1e-6, 1.0]}, random_state=1)
-
-    Of the seeds 0 to 19, 17 choose as this one does.
-
+    >>> search = DPGridSearchCV(model, {"C": [1e-6, 1.0]}, random_state=0)
     >>> search.fit(X, y).best_params_
     {'C': 1.0}
     >>> f"{search.privacy_.epsilon():.3f}"
