@@ -26,9 +26,7 @@ from skdpadmm.algorithms._knobs import (
 from skdpadmm.losses import clip_derivative
 from skdpadmm.penalties import (
     L1,
-    Box,
     ElasticNet,
-    NonNegative,
     NoPenalty,
     Penalty,
     ProximalOperator,
@@ -39,7 +37,7 @@ from skdpadmm.records import Coordinates
 
 COORDINATE = "coordinate gradient"
 # Penalties that are sums over coefficients.
-SEPARABLE = (NoPenalty, L1, SquaredL2, ElasticNet, Box, NonNegative)
+SEPARABLE = (NoPenalty, L1, SquaredL2, ElasticNet)
 
 
 Schedule = Literal["all", "permutation", "random"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
@@ -12,25 +13,99 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, sparse
 
-from ._l1 import L1
+from ._elastic_net import L1, NoPenalty
 from ._matrix import SparseMatrix, as_matrix, fingerprint, spectrum
-from ._metric import (
-    as_columns,
-    check_diagonal,
-    check_shape,
-    check_step,
-    factor_matrix,
-)
-from ._none import NoPenalty
 from ._penalty import (
     ENTRYWISE,
     FloatArray,
     Penalty,
     ProximalOperator,
+    as_columns,
     certified,
+    check_metric,
+    check_positive,
     check_strength,
+    factor_matrix,
 )
-from ._piecewise import PiecewiseLinear, descend, guess
+from ._piecewise import PiecewiseQuadratic
+
+_ORDERS = {"fused": 1, "trend": 2}
+
+
+def difference_matrix(n_features: int, order: int) -> SparseMatrix:
+    """Finite differences of neighbouring coefficients.
+
+    Parameters
+    ----------
+    n_features : int
+        Number p of coefficients, above `order`.
+    order : int
+        How often differences are taken, at least 1: 1 tells where coefficients are not constant, 2
+        where they are not on a line.
+
+    Returns
+    -------
+    csr_array of shape (n_features - order, n_features)
+        Of full row rank, read-only.
+
+    Raises
+    ------
+    ValueError
+        If `order` is below 1, or not below `n_features`.
+
+    Examples
+    --------
+    >>> from skdpadmm.penalties import difference_matrix
+    >>> difference_matrix(4, order=2).toarray()
+    array([[ 1., -2.,  1.,  0.],
+           [ 0.,  1., -2.,  1.]])
+    """
+    n_features, order = operator.index(n_features), operator.index(order)
+    if not 1 <= order < n_features:
+        raise ValueError(
+            f"Got order={order} and n_features={n_features}, expected an order of at least 1 and"
+            " below the number of features."
+        )
+    # Binomial coefficients with alternating signs; the last one is 1.
+    stencil = np.ones(1)
+    for _ in range(order):
+        stencil = np.convolve(stencil, [-1.0, 1.0])
+    shape = (n_features - order, n_features)
+    diagonals = [np.full(shape[0], entry) for entry in stencil]
+    offsets = list(range(order + 1))
+    return as_matrix("matrix", sparse.diags_array(diagonals, offsets=offsets, shape=shape))
+
+
+def named_penalty_matrix(name: str, n_features: int) -> SparseMatrix:
+    """The matrix of a penalty that has a name.
+
+    Parameters
+    ----------
+    name : {"fused", "trend"}
+        Differences of order 1, for coefficients that are constant in pieces; or of order 2, for
+        coefficients that are on a line in pieces. Another name raises a ValueError.
+    n_features : int
+        Number p of coefficients, at least 1.
+
+    Returns
+    -------
+    csr_array of shape (max(n_features - order, 0), n_features)
+        Without rows where there are too few features for a difference: nothing is penalised then.
+
+    Examples
+    --------
+    >>> from skdpadmm.penalties import named_penalty_matrix
+    >>> named_penalty_matrix("fused", 3).toarray()
+    array([[-1.,  1.,  0.],
+           [ 0., -1.,  1.]])
+    >>> named_penalty_matrix("fused", 1).shape
+    (0, 1)
+    """
+    if name not in _ORDERS:
+        raise ValueError(f"Got name={name!r}, expected one of {list(_ORDERS)}.")
+    if n_features <= _ORDERS[name]:
+        return as_matrix("matrix", np.empty((0, n_features)))
+    return difference_matrix(n_features, _ORDERS[name])
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -112,16 +187,12 @@ class GeneralizedL1(Penalty):
         Also raises a ValueError where the matrix is so ill-conditioned that the inverse metric
         of its rows is singular up to rounding.
         """
-        check_step(step)
+        check_positive("step", step)
+        check_metric(metric)
         p = int(self.matrix.shape[1])
         size = p if metric is None else len(metric)
         if metric is not None:
-            if metric.ndim == 1:
-                check_diagonal(metric)
-            else:
-                check_shape(metric)
-            n_most = 1 if metric.ndim == 1 else size // p
-            if size != p * n_most or not size:
+            if not size or size % p or (metric.ndim == 1 and size != p):
                 raise ValueError(
                     f"Got a metric of shape {metric.shape}, expected ({p},), or square with a"
                     f" multiple of the {p} columns of `matrix`."
@@ -177,9 +248,9 @@ class GeneralizedL1(Penalty):
         strength = factor * self.strength
         check_strength("strength", strength)
         # The matrix was checked, which is most of the work.
-        made = copy(self)
-        object.__setattr__(made, "strength", strength)
-        return made
+        scaled = copy(self)
+        object.__setattr__(scaled, "strength", strength)
+        return scaled
 
     def splitting(self) -> tuple[SparseMatrix | None, Penalty]:
         """See :meth:`Penalty.splitting`; D and the l1 norm, or no penalty where D has no rows."""
@@ -261,11 +332,15 @@ class _DualSolver:
         dual = linalg.cho_solve(self.factor, force, check_finite=False)
         if not (np.abs(dual) <= level).all():
             start = np.clip(dual, -level, level)
-            pieces = PiecewiseLinear(kinks=(-level, level), slopes=(-np.inf, 0.0, np.inf))
-            guessed = guess(self.quadratic, -force, pieces, np.zeros_like(force))
-            if guessed is None:
-                guessed = descend(self.quadratic, -force, pieces, np.zeros_like(force), start)
-            dual = guessed
+            problem = PiecewiseQuadratic(
+                self.quadratic,
+                -force,
+                np.zeros_like(force),
+                kinks=(-level, level),
+                slopes=(-np.inf, 0.0, np.inf),
+            )
+            guessed = problem.guess()
+            dual = problem.descend(start) if guessed is None else guessed
         outside = np.abs(dual) >= level
         pull = np.zeros_like(v)
         if outside.any():

@@ -15,19 +15,18 @@ from ._matrix import (
     SparseMatrix,
     Spectrum,
     as_matrix,
-    bandwidth,
+    check_finite,
     diagonal_of,
     fingerprint,
     spectrum,
-    upper_band,
 )
-from ._penalty import FloatArray, Penalty, ProximalOperator
+from ._penalty import FloatArray, Penalty, ProximalOperator, check_positive
 
 LinearMap = Callable[[FloatArray], FloatArray]
 """What maps columns of one height to columns of another."""
 
 _DENSE_SHARE = 0.25
-"""Share of entries that are not zero from which dense arithmetic is used."""
+"""Share of entries that are not zero from which a system is solved as a dense one."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -40,7 +39,8 @@ class LinearConstraint:
     Parameters
     ----------
     A : array-like or sparse matrix of shape (m, n), or None, default=None
-        Of full row rank. None is the identity, for any n that B and c leave open.
+        Of full row rank. None is the identity, for any n that B and c leave open. A singular value
+        counts as zero up to max(m, n) times 2.2e-16 times the largest.
     B : array-like or sparse matrix of shape (m, l), or None, default=None
         Of full column rank. None is minus the identity.
     c : array-like of shape (m,) or (m, K), default=None
@@ -56,11 +56,6 @@ class LinearConstraint:
     ------
     ValueError
         If shapes do not agree, an entry is not finite, or a rank is not full.
-
-    Notes
-    -----
-    A singular value counts as zero up to the larger side of its matrix times 2.2e-16 times the
-    largest singular value.
 
     Examples
     --------
@@ -92,40 +87,34 @@ class LinearConstraint:
             right = None
         if offset is None and m is not None:
             offset = _as_offset(np.zeros(m))
-        object.__setattr__(self, "A", left)
-        object.__setattr__(self, "B", right)
-        object.__setattr__(self, "c", offset)
-        if left is not None:
-            _require_rows(left, self._spectrum.rank)
-        if right is not None:
-            _require_columns(right)
         parts = ("identity" if left is None else left, "minus" if right is None else right)
         digest = fingerprint(*parts, "open" if offset is None else offset)
-        object.__setattr__(self, "fingerprint", digest)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether neither A nor B nor c says for how many features it is."""
-        return self._m is None
+        values = {"A": left, "B": right, "c": offset, "fingerprint": digest}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if left is not None and self._spectrum.rank < left.shape[0]:
+            raise ValueError(
+                f"Got A of shape {left.shape} and rank {self._spectrum.rank}, expected rank {m}."
+                " Remove the rows of A that are combinations of others, with the same rows of B and"
+                " c; put what they say about y into the penalty."
+            )
+        size = 0 if right is None else int(right.shape[1])
+        rank = spectrum(right).rank if right is not None and size else 0
+        if right is not None and (rank < size or not size):
+            raise ValueError(
+                f"Got B of shape {right.shape} and rank {rank}, expected rank {max(size, 1)}: the"
+                " y-step would not be unique. Remove the columns of B that are combinations of"
+                " others."
+            )
 
     @property
     def n_constraints(self) -> int:
-        """Number m of rows; a ValueError where `is_open`."""
-        if self._m is None:
-            raise ValueError(
-                "Got a constraint for any number of features, expected a definite one. Give A as"
-                " scipy.sparse.eye_array(n)."
-            )
-        return self._m
-
-    @property
-    def n_features(self) -> int:
-        """Number n of columns of A; a ValueError where `is_open`."""
-        return self.n_constraints if self.A is None else int(self.A.shape[1])
+        """Number m of rows; 0 where neither A nor B nor c says it."""
+        return 0 if self.c is None else len(self.c)
 
     @property
     def n_auxiliary(self) -> int:
-        """Number l of columns of B; a ValueError where `is_open`."""
+        """Number l of columns of B; 0 where neither A nor B nor c says it."""
         return self.n_constraints if self.B is None else int(self.B.shape[1])
 
     @property
@@ -139,73 +128,33 @@ class LinearConstraint:
         return self._spectrum.largest
 
     def forward(self, x: FloatArray) -> FloatArray:
-        """Return ``A x``.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n,) or (n, K)
-
-        Returns
-        -------
-        ndarray of shape (m,) or (m, K)
-        """
-        _check_height("x", x, self._height(self.A, 1))
-        return x.copy() if self.A is None else np.asarray(self._left @ x)
+        """Map x of shape (n,) or (n, K) to ``A x``."""
+        return x.copy() if self.A is None else np.asarray(self.A @ x)
 
     def adjoint(self, v: FloatArray) -> FloatArray:
-        """Return ``A' v``.
-
-        Parameters
-        ----------
-        v : ndarray of shape (m,) or (m, K)
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, K)
-        """
-        _check_height("v", v, self._m)
-        return v.copy() if self.A is None else np.asarray(self._left.T @ v)
+        """Map v of shape (m,) or (m, K) to ``A' v``."""
+        return v.copy() if self.A is None else np.asarray(self.A.T @ v)
 
     def B_dot(self, y: FloatArray) -> FloatArray:
-        """Return ``B y``.
-
-        Parameters
-        ----------
-        y : ndarray of shape (l,) or (l, K)
-
-        Returns
-        -------
-        ndarray of shape (m,) or (m, K)
-        """
-        _check_height("y", y, self._height(self.B, 1))
+        """Map y of shape (l,) or (l, K) to ``B y``."""
         # Adding zero turns -0.0 into 0.0.
-        return 0.0 - y if self.B is None else np.asarray(self._right @ y)
+        return 0.0 - y if self.B is None else np.asarray(self.B @ y)
 
     def resolvent(self, weight: float) -> LinearMap:
-        """Factor ``I + weight A' A`` once, and return what solves with it.
+        """The map ``(I + weight A' A)^{-1}`` of arrays of shape (n,) or (n, K), factored once.
 
-        Parameters
-        ----------
-        weight : float
-            In (0, inf).
-
-        Returns
-        -------
-        callable
-            Maps v of shape (n,) or (n, K) to ``(I + weight A' A)^{-1} v`` in the same shape.
-
-        Raises
-        ------
-        ValueError
-            If `weight` is outside (0, inf).
+        The weight is in (0, inf); else a ValueError.
         """
-        solve = self._solver(_checked("weight", weight))
-
-        def apply(v: FloatArray) -> FloatArray:
-            _check_height("v", v, self._height(self.A, 1))
-            return np.asarray(solve(v.reshape(len(v), -1)), dtype=np.float64).reshape(v.shape)
-
-        return apply
+        check_positive("weight", weight)
+        if self.A is None:
+            return lambda v: v / (1.0 + weight)
+        n = int(self.A.shape[1])
+        system = sparse.csc_array(sparse.eye_array(n) + weight * (self.A.T @ self.A))
+        if system.nnz < _DENSE_SHARE * n * n:
+            factored = splu(system, permc_spec="MMD_AT_PLUS_A")
+            return lambda v: np.asarray(factored.solve(np.ascontiguousarray(v)), dtype=np.float64)
+        factor = linalg.cho_factor(system.toarray(), lower=True, check_finite=False)
+        return lambda v: linalg.cho_solve(factor, v, check_finite=False)
 
     def y_step(self, penalty: Penalty, weight: float) -> ProximalOperator:
         r"""Step of the second block, checked and factored once.
@@ -231,107 +180,39 @@ class LinearConstraint:
         ValueError
             If `weight` is outside (0, inf), or the penalty is for another number of variables.
         """
-        _checked("weight", weight)
+        check_positive("weight", weight)
         solve, metric = self._least_squares
-        prox = penalty.proximal_operator(1.0 / weight, metric)
+        prox, c = penalty.proximal_operator(1.0 / weight, metric), self.c
 
         def step(w: FloatArray) -> FloatArray:
-            _check_height("w", w, self._m)
             target = w / weight
-            if self.c is not None:
-                target = target + self._offset(w)
+            if c is not None:
+                shape = (len(c), *w.shape[1:]) if c.ndim == 1 else c.shape
+                if w.shape != shape:
+                    raise ValueError(f"Got w of shape {w.shape}, expected the shape {shape}.")
+                target = target + (c if c.ndim == w.ndim else c[:, None])
             return prox(solve(target))
 
         return step
 
     def y_rounding(self, penalty: Penalty, n_variables: int) -> float:
-        """Relative rounding error of `y_step`, see `Penalty.proximal_rounding`.
+        """Relative rounding error of `y_step` in the metric ``B' B``.
 
-        Parameters
-        ----------
-        penalty : Penalty
-        n_variables : int
-            Number of variables y where `is_open`.
-
-        Returns
-        -------
-        float
-            In the metric ``B' B``; infinite where nothing is certified.
+        See `Penalty.proximal_rounding`; `n_variables` are y where nothing else says how many.
         """
         _, metric = self._least_squares
         if metric is None:
-            size = n_variables if self._m is None else self.n_auxiliary
-            return penalty.proximal_rounding(np.ones(size))
+            return penalty.proximal_rounding(np.ones(self.n_auxiliary or n_variables))
         if metric.ndim == 1:
             return penalty.proximal_rounding(metric**-0.5)
         scale = metric.diagonal() ** -0.5
         condition = float(np.linalg.cond(metric * np.outer(scale, scale)))
         return penalty.proximal_rounding(scale, condition)
 
-    @property
-    def _m(self) -> int | None:
-        return None if self.c is None else len(self.c)
-
-    def _height(self, matrix: SparseMatrix | None, axis: int) -> int | None:
-        """Rows or columns of a matrix, or of the identity in its place."""
-        return self._m if matrix is None else int(matrix.shape[axis])
-
     @cached_property
     def _spectrum(self) -> Spectrum:
         """Of A; for the identity nothing is rounded."""
-        return Spectrum(self._m or 0, 1.0, 1.0) if self.A is None else spectrum(self.A)
-
-    @cached_property
-    def _left(self) -> FloatArray | SparseMatrix:
-        assert self.A is not None
-        return _for_products(self.A)
-
-    @cached_property
-    def _right(self) -> FloatArray | SparseMatrix:
-        assert self.B is not None
-        return _for_products(self.B)
-
-    @cached_property
-    def _gram(self) -> SparseMatrix:
-        """The matrix ``A' A``."""
-        assert self.A is not None
-        return sparse.csr_array(self.A.T @ self.A)
-
-    def _offset(self, w: FloatArray) -> FloatArray:
-        """The vector or the columns c, to be added to w."""
-        assert self.c is not None
-        if self.c.ndim == 1:
-            return self.c.reshape((-1,) + (1,) * (w.ndim - 1))
-        if self.c.shape != w.shape:
-            raise ValueError(f"Got w of shape {w.shape}, expected the shape {self.c.shape} of c.")
-        return self.c
-
-    def _solver(self, weight: float) -> LinearMap:
-        """Map v of shape (n, K) to the solution."""
-        if self.A is None:
-            return lambda v: v / (1.0 + weight)
-        diagonal = diagonal_of(self._gram)
-        if diagonal is not None:
-            divisor = (1.0 + weight * diagonal)[:, None]
-            return lambda v: v / divisor
-        m, n = map(int, self.A.shape)
-        width = bandwidth(self._gram)
-        system = sparse.csr_array(sparse.eye_array(n) + weight * self._gram)
-        if 8 * width <= n:
-            band = linalg.cholesky_banded(upper_band(system, width), check_finite=False)
-            return lambda v: linalg.cho_solve_banded((band, False), v, check_finite=False)
-        if system.nnz < _DENSE_SHARE * n * n:
-            factored = splu(sparse.csc_array(system), permc_spec="MMD_AT_PLUS_A")
-            return lambda v: factored.solve(np.ascontiguousarray(v))
-        dense = self.A.toarray()
-        if 2 * m > n:
-            factor = linalg.cho_factor(system.toarray(), lower=True, check_finite=False)
-            return lambda v: linalg.cho_solve(factor, v, check_finite=False)
-        # Few rows: the same by the identity of Woodbury, in m variables.
-        small = dense @ dense.T
-        small.flat[:: m + 1] += 1.0 / weight
-        inner = linalg.cho_factor(small, lower=True, check_finite=False)
-        return lambda v: v - dense.T @ linalg.cho_solve(inner, dense @ v, check_finite=False)
+        return Spectrum(self.n_constraints, 1.0, 1.0) if self.A is None else spectrum(self.A)
 
     @cached_property
     def _least_squares(self) -> tuple[LinearMap, FloatArray | None]:
@@ -339,7 +220,7 @@ class LinearConstraint:
         if self.B is None:
             return lambda v: 0.0 - v, None
         gram = sparse.csr_array(self.B.T @ self.B)
-        diagonal, columns = diagonal_of(gram), self._right
+        diagonal, columns = diagonal_of(gram), self.B
         if diagonal is None:
             basis, triangle = linalg.qr(self.B.toarray(), mode="economic", check_finite=False)
             return (
@@ -348,8 +229,7 @@ class LinearConstraint:
             )
 
         def project(v: FloatArray) -> FloatArray:
-            image = np.asarray(columns.T @ v)
-            return image / diagonal.reshape((-1,) + (1,) * (v.ndim - 1))
+            return np.asarray(columns.T @ v) / diagonal.reshape((-1,) + (1,) * (v.ndim - 1))
 
         return project, None if (diagonal == 1.0).all() else diagonal
 
@@ -364,29 +244,11 @@ class LinearConstraint:
         return f"LinearConstraint({left}, {right}, {offset})"
 
 
-def _checked(name: str, value: float) -> float:
-    if not 0 < value < np.inf:
-        raise ValueError(f"Got {name}={value!r}, expected a float in (0, inf).")
-    return value
-
-
-def _check_height(name: str, array: FloatArray, height: int | None) -> None:
-    if array.ndim not in (1, 2) or height not in (None, len(array)):
-        size = "n" if height is None else height
-        raise ValueError(
-            f"Got {name} of shape {array.shape}, expected ({size},) or ({size}, n_outputs)."
-        )
-
-
 def _as_offset(c: Any) -> FloatArray:
     offset: FloatArray = np.array(c, dtype=np.float64) + 0.0
     if offset.ndim not in (1, 2):
         raise ValueError(f"Got c of shape {offset.shape}, expected (m,) or (m, n_outputs).")
-    if not np.isfinite(offset).all():
-        raise ValueError(
-            "Got c with infinite or missing entries, expected finite floats. Remove or replace"
-            " them."
-        )
+    check_finite("c", offset)
     offset.setflags(write=False)
     return offset
 
@@ -394,44 +256,15 @@ def _as_offset(c: Any) -> FloatArray:
 def _common_rows(
     left: SparseMatrix | None, right: SparseMatrix | None, offset: FloatArray | None
 ) -> int | None:
-    """The number m that A, B and c agree on."""
+    """The number m >= 1 that A, B and c agree on."""
     parts = {"A": left, "B": right, "c": offset}
     rows = {name: int(part.shape[0]) for name, part in parts.items() if part is not None}
-    shown = ", ".join(f"{name} with {m} rows" for name, m in rows.items())
-    if len(set(rows.values())) > 1:
-        raise ValueError(f"Got {shown}, expected one number of rows: A x + B y = c.")
-    if 0 in rows.values():
-        raise ValueError(f"Got {shown}, expected at least 1. Leave the constraint out.")
+    if len(set(rows.values())) > 1 or 0 in rows.values():
+        shown = ", ".join(f"{name} with {m} rows" for name, m in rows.items())
+        raise ValueError(f"Got {shown}, expected one number of rows, at least 1: A x + B y = c.")
     return next(iter(rows.values()), None)
 
 
 def _is_identity(matrix: SparseMatrix, factor: float) -> bool:
-    if matrix.shape[0] != matrix.shape[1]:
-        return False
-    diagonal = diagonal_of(matrix)
+    diagonal = diagonal_of(matrix) if matrix.shape[0] == matrix.shape[1] else None
     return diagonal is not None and bool((diagonal == factor).all())
-
-
-def _require_rows(matrix: SparseMatrix, rank: int) -> None:
-    m, n = map(int, matrix.shape)
-    if rank < m:
-        raise ValueError(
-            f"Got A of shape {(m, n)} and rank {rank}, expected rank {m}. Remove the rows of A that"
-            " are combinations of others, with the same rows of B and c; put what they say about y"
-            " into the penalty."
-        )
-
-
-def _require_columns(matrix: SparseMatrix) -> None:
-    m, size = map(int, matrix.shape)
-    rank = spectrum(matrix).rank if size else 0
-    if rank < size or not size:
-        raise ValueError(
-            f"Got B of shape {(m, size)} and rank {rank}, expected rank {max(size, 1)}: the y-step"
-            " would not be unique. Remove the columns of B that are combinations of others."
-        )
-
-
-def _for_products(matrix: SparseMatrix) -> FloatArray | SparseMatrix:
-    m, n = map(int, matrix.shape)
-    return matrix if matrix.nnz < _DENSE_SHARE * m * n else matrix.toarray()

@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+from scipy import linalg, sparse
 
 FloatArray = npt.NDArray[np.float64]
-"""What every method takes and returns."""
 
 ProximalOperator = Callable[[FloatArray], FloatArray]
 """A proximal operator whose step and metric are fixed."""
@@ -42,18 +41,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def value(self, coef: FloatArray) -> float:
-        """Penalty of the coefficients.
-
-        Parameters
-        ----------
-        coef : ndarray of shape (p,) or (p, K)
-            Coefficients.
-
-        Returns
-        -------
-        float
-            The penalty.
-        """
+        """Penalty of coefficients of shape (p,) or (p, K)."""
 
     @abstractmethod
     def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
@@ -86,28 +74,7 @@ class Penalty(ABC):
         """
 
     def prox(self, v: FloatArray, step: float, metric: FloatArray | None = None) -> FloatArray:
-        r"""Proximal operator at one point: ``proximal_operator(step, metric)(v)``.
-
-        Parameters
-        ----------
-        v : ndarray of shape (p,) or (p, K)
-            Point.
-        step : float
-            Step :math:`\gamma`, in (0, inf).
-        metric : ndarray of shape (p,), (p, p) or (v.size, v.size), default=None
-            The metric M, see :meth:`proximal_operator`.
-
-        Returns
-        -------
-        ndarray in the shape of `v`
-            The minimiser.
-
-        Raises
-        ------
-        ValueError
-            If `step` is outside (0, inf), or `metric` has another shape, is not symmetric or not
-            positive definite.
-        """
+        """Proximal operator at one point: ``proximal_operator(step, metric)(v)``."""
         return self.proximal_operator(step, metric)(v)
 
     def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
@@ -135,18 +102,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def scaled(self, factor: float) -> Penalty:
-        """Penalty times a factor.
-
-        Parameters
-        ----------
-        factor : float
-            Factor of every strength, in [0, inf). A constraint has none: it stays as it is.
-
-        Returns
-        -------
-        Penalty
-            A penalty of the same kind.
-        """
+        """A penalty of the same kind with every strength times a factor in [0, inf)."""
 
     def splitting(self) -> tuple[sparse.csr_array[np.float64] | None, Penalty]:
         """The penalty as a simple one of a linear image: ``simple.value(matrix @ w)``.
@@ -166,30 +122,72 @@ def certified(rounding: float) -> float:
     return rounding if rounding <= LARGEST_ROUNDING else np.inf
 
 
-def solver_rounding(size: int, condition: float | None) -> float:
-    """Rounding of operators of single coefficients, which take a linear system in a full metric.
-
-    A Cholesky factor does not depend on the units of the coefficients, up to powers of two, so
-    units do not count. The system of the coefficients that rest at no kink is solved with a
-    residual of about `size` units in the last place.
-    """
-    return ENTRYWISE if condition is None else certified(ENTRYWISE * (8 + size) * condition)
-
-
 def check_strength(name: str, strength: float) -> None:
-    """Refuse a strength that is negative, infinite or NaN.
-
-    Parameters
-    ----------
-    name : str
-        Name of the parameter.
-    strength : float
-        Its value.
-
-    Raises
-    ------
-    ValueError
-        If `strength` is outside [0, inf).
-    """
+    """Refuse a strength that is negative, infinite or NaN."""
     if not 0 <= strength < np.inf:
         raise ValueError(f"Got {name}={strength!r}, expected a float in [0, inf).")
+
+
+def check_positive(name: str, value: float) -> float:
+    """Refuse what is not positive and finite."""
+    if not 0 < value < np.inf:
+        raise ValueError(f"Got {name}={value!r}, expected a float in (0, inf).")
+    return value
+
+
+def check_metric(metric: FloatArray | None) -> None:
+    """Refuse what is neither a positive finite diagonal nor a square matrix."""
+    if metric is None:
+        return
+    if metric.ndim not in (1, 2) or metric.shape[0] != metric.shape[-1]:
+        raise ValueError(f"Got a metric of shape {metric.shape}, expected (p,) or (p, p).")
+    if metric.ndim == 1 and not np.all((metric > 0) & np.isfinite(metric)):
+        raise ValueError(
+            f"Got a diagonal metric with entries from {metric.min()} to {metric.max()}, "
+            "expected floats in (0, inf)."
+        )
+
+
+def factor_matrix(metric: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray]:
+    """A symmetric positive definite metric plus a ridge, and the lower Cholesky factor of both."""
+    size = np.abs(metric)
+    largest = size.max(initial=0.0)
+    if not largest < np.inf:
+        raise ValueError("Got a metric with infinite or missing entries, expected finite floats.")
+    size *= 1e-8
+    size += 1e-12 * largest
+    if not (np.abs(metric - metric.T) <= size).all():
+        raise ValueError("Got a metric that is not symmetric, expected M == M.T.")
+    quadratic = metric.copy()
+    quadratic.flat[:: len(metric) + 1] += ridge
+    try:
+        return quadratic, linalg.cholesky(quadratic, lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        raise ValueError(
+            "Got a metric that is not positive definite, expected a positive definite matrix. "
+            "Add a small multiple of the identity to it."
+        ) from None
+
+
+def as_columns(v: FloatArray, size: int) -> FloatArray:
+    """View of the points on which a matrix acts: `v` as one column, or each column of `v`."""
+    if v.size == size:
+        return v.reshape(size, 1)
+    if v.shape[0] == size:
+        return v
+    raise _misfit((size, size), v)
+
+
+def as_weights(v: FloatArray, metric: FloatArray | None) -> FloatArray:
+    """A diagonal metric, ones by default, shaped so that it broadcasts against a point."""
+    if metric is None:
+        return np.ones((1,) * v.ndim)
+    if metric.shape != v.shape[:1]:
+        raise _misfit(metric.shape, v)
+    return metric.reshape((-1,) + (1,) * (v.ndim - 1))
+
+
+def _misfit(shape: tuple[int, ...], v: FloatArray) -> ValueError:
+    p = v.shape[0]
+    expected = f"({p},), ({p}, {p}) or ({v.size}, {v.size})"
+    return ValueError(f"Got a metric of shape {shape}, expected {expected}.")

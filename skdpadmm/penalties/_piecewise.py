@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg
@@ -16,108 +14,35 @@ _MAX_GUESSES = 40
 """Active sets to guess before the safe method; where guessing works it takes 3 to 30."""
 
 
-@dataclass(frozen=True)
-class PiecewiseLinear:
-    """A convex function of one number with few kinks, the same for all coefficients.
+class PiecewiseQuadratic:
+    r"""Minimises :math:`e^T Q e / 2 + b^T e + \sum_j \varphi(v_j + e_j)` over e; results are v + e.
 
-    Parameters
-    ----------
-    kinks : tuple of float
-        Where the slope changes, increasing.
-    slopes : tuple of float
-        The slope of each piece, increasing, one more than kinks; -inf before the first kink or inf
-        after the last one is a bound.
+    The function is convex, with a slope for each piece between increasing kinks; slopes of -inf and
+    inf at the ends are bounds. Working with the difference e keeps what does not move exact.
     """
-
-    kinks: tuple[float, ...]
-    slopes: tuple[float, ...]
-
-
-def guess(
-    quadratic: FloatArray, linear: FloatArray, pieces: PiecewiseLinear, v: FloatArray
-) -> FloatArray | None:
-    r"""Try to minimise :math:`e^T Q e / 2 + b^T e + \sum_j \varphi(v_j + e_j)` over e.
-
-    Sets of coefficients that rest at kinks are guessed from the forces on them until a guess
-    confirms itself [1]_. Where that works it takes few linear systems: for bounds nearly always.
-
-    Parameters
-    ----------
-    quadratic : ndarray of shape (m, m)
-        The positive definite matrix Q.
-    linear : ndarray of shape (m,)
-        The vector b.
-    pieces : PiecewiseLinear
-        The function :math:`\varphi`.
-    v : ndarray of shape (m,)
-        Origin of e. Working with the difference keeps what does not move exact.
-
-    Returns
-    -------
-    ndarray of shape (m,) or None
-        The minimiser ``v + e``, with kinks taken exactly, or None where guesses go round.
-        Bounds may be exceeded by rounding errors.
-
-    References
-    ----------
-    .. [1] M. Hintermueller, K. Ito and K. Kunisch, "The primal-dual active set strategy as a
-       semismooth Newton method", SIAM Journal on Optimization 13 (2003).
-    """
-    return _Solver(quadratic, linear, pieces, v).guess()
-
-
-def descend(
-    quadratic: FloatArray,
-    linear: FloatArray,
-    pieces: PiecewiseLinear,
-    v: FloatArray,
-    start: FloatArray,
-) -> FloatArray:
-    r"""Minimise :math:`e^T Q e / 2 + b^T e + \sum_j \varphi(v_j + e_j)` over e, from a start.
-
-    Parameters
-    ----------
-    quadratic, linear, pieces, v
-        As of :func:`guess`.
-    start : ndarray of shape (m,)
-        A point within the bounds. It decides the time, not the result.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        The minimiser ``v + e``, with kinks taken exactly.
-
-    Notes
-    -----
-    A projected Newton method [1]_: coefficients rest at kinks that hold them, the others go to
-    their joint minimiser, each stopped at the end of its piece. Where that does not descend, all
-    stop where the first one ends its piece, as in a classical active-set method. Both reach the
-    minimiser in finitely many steps. The last step is a linear system of the coefficients that do
-    not rest, so the result does not carry the errors of the way.
-
-    References
-    ----------
-    .. [1] D. P. Bertsekas, "Projected Newton methods for optimization problems with simple
-       constraints", SIAM Journal on Control and Optimization 20 (1982).
-    """
-    return _Solver(quadratic, linear, pieces, v).descend(start.copy())
-
-
-class _Solver:
-    """The data of a problem and the steps of both methods."""
 
     def __init__(
-        self, quadratic: FloatArray, linear: FloatArray, pieces: PiecewiseLinear, v: FloatArray
+        self,
+        quadratic: FloatArray,
+        linear: FloatArray,
+        v: FloatArray,
+        *,
+        kinks: tuple[float, ...],
+        slopes: tuple[float, ...],
     ) -> None:
         self.quadratic, self.linear, self.v = quadratic, linear, v
-        self.kinks = np.array(pieces.kinks)
-        self.slopes = np.array(pieces.slopes)
+        self.kinks, self.slopes = np.array(kinks), np.array(slopes)
         self.ends = np.concatenate([[-np.inf], self.kinks, [np.inf]])
         self.steepest = float(np.abs(self.slopes[np.isfinite(self.slopes)]).max(initial=0.0))
         self.point: FloatArray = v.copy()
 
     def guess(self) -> FloatArray | None:
-        """Guess the kinks at which coefficients rest until a guess repeats itself."""
+        """Guess the kinks at which coefficients rest until a guess repeats itself.
+
+        Hintermueller, Ito and Kunisch, SIAM Journal on Optimization 13 (2003). For bounds it nearly
+        always works, in few linear systems. Bounds may be exceeded by rounding. None: guesses go
+        round.
+        """
         weight = self.quadratic.diagonal()
         # Between two of these a coefficient alone would move on a piece or rest at a kink in turn.
         before = self.kinks[:, None] + self.slopes[:-1, None] / weight
@@ -148,8 +73,15 @@ class _Solver:
         return None
 
     def descend(self, start: FloatArray) -> FloatArray:
-        """Projected Newton steps from a point within the bounds; they never climb."""
-        self.point = start
+        """Minimise from a point within the bounds, which decides the time and not the result.
+
+        A projected Newton method (Bertsekas, SIAM Journal on Control and Optimization 20, 1982):
+        coefficients rest at kinks that hold them, the others go to their joint minimiser, each
+        stopped at the end of its piece. Where that does not descend, all stop where the first one
+        ends its piece. The last step is a linear system of the coefficients that do not rest, so
+        the result does not carry the errors of the way.
+        """
+        self.point = start.copy()
         self.size = np.abs(self.quadratic)
         settled = False
         # A guard against cycles among rounding errors.

@@ -15,7 +15,7 @@ from skdpadmm import algorithms as alg
 from skdpadmm.algorithms import AveragedADMM, FederatedADMM, GradientADMM, GradientDescent
 from skdpadmm.algorithms._registry import ALGORITHMS
 from skdpadmm.losses import MultinomialLoss, SquaredLoss
-from skdpadmm.penalties import L1, Box, GroupLasso, LinearConstraint
+from skdpadmm.penalties import L1, GeneralizedL1, LinearConstraint
 from tests.algorithms import runs
 from tests.algorithms.runs import BUDGET, coordinates_of, federated_facts
 
@@ -79,6 +79,13 @@ def test_the_ends_of_a_range_are_refused(knob):
             plan_of(make(**{knob: value}))
 
 
+class NotAtZero(L1):
+    """A constraint that zero does not meet."""
+
+    def value(self, coef):
+        return math.inf
+
+
 RIDGE, LASSO = DPAdmmRidge(), DPAdmmLasso(alpha=1e-3)
 THREE = DPAdmmLogisticRegression(classes=[0, 1, 2])
 LAST = {"guarantee": "last"}
@@ -137,7 +144,7 @@ OF_AGENTS = [
     (alg.RandomWalkADMM(), AGENT, "Got privacy_unit='agent'"),
     (alg.RandomWalkADMM(), SPLIT, "Got budgets of single agents"),
     (alg.RandomWalkProximalPoint(), {"row_norm": math.inf}, "Got row_norm=inf"),
-    (alg.RandomWalkProximalPoint(), {"penalty": Box(1.0, 2.0)}, "that is 0 at 0"),
+    (alg.RandomWalkProximalPoint(), {"penalty": NotAtZero(1.0)}, "that is 0 at 0"),
     (alg.RandomWalkADMM(**SMALL_CLIP), CLASSES, "for 3 scores, expected at least"),
     (alg.SecretSharingGradientDescent(), {"sizes": (9, 9)}, "Got 2 agents .*at least 3 agents"),
     (alg.SecretSharingGradientDescent(modulus=2**16), {}, r"modulus=65536, expected at least"),
@@ -156,11 +163,15 @@ def test_facts_that_no_theorem_covers_are_refused(monkeypatch):
     for make in CENTRAL[:-1]:
         with pytest.raises(ValueError, match=r"^Got unit='agent'.*expected 'record'"):
             make().plan(replace(FACTS, unit="agent"), BUDGET)
-    perturbed, coupled = alg.ObjectivePerturbation(), GroupLasso(strength=0.1, groups=((0, 1),))
+    perturbed, coupled = alg.ObjectivePerturbation(), GeneralizedL1([[1.0, -1.0]], 0.1)
     for algorithm, fact, message in (
-        (alg.CoordinateDescent(), {"penalty": coupled}, "^Got penalty GroupLasso.*expected one of"),
+        (
+            alg.CoordinateDescent(),
+            {"penalty": coupled},
+            "^Got penalty GeneralizedL1.*expected one of",
+        ),
         (perturbed, {"loss": MultinomialLoss(3)}, "Got 3 scores.*expected one"),
-        (perturbed, {"penalty": Box(0.5, 1.0)}, "expected a penalty that is 0 at 0"),
+        (perturbed, {"penalty": NotAtZero(1.0)}, "expected a penalty that is 0 at 0"),
         (perturbed, {"row_norm": math.inf}, "expected a finite bound"),
         (AveragedADMM(), {"row_norm": math.inf}, "expected a finite bound"),
         (GradientDescent(**LAST), {"row_norm": math.inf}, "expected a finite bound"),

@@ -27,8 +27,8 @@ PUBLIC = {
     " RandomWalkProximalPoint RandomizedADMM RandomizedGradientDescent RandomizedSGD"
     " SecretSharingGradientDescent",
     "losses": "HuberLoss LogisticLoss MultinomialLoss OneVsRestHinge SmoothedHinge SquaredLoss",
-    "penalties": "L1 Box ElasticNet GeneralizedL1 GroupLasso LinearConstraint NoPenalty NonNegative"
-    " SquaredL2 difference_matrix",
+    "penalties": "L1 ElasticNet GeneralizedL1 LinearConstraint NoPenalty SquaredL2"
+    " difference_matrix",
     "network": "Similarity Topology angle_similarity gaussian_similarity knn_similarity"
     " mixing_matrix named_graph partition_rows",
     "privacy": "GaussianDP Guarantee LaplaceDP Neighboring PrivacyReport compose gaussian_mu"

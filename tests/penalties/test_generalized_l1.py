@@ -99,8 +99,8 @@ def test_differences_are_those_of_numpy_and_have_names(order):
 
 
 def test_differences_that_do_not_exist_are_refused():
-    for order, message in ((0, "Got order=0, expected"), (3, "Lower the order")):
-        with pytest.raises(ValueError, match=message):
+    for order in (0, 3):
+        with pytest.raises(ValueError, match=f"Got order={order} .* below the number of features"):
             difference_matrix(3, order)
     with pytest.raises(ValueError, match=r"Got name='wavelet', expected one of \['fused', "):
         named_penalty_matrix("wavelet", 3)

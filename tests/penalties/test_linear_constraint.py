@@ -10,15 +10,12 @@ from scipy import sparse
 
 from skdpadmm.penalties import (
     L1,
-    Box,
     GeneralizedL1,
-    GroupLasso,
     LinearConstraint,
     NoPenalty,
     SquaredL2,
     difference_matrix,
 )
-from skdpadmm.penalties import _matrix as matrix_module
 
 RNG = np.random.default_rng(1)
 SELECTION = np.eye(9)[[7, 0, 3]]
@@ -58,7 +55,7 @@ def matrix(request):
 def test_products_and_resolvents_are_those_of_dense_matrices(matrix):
     rows, constraint = dense(matrix), LinearConstraint(matrix)
     m, n = rows.shape
-    assert (constraint.n_constraints, constraint.n_features, constraint.n_auxiliary) == (m, n, m)
+    assert (constraint.n_constraints, constraint.n_auxiliary) == (m, m)
     for columns in ((), (3,)):
         v, u = normal(n, *columns), normal(m, *columns)
         before = v.copy()
@@ -72,9 +69,7 @@ def test_products_and_resolvents_are_those_of_dense_matrices(matrix):
         np.testing.assert_array_equal(v, before)
 
 
-@pytest.mark.parametrize("dense_up_to", [100, 250_000])
-def test_singular_values_are_on_their_safe_side(matrix, dense_up_to, monkeypatch):
-    monkeypatch.setattr(matrix_module, "_MOST_ENTRIES", dense_up_to)
+def test_singular_values_are_on_their_safe_side(matrix):
     constraint, values = LinearConstraint(matrix), np.linalg.svdvals(dense(matrix))
     assert constraint.smallest_singular_value <= values[-1] * (1 + 1e-13)
     assert constraint.largest_singular_value >= values[0] * (1 - 1e-13)
@@ -83,13 +78,13 @@ def test_singular_values_are_on_their_safe_side(matrix, dense_up_to, monkeypatch
 
 
 def test_long_differences_have_known_singular_values():
-    n = 3000
+    n = 600
     first, second = (LinearConstraint(difference_matrix(n, order)) for order in (1, 2))
     smallest, largest = (2 * np.sin(np.pi * k / (2 * n)) for k in (1, n - 1))
     assert smallest * (1 - 1e-8) <= first.smallest_singular_value <= smallest
     assert largest <= first.largest_singular_value <= largest * (1 + 1e-8)
     # A clamped beam: the squared first root of cos x cosh x = 1, for many small pieces.
-    assert second.smallest_singular_value == pytest.approx((4.730040745 / n) ** 2, rel=1e-3)
+    assert second.smallest_singular_value == pytest.approx((4.730040745 / n) ** 2, rel=1e-2)
 
 
 def test_ranks_do_not_depend_on_units_and_the_identity_is_exact():
@@ -121,9 +116,8 @@ def test_the_y_step_minimises_its_objective_by_its_strong_convexity(kind, weight
     size = constraint.n_auxiliary
     B = constraint.B_dot(np.eye(size))
     np.testing.assert_allclose(B, -np.eye(4) if AUXILIARY[kind] is None else dense(AUXILIARY[kind]))
-    groups = GroupLasso(0.4, tuple((j,) for j in range(size)))
     linear = GeneralizedL1(np.ones((1, size)), 0.5)
-    for penalty in (NoPenalty(), L1(0.7), SquaredL2(0.6), Box(-0.3, 0.5), groups, linear):
+    for penalty in (NoPenalty(), L1(0.7), SquaredL2(0.6), linear):
         step = constraint.y_step(penalty, weight)
         for w in (rng.normal(size=4), 5.0 * rng.normal(size=4)):
 
@@ -133,7 +127,6 @@ def test_the_y_step_minimises_its_objective_by_its_strong_convexity(kind, weight
             y = step(w)
             for reach in 10 ** rng.uniform(-4, 0, size=30):
                 z = y + reach * rng.normal(size=size) * rng.integers(0, 2, size=size)
-                z = np.clip(z, -0.3, 0.5) if isinstance(penalty, Box) else z
                 lower = objective(y) + 0.5 * weight * np.square(B @ (z - y)).sum()
                 assert objective(z) >= lower - 1e-12 * (1 + abs(lower))
 
@@ -151,12 +144,10 @@ def test_columns_of_outputs_are_constrained_each_alone(kind, per_column):
 
 def test_without_a_matrix_it_holds_for_any_number_of_features():
     constraint, w = LinearConstraint(), np.array([3.0, -0.2])
-    assert constraint.is_open
     np.testing.assert_array_equal(constraint.adjoint(constraint.forward(w)), w)
     np.testing.assert_array_equal(constraint.resolvent(1.0)(w), w / 2)
     np.testing.assert_array_equal(constraint.y_step(L1(1.0), 2.0)(-w), L1(1.0).prox(w / 2, 0.5))
-    with pytest.raises(ValueError, match="expected a definite one"):
-        _ = constraint.n_features
+    assert constraint.n_constraints == constraint.n_auxiliary == 0
 
 
 def test_equal_values_make_equal_constraints_that_cannot_be_changed():
@@ -191,8 +182,7 @@ REPEATED = difference_matrix(200, 1).toarray()[[*range(100), 99, *range(101, 199
         ((None, np.empty((2, 0))), "rank 0, expected rank 1: the y-step would not be unique"),
     ],
 )
-def test_what_is_no_constraint_of_full_rank_is_refused(arguments, message, monkeypatch):
-    monkeypatch.setattr(matrix_module, "_MOST_ENTRIES", 100)
+def test_what_is_no_constraint_of_full_rank_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         LinearConstraint(*arguments)
 
@@ -200,12 +190,9 @@ def test_what_is_no_constraint_of_full_rank_is_refused(arguments, message, monke
 def test_points_and_penalties_of_another_height_and_weights_out_of_range_are_refused():
     constraint = LinearConstraint(STRUCTURES["few dense rows"], None, np.ones((3, 2)))
     step = constraint.y_step(L1(1.0), 1.0)
-    for use in (constraint.forward, constraint.adjoint, constraint.resolvent(1.0), step):
-        for shape in ((29,), (29, 2), (30, 1, 1)):
-            with pytest.raises(ValueError, match=r"Got . of shape .*, expected \("):
-                use(np.ones(shape))
-    with pytest.raises(ValueError, match=r"Got w of shape \(3,\), expected the shape \(3, 2\) of"):
-        step(np.ones(3))
+    for shape in ((29,), (29, 2), (3,), (3, 3)):
+        with pytest.raises(ValueError, match=r"Got w of shape .*, expected the shape \(3, 2\)"):
+            step(np.ones(shape))
     for weight in (0.0, -1.0, np.inf, np.nan):
         for ask in (constraint.resolvent, lambda weight: constraint.y_step(L1(1.0), weight)):
             with pytest.raises(ValueError, match=r"Got weight=.*, expected a float in \(0, inf\)"):

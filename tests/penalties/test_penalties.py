@@ -11,37 +11,32 @@ from hypothesis import strategies as st
 
 from skdpadmm.penalties import (
     L1,
-    Box,
     ElasticNet,
     GeneralizedL1,
-    GroupLasso,
-    NonNegative,
     NoPenalty,
     SquaredL2,
     difference_matrix,
     named_penalty_matrix,
 )
+from skdpadmm.penalties._piecewise import PiecewiseQuadratic
 
 ELASTIC = [NoPenalty(), L1(0.7), SquaredL2(0.6), ElasticNet(l1=0.5, l2=0.3)]
-BOUNDS = [Box(-0.4, 0.9), Box(-np.inf, 0.2), Box(0.1, 0.1), NonNegative()]
-KINDS = [*map(repr, [*ELASTIC, *BOUNDS]), "GroupLasso", "fused", "trend", "third", "dense", "tri"]
+KINDS = [*map(repr, ELASTIC), "fused", "trend", "third", "dense", "tri"]
 SEEDS = st.integers(0, 2**32 - 1)
 
 
 def penalties(p):
     """One penalty of each kind for p features, in the order of `KINDS`."""
-    order = np.argsort(np.arange(p) * 5 % 7, kind="stable")
-    groups = np.split(order, [i for i in (1, 3, 6, 7, 9, 12, 13) if i < p])
     rows = [named_penalty_matrix("fused", p), named_penalty_matrix("trend", p)]
     rows.append(difference_matrix(p, 3) if p > 3 else rows[0])
     rows.append(np.random.default_rng(p).normal(size=((p + 1) // 2, p)))
     rows.append(np.eye(p) + 0.3 * np.tri(p, k=-1))
-    return [*ELASTIC, *BOUNDS, GroupLasso(0.45, groups), *(GeneralizedL1(r, 0.4) for r in rows)]
+    return [*ELASTIC, *(GeneralizedL1(r, 0.4) for r in rows)]
 
 
 @pytest.fixture(params=range(len(KINDS)), ids=KINDS)
 def make(request):
-    """The penalty for a number of features: those with groups or a matrix depend on it."""
+    """The penalty for a number of features: those with a matrix depend on it."""
     return lambda p: penalties(p)[request.param]
 
 
@@ -56,20 +51,8 @@ def spd(rng, p, condition):
 
 
 def kkt_residual(penalty, v, step, metric, w):
-    """Distance of 0 from the subdifferential at w, per coordinate or group."""
+    """Distance of 0 from the subdifferential at w, per coordinate."""
     gradient = metric @ (w - v) / step + penalty.strong_convexity * w
-    if isinstance(penalty, Box | NonNegative):
-        low, high = getattr(penalty, "lower", 0.0), getattr(penalty, "upper", np.inf)
-        assert ((low <= w) & (w <= high)).all()
-        up, down = np.maximum(gradient, 0), np.maximum(-gradient, 0)
-        return np.where(w == low, down * (w < high), np.where(w == high, up, up + down)).max()
-    if isinstance(penalty, GroupLasso):
-        residuals = []
-        for group in map(list, penalty.groups):
-            level, norm = penalty.strength * np.sqrt(len(group)), np.linalg.norm(w[group])
-            pull = gradient[group] + (level * w[group] / norm if norm else 0)
-            residuals.append(max(np.linalg.norm(pull) - (0 if norm else level), 0))
-        return max(residuals)
     if isinstance(penalty, GeneralizedL1):
         rows, level = penalty.matrix.toarray(), penalty.strength
         image = rows @ w
@@ -101,8 +84,7 @@ def test_optimality_conditions_hold_in_every_metric(
     spread = np.geomspace(1, 10**log_condition, p)
     with pytest.MonkeyPatch.context() as patch:
         if guesses_fail:  # the safe method has to find what was guessed
-            for module in ("_prox", "_generalized_l1"):
-                patch.setattr(f"skdpadmm.penalties.{module}.guess", lambda *_: None, raising=False)
+            patch.setattr(PiecewiseQuadratic, "guess", lambda self: None)
         for form, m in ((None, np.eye(p)), (spread, np.diag(spread)), (metric, metric)):
             level = 10**log_strength * np.abs(m @ v).max() / step
             for penalty in penalties(p):
@@ -118,12 +100,6 @@ def test_values_are_those_of_the_formulas():
     assert L1(2.0).value(coef) == 12
     assert SquaredL2(2.0).value(coef) == 14
     assert ElasticNet(l1=2.0, l2=2.0).value(coef) == 26
-    assert Box(-2.0, 3.0).value(coef) == NonNegative().value(np.abs(coef)) == 0
-    assert Box(-1.9, 3.0).value(coef) == Box(-2.0, 2.9).value(coef) == np.inf
-    assert NonNegative().value(coef) == np.inf
-    # One norm per group and column.
-    expected = 2.0 * np.sqrt(2.0) * (1.0 + np.sqrt(13.0))
-    assert GroupLasso(2.0, ((0, 1),)).value(coef) == pytest.approx(expected, rel=1e-15)
     assert GeneralizedL1([[1.0, -1.0]], 2.0).value(coef) == 12
 
 
@@ -133,22 +109,15 @@ def test_closed_forms_in_the_identity_metric():
     assert not np.signbit(L1(0.5).prox(v, 2.0)[1])
     np.testing.assert_allclose(SquaredL2(0.5).prox(v, 2.0), v / 2)
     np.testing.assert_allclose(ElasticNet(l1=0.5, l2=0.5).prox(v, 2.0), [1.0, 0.0, -1.5])
-    np.testing.assert_array_equal(Box(-1.0, 2.0).prox(v, 2.0), [2.0, -0.2, -1.0])
-    group = GroupLasso(0.5, ((0, 2), (1,))).prox(v, 2.0)
-    np.testing.assert_allclose(group, v * [1 - np.sqrt(2) / 5, 0, 1 - np.sqrt(2) / 5])
 
 
-SINGLES = tuple((j,) for j in range(7))
 SAME = {
     "elastic net without squares": (ElasticNet(l1=0.05, l2=0.0), L1(0.05)),
     "elastic net of squares": (ElasticNet(l1=0.0, l2=0.4), SquaredL2(0.4)),
-    "non-negative": (NonNegative(), Box(0.0, np.inf)),
-    "groups of one": (GroupLasso(0.05, SINGLES), L1(0.05)),
     "identity": (GeneralizedL1(np.eye(7), 0.05), L1(0.05)),
     "minus twice the identity": (GeneralizedL1(-2 * np.eye(7), 0.025), L1(0.05)),
     "L1 of strength zero": (L1(0.0), NoPenalty()),
-    "groups of strength zero": (GroupLasso(0.0, SINGLES), NoPenalty()),
-    "fused of strength zero": (penalties(7)[9].scaled(0.0), NoPenalty()),
+    "fused of strength zero": (penalties(7)[4].scaled(0.0), NoPenalty()),
 }
 
 
@@ -193,48 +162,22 @@ def test_scaling_multiplies_the_value_and_equal_strengths_make_equal_penalties(m
     assert scaled.value(coef) == pytest.approx(2.5 * penalty.value(coef), rel=1e-14)
     assert type(scaled) is type(penalty)
     assert scaled.strong_convexity == 2.5 * penalty.strong_convexity
-    assert (scaled == penalty) == (penalty in BOUNDS or is_zero(penalty))
+    assert (scaled == penalty) == is_zero(penalty)
     for same in (make(4), penalty.scaled(1), pickle.loads(pickle.dumps(penalty))):
         assert (same, hash(same)) == (penalty, hash(penalty))
 
 
 def test_strong_convexity_and_sparsity_are_those_of_the_parts():
-    assert [p.strong_convexity for p in penalties(4)] == [0, 0, 0.6, 0.3, *[0] * 10]
-    assert [p.is_sparse for p in penalties(4)] == [False, True, False, True, *[False] * 10]
+    assert [p.strong_convexity for p in penalties(4)] == [0, 0, 0.6, 0.3, *[0] * 5]
+    assert [p.is_sparse for p in penalties(4)] == [False, True, False, True, *[False] * 5]
 
 
-def test_strong_penalties_give_exact_zeros_one_by_one_or_by_group():
+def test_strong_penalties_give_exact_zeros_one_by_one():
     rng = np.random.default_rng(0)
     v, metric = rng.normal(size=8), spd(rng, 8, 100.0)
     largest = np.abs(metric @ v).max()
     assert not L1(1.0001 * largest).prox(v, 1.0, metric).any()
     assert np.count_nonzero(L1(0.999 * largest).prox(v, 1.0, metric)) == 1
-    penalty = GroupLasso(0.2, ((0, 3), (1, 2, 4), (5, 6, 7)))
-    for m in (None, rng.uniform(0.1, 1, size=8), metric):
-        w = penalty.prox(v, 1.0, m) == 0
-        assert all(w[list(group)].all() == w[list(group)].any() for group in penalty.groups)
-        assert 0 < w.sum() < 8
-
-
-@pytest.mark.parametrize("spread", [1.0, 1e4, 1e12])
-def test_the_scalar_equation_of_a_group_is_solved_for_all_weights(spread):
-    weights, v = np.geomspace(1, spread, 9), np.random.default_rng(0).normal(size=9)
-    norm = np.linalg.norm(weights * v)
-    for fraction in (1e-12, 1e-3, 0.5, 1 - 1e-9):
-        penalty = GroupLasso(fraction * norm / 3, (range(9),))
-        w = penalty.prox(v, 1.0, weights)
-        assert kkt_residual(penalty, v, 1.0, np.diag(weights), w) < 1e-13 * norm
-    assert not GroupLasso(norm / 3 * (1 + 1e-12), (range(9),)).prox(v, 1.0, weights).any()
-
-
-@pytest.mark.parametrize("constraint", BOUNDS, ids=repr)
-def test_bounds_are_met_exactly_and_survive_a_change_of_units(constraint):
-    rng = np.random.default_rng(0)
-    for m in (None, spd(rng, 8, 1e6)):
-        w = constraint.prox(5 * rng.normal(size=(8, 3)), 1.0, m)
-        assert constraint.value(w) == constraint.value(w / 7.7 * 7.7 * (1 + 1e-15)) == 0
-        np.testing.assert_array_equal(constraint.prox(w, 1.0, m), w)
-    assert Box(-0.4, 0.9).value(np.array([0.9 * (1 + 1e-9)])) == np.inf
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e200])
@@ -268,23 +211,13 @@ def test_steps_factors_and_metrics_without_meaning_are_refused(make, use, messag
         use(make(2))
 
 
-BOX, PARTS = (
-    r"Got lower=.* and upper=.*, expected lower <= upper",
-    r"Got groups=.*, expected each of",
-)
-NO_PARTS = [(), ((0, 1), ()), ((0, 1), (1, 2)), ((0, 2),), ((-1, 0),)]
-
-
 @pytest.mark.parametrize(
     ("kind", "arguments", "message"),
     [
         *[(kind, (-1.0,), r"Got strength=.* in \[0, inf\)") for kind in (L1, SquaredL2)],
         (ElasticNet, (np.nan, 0.0), "Got l1="),
         (ElasticNet, (0.0, np.inf), "Got l2="),
-        (GroupLasso, (np.inf, ((0,),)), "Got strength="),
         (GeneralizedL1, (np.eye(2), np.nan), "Got strength="),
-        *[(Box, b, BOX) for b in ((1.0, 0.0), (np.inf, np.inf), (-np.inf, -np.inf), (np.nan, 0.0))],
-        *[(GroupLasso, (1.0, groups), PARTS) for groups in NO_PARTS],
     ],
 )
 def test_penalties_without_meaning_are_refused(kind, arguments, message):
@@ -292,10 +225,10 @@ def test_penalties_without_meaning_are_refused(kind, arguments, message):
         kind(*arguments)
 
 
-@pytest.mark.parametrize("penalty", [GroupLasso(1.0, ((0, 1, 2),)), GeneralizedL1(np.eye(3), 1.0)])
-def test_another_number_of_features_is_refused(penalty):
+def test_another_number_of_features_is_refused():
+    penalty = GeneralizedL1(np.eye(3), 1.0)
     for metric in (None, np.ones(4), np.eye(4), np.eye(8)):
-        with pytest.raises(ValueError, match=r"Got .*expected .*`(groups|matrix)`"):
+        with pytest.raises(ValueError, match=r"Got .*expected .*`matrix`"):
             penalty.prox(np.ones((4, 2)), 1.0, metric)
     with pytest.raises(ValueError, match="Got 4 coefficients, expected 3"):
         penalty.value(np.ones(4))
