@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from skdpadmm.network._mixing import MixingMatrix, check_mixing, draw_walk, mixing_matrix
-from skdpadmm.network._named_graphs import TOPOLOGIES, named_graph
-from skdpadmm.network._named_similarities import (
+from skdpadmm.network._ownership import (
+    PARTITIONS,
+    Ownership,
+    agent_sizes,
+    condition_of,
+    ownership_of_labels,
+    partition_rows,
+    positions_of_labels,
+)
+from skdpadmm.network._similarity import (
     SIMILARITIES,
+    Similarity,
     angle_similarity,
     gaussian_similarity,
     knn_similarity,
+    labels_of_relation,
+    resolve_similarity,
 )
-from skdpadmm.network._ownership import Ownership, ownership_of_labels, positions_of_labels
-from skdpadmm.network._partition import PARTITIONS, agent_sizes, condition_of, partition_rows
-from skdpadmm.network._similarity import Similarity
-from skdpadmm.network._similarity_input import labels_of_relation, resolve_similarity
-from skdpadmm.network._topology import Topology, resolve_topology
+from skdpadmm.network._topology import TOPOLOGIES, Topology, named_graph, resolve_topology
 
 __all__ = [
     "PARTITIONS",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -15,66 +13,49 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-from skdpadmm.network._named_graphs import component_labels
-from skdpadmm.network._topology import Topology, by_agent, square_csr, symmetric_csr
+from skdpadmm.network._relation import (
+    Matrix,
+    by_agent,
+    checked_relation,
+    fingerprint,
+    matrix_of,
+    symmetric_csr,
+)
+from skdpadmm.network._topology import Topology
 
 _TOLERANCE = 1e-9
 _SMALLEST_GAP = 1e-12
 _MOST_DENSE = 200
-_RESTARTS = 50
+_RULES = ("metropolis", "max_degree", "laplacian")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixingMatrix:
     """Symmetric weights with rows that sum to one: repeated, they average over all agents.
 
-    Made by `mixing_matrix`. On the complete graph the named rules all take the mean, and no matrix
-    is stored.
-
-    Parameters
-    ----------
-    topology : Topology
-    rule : str
-        Name of the rule, or "custom".
-    own : csr_array of shape (n_agents, n_agents) or None, default=None
-        The weights that the rule "custom" stands for.
-
-    Attributes
-    ----------
-    fingerprint : str
-        SHA-256 of own weights; empty for a named rule.
+    Made by `mixing_matrix` of a topology and a rule, or of weights of one's own, whose SHA-256 is
+    its `fingerprint`. On the complete graph the named rules all take the mean, and no matrix is
+    stored.
     """
 
     topology: Topology
     rule: str
-    own: sparse.csr_array[np.float64] | None = field(default=None, compare=False, repr=False)
+    own: Matrix | None = field(default=None, compare=False, repr=False)
     fingerprint: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        digest = "" if self.own is None else _digest(self.own)
+        own = self.own
+        digest = "" if own is None else fingerprint("", own.indptr, own.indices, own.data)
         object.__setattr__(self, "fingerprint", digest)
 
     def dot(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Mix the values of each agent with those of its neighbours.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_agents, ...)
-            Finite.
-
-        Returns
-        -------
-        ndarray of the same shape
-        """
-        flat = by_agent(self.topology, values)
-        mixed = (
-            np.broadcast_to(flat.mean(axis=0), flat.shape).copy()
-            if self._is_mean
-            else self._matrix @ flat
-        )
+        """Mix finite values, of shape (n_agents, ...), of each agent with those of neighbours."""
+        flat = by_agent(values, self.topology.n_agents)
+        mean = self._is_mean
+        mixed = np.tile(flat.mean(axis=0), (len(flat), 1)) if mean else self._matrix @ flat
         return np.asarray(mixed, dtype=np.float64).reshape(values.shape)
 
-    def to_sparse(self) -> sparse.csr_array[np.float64]:
+    def to_sparse(self) -> Matrix:
         """Return the weights, of shape (n_agents, n_agents)."""
         return self._matrix.copy()
 
@@ -96,16 +77,26 @@ class MixingMatrix:
         return self.own is None and self.topology.is_complete
 
     @cached_property
-    def _matrix(self) -> sparse.csr_array[np.float64]:
+    def _matrix(self) -> Matrix:
         if self.own is not None:
             return self.own
-        weights = _RULES[self.rule](self.topology)
-        sums = np.bincount(
-            self.topology.edges.ravel(),
-            weights=np.repeat(weights, 2),
-            minlength=self.topology.n_agents,
-        )
-        return symmetric_csr(self.topology, weights, np.asarray(1.0 - sums, dtype=np.float64))
+        n, edges, weights = self.topology.n_agents, self.topology.edges, self._rule_weights()
+        sums = np.bincount(edges.ravel(), weights=np.repeat(weights, 2), minlength=n)
+        return _with_diagonal(self.topology, weights, np.asarray(1.0 - sums, dtype=np.float64))
+
+    def _rule_weights(self) -> NDArray[np.float64]:
+        """Of the edges."""
+        topology, degrees = self.topology, self.topology.degrees
+        if self.rule == "metropolis":
+            return 1.0 / (1.0 + degrees[topology.edges].max(axis=1))
+        if self.rule == "max_degree":
+            return np.full(topology.n_edges, 1.0 / (1.0 + degrees.max()))
+        if topology.is_complete:
+            return np.full(topology.n_edges, 1.0 / topology.n_agents)
+        minus = np.full(topology.n_edges, -1.0)
+        least, most = _laplacian_range(_with_diagonal(topology, minus, degrees.astype(np.float64)))
+        # Ten digits, because the last ones differ between linear algebra libraries.
+        return np.full(topology.n_edges, float(f"{2.0 / (least + most):.10g}"))
 
 
 def mixing_matrix(topology: Topology, rule: Any = "metropolis") -> MixingMatrix:
@@ -124,14 +115,11 @@ def mixing_matrix(topology: Topology, rule: Any = "metropolis") -> MixingMatrix:
           themselves may be negative.
         - A matrix that `check_mixing` accepts.
 
+        Anything else raises a ValueError.
+
     Returns
     -------
     MixingMatrix
-
-    Raises
-    ------
-    ValueError
-        For an unknown name, or as `check_mixing`.
 
     Examples
     --------
@@ -150,24 +138,11 @@ def mixing_matrix(topology: Topology, rule: Any = "metropolis") -> MixingMatrix:
     return MixingMatrix(topology=topology, rule=rule)
 
 
-def check_mixing(matrix: Any, topology: Topology) -> sparse.csr_array[np.float64]:
-    """Return weights as a sparse matrix, if they average over a graph.
+def check_mixing(matrix: Any, topology: Topology) -> Matrix:
+    """Weights, in the order of the agents, as a sparse matrix, if they average over a graph.
 
-    Parameters
-    ----------
-    matrix : array or sparse matrix of shape (n_agents, n_agents)
-        In the order of the agents.
-    topology : Topology
-
-    Returns
-    -------
-    csr_array of shape (n_agents, n_agents)
-
-    Raises
-    ------
-    ValueError
-        Unless it is symmetric, not negative, zero between agents that are not linked, its rows sum
-        to one (these up to 1e-9), and all eigenvalues but one are below one in modulus.
+    A ValueError unless they are symmetric, not negative, zero between agents that are not linked,
+    rows sum to one (these up to 1e-9), and all eigenvalues but one are below one in modulus.
 
     Examples
     --------
@@ -177,16 +152,10 @@ def check_mixing(matrix: Any, topology: Topology) -> sparse.csr_array[np.float64
     >>> check_mixing([[0.75, 0.25], [0.25, 0.75]], pair).toarray().tolist()
     [[0.75, 0.25], [0.25, 0.75]]
     """
-    weights = square_csr(matrix, topology.n_agents, name="mixing")
-    if abs(weights - weights.T).max() > _TOLERANCE:
-        raise ValueError(
-            "Got mixing weights that are not symmetric, expected the same in both directions."
-        )
-    if weights.min() < 0:
-        raise ValueError(
-            f"Got a mixing weight of {weights.min():.6g}, expected none below zero. The rule"
-            " 'laplacian' is the one with negative weights."
-        )
+    n, expected = topology.n_agents, f"one of {list(_RULES)}, or a square matrix"
+    given = matrix_of(matrix, range(n), "mixing", expected)
+    remedy = "Give each edge a positive weight"
+    weights = checked_relation(given, range(n), "mixing", remedy, has_diagonal=True)
     sums: NDArray[np.float64] = np.asarray(weights.sum(axis=1)).ravel()
     furthest = int(np.abs(sums - 1).argmax())
     if abs(sums[furthest] - 1) > _TOLERANCE:
@@ -194,15 +163,16 @@ def check_mixing(matrix: Any, topology: Topology) -> sparse.csr_array[np.float64
             f"Got mixing weights with a sum of {sums[furthest]:.12g} in row {furthest}, expected"
             " rows that sum to one. Put what is left of one on the diagonal."
         )
-    weights.eliminate_zeros()
-    _require_on_edges(weights, topology)
-    # Here and not by eigenvalues alone, because Lanczos iterations can miss a multiple one.
-    used = np.column_stack(sparse.triu(weights, 1).nonzero()).astype(np.intp, copy=False)
-    if component_labels(topology.n_agents, used).any():
-        raise ValueError(
-            "Got mixing weights that are positive on a part of the edges which is not connected,"
-            " expected weights that average over all agents. Give each edge a positive weight."
-        )
+    if not topology.is_complete:
+        allowed = topology.adjacency + sparse.eye_array(n)
+        outside = sparse.coo_array(weights - weights.multiply(allowed))
+        outside.eliminate_zeros()
+        if outside.nnz:
+            i, j = (int(axis[0]) for axis in outside.coords)
+            raise ValueError(
+                f"Got a mixing weight between agents {i} and {j}, which are not linked, expected"
+                " zero. Weights are for the edges of the topology and for agents themselves."
+            )
     gap = MixingMatrix(topology=topology, rule="custom", own=weights).spectral_gap
     if gap <= _SMALLEST_GAP:
         raise ValueError(
@@ -225,17 +195,12 @@ def draw_walk(topology: Topology, n_hops: int, uniforms: NDArray[np.float64]) ->
     n_hops : int
         At least 0.
     uniforms : ndarray of shape (n_hops + 1,)
-        In [0, 1). The first number places the token, each other one moves it.
+        In [0, 1); else a ValueError. The first number places the token, each other one moves it.
 
     Returns
     -------
     ndarray of intp of shape (n_hops,)
         The holder after each hop; where the token was placed is not part of it.
-
-    Raises
-    ------
-    ValueError
-        If ``uniforms`` has another shape, or numbers outside [0, 1).
 
     Examples
     --------
@@ -246,13 +211,11 @@ def draw_walk(topology: Topology, n_hops: int, uniforms: NDArray[np.float64]) ->
     [1, 1, 2]
     """
     numbers = np.asarray(uniforms, dtype=np.float64)
-    if numbers.shape != (n_hops + 1,):
+    if numbers.shape != (n_hops + 1,) or not ((numbers >= 0) & (numbers < 1)).all():
         raise ValueError(
-            f"Got uniforms of shape {numbers.shape}, expected shape ({n_hops + 1},): one number to"
-            " place the token and one for each hop."
+            f"Got uniforms of shape {numbers.shape}, expected {n_hops + 1} numbers in [0, 1): one"
+            " to place the token and one for each hop."
         )
-    if not ((numbers >= 0) & (numbers < 1)).all():
-        raise ValueError("Got uniforms outside [0, 1), expected numbers in [0, 1).")
     if topology.is_complete:
         return np.floor(numbers[1:] * topology.n_agents).astype(np.intp)
     indptr, indices = topology.adjacency.indptr, topology.adjacency.indices
@@ -272,34 +235,16 @@ def draw_walk(topology: Topology, n_hops: int, uniforms: NDArray[np.float64]) ->
     return np.array(holders, dtype=np.intp)
 
 
-def _metropolis(topology: Topology) -> NDArray[np.float64]:
-    i, j = topology.edges.T
-    return 1.0 / (1.0 + np.maximum(topology.degrees[i], topology.degrees[j]))
+def _with_diagonal(
+    topology: Topology, weights: NDArray[np.float64], diagonal: NDArray[np.float64]
+) -> Matrix:
+    """The symmetric matrix of weights of edges and of agents themselves."""
+    own = np.arange(topology.n_agents)
+    i, j = (np.concatenate([side, own]) for side in topology.edges.T)
+    return symmetric_csr(topology.n_agents, i, j, np.concatenate([weights, diagonal]))
 
 
-def _max_degree(topology: Topology) -> NDArray[np.float64]:
-    return np.full(topology.n_edges, 1.0 / (1.0 + topology.degrees.max()))
-
-
-def _best_constant(topology: Topology) -> NDArray[np.float64]:
-    if topology.is_complete:
-        return np.full(topology.n_edges, 1.0 / topology.n_agents)
-    degrees = topology.degrees.astype(np.float64)
-    least, most = _laplacian_range(
-        symmetric_csr(topology, np.full(topology.n_edges, -1.0), degrees)
-    )
-    # Ten digits, because the last ones differ between linear algebra libraries.
-    return np.full(topology.n_edges, float(f"{2.0 / (least + most):.10g}"))
-
-
-_RULES: dict[str, Callable[[Topology], NDArray[np.float64]]] = {
-    "metropolis": _metropolis,
-    "max_degree": _max_degree,
-    "laplacian": _best_constant,
-}
-
-
-def _laplacian_range(laplacian: sparse.csr_array[np.float64]) -> tuple[float, float]:
+def _laplacian_range(laplacian: Matrix) -> tuple[float, float]:
     """Second smallest and largest eigenvalue of a symmetric matrix with rows that sum to zero."""
     n = int(laplacian.shape[0])
     if n == 1:
@@ -315,7 +260,7 @@ def _laplacian_range(laplacian: sparse.csr_array[np.float64]) -> tuple[float, fl
 
 
 def _end_of_spectrum(
-    matrix: sparse.csr_array[np.float64], k: int, which: Literal["SA", "LA"], outside: float
+    matrix: Matrix, k: int, which: Literal["SA", "LA"], outside: float
 ) -> NDArray[np.float64]:
     """The k eigenvalues at one end, in ascending order."""
     start = np.random.default_rng(0).standard_normal(matrix.shape[0])
@@ -326,7 +271,7 @@ def _end_of_spectrum(
             which=which,
             v0=start,
             ncv=40,
-            maxiter=_RESTARTS,
+            maxiter=50,
             tol=1e-10,
             return_eigenvectors=False,
         )
@@ -336,26 +281,3 @@ def _end_of_spectrum(
             sparse.csc_array(matrix), k=k, sigma=outside, v0=start, return_eigenvectors=False
         )
     return np.sort(values)
-
-
-def _digest(matrix: sparse.csr_array[np.float64]) -> str:
-    digest = hashlib.sha256()
-    digest.update(np.ascontiguousarray(matrix.indptr, dtype="<i8").tobytes())
-    digest.update(np.ascontiguousarray(matrix.indices, dtype="<i8").tobytes())
-    digest.update(np.ascontiguousarray(matrix.data, dtype="<f8").tobytes())
-    return digest.hexdigest()
-
-
-def _require_on_edges(weights: sparse.csr_array[np.float64], topology: Topology) -> None:
-    if topology.is_complete:
-        return
-    allowed = topology.adjacency + sparse.eye_array(topology.n_agents)
-    used = abs(weights).sign()
-    outside = sparse.coo_array(used - used.multiply(allowed.sign()))
-    outside.eliminate_zeros()
-    if outside.nnz:
-        i, j = int(outside.coords[0][0]), int(outside.coords[1][0])
-        raise ValueError(
-            f"Got a mixing weight between agents {i} and {j}, which are not linked, expected zero."
-            " Weights are for the edges of the topology and for agents themselves."
-        )

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from numbers import Integral, Real
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.spatial import KDTree
 
-from skdpadmm.network._named_graphs import component_labels
+from skdpadmm.network._relation import (
+    Matrix,
+    by_agent,
+    checked_relation,
+    fingerprint,
+    is_frame,
+    matrix_of,
+    shown,
+    symmetric_csr,
+)
 
-# As a string, because scipy < 1.15 has no brackets for its arrays.
-Weights: TypeAlias = "sparse.csr_array[np.float64]"
-_TOLERANCE = 1e-9
-_MOST_SHOWN = 5
-_REMEDY = "Add small weights"
+SIMILARITIES = ("uniform", "knn", "gaussian")
+
 _MOST_UNIFORM = 2000
-EXPECTED_SIMILARITY = (
+_NEAREST = 10
+_THRESHOLD = 1e-3
+_LARGEST = 1e100
+_MOST_PAIRS = 10_000_000
+_PAIRS_AT_ONCE = 100_000
+_EXPECTED = (
     "one of ['uniform', 'knn', 'gaussian'], a networkx.Graph with weights, a square matrix, or a"
     " Similarity"
 )
@@ -44,9 +55,9 @@ class Similarity:
     n_agents : int
         Number of agents, at least 1. One agent has no neighbours.
     matrix : array or sparse matrix of shape (n_agents, n_agents) or None, default=None
-        Symmetric (up to 1e-9 of the largest weight), not negative, zero on the diagonal. It is
-        copied. None gives each pair the weight one, and nothing is stored; a matrix with these
-        weights becomes None.
+        Symmetric (up to 1e-9 of the largest weight), not negative, zero on the diagonal, of a
+        connected graph; else a ValueError. It is copied. None gives each pair the weight one, and
+        nothing is stored.
     name : str, default="custom"
         What the weights are called; no part of equality.
     labels : tuple or None, default=None
@@ -57,12 +68,6 @@ class Similarity:
     ----------
     fingerprint : str
         SHA-256 of the number of agents, the sorted edges and their weights.
-
-    Raises
-    ------
-    ValueError
-        If the matrix or the labels are none of this, an agent has no neighbour among two or more
-        agents, or not every agent can reach every other one.
 
     Examples
     --------
@@ -78,7 +83,7 @@ class Similarity:
     """
 
     n_agents: int
-    matrix: Weights | None = field(default=None, compare=False, repr=False)
+    matrix: Matrix | None = field(default=None, compare=False, repr=False)
     name: str = field(default="custom", compare=False)
     labels: tuple[Any, ...] | None = field(default=None, compare=False, repr=False)
     fingerprint: str = field(init=False, repr=False)
@@ -88,13 +93,21 @@ class Similarity:
         if n < 1:
             raise ValueError(f"Got n_agents={n}, expected an int of at least 1.")
         if self.labels is not None:
-            object.__setattr__(self, "labels", _checked_labels(self.labels, n))
+            object.__setattr__(self, "labels", tuple(self.labels))
+            if len(set(self.labels)) != n or len(self.labels) != n:
+                raise ValueError(
+                    f"Got labels {shown(self.labels)} for {n} agents, expected one for each, once."
+                )
         names = range(n) if self.labels is None else self.labels
-        weights = None if self.matrix is None else checked_weights(self.matrix, names)
+        weights = None if self.matrix is None else _checked_weights(self.matrix, names)
         if weights is not None and weights.nnz == n * (n - 1) and bool((weights.data == 1).all()):
             weights = None
         object.__setattr__(self, "matrix", weights)
-        object.__setattr__(self, "fingerprint", _fingerprint(n, weights))
+        digest = fingerprint(f"uniform {n}")
+        if weights is not None:
+            upper = sparse.triu(weights, 1).tocoo()
+            digest = fingerprint(f"weights {n}", np.column_stack(upper.coords), upper.data)
+        object.__setattr__(self, "fingerprint", digest)
 
     @property
     def is_uniform(self) -> bool:
@@ -102,7 +115,7 @@ class Similarity:
         return self.matrix is None
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> Matrix:
         """All weights, of shape (n_agents, n_agents), in arrays that are read-only.
 
         Uniform weights of more than 2000 agents raise a ValueError: they would fill the memory.
@@ -113,22 +126,18 @@ class Similarity:
     @cached_property
     def degrees(self) -> NDArray[np.float64]:
         """Sum of the weights of each agent, of shape (n_agents,)."""
-        degrees = (
-            np.full(self.n_agents, self.n_agents - 1.0)
-            if self.matrix is None
-            else np.asarray(self.matrix.sum(axis=1), dtype=np.float64).ravel()
-        )
+        degrees = np.full(self.n_agents, self.n_agents - 1.0)
+        if self.matrix is not None:
+            degrees = np.asarray(self.matrix.sum(axis=1), dtype=np.float64).ravel()
         degrees.setflags(write=False)
         return degrees
 
     @cached_property
     def n_neighbors(self) -> NDArray[np.intp]:
         """Number of agents with a positive weight to each agent, of shape (n_agents,)."""
-        counts = (
-            np.full(self.n_agents, self.n_agents - 1, dtype=np.intp)
-            if self.matrix is None
-            else np.diff(self.matrix.indptr).astype(np.intp)
-        )
+        counts = np.full(self.n_agents, self.n_agents - 1, dtype=np.intp)
+        if self.matrix is not None:
+            counts = np.diff(self.matrix.indptr).astype(np.intp)
         counts.setflags(write=False)
         return counts
 
@@ -138,33 +147,14 @@ class Similarity:
         return math.comb(self.n_agents, 2) if self.matrix is None else self.matrix.nnz // 2
 
     def neighbor_mean(self, values: NDArray[Any], agents: Any = None) -> NDArray[np.float64]:
-        """Average the values of each agent's neighbours, by weight.
+        """Average finite values, of shape (n_agents, ...), of each agent's neighbours, by weight.
 
-        The mean of an agent has the same bits whoever else is asked for.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_agents, ...)
-            Finite.
-        agents : array-like of int of shape (n_asked,) or None, default=None
-            Positions of agents whose mean is wanted; None asks for everybody's.
-
-        Returns
-        -------
-        ndarray of shape (n_asked, ...), or (n_agents, ...) for everybody
-            Zero for an agent that is alone.
+        `agents` has the positions of those whose mean is wanted, None for everybody's. A mean has
+        the same bits whoever else is asked for, and is zero for an agent that is alone.
         """
-        if values.shape[:1] != (self.n_agents,):
-            raise ValueError(
-                f"Got values of shape {values.shape}, expected ({self.n_agents}, ...): an entry for"
-                " each agent."
-            )
+        flat = by_agent(values, self.n_agents)
         asked = None if agents is None else self._positions(agents, "agents")
         shape = values.shape if asked is None else (len(asked), *values.shape[1:])
-        # In one memory order: sums have the same bits.
-        flat = np.ascontiguousarray(
-            values.reshape(self.n_agents, math.prod(values.shape[1:])), dtype=np.float64
-        )
         if self.matrix is None:
             own = flat if asked is None else flat[asked]
             mean = (flat.sum(axis=0) - own) / (self.n_agents - 1) if self.n_agents > 1 else 0 * own
@@ -173,25 +163,10 @@ class Similarity:
         return np.asarray(mean, dtype=np.float64).reshape(shape)
 
     def wave_numbers(self, order: Any) -> NDArray[np.intp]:
-        """Return the wave that each wake-up belongs to.
+        """The wave, from 0 without gaps, that each wake-up of `waves` belongs to.
 
         A wake-up comes one wave after the latest earlier wake-up of the same agent or of one of
         its neighbours, and in wave 0 where there is none.
-
-        Parameters
-        ----------
-        order : array-like of int of shape (n_wakes,)
-            Positions of the agents that wake up, one after another.
-
-        Returns
-        -------
-        ndarray of intp of shape (n_wakes,)
-            Waves are numbered from 0 without gaps.
-
-        Raises
-        ------
-        ValueError
-            If ``order`` is no sequence of ints in [0, n_agents).
         """
         agents = self._positions(order, "order")
         if self.matrix is None:
@@ -211,26 +186,12 @@ class Similarity:
         return np.array(numbers, dtype=np.intp)
 
     def waves(self, order: Any) -> list[NDArray[np.intp]]:
-        """Split wake-ups into waves whose agents can act at once.
+        """Split wake-ups, positions of agents one after another, into waves that can act at once.
 
         Within a wave no agent appears twice and no two are neighbours. Wave after wave gives what
         one wake-up after another gives, for an action that reads an agent and its neighbours and
-        changes the agent alone. No fewer waves keep the order of neighbours.
-
-        Parameters
-        ----------
-        order : array-like of int of shape (n_wakes,)
-            Positions of the agents that wake up, one after another.
-
-        Returns
-        -------
-        list of ndarray of intp
-            The agents of each wave, in the order in which they wake up.
-
-        Raises
-        ------
-        ValueError
-            If ``order`` is no sequence of ints in [0, n_agents).
+        changes the agent alone. No fewer waves keep the order of neighbours. Each wave has its
+        agents in the order in which they wake up.
         """
         agents = self._positions(order, "order")
         numbers = self.wave_numbers(agents)
@@ -239,22 +200,10 @@ class Similarity:
         return [agents[a:b] for a, b in pairwise([0, *ends])]
 
     def average_for(self, similarities: Any) -> NDArray[np.float64]:
-        """Return the weights with which an agent that was never seen averages the models.
+        """Weights, with a sum of one, by which an agent never seen averages the models.
 
-        Parameters
-        ----------
-        similarities : array-like of shape (n_agents,)
-            How much it is like each agent: finite, not negative, not all zero.
-
-        Returns
-        -------
-        ndarray of shape (n_agents,)
-            With a sum of one.
-
-        Raises
-        ------
-        ValueError
-            If ``similarities`` are none of this.
+        `similarities`, of shape (n_agents,), say how much it is like each agent: finite, not
+        negative and not all zero; else a ValueError.
 
         Examples
         --------
@@ -269,71 +218,37 @@ class Similarity:
                 f" {self.n_agents} real numbers: one for each agent."
             )
         row = row.astype(np.float64)
-        wrong = np.flatnonzero(~(np.isfinite(row) & (row >= 0)))
-        if len(wrong):
+        if not (np.isfinite(row) & (row >= 0)).all() or not row.any():
+            problem = "all zero" if (row == 0).all() else "negative or not finite"
             raise ValueError(
-                f"Got similarities that are negative or not finite to agents"
-                f" {shown(wrong.tolist())}, expected finite numbers of at least 0."
-            )
-        if not row.any():
-            raise ValueError(
-                "Got similarities that are all zero, expected a positive one. Without any, the mean"
-                " of all models is what equal similarities give."
+                f"Got similarities that are {problem}, expected finite numbers of at least 0 and"
+                " one above."
             )
         shares = row / row.max()
         return np.asarray(shares / shares.sum(), dtype=np.float64)
 
     def for_agents(self, labels: Any) -> Similarity:
-        """Return the same weights for agents with these labels, in their order.
+        """The same weights for agents with these labels, in their order.
 
-        Parameters
-        ----------
-        labels : sequence of length n_agents
-            Each once. Weights without labels are taken to be in this order.
-
-        Returns
-        -------
-        Similarity
-            With these labels.
-
-        Raises
-        ------
-        ValueError
-            Where weights have labels and these are others, or there are not as many.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> from skdpadmm.network import knn_similarity
-        >>> facts = pd.DataFrame({"income": [3.0, 1.0, 0.0]}, index=["west", "east", "north"])
-        >>> knn_similarity(facts, n_neighbors=1).for_agents(["east", "north", "west"]).labels
-        ('east', 'north', 'west')
+        Weights without labels are taken to be in this order. Other labels raise a ValueError.
         """
-        names = list(labels)
+        names, own = list(labels), range(self.n_agents) if self.labels is None else self.labels
         if len(names) != self.n_agents and self.labels is None:
             raise ValueError(
                 f"Got a similarity of {self.n_agents} agents for {len(names)} agents,"
                 f" {shown(names)}, expected weights for each agent that holds rows."
             )
-        matrix = self.matrix
-        if self.labels is not None:
-            position = {label: i for i, label in enumerate(self.labels)}
-            known = set(names)
-            missing = [name for name in names if name not in position]
-            unknown = [label for label in self.labels if label not in known]
-            if missing or unknown:
-                raise ValueError(
-                    f"Got a similarity without agents {shown(missing)} and with unknown agents"
-                    f" {shown(unknown)}, expected the labels of the agents, {shown(names)}."
-                )
-            order = [position[name] for name in names]
-            if matrix is not None and order != list(range(len(order))):
-                return Similarity(
-                    n_agents=self.n_agents,
-                    matrix=matrix[order][:, order],
-                    name=self.name,
-                    labels=tuple(names),
-                )
+        position = {label: i for i, label in enumerate(names if self.labels is None else own)}
+        missing, unknown = set(names) - position.keys(), position.keys() - set(names)
+        if missing or unknown:
+            raise ValueError(
+                f"Got a similarity without agents {shown([n for n in names if n in missing])} and"
+                f" with unknown agents {shown([n for n in own if n in unknown])}, expected the"
+                f" labels of the agents, {shown(names)}."
+            )
+        order = [position[name] for name in names]
+        if self.matrix is not None and order != list(range(len(order))):
+            return replace(self, matrix=self.matrix[order][:, order], labels=tuple(names))
         same = copy(self)
         object.__setattr__(same, "labels", tuple(names))
         return same
@@ -346,204 +261,361 @@ class Similarity:
         data = np.ones(1) if self.matrix is None else self.matrix.data
         edges = "edge" if self.n_edges == 1 else "edges"
         neighbors = "neighbour" if counts.max() == 1 else "neighbours"
+
+        def span(least: str, most: str) -> str:
+            return least if least == most else f"{least} to {most}"
+
         return (
             f"{self.name}, {self.n_edges} {edges},"
-            f" {_range(f'{counts.min()}', f'{counts.max()}')} {neighbors} each,"
-            f" weights {_range(f'{data.min():.4g}', f'{data.max():.4g}')}"
+            f" {span(f'{counts.min()}', f'{counts.max()}')} {neighbors} each,"
+            f" weights {span(f'{data.min():.4g}', f'{data.max():.4g}')}"
         )
 
     @cached_property
-    def shares(self) -> Weights:
-        """Weights with rows that sum to one, of shape (n_agents, n_agents).
-
-        Uniform weights of more than 2000 agents raise a ValueError: they would fill the memory.
-        """
+    def shares(self) -> Matrix:
+        """Weights with rows that sum to one, of shape (n_agents, n_agents)."""
         weights = self.weights
         # Shares first and not sums first, because sums of tiny weights have no finite inverse.
         shares = weights.data / np.repeat(self.degrees, self.n_neighbors)
         return sparse.csr_array((shares, weights.indices, weights.indptr), shape=weights.shape)
 
     @cached_property
-    def _uniform(self) -> Weights:
+    def _uniform(self) -> Matrix:
         if self.n_agents > _MOST_UNIFORM:
             raise ValueError(
                 f"Got uniform weights of {self.n_agents} agents to write down, expected at most"
                 f" {_MOST_UNIFORM} agents. Their means need no matrix: use `neighbor_mean`."
             )
         i, j = np.triu_indices(self.n_agents, 1)
-        return symmetric_weights(self.n_agents, i, j, np.ones(len(i)))
+        return symmetric_csr(self.n_agents, i, j, np.ones(len(i)))
 
     def _positions(self, agents: Any, name: str) -> NDArray[np.intp]:
         given = np.asarray(agents)
-        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        is_int = given.ndim == 1 and (given.dtype.kind in "iu" or not given.size)
+        if not is_int or (given.size and not 0 <= given.min() <= given.max() < self.n_agents):
             raise ValueError(
                 f"Got {name} of shape {given.shape} and dtype {given.dtype}, expected a sequence of"
-                " ints: positions of agents."
-            )
-        if given.size and not 0 <= given.min() <= given.max() < self.n_agents:
-            raise ValueError(
-                f"Got {name} with agents in [{given.min()}, {given.max()}], expected agents in"
-                f" [0, {self.n_agents})."
+                f" positions of agents in [0, {self.n_agents})."
             )
         return given.astype(np.intp, copy=False)
 
 
-def checked_weights(matrix: Any, names: Sequence[Any], remedy: str = _REMEDY) -> Weights:
-    """Positive weights of a connected graph, symmetric to the last bit.
+def resolve_similarity(similarity: Any, labels: NDArray[Any], features: Any = None) -> Similarity:
+    """Return the weights that a user names or gives, in the order of the labels.
 
     Parameters
     ----------
-    matrix : array or sparse matrix of shape (n_agents, n_agents)
-    names : sequence of length n_agents
-        What error messages call the agents.
-    remedy : str
-        What to do where not every agent can reach every other one.
+    similarity : str, Similarity, networkx.Graph, or matrix of shape (n_agents, n_agents)
+        - "uniform": everybody is alike; each pair has the weight one.
+        - "knn", "gaussian": as `knn_similarity` and `gaussian_similarity` of ``features``, with
+          their default parameters; "knn" needs more than 11 agents.
+        - A graph whose nodes are the labels of the agents, or where these are no numbers 0, 1, ...
+          for the agents in the order of their labels. Weights are the attribute "weight" of edges,
+          one where it is missing.
+        - A matrix in the order of the labels, or a pandas DataFrame that has them.
+        - A Similarity, which is put into the order of the labels where it has some.
+
+        One agent has nobody to be like, whatever the name. Anything else raises a ValueError.
+    labels : ndarray of shape (n_agents,)
+        Names of the agents, sorted and unique.
+    features : array-like of shape (n_agents, n_features) or None, default=None
+        Public facts about the agents, in the order of the labels or with them as the index, for
+        "knn" and "gaussian" alone; see `knn_similarity`.
 
     Returns
     -------
-    sparse array of shape (n_agents, n_agents)
+    Similarity
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import numpy as np
+    >>> from skdpadmm.network import resolve_similarity
+    >>> graph = nx.Graph([("cas", "ann", {"weight": 0.5}), ("bob", "ann")])
+    >>> star = resolve_similarity(graph, np.array(["ann", "bob", "cas"]))
+    >>> star.describe()
+    'custom, 2 edges, 1 to 2 neighbours each, weights 0.5 to 1'
     """
-    weights = _square(matrix, len(names))
-    diagonal = weights.diagonal()
-    if diagonal.any():
-        own = [names[i] for i in np.flatnonzero(diagonal).tolist()]
+    # As plain values, except dates, which would turn into numbers.
+    n, names = len(labels), list(labels) if labels.dtype.kind in "mM" else labels.tolist()
+    named: dict[str, Callable[[Any], Similarity]]
+    named = {"knn": knn_similarity, "gaussian": gaussian_similarity}
+    is_name = isinstance(similarity, str)
+    if is_name and similarity not in SIMILARITIES:
         raise ValueError(
-            f"Got a similarity of agents {shown(own)} to themselves, expected zeros on the"
-            " diagonal. Set them to zero: an agent's own rows have a weight already."
+            f"Got similarity={similarity!r}, expected {_EXPECTED}, as of knn_similarity(features),"
+            " gaussian_similarity(features) or angle_similarity(targets)."
         )
-    weights.eliminate_zeros()
-    entries = weights.tocoo()
-    i, j = entries.coords
-    if weights.nnz and entries.data.min() < 0:
-        at = int(entries.data.argmin())
+    if features is not None and not (is_name and similarity in named):
+        given = repr(similarity) if is_name else type(similarity).__name__
         raise ValueError(
-            f"Got a similarity of {entries.data[at]:.6g} between agents"
-            f" {shown([names[i[at]], names[j[at]]])}, expected none below zero."
-            " Set weights of agents that are not alike to zero."
+            f"Got features of the agents with similarity={given}, expected one of {list(named)}:"
+            " nothing else looks at them. Leave agent_features out, or name what is to be made of"
+            " them."
         )
-    uneven = sparse.coo_array(abs(weights - weights.T))
-    uneven.eliminate_zeros()
-    if uneven.nnz:
-        at = int(uneven.data.argmax())
-        if uneven.data[at] > _TOLERANCE * entries.data.max():
-            a, b = (int(axis[at]) for axis in uneven.coords)
-            raise ValueError(
-                f"Got similarities {weights[a, b]:.6g} and {weights[b, a]:.6g} between agents"
-                f" {shown([names[a], names[b]])}, expected a symmetric matrix."
-                " (S + S.T) / 2 is one."
-            )
-        weights = sparse.csr_array(weights * 0.5 + weights.T * 0.5)
-    upper = sparse.coo_array(sparse.triu(weights, 1))
-    _require_connected(np.column_stack(upper.coords).astype(np.intp, copy=False), names, remedy)
-    checked = symmetric_weights(len(names), upper.coords[0], upper.coords[1], upper.data)
-    with np.errstate(over="ignore"):
-        sums: NDArray[np.float64] = np.asarray(checked.sum(axis=1)).ravel()
-    if not np.isfinite(sums).all():
-        too_large = [names[i] for i in np.flatnonzero(~np.isfinite(sums)).tolist()]
+    if isinstance(similarity, Similarity):
+        return similarity.for_agents(names)
+    if not is_name:
+        weights = _checked_weights(similarity, names)
+        return Similarity(n_agents=n, matrix=weights, labels=tuple(names))
+    if similarity == "uniform" or n == 1:
+        return Similarity(n_agents=n, name=similarity, labels=tuple(names))
+    if features is None:
         raise ValueError(
-            f"Got a similarity with weights of agents {shown(too_large)} that have no finite sum,"
-            " expected smaller ones. Divide all weights by the largest."
+            f"Got similarity={similarity!r} without features of the agents, expected public"
+            f" features of shape ({n}, n_features). Give agent_features, or take 'uniform'."
         )
-    checked.data.setflags(write=False)
-    checked.indices.setflags(write=False)
-    checked.indptr.setflags(write=False)
+    if np.shape(features)[:1] != (n,):
+        raise ValueError(
+            f"Got features of shape {np.shape(features)}, expected ({n}, n_features): a row for"
+            " each agent."
+        )
+    if similarity == "knn" and n <= _NEAREST + 1:
+        raise ValueError(
+            f"Got similarity='knn' for {n} agents, expected more than {_NEAREST + 1}: the"
+            f" {_NEAREST} nearest of an agent are everybody, as in 'uniform'. Pass"
+            " knn_similarity(features, n_neighbors=...) with fewer neighbours, or 'gaussian'."
+        )
+    return named[similarity](features).for_agents(names)
+
+
+def labels_of_relation(relation: Any) -> list[Any] | None:
+    """Labels, in their order, of what `resolve_similarity` takes as weights or features, or None.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> from skdpadmm.network import labels_of_relation
+    >>> labels_of_relation(nx.path_graph(["north", "east"])), labels_of_relation("uniform")
+    (['north', 'east'], None)
+    """
+    if isinstance(relation, Similarity):
+        return None if relation.labels is None else list(relation.labels)
+    if hasattr(relation, "is_multigraph"):
+        return list(relation.nodes)
+    return list(relation.index) if is_frame(relation) else None
+
+
+def knn_similarity(features: Any, n_neighbors: int = _NEAREST) -> Similarity:
+    """Return weights between agents with features that are near to each other.
+
+    The weight of a pair is 1 where each is among the nearest of the other, and 0.5 where one is.
+
+    Parameters
+    ----------
+    features : array-like of shape (n_agents, n_features)
+        Public facts about the agents, on scales that can be compared: distances are Euclidean. The
+        index of a pandas DataFrame has their labels; anything else is in the order of the sorted
+        labels. A guarantee does not cover what is made from private rows: to estimate similarity
+        from them needs a budget of its own.
+    n_neighbors : int, default=10
+        How many are the nearest, at least 1. Everybody, where there are not as many others.
+
+    Returns
+    -------
+    Similarity
+        With the labels, where there are any. A ValueError where the graph is not connected.
+
+    Examples
+    --------
+    >>> from skdpadmm.network import knn_similarity
+    >>> knn_similarity([[0.0], [1.0], [3.0]], n_neighbors=1).weights.toarray().tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.5], [0.0, 0.5, 0.0]]
+    """
+    if not isinstance(n_neighbors, Integral) or n_neighbors < 1:
+        raise ValueError(f"Got n_neighbors={n_neighbors!r}, expected an int of at least 1.")
+    points, labels = _features_of(features), _labels_of(features)
+    weights = _knn_weights(points, int(n_neighbors))
+    return _labelled("knn", weights, labels, "Raise n_neighbors of knn_similarity")
+
+
+def gaussian_similarity(
+    features: Any, bandwidth: float | None = None, threshold: float = _THRESHOLD
+) -> Similarity:
+    """Return weights that fall with the squared distance of features.
+
+    ``S_ij = exp(-||f_i - f_j||^2 / (2 bandwidth^2))``, to ten digits, and none where this is below
+    the threshold.
+
+    Parameters
+    ----------
+    features : array-like of shape (n_agents, n_features)
+        Public facts about the agents, as for `knn_similarity`.
+    bandwidth : float or None, default=None
+        In (0, inf). None takes the distance from an agent to its 10th nearest, or furthest where
+        there are fewer others: the median over all agents.
+    threshold : float, default=1e-3
+        In (0, 1).
+
+    Returns
+    -------
+    Similarity
+        With the labels, where there are any. A ValueError where the graph is not connected, or has
+        more than ten million pairs.
+
+    Examples
+    --------
+    >>> from skdpadmm.network import gaussian_similarity
+    >>> similarity = gaussian_similarity([[0.0], [1.0], [3.0]], bandwidth=1.0, threshold=0.1)
+    >>> similarity.weights.toarray().round(4).tolist()
+    [[0.0, 0.6065, 0.0], [0.6065, 0.0, 0.1353], [0.0, 0.1353, 0.0]]
+    """
+    points, labels = _features_of(features), _labels_of(features)
+    if bandwidth is not None:
+        _require_float("bandwidth", bandwidth, math.inf)
+    _require_float("threshold", threshold, 1.0)
+    width = _usual_distance(points) if bandwidth is None else float(bandwidth)
+    weights = _gaussian_weights(points, width, float(threshold))
+    remedy = "Raise bandwidth or lower threshold of gaussian_similarity"
+    return _labelled("gaussian", weights, labels, remedy)
+
+
+def angle_similarity(targets: Any, gamma: float = 0.1, threshold: float = _THRESHOLD) -> Similarity:
+    """Return weights that fall with the angle between the targets of agents.
+
+    ``S_ij = exp((cos(phi_ij) - 1) / gamma)``, to ten digits, and none where this is below the
+    threshold.
+
+    Parameters
+    ----------
+    targets : array-like of shape (n_agents, n_features)
+        A direction for each agent, such as the model that made synthetic rows, none of them zero;
+        the index of a pandas DataFrame has labels. Public: models that were fitted to private rows
+        are not, and to compare them needs a budget of its own.
+    gamma : float, default=0.1
+        In (0, inf). The larger, the more alike are agents at an angle.
+    threshold : float, default=1e-3
+        In (0, 1).
+
+    Returns
+    -------
+    Similarity
+        As of `gaussian_similarity`.
+
+    Examples
+    --------
+    >>> from skdpadmm.network import angle_similarity
+    >>> similarity = angle_similarity([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
+    >>> similarity.weights.toarray().round(4).tolist()
+    [[0.0, 0.0535, 0.0], [0.0535, 0.0, 0.0535], [0.0, 0.0535, 0.0]]
+    """
+    points, labels = _features_of(targets, name="targets"), _labels_of(targets)
+    _require_float("gamma", gamma, math.inf)
+    _require_float("threshold", threshold, 1.0)
+    largest = np.abs(points).max(axis=1, keepdims=True)
+    if not largest.all():
+        called, zero = labels or range(len(points)), np.flatnonzero(largest == 0).tolist()
+        raise ValueError(
+            f"Got targets that are zero for agents {shown([called[i] for i in zero])}, expected"
+            " directions. Leave these agents out, or give them weights of their own."
+        )
+    points = points / largest
+    points /= np.sqrt((points**2).sum(axis=1, keepdims=True))
+    # ||u - v||^2 = 2 - 2 cos for unit vectors, and differences keep the digits of small angles.
+    weights = _gaussian_weights(points, math.sqrt(gamma), float(threshold))
+    return _labelled("angle", weights, labels, "Raise gamma or lower threshold")
+
+
+def _labels_of(features: Any) -> tuple[Any, ...] | None:
+    """Labels of rows, where a pandas DataFrame has other ones than 0, 1, ..."""
+    if not is_frame(features):
+        return None
+    labels = list(features.index)
+    return None if labels == list(range(len(labels))) else tuple(labels)
+
+
+def _labelled(name: str, weights: Matrix, labels: Any, remedy: str) -> Similarity:
+    n = weights.shape[0]
+    checked = _checked_weights(weights, labels or range(n), remedy)
+    return Similarity(n_agents=n, matrix=checked, name=name, labels=labels)
+
+
+def _checked_weights(matrix: Any, names: Sequence[Any], remedy: str = "Add weights") -> Matrix:
+    """Positive weights of a connected graph, symmetric to the last bit, in read-only arrays."""
+    given = matrix_of(matrix, names, "similarity", _EXPECTED)
+    checked = checked_relation(given, names, "similarity", remedy)
+    for part in (checked.data, checked.indices, checked.indptr):
+        part.setflags(write=False)
     return checked
 
 
-def _square(matrix: Any, n_agents: int) -> Weights:
-    """A copy of a finite real matrix of shape (n_agents, n_agents)."""
-    given = matrix
-    if not sparse.issparse(given):
-        try:
-            matrix = np.asarray(given)
-        except ValueError as error:
-            raise ValueError(
-                f"Got similarity that is no matrix ({error}), expected {EXPECTED_SIMILARITY}."
-            ) from error
-        if matrix.ndim != 2:
-            raise ValueError(f"Got similarity={given!r}, expected {EXPECTED_SIMILARITY}.")
-    if matrix.dtype.kind not in "biuf":
-        raise ValueError(
-            f"Got similarity of dtype {matrix.dtype}, expected a matrix of real numbers."
-        )
-    if matrix.shape != (n_agents, n_agents):
-        raise ValueError(
-            f"Got similarity of shape {matrix.shape}, expected shape ({n_agents}, {n_agents}): a"
-            " row and a column for each agent that holds rows."
-        )
-    square = sparse.csr_array(matrix, dtype=np.float64, copy=True)
-    square.sum_duplicates()
-    if not np.isfinite(square.data).all():
-        raise ValueError(
-            "Got similarity with an entry that is NaN or infinite, expected finite ones."
-        )
-    return square
+def _knn_weights(points: NDArray[np.float64], n_neighbors: int) -> Matrix:
+    from sklearn.neighbors import kneighbors_graph
+
+    n = len(points)
+    if n == 1:
+        return symmetric_csr(1, np.arange(0), np.arange(0), np.ones(0))
+    nearest = sparse.csr_array(kneighbors_graph(points, min(n_neighbors, n - 1)))
+    return sparse.csr_array((nearest + nearest.T) * 0.5)
 
 
-def _require_connected(pairs: NDArray[np.intp], names: Sequence[Any], remedy: str) -> None:
-    components = component_labels(len(names), pairs)
-    sizes = np.bincount(components)
-    if len(sizes) == 1:
-        return
-    alone = np.flatnonzero(np.bincount(pairs.ravel(), minlength=len(names)) == 0)
-    if len(alone):
+def _gaussian_weights(points: NDArray[np.float64], bandwidth: float, threshold: float) -> Matrix:
+    tree = KDTree(points)
+    # A little further than the threshold asks for, because the weight itself decides.
+    radius = bandwidth * math.sqrt(-2 * math.log(threshold)) * (1 + 1e-9)
+    n_pairs = (int(tree.count_neighbors(tree, radius)) - len(points)) // 2
+    if n_pairs > _MOST_PAIRS:
         raise ValueError(
-            f"Got a similarity in which agents {shown([names[i] for i in alone.tolist()])} are"
-            f" like nobody, expected a positive weight for each agent. {remedy}, or leave these"
-            " agents out."
+            f"Got weights above the threshold for {n_pairs} pairs of {len(points)} agents, expected"
+            f" at most {_MOST_PAIRS} pairs. Make weights fall faster, raise the threshold, or take"
+            " knn_similarity."
         )
-    apart = [names[i] for i in np.flatnonzero(components == sizes.argmin()).tolist()]
-    raise ValueError(
-        f"Got a similarity with {len(sizes)} components, one of them agents {shown(apart)},"
-        f" expected a connected graph. {remedy} until every agent can reach every other one, or fit"
-        " each component by itself."
+    i, j = tree.query_pairs(radius, output_type="ndarray").T
+    squared = np.concatenate(
+        [
+            (((points[i[part]] - points[j[part]]) / bandwidth) ** 2).sum(axis=1)
+            for part in (slice(a, a + _PAIRS_AT_ONCE) for a in range(0, len(i), _PAIRS_AT_ONCE))
+        ]
+        or [np.zeros(0)]
     )
+    weights = np.exp(-squared / 2)
+    kept = weights >= threshold
+    return symmetric_csr(len(points), i[kept], j[kept], _to_ten_digits(weights[kept]))
 
 
-def symmetric_weights(
-    n_agents: int, i: NDArray[Any], j: NDArray[Any], weights: NDArray[np.float64]
-) -> Weights:
-    """The matrix with these weights in both directions; those of loops count once."""
-    other = i != j
-    # Graph algorithms of scipy < 1.15 read 32-bit indices alone.
-    rows = np.concatenate([i, j[other]]).astype(np.int32)
-    columns = np.concatenate([j, i[other]]).astype(np.int32)
-    entries = np.concatenate([weights, weights[other]])
-    matrix = sparse.csr_array((entries, (rows, columns)), shape=(n_agents, n_agents))
-    matrix.sort_indices()
-    return matrix
-
-
-def _checked_labels(labels: Any, n_agents: int) -> tuple[Any, ...]:
-    names = tuple(labels)
-    twice = [label for label, times in Counter(names).items() if times > 1]
-    if twice or len(names) != n_agents:
+def _usual_distance(points: NDArray[np.float64]) -> float:
+    """Median over agents of the distance to the 10th nearest other one."""
+    n = len(points)
+    if n == 1:
+        return 1.0
+    rank = min(_NEAREST, n - 1) + 1
+    distances = KDTree(points).query(points, k=[rank])[0]
+    usual = float(np.median(distances))
+    if not usual > 0:
         raise ValueError(
-            f"Got {len(names)} labels for {n_agents} agents, {shown(twice)} of them several times,"
-            " expected one label for each agent."
+            "Got features that are the same for most agents, expected some distance between them to"
+            " take the bandwidth from. Give weights made with a bandwidth of your own."
         )
-    return names
+    return usual
 
 
-def _fingerprint(n_agents: int, weights: Weights | None) -> str:
-    digest = hashlib.sha256(
-        f"{'weights' if weights is not None else 'uniform'} {n_agents}".encode()
-    )
-    if weights is not None:
-        upper = sparse.coo_array(sparse.triu(weights, 1))
-        order = np.lexsort(upper.coords[::-1])
-        edges = np.column_stack(upper.coords)[order]
-        digest.update(np.ascontiguousarray(edges, dtype="<i8").tobytes())
-        digest.update(np.ascontiguousarray(upper.data[order], dtype="<f8").tobytes())
-    return digest.hexdigest()
+def _to_ten_digits(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round, because the last digits of `exp` differ between mathematical libraries."""
+    mantissas, exponents = np.frexp(weights)
+    return np.asarray(np.ldexp(np.round(mantissas * 2**34) / 2**34, exponents), dtype=np.float64)
 
 
-def _range(least: str, most: str) -> str:
-    return least if least == most else f"{least} to {most}"
+def _features_of(features: Any, *, name: str = "features") -> NDArray[np.float64]:
+    """Features with a row for each agent, fit to be squared."""
+    points = np.asarray(features)
+    if points.ndim != 2 or not points.size or points.dtype.kind not in "biuf":
+        raise ValueError(
+            f"Got {name} of shape {points.shape} and dtype {points.dtype}, expected real numbers of"
+            " shape (n_agents, n_features): a row for each agent."
+        )
+    points = points.astype(np.float64)
+    # NaN is not below the bound either.
+    wrong = np.flatnonzero(~(np.abs(points) <= _LARGEST).all(axis=1)).tolist()
+    if wrong:
+        called = _labels_of(features) or range(len(points))
+        raise ValueError(
+            f"Got {name} that are NaN, infinite or beyond {_LARGEST:g} for agents"
+            f" {shown([called[i] for i in wrong])}, expected finite ones whose squares are finite"
+            " too."
+        )
+    return points
 
 
-def shown(names: Sequence[Any]) -> str:
-    """The first few names in plain Python types."""
-    plain = [name.item() if isinstance(name, np.generic) else name for name in names]
-    more = f" and {len(plain) - _MOST_SHOWN} more" if len(plain) > _MOST_SHOWN else ""
-    return f"{plain[:_MOST_SHOWN]}{more}"
+def _require_float(name: str, value: Any, most: float) -> None:
+    if not isinstance(value, Real) or not 0 < float(value) < most:
+        raise ValueError(f"Got {name}={value!r}, expected a float in (0, {most:g}).")

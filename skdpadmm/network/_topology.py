@@ -1,31 +1,37 @@
-"""Who talks to whom: a connected graph with an agent at each node."""
+"""Who talks to whom: a connected graph with an agent at each node, by name or given."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
+from scipy.spatial import KDTree
 
-from skdpadmm.network._named_graphs import (
-    TOPOLOGIES,
-    component_labels,
-    named_pairs,
-    require_name,
+from skdpadmm.network._relation import (
+    EACH_AGENT,
+    Matrix,
+    by_agent,
+    checked_relation,
+    fingerprint,
+    matrix_of,
+    shown,
+    symmetric_csr,
 )
 
-_MOST_SHOWN = 5
-_EACH = (
-    "a node for each agent that holds rows. Agents are those of `agents` (of `agent_sizes` in a"
-    " plan) or of `agent_column`; else `partition` makes up `n_agents` of them, 10 by default"
-)
+if TYPE_CHECKING:
+    import networkx as nx
+
+# Keeps the streams apart from those of partitions under the same seed.
+_STREAM = 0x6E47
+_MOST_DRAWS = 100
+_REMEDY = "Add edges"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +46,8 @@ class Topology:
     n_agents : int
         Number of agents, at least 1.
     pairs : ndarray of intp of shape (n_pairs, 2) or None, default=None
-        Positions of agents that are linked, in any order; None links everybody to everybody.
+        Positions of agents that are linked, in any order; None links everybody to everybody. A
+        ValueError if the graph is not connected or has self loops.
     name : str, default="custom"
         What the graph is called; no part of equality.
 
@@ -48,11 +55,6 @@ class Topology:
     ----------
     fingerprint : str
         SHA-256 of the number of agents and the sorted edges.
-
-    Raises
-    ------
-    ValueError
-        If a pair is no pair of different agents, or the graph is not connected.
 
     Examples
     --------
@@ -73,17 +75,17 @@ class Topology:
     fingerprint: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.n_agents < 1:
-            raise ValueError(f"Got n_agents={self.n_agents}, expected an int of at least 1.")
-        edges = None if self.pairs is None else _sorted_edges(self.n_agents, self.pairs)
+        n = self.n_agents
+        if n < 1:
+            raise ValueError(f"Got n_agents={n}, expected an int of at least 1.")
+        edges = None if self.pairs is None else _sorted_edges(n, np.asarray(self.pairs, np.intp))
+        if edges is not None and len(edges) == math.comb(n, 2):
+            edges = None
         if edges is not None:
-            require_connected(edges, range(self.n_agents))
-            if len(edges) == math.comb(self.n_agents, 2):
-                edges = None
-            else:
-                edges.setflags(write=False)
+            edges.setflags(write=False)
         object.__setattr__(self, "pairs", edges)
-        object.__setattr__(self, "fingerprint", _fingerprint(self.n_agents, edges))
+        digest = fingerprint(f"complete {n}") if edges is None else fingerprint(f"graph {n}", edges)
+        object.__setattr__(self, "fingerprint", digest)
 
     @property
     def is_complete(self) -> bool:
@@ -107,52 +109,26 @@ class Topology:
     @cached_property
     def degrees(self) -> NDArray[np.intp]:
         """Number of neighbours of each agent, of shape (n_agents,)."""
-        degrees = (
-            np.full(self.n_agents, self.n_agents - 1, dtype=np.intp)
-            if self.pairs is None
-            else np.bincount(self.pairs.ravel(), minlength=self.n_agents)
-        )
+        degrees = np.full(self.n_agents, self.n_agents - 1, dtype=np.intp)
+        if self.pairs is not None:
+            degrees = np.bincount(self.pairs.ravel(), minlength=self.n_agents)
         degrees.setflags(write=False)
         return degrees
 
     @cached_property
-    def adjacency(self) -> sparse.csr_array[np.float64]:
+    def adjacency(self) -> Matrix:
         """Ones where agents are linked, of shape (n_agents, n_agents)."""
-        return symmetric_csr(self, np.ones(self.n_edges))
+        i, j = self.edges.T
+        return symmetric_csr(self.n_agents, i, j, np.ones(self.n_edges))
 
     def neighbor_sum(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Add up the values of each agent's neighbours.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_agents, ...)
-            Finite.
-
-        Returns
-        -------
-        ndarray of the same shape
-        """
-        flat = by_agent(self, values)
+        """Sums over each agent's neighbours of finite values of shape (n_agents, ...)."""
+        flat = by_agent(values, self.n_agents)
         total = flat.sum(axis=0) - flat if self.is_complete else self.adjacency @ flat
         return np.asarray(total, dtype=np.float64).reshape(values.shape)
 
     def distances_from(self, agent: int) -> NDArray[np.intp]:
-        """Return the number of hops from an agent to each agent.
-
-        Parameters
-        ----------
-        agent : int
-            Its position.
-
-        Returns
-        -------
-        ndarray of intp of shape (n_agents,)
-
-        Raises
-        ------
-        IndexError
-            If ``agent`` is not in [0, n_agents).
-        """
+        """Number of hops from the agent at a position to each agent, of shape (n_agents,)."""
         if not 0 <= agent < self.n_agents:
             raise IndexError(f"Got agent={agent!r}, expected an int in [0, {self.n_agents}).")
         if self.is_complete:
@@ -180,6 +156,8 @@ def resolve_topology(topology: Any, labels: NDArray[Any], *, seed: int = 0) -> T
         - A matrix in the order of the labels, or a pandas DataFrame that has them: agents are
           linked where entries are not zero. Their size has no meaning: weights are for
           `mixing_matrix`.
+
+        A ValueError where it is no connected undirected graph of these agents without self loops.
     labels : ndarray of shape (n_agents,)
         Names of the agents, sorted and unique.
     seed : int, default=0
@@ -188,11 +166,6 @@ def resolve_topology(topology: Any, labels: NDArray[Any], *, seed: int = 0) -> T
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    ValueError
-        Where it is no connected undirected graph of these agents without self loops.
 
     Examples
     --------
@@ -205,73 +178,28 @@ def resolve_topology(topology: Any, labels: NDArray[Any], *, seed: int = 0) -> T
     'star, 2 edges, degrees 1 to 2'
     >>> resolve_topology(nx.Graph([("ann", "cas"), ("bob", "ann")]), labels) == star
     True
-    >>> resolve_topology([[0, 1, 1], [1, 0, 0], [1, 0, 0]], labels) == star
-    True
     """
     n, names = len(labels), list(labels)
     if isinstance(topology, Topology):
         if topology.n_agents != n:
             raise ValueError(
-                f"Got a topology of {topology.n_agents} nodes for {n} agents, {_shown(names)},"
-                f" expected {_EACH}."
+                f"Got a topology of {topology.n_agents} nodes for {n} agents, {shown(names)},"
+                f" expected {EACH_AGENT}."
             )
         return topology
+    expected = f"one of {list(TOPOLOGIES)}, a networkx.Graph, or a square matrix"
     if isinstance(topology, str):
-        require_name(topology)
-        pairs = None if topology == "complete" else named_pairs(topology, n, seed=seed)
-        return Topology(n_agents=n, pairs=pairs, name=topology)
-    pairs = (
-        _pairs_of_graph(topology, names)
-        if hasattr(topology, "is_multigraph")
-        else _pairs_of_matrix(topology, names)
-    )
-    require_connected(pairs, names)
-    return Topology(n_agents=n, pairs=pairs)
-
-
-def require_connected(pairs: NDArray[np.intp], names: Sequence[Any]) -> None:
-    """Raise where an agent has no neighbour, or agents cannot reach each other."""
-    components = component_labels(len(names), pairs)
-    n_components = int(components.max()) + 1
-    if n_components == 1:
-        return
-    alone = np.flatnonzero(np.bincount(pairs.ravel(), minlength=len(names)) == 0)
-    without = f", agents without a neighbour: {_shown([names[i] for i in alone.tolist()])}"
-    raise ValueError(
-        f"Got a topology with {n_components} components{without if len(alone) else ''}, expected a"
-        " connected graph. Add edges until every agent can reach every other one."
-    )
-
-
-def symmetric_csr(
-    topology: Topology, weights: NDArray[np.float64], diagonal: NDArray[np.float64] | None = None
-) -> sparse.csr_array[np.float64]:
-    """Return the symmetric matrix of the weights of `edges` and, where given, of a diagonal."""
-    n, (i, j) = topology.n_agents, topology.edges.T
-    own = np.arange(n if diagonal is not None else 0)
-    entries = np.concatenate([weights, weights, diagonal if diagonal is not None else []])
-    # Graph algorithms of scipy < 1.15 read 32-bit indices alone.
-    rows = np.concatenate([i, j, own]).astype(np.int32)
-    columns = np.concatenate([j, i, own]).astype(np.int32)
-    matrix = sparse.csr_array((entries, (rows, columns)), shape=(n, n))
-    matrix.sort_indices()
-    return matrix
-
-
-def by_agent(topology: Topology, values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return values as a row for each agent, in one memory order: sums have the same bits."""
-    if values.shape[:1] != (topology.n_agents,):
-        raise ValueError(
-            f"Got values of shape {values.shape}, expected ({topology.n_agents}, ...): an entry for"
-            " each agent."
-        )
-    flat = values.reshape(topology.n_agents, math.prod(values.shape[1:]))
-    return np.ascontiguousarray(flat, dtype=np.float64)
+        if topology == "complete":
+            return Topology(n_agents=n, name=topology)
+        edges = np.array(named_graph(topology, n, seed=seed).edges, dtype=np.intp).reshape(-1, 2)
+        return Topology(n_agents=n, pairs=edges, name=topology)
+    links = matrix_of(topology, names, "topology", expected)
+    links = checked_relation(links, names, "topology", _REMEDY, is_pattern=True)
+    return Topology(n_agents=n, pairs=np.column_stack(sparse.triu(links).nonzero()))
 
 
 def _sorted_edges(n_agents: int, pairs: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Each edge once, with the smaller agent first."""
-    pairs = np.asarray(pairs, dtype=np.intp)
+    """Each edge of a connected graph once, with the smaller agent first."""
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise ValueError(f"Got pairs of shape {pairs.shape}, expected shape (n_pairs, 2).")
     if pairs.size and not 0 <= pairs.min() <= pairs.max() < n_agents:
@@ -279,132 +207,158 @@ def _sorted_edges(n_agents: int, pairs: NDArray[np.intp]) -> NDArray[np.intp]:
             f"Got pairs with agents in [{pairs.min()}, {pairs.max()}], expected agents in"
             f" [0, {n_agents})."
         )
-    _require_no_loops(pairs, range(n_agents))
-    # One int for each edge, because sorting ints is faster than sorting rows.
-    codes = np.unique(pairs.min(axis=1) * n_agents + pairs.max(axis=1))
-    return np.column_stack(np.divmod(codes, n_agents))
+    i, j = pairs.T
+    links = symmetric_csr(n_agents, i, j, np.ones(len(pairs)))
+    links = checked_relation(links, range(n_agents), "topology", _REMEDY, is_pattern=True)
+    return np.column_stack(sparse.triu(links).nonzero()).astype(np.intp, copy=False)
 
 
-def _fingerprint(n_agents: int, edges: NDArray[np.intp] | None) -> str:
-    digest = hashlib.sha256(f"{'graph' if edges is not None else 'complete'} {n_agents}".encode())
-    if edges is not None:
-        digest.update(np.ascontiguousarray(edges, dtype="<i8").tobytes())
-    return digest.hexdigest()
+def named_graph(name: str, n_agents: int, *, seed: int = 0, **parameters: Any) -> nx.Graph:
+    """Return a connected graph by its name, with knobs.
 
+    Parameters
+    ----------
+    name : str
+        - "complete": everybody is a neighbour of everybody.
+        - "ring", "path": agents in a circle, or in a row.
+        - "star": agent 0 is the neighbour of all others.
+        - "grid", "torus": a lattice, without or with links from one end to the other. ``shape`` is
+          a tuple of ints with product ``n_agents``; by default the most square one of two ints,
+          so that a prime number of agents makes a path or a ring.
+        - "hypercube": ``n_agents`` is a power of two.
+        - "regular": random, each agent with ``degree`` neighbours, ``min(4, n_agents - 1)`` by
+          default. ``n_agents * degree`` is even.
+        - "erdos-renyi": each pair is linked with ``probability``, by default
+          ``min(1, 2 log(n_agents) / n_agents)``.
+        - "watts-strogatz": a ring where each agent knows its ``degree`` nearest, an even int, by
+          default 4 or the largest below ``n_agents``; each link moves with probability
+          ``rewiring``, 0.1 by default.
+        - "barabasi-albert": agents come one after another and link to ``links`` others that have
+          many links already, ``min(2, n_agents - 1)`` by default.
+        - "random-geometric": points in the unit square, linked within ``radius``, by default
+          ``sqrt(2 log(n_agents) / (pi n_agents))``.
 
-def _pairs_of_graph(graph: Any, names: list[Any]) -> NDArray[np.intp]:
-    for is_kind, kind, remedy in [
-        (graph.is_directed(), "a directed graph", "graph.to_undirected() forgets directions"),
-        (graph.is_multigraph(), "a multigraph", "networkx.Graph(graph) merges parallel edges"),
-    ]:
-        if is_kind:
-            raise ValueError(f"Got {kind} as topology, expected a networkx.Graph. {remedy}.")
-    position = {name: i for i, name in enumerate(names)}
-    nodes = set(graph.nodes)
-    if len(nodes) != len(names):
-        raise ValueError(
-            f"Got a topology of {len(nodes)} nodes for {len(names)} agents, {_shown(names)},"
-            f" expected {_EACH}."
-        )
-    if nodes != position.keys():
-        # Labels that are numbers would be taken for positions, and the other way round.
-        if nodes != set(range(len(names))) or any(isinstance(n, int | np.integer) for n in names):
-            missing = [name for name in names if name not in nodes]
-            extra = [node for node in graph.nodes if node not in position]
+        One agent makes a graph without edges, two agents one edge, whatever the name and the
+        values of its parameters.
+    n_agents : int
+        Number of nodes, at least 1.
+    seed : int, default=0
+        Non-negative. Random graphs are a function of it and of the other arguments; they are drawn
+        again until one is connected.
+    **parameters : int, float or tuple of int
+        As listed by name.
+
+    Returns
+    -------
+    networkx.Graph
+        With nodes 0, 1, ..., ``n_agents - 1``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name or parameter, a value out of range, or where 100 draws gave no
+        connected graph.
+
+    Examples
+    --------
+    >>> from skdpadmm.network import named_graph
+    >>> sorted(named_graph("grid", 6).edges)
+    [(0, 1), (0, 3), (1, 2), (1, 4), (2, 5), (3, 4), (4, 5)]
+    >>> named_graph("regular", 10, degree=3).number_of_edges()
+    15
+    """
+    import networkx as nx
+
+    if name not in TOPOLOGIES:
+        raise ValueError(f"Got topology={name!r}, expected one of {list(TOPOLOGIES)}.")
+    if n_agents < 1 or seed < 0:
+        raise ValueError(f"Got n_agents={n_agents!r}, seed={seed!r}, expected at least 1 and 0.")
+    if n_agents <= 2:
+        return nx.path_graph(n_agents)
+    knobs = ", ".join(f"{key}={value!r}" for key, value in parameters.items()) or "its defaults"
+    for draw in range(_MOST_DRAWS):
+        words = np.random.SeedSequence([_STREAM, int(seed), draw]).generate_state(1)
+        drawn = () if name in _FIXED else (int(words[0]),)
+        try:
+            graph = (_FIXED | _RANDOM)[name](nx, n_agents, *drawn, **parameters)
+        except (TypeError, ValueError, nx.NetworkXException) as error:
             raise ValueError(
-                f"Got a topology without agents {_shown(missing)} and with unknown nodes"
-                f" {_shown(extra)}, expected the labels of the agents as nodes (or, where labels"
-                f" are no numbers, 0, ..., {len(names) - 1} for agents in the order of labels)."
-            )
-        position = {i: i for i in range(len(names))}
-    pairs = np.array([(position[a], position[b]) for a, b in graph.edges], dtype=np.intp)
-    pairs = pairs.reshape(-1, 2)
-    _require_no_loops(pairs, names)
-    return pairs
-
-
-def _pairs_of_matrix(matrix: Any, names: list[Any]) -> NDArray[np.intp]:
-    n = len(names)
-    links = square_csr(_in_order(matrix, names), n, name="topology")
-    if links.nnz and links.data.min() < 0:
-        raise ValueError(
-            "Got a topology with negative entries, expected an adjacency matrix: agents are linked"
-            " where it is not zero, and the size of entries has no meaning."
-        )
-    links.eliminate_zeros()
-    links.data[:] = 1.0
-    one_way = links - links.T
-    one_way.eliminate_zeros()
-    if one_way.nnz:
-        i, j = (int(at[0]) for at in one_way.nonzero())
-        raise ValueError(
-            f"Got a topology that links agents {_shown([names[i], names[j]])} in one direction"
-            " only, expected a symmetric pattern of non-zero entries."
-        )
-    rows, columns = sparse.triu(links).nonzero()
-    pairs = np.column_stack([rows, columns]).astype(np.intp, copy=False)
-    _require_no_loops(pairs, names)
-    return pairs
-
-
-def _in_order(matrix: Any, names: list[Any]) -> Any:
-    """A matrix with labels, such as a pandas DataFrame, in the order of the agents."""
-    if not (hasattr(matrix, "index") and hasattr(matrix, "columns")):
-        return matrix
-    rows, columns = list(matrix.index), list(matrix.columns)
-    if set(rows) == set(columns) == set(names) and len(rows) == len(columns) == len(names):
-        return matrix.loc[names, names].to_numpy()
-    if rows == columns == list(range(len(names))):
-        return matrix.to_numpy()
+                f"Got {name!r} for {n_agents} agents with {knobs}, expected parameters that suit"
+                f" it: {error}."
+            ) from error
+        if nx.is_connected(graph):
+            return graph
     raise ValueError(
-        f"Got a topology with rows {_shown(rows)} and columns {_shown(columns)}, expected the"
-        f" labels of the agents, {_shown(names)}, in any order, or no labels."
+        f"Got {_MOST_DRAWS} draws of {name!r} for {n_agents} agents with {knobs}, none of them"
+        " connected, expected a connected graph. Make links more likely by its parameters."
     )
 
 
-def square_csr(matrix: Any, n_agents: int, *, name: str) -> sparse.csr_array[np.float64]:
-    """Return a copy of a finite real matrix of shape (n_agents, n_agents)."""
-    given = matrix
-    if not sparse.issparse(given):
-        try:
-            matrix = np.asarray(given)
-        except ValueError as error:
-            raise ValueError(
-                f"Got {name} that is no matrix ({error}), expected {_EXPECTED[name]}."
-            ) from error
-        if matrix.ndim != 2:
-            raise ValueError(f"Got {name}={given!r}, expected {_EXPECTED[name]}.")
-    if matrix.dtype.kind not in "biuf":
-        raise ValueError(f"Got {name} of dtype {matrix.dtype}, expected a matrix of real numbers.")
-    if matrix.shape != (n_agents, n_agents):
-        raise ValueError(
-            f"Got {name} of shape {matrix.shape}, expected shape ({n_agents}, {n_agents}): a row"
-            f" and a column for each agent; {_EACH}."
-        )
-    square = sparse.csr_array(matrix, dtype=np.float64, copy=True)
-    square.sum_duplicates()
-    if not np.isfinite(square.data).all():
-        raise ValueError(f"Got {name} with an entry that is NaN or infinite, expected finite ones.")
-    return square
+def _lattice(nx: Any, n: int, shape: Any, *, closed: bool) -> Any:
+    if shape is None:
+        rows = next(r for r in range(math.isqrt(n), 0, -1) if n % r == 0)
+        shape = rows, n // rows
+    if math.prod(shape) != n or min(shape) < 1:
+        raise ValueError(f"got shape={shape!r}, not positive ints with product {n}")
+    # The axes of networkx come in the other order.
+    lattice = nx.grid_graph(tuple(shape)[::-1], periodic=closed)
+    lattice.remove_edges_from(list(nx.selfloop_edges(lattice)))
+    return nx.convert_node_labels_to_integers(lattice, ordering="sorted")
 
 
-_EXPECTED = {
-    "topology": f"one of {list(TOPOLOGIES)}, a networkx.Graph, or a square matrix",
-    "mixing": "'metropolis', 'max_degree', 'laplacian', or a square matrix",
+def _hypercube(nx: Any, n: int) -> Any:
+    dimension = n.bit_length() - 1
+    if n != 2**dimension:
+        raise ValueError(f"{n} is no power of two, such as {2**dimension}")
+    return nx.convert_node_labels_to_integers(nx.hypercube_graph(dimension), ordering="sorted")
+
+
+def _regular(nx: Any, n: int, seed: int, degree: int | None = None) -> Any:
+    d = min(4, n - 1) if degree is None else degree
+    if d <= n // 2:
+        return nx.random_regular_graph(d, n, seed=seed)
+    # Dense ones are drawn by the links they lack, because almost no pairing of stubs is simple.
+    return nx.complement(nx.random_regular_graph(n - 1 - d, n, seed=seed))
+
+
+def _erdos_renyi(nx: Any, n: int, seed: int, probability: float | None = None) -> Any:
+    p = min(1.0, 2 * math.log(n) / n) if probability is None else probability
+    return nx.fast_gnp_random_graph(n, p, seed=seed)
+
+
+def _watts_strogatz(
+    nx: Any, n: int, seed: int, degree: int | None = None, rewiring: float = 0.1
+) -> Any:
+    d = min(4, (n - 1) // 2 * 2) if degree is None else degree
+    if d % 2:
+        raise ValueError(f"got the odd degree={d}")
+    return nx.watts_strogatz_graph(n, d, rewiring, seed=seed)
+
+
+def _random_geometric(nx: Any, n: int, seed: int, radius: float | None = None) -> Any:
+    r = math.sqrt(2 * math.log(n) / (math.pi * n)) if radius is None else radius
+    points, graph = np.random.default_rng(seed).random((n, 2)), nx.empty_graph(n)
+    graph.add_edges_from(KDTree(points).query_pairs(r))
+    return graph
+
+
+# Of the module networkx, which is imported where a graph is made, the number of agents and a seed.
+_FIXED: dict[str, Callable[..., Any]] = {
+    "complete": lambda nx, n: nx.complete_graph(n),
+    "ring": lambda nx, n: nx.cycle_graph(n),
+    "star": lambda nx, n: nx.star_graph(n - 1),
+    "path": lambda nx, n: nx.path_graph(n),
+    "grid": lambda nx, n, shape=None: _lattice(nx, n, shape, closed=False),
+    "torus": lambda nx, n, shape=None: _lattice(nx, n, shape, closed=True),
+    "hypercube": _hypercube,
 }
-
-
-def _require_no_loops(pairs: NDArray[np.intp], names: Sequence[Any]) -> None:
-    loops = np.unique(pairs[pairs[:, 0] == pairs[:, 1], 0])
-    if len(loops):
-        raise ValueError(
-            f"Got a topology with self loops at {_shown([names[i] for i in loops.tolist()])},"
-            " expected edges between different agents. Remove them."
-        )
-
-
-def _shown(names: Sequence[Any]) -> str:
-    """The first few names in plain Python types."""
-    plain = [name.item() if isinstance(name, np.generic) else name for name in names]
-    more = f" and {len(plain) - _MOST_SHOWN} more" if len(plain) > _MOST_SHOWN else ""
-    return f"{plain[:_MOST_SHOWN]}{more}"
+_RANDOM: dict[str, Callable[..., Any]] = {
+    "regular": _regular,
+    "erdos-renyi": _erdos_renyi,
+    "watts-strogatz": _watts_strogatz,
+    "barabasi-albert": lambda nx, n, seed, links=None: nx.barabasi_albert_graph(
+        n, min(2, n - 1) if links is None else links, seed=seed
+    ),
+    "random-geometric": _random_geometric,
+}
+TOPOLOGIES = (*_FIXED, *_RANDOM)

@@ -74,7 +74,7 @@ REFUSED = [
     *(
         (PERSONAL, {"similarity": relation}, message)
         for relation, message in [
-            (linked((0, 1, 0), (1, 0, 0)), r"agents \[0\] are like nobody"),
+            (linked((0, 1, 0), (1, 0, 0)), r"agents without a neighbour: \[0\]"),
             (linked((4, 5, 0), (5, 4, 0)), "2 components.*expected a connected graph"),
             (None, "^Got similarity=None, expected one of"),
             ("knn", "^Got similarity='knn' without features"),

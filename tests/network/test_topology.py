@@ -87,11 +87,12 @@ def test_parameters_and_seeds_reach_the_graphs():
 @pytest.mark.parametrize(
     ("name", "n", "parameters", "message"),
     [
-        ("ring", 4, {"degree": 2}, "'degree' for the graph 'ring', expected none"),
-        ("grid", 6, {"shape": (2, 2)}, "expected a tuple of positive ints with product 6"),
-        ("regular", 5, {"degree": 3}, "even product of n_agents=5 and degree"),
-        ("watts-strogatz", 8, {"degree": 3}, "even and in [2, 7]"),
-        ("barabasi-albert", 8, {"links": True}, "Got links=True, expected an int in [1, 7]"),
+        ("ring", 4, {"degree": 2}, "Got 'ring' for 4 agents with degree=2, expected parameters"),
+        ("grid", 6, {"shape": (2, 2)}, "not positive ints with product 6"),
+        ("regular", 5, {"degree": 3}, "n * d must be even"),
+        ("watts-strogatz", 8, {"degree": 3}, "odd degree=3"),
+        ("barabasi-albert", 8, {"links": 8}, "m >= 1 and m < n, m = 8, n = 8"),
+        ("mesh", 8, {}, "Got topology='mesh', expected one of"),
         ("random-geometric", 8, {"radius": 1e-9}, "none of them connected"),
     ],
 )
@@ -142,8 +143,8 @@ RING = named("ring", 5)
         (lambda: RING.neighbor_sum(np.ones(4)), "expected (5, ...)"),
         (lambda: mixing_matrix(RING, "uniform"), "Got mixing='uniform', expected one of"),
         (lambda: mixing_matrix(named("ring", 4), named("ring", 4).adjacency / 2), "of modulus 1,"),
-        (lambda: draw_walk(RING, 3, np.zeros(3)), "Got uniforms of shape (3,), expected shape (4"),
-        (lambda: draw_walk(RING, 1, np.array([0, 1.0])), "outside [0, 1)"),
+        (lambda: draw_walk(RING, 3, np.zeros(3)), "Got uniforms of shape (3,), expected 4 numbers"),
+        (lambda: draw_walk(RING, 1, np.array([0, 1.0])), "2 numbers in [0, 1)"),
     ],
 )
 def test_what_is_not_of_the_graph_is_refused(use, message):
