@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from ._calibration import moderate, undo_clip
-from ._clip import clip_derivative
-from ._huber import HuberLoss
-from ._logistic import LogisticLoss
-from ._loss import Loss
+from ._loss import Loss, clip_derivative, moderate, undo_clip
+from ._margin import LogisticLoss, OneVsRestHinge, SmoothedHinge
 from ._multinomial import MultinomialLoss
-from ._smoothed_hinge import OneVsRestHinge, SmoothedHinge
-from ._squared import SquaredLoss
+from ._residual import HuberLoss, SquaredLoss
 
 __all__ = [
     "HuberLoss",

@@ -1,17 +1,22 @@
-"""The contract of a loss."""
+"""The contract of a loss, the clip of its derivative, and probabilities of a clipped fit."""
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logsumexp
 
 FloatArray = npt.NDArray[np.float64]
 """What every method takes and returns."""
 
 TargetArray = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 """Targets: floats, or the indices of classes."""
+
+# Share of the unchanged probabilities: where the clip hides which class is likelier, they decide.
+_UNCHANGED = 1e-3
 
 
 class Loss(ABC):
@@ -35,9 +40,9 @@ class Loss(ABC):
     """
 
     @property
-    @abstractmethod
     def n_outputs(self) -> int:
         """Number of scores per record."""
+        return 1
 
     @property
     @abstractmethod
@@ -50,69 +55,20 @@ class Loss(ABC):
         """Supremum of the Euclidean norm of the derivative, over all scores and targets."""
 
     def in_units(self, unit: float) -> Loss:
-        """The loss of scores and targets in units of `unit`, in units of its square.
-
-        Parameters
-        ----------
-        unit : float
-            In (0, inf); of the target, where it is a number.
-
-        Returns
-        -------
-        Loss
-        """
+        """The loss of scores and numerical targets in units of `unit`, in units of its square."""
         return self
 
     @abstractmethod
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
-        """Loss of each record.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n,) or (n, K)
-            Linear scores.
-        target : ndarray of shape (n,)
-            Targets.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Values.
-        """
+        """Loss of each record, of shape (n,)."""
 
     @abstractmethod
     def derivative(self, scores: FloatArray, target: TargetArray) -> FloatArray:
-        """Derivative with respect to the scores.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n,) or (n, K)
-            Linear scores.
-        target : ndarray of shape (n,)
-            Targets.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, K)
-            Derivatives, in the shape of `scores`.
-        """
+        """Derivative with respect to the scores, in their shape."""
 
     @abstractmethod
     def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
-        """Second derivative with respect to the scores.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n,) or (n, K)
-            Linear scores.
-        target : ndarray of shape (n,)
-            Targets.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, K, K)
-            Second derivatives, Hessians for K scores.
-        """
+        """Second derivative, of shape (n,), or Hessians of shape (n, K, K) for K scores."""
 
     @abstractmethod
     def proximal_derivative(
@@ -148,3 +104,131 @@ class Loss(ABC):
         ndarray of shape (n,) or (n, K)
             Solutions, in the shape of `scores`.
         """
+
+
+class ClosedForm(Loss):
+    """A loss whose proximal derivative is a formula."""
+
+    @abstractmethod
+    def _proximal(self, scores: FloatArray, target: TargetArray, step: FloatArray) -> FloatArray:
+        """The formula."""
+
+    def proximal_derivative(
+        self,
+        scores: FloatArray,
+        target: TargetArray,
+        step: FloatArray,
+        start: FloatArray | None = None,
+        n_steps: int = 1,
+    ) -> FloatArray:
+        """See :meth:`Loss.proximal_derivative`; in closed form."""
+        return self._proximal(scores, target, step)
+
+
+def check_positive(name: str, value: float) -> None:
+    """Refuse what is not positive and finite."""
+    if not 0 < value < np.inf:
+        raise ValueError(f"Got {name}={value!r}, expected a float in (0, inf).")
+
+
+def check_classes(n_classes: int) -> None:
+    """Refuse fewer than two classes."""
+    if operator.index(n_classes) < 2:
+        raise ValueError(f"Got n_classes={n_classes!r}, expected an int >= 2.")
+
+
+def clip_derivative(derivative: FloatArray, limit: FloatArray | float) -> FloatArray:
+    """Bound the derivative of each record.
+
+    Clipping the derivative of a scalar loss is Huberising the loss: the result is the derivative
+    of another convex loss, linear where the clip is active, and the clip of a proximal derivative
+    is the proximal derivative of that loss. So a clipped problem is still convex, and its proximal
+    operator non-expansive. Clipping the norm of a vector (K scores) has neither property.
+
+    Parameters
+    ----------
+    derivative : ndarray of shape (n,) or (n, K)
+        Derivatives. Records whose derivative is not finite get 0.
+    limit : float or ndarray of shape (n,)
+        Bound of each record's absolute value or Euclidean norm, in [0, inf].
+
+    Returns
+    -------
+    ndarray of shape (n,) or (n, K)
+        Clipped derivatives, with absolute value or norm at most ``limit * (1 + 1e-12)``. Records
+        within the limit are unchanged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> clip_derivative(np.array([-3.0, 0.5, np.inf]), 1.0)
+    array([-1. ,  0.5,  0. ])
+    """
+    if derivative.ndim == 1:
+        clipped = np.minimum(derivative, limit)
+        np.maximum(clipped, np.negative(limit), out=clipped)
+        np.copyto(clipped, 0.0, where=~np.isfinite(derivative))
+        return clipped
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(derivative).all(axis=1, keepdims=True)
+        vectors = np.where(finite, derivative, 0.0)
+        # Scaled by the largest entry, squares neither overflow nor underflow.
+        largest = np.abs(vectors).max(axis=1, keepdims=True)
+        direction = vectors / np.where(largest > 0, largest, 1.0)
+        length = np.sqrt(np.square(direction).sum(axis=1, keepdims=True))
+        allowed = np.reshape(limit, (-1, 1)) / np.maximum(length, 1.0)
+        return np.where(largest <= allowed, vectors, direction * allowed)
+
+
+def undo_clip(log_probability: FloatArray, bound: float) -> FloatArray:
+    r"""What the scores of a clipped fit say about probabilities, as logarithms of shape (n, K).
+
+    A fit whose derivatives are clipped ends where *clipped* derivatives balance. At a point with
+    softmax probabilities s, a record of class k pulls with :math:`s - e_k`, of size
+    :math:`r_k = \|s - e_k\|`, clipped to the bound c. If classes occur there with probabilities q,
+    the pulls balance where :math:`\sum_k q_k \min(1, c / r_k) (s - e_k) = 0`, that is, where
+    :math:`q_k \propto s_k \max(1, r_k / c)`. The order of the classes is kept.
+
+    With two classes, which share one score, sizes are those of its derivative. The bound, of the
+    derivative of a typical record, is in (0, inf]: one for all points keeps the probability a
+    function of the scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.exp(undo_clip(np.log([[0.1, 0.9]]), 0.3)).round(2)
+    array([[0.25, 0.75]])
+    """
+    s = np.exp(log_probability)
+    squared = 1.0 - 2.0 * s + np.square(s).sum(axis=1, keepdims=True)
+    size = 1.0 - s if s.shape[1] == 2 else np.sqrt(np.maximum(squared, 0.0))
+    with np.errstate(divide="ignore"):
+        stretch = np.log(np.maximum(size / bound, 1.0))
+    log_q = log_probability + stretch
+    # A likelier class keeps at least the probability of those below it.
+    order = np.argsort(log_probability, axis=1, kind="stable")
+    rising = np.maximum.accumulate(np.take_along_axis(log_q, order, axis=1), axis=1)
+    np.put_along_axis(log_q, order, rising, axis=1)
+    log_q -= logsumexp(log_q, axis=1, keepdims=True)
+    return np.logaddexp(log_q + np.log1p(-_UNCHANGED), log_probability + np.log(_UNCHANGED))
+
+
+def moderate(log_probability: FloatArray, score_variance: float, doubt: float = 0.0) -> FloatArray:
+    r"""Log probabilities of noisy scores, less sure of themselves by what is known of the noise.
+
+    The mean of a logistic function over normal noise of variance v is about the function of the
+    score over :math:`\sqrt{1 + \pi v / 8}` (MacKay, "The evidence framework applied to
+    classification networks", Neural Computation 4, 1992). Where noise decides on the side of a
+    score, nothing is known of the label: that share, `doubt` in [0, 1], counts as uniform.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.exp(moderate(np.log([[0.1, 0.9]]), 8.0)).round(2)
+    array([[0.25, 0.75]])
+    """
+    softer = log_probability / np.sqrt(1.0 + np.pi * score_variance / 8.0)
+    softer = softer - logsumexp(softer, axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        known, unknown = np.log1p(-doubt), np.log(doubt / log_probability.shape[1])
+    return np.logaddexp(softer + known, unknown)

@@ -47,7 +47,6 @@ class _ElasticNet(Penalty):
         return self._strengths()[0] > 0
 
     def value(self, coef: FloatArray) -> float:
-        """See :meth:`Penalty.value`."""
         l1, l2 = self._strengths()
         # A strength of zero is zero whatever the norm, even where squares overflow.
         norm = l1 * np.abs(coef).sum() if l1 else 0.0
@@ -94,7 +93,6 @@ class _ElasticNet(Penalty):
         return certified(ENTRYWISE * (8 + len(scale)) * condition)
 
     def scaled(self, factor: float) -> Self:
-        """See :meth:`Penalty.scaled`."""
         check_strength("factor", factor)
         kind: Any = type(self)
         scaled: Self = kind(*(factor * strength for strength in self._fields().values()))

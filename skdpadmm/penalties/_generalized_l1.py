@@ -177,7 +177,6 @@ class GeneralizedL1(Penalty):
         return 0.0
 
     def value(self, coef: FloatArray) -> float:
-        """See :meth:`Penalty.value`."""
         self._check(coef)
         return float(self.strength * np.abs(np.asarray(self.matrix @ coef)).sum())
 
@@ -243,7 +242,6 @@ class GeneralizedL1(Penalty):
         return certified(ENTRYWISE * (1 + (last + dual) / 4))
 
     def scaled(self, factor: float) -> GeneralizedL1:
-        """See :meth:`Penalty.scaled`."""
         check_strength("factor", factor)
         strength = factor * self.strength
         check_strength("strength", strength)
