@@ -110,11 +110,6 @@ class Similarity:
         object.__setattr__(self, "fingerprint", digest)
 
     @property
-    def is_uniform(self) -> bool:
-        """Whether each pair of agents has the weight one."""
-        return self.matrix is None
-
-    @property
     def weights(self) -> Matrix:
         """All weights, of shape (n_agents, n_agents), in arrays that are read-only.
 
