@@ -88,10 +88,8 @@ class Loss(ABC):
 
         Parameters
         ----------
-        scores : ndarray of shape (n,) or (n, K)
-            Linear scores.
-        target : ndarray of shape (n,)
-            Targets.
+        scores, target : ndarray
+            As of all methods.
         step : ndarray of shape (n,)
             Step of each record, at least 0; 0 gives `derivative`.
         start : ndarray in the shape of `scores`, default=None
@@ -101,8 +99,7 @@ class Loss(ABC):
 
         Returns
         -------
-        ndarray of shape (n,) or (n, K)
-            Solutions, in the shape of `scores`.
+        ndarray in the shape of `scores`
         """
 
 

@@ -184,23 +184,12 @@ def check_mixing(matrix: Any, topology: Topology) -> Matrix:
 
 
 def draw_walk(topology: Topology, n_hops: int, uniforms: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the holders of a token that walks by the Metropolis weights.
+    """Return the holders, after each hop, of a token that walks by the Metropolis weights.
 
     The walk is symmetric and starts from the uniform law, so that each holder has the uniform law.
-    The token may stay where it is. On the complete graph each holder is drawn anew.
-
-    Parameters
-    ----------
-    topology : Topology
-    n_hops : int
-        At least 0.
-    uniforms : ndarray of shape (n_hops + 1,)
-        In [0, 1); else a ValueError. The first number places the token, each other one moves it.
-
-    Returns
-    -------
-    ndarray of intp of shape (n_hops,)
-        The holder after each hop; where the token was placed is not part of it.
+    The token may stay where it is. On the complete graph each holder is drawn anew. The first of
+    ``n_hops + 1`` uniform numbers in [0, 1) places the token, each other one moves it; other
+    numbers raise a ValueError.
 
     Examples
     --------

@@ -39,8 +39,6 @@ class Ownership:
     >>> ownership = ownership_of_labels(["b", "a", "b"], n_samples=3)
     >>> ownership.labels.tolist(), ownership.index.tolist(), ownership.sizes.tolist()
     (['a', 'b'], [1, 0, 1], [1, 2])
-    >>> ownership.rows_of(0), ownership.rows_of(1).tolist()
-    (slice(1, 2, None), [0, 2])
     """
 
     labels: NDArray[Any]
@@ -96,22 +94,11 @@ class Ownership:
 
 
 def ownership_of_labels(labels: Any, *, n_samples: int, name: str = "agents") -> Ownership:
-    """Return the ownership that labels of rows state.
+    """Return the ownership that labels of rows state; every agent in it owns a row.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples,)
-        The owner of each row: ints, strings, or anything of one type that can be sorted; else a
-        TypeError. Another shape or a missing label (None or NaN) raises a ValueError.
-    n_samples : int
-        Number of rows of X.
-    name : str, default="agents"
-        What error messages call ``labels``.
-
-    Returns
-    -------
-    Ownership
-        Every agent in it owns at least one row.
+    Labels are ints, strings, or anything of one type that can be sorted; else a TypeError. Another
+    shape than (n_samples,) or a missing label (None or NaN) raises a ValueError, which calls the
+    labels by `name`.
 
     Examples
     --------
@@ -258,13 +245,7 @@ def partition_rows(
     -------
     Ownership
         Every agent owns at least one row. Agents are named 0, 1, ..., or as the callable does.
-
-    Raises
-    ------
-    ValueError
-        Where these are none of that.
-    TypeError
-        If a callable's labels cannot be sorted.
+        Arguments that are none of the above raise a ValueError.
 
     Examples
     --------

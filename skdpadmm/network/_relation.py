@@ -32,22 +32,17 @@ def matrix_of(given: Any, names: Sequence[Any], name: str, expected: str) -> Mat
         return _matrix_of_graph(given, names, name)
     if is_frame(given):
         given = _in_order(given, names, name)
-    matrix = given
-    if not sparse.issparse(given):
-        try:
-            matrix = np.asarray(given)
-        except ValueError as error:
-            raise ValueError(
-                f"Got {name} that is no matrix ({error}), expected {expected}."
-            ) from error
-        if matrix.ndim != 2:
-            raise ValueError(f"Got {name}={given!r}, expected {expected}.")
-    if matrix.dtype.kind not in "biuf":
-        raise ValueError(f"Got {name} of dtype {matrix.dtype}, expected a matrix of real numbers.")
-    if matrix.shape != (n, n):
+    try:
+        matrix: Any = given if sparse.issparse(given) else np.asarray(given)
+        fits = matrix.shape == (n, n) and matrix.dtype.kind in "biuf"
+        got = f"{name} of shape {matrix.shape} and dtype {matrix.dtype}"
+        got = got if matrix.ndim else f"{name}={given!r}"
+    except ValueError as error:
+        fits, got = False, f"{name} that is no matrix ({error})"
+    if not fits:
         raise ValueError(
-            f"Got {name} of shape {matrix.shape}, expected shape ({n}, {n}): a row and a column for"
-            f" each agent; {EACH_AGENT}."
+            f"Got {got}, expected {expected}, of real numbers, shape ({n}, {n}): a row and a column"
+            f" for each agent; {EACH_AGENT}."
         )
     square = sparse.csr_array(matrix, dtype=np.float64, copy=True)
     square.sum_duplicates()
@@ -164,20 +159,16 @@ def _matrix_of_graph(graph: Any, names: Sequence[Any], name: str) -> Matrix:
             " one."
         )
     position, nodes = {label: i for i, label in enumerate(names)}, set(graph.nodes)
-    if len(nodes) != n:
-        raise ValueError(
-            f"Got a {name} of {len(nodes)} nodes for {n} agents, {shown(names)}, expected"
-            f" {EACH_AGENT}."
-        )
     if nodes != position.keys():
         # Labels that are numbers would be taken for positions, and the other way round.
         if nodes != set(range(n)) or any(isinstance(label, Integral) for label in names):
             missing = [label for label in names if label not in nodes]
             extra = [node for node in graph.nodes if node not in position]
             raise ValueError(
-                f"Got a {name} without agents {shown(missing)} and with unknown nodes"
-                f" {shown(extra)}, expected the labels of the agents as nodes (or, where labels are"
-                f" no numbers, 0, ..., {n - 1} for agents in the order of labels)."
+                f"Got a {name} of {len(nodes)} nodes for {n} agents, without agents"
+                f" {shown(missing)} and with unknown nodes {shown(extra)}, expected the labels of"
+                f" the agents as nodes (or, where labels are no numbers, 0, ..., {n - 1}):"
+                f" {EACH_AGENT}."
             )
         position = {i: i for i in range(n)}
     edges = list(graph.edges(data="weight", default=1.0))

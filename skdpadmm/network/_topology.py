@@ -214,7 +214,7 @@ def _sorted_edges(n_agents: int, pairs: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def named_graph(name: str, n_agents: int, *, seed: int = 0, **parameters: Any) -> nx.Graph:
-    """Return a connected graph by its name, with knobs.
+    """Return a connected graph by its name, with parameters.
 
     Parameters
     ----------
@@ -238,8 +238,7 @@ def named_graph(name: str, n_agents: int, *, seed: int = 0, **parameters: Any) -
         - "random-geometric": points in the unit square, linked within ``radius``, by default
           ``sqrt(2 log(n_agents) / (pi n_agents))``.
 
-        One agent makes a graph without edges, two agents one edge, whatever the name and the
-        values of its parameters.
+        One agent makes a graph without edges, two agents one edge, whatever the rest.
     n_agents : int
         Number of nodes, at least 1.
     seed : int, default=0
@@ -251,21 +250,14 @@ def named_graph(name: str, n_agents: int, *, seed: int = 0, **parameters: Any) -
     Returns
     -------
     networkx.Graph
-        With nodes 0, 1, ..., ``n_agents - 1``.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name or parameter, a value out of range, or where 100 draws gave no
-        connected graph.
+        With nodes 0, 1, ..., ``n_agents - 1``. A ValueError for an unknown name, parameters that
+        make no graph, or where 100 draws gave no connected one.
 
     Examples
     --------
     >>> from skdpadmm.network import named_graph
     >>> sorted(named_graph("grid", 6).edges)
     [(0, 1), (0, 3), (1, 2), (1, 4), (2, 5), (3, 4), (4, 5)]
-    >>> named_graph("regular", 10, degree=3).number_of_edges()
-    15
     """
     import networkx as nx
 
