@@ -170,10 +170,8 @@ def _model_minimiser(
     reduced = slope[w] - matrix[w, b] @ inner @ slope[b]
     scale = np.repeat(coordinates.coefficient_scale, k)
     target = parameters[:p].ravel() - np.linalg.solve(schur, reduced)
-    user = plan.facts.penalty.prox(
-        (target * scale).reshape(p, k), 1.0, metric=schur / np.outer(scale, scale)
-    )
-    features = user.ravel() / scale
+    # With several scores the metric couples all coefficients, which then are one column.
+    features = plan.facts.penalty.prox(target * scale, 1.0, schur / np.outer(scale, scale)) / scale
     step = features - parameters[:p].ravel()
     intercept = parameters[p:].ravel() - inner @ (slope[b] + matrix[b, w] @ step)
     return np.concatenate([features, intercept]).reshape(d, k)

@@ -189,26 +189,21 @@ class GeneralizedL1(Penalty):
         check_positive("step", step)
         check_metric(metric)
         p = int(self.matrix.shape[1])
-        size = p if metric is None else len(metric)
-        if metric is not None:
-            if not size or size % p or (metric.ndim == 1 and size != p):
-                raise ValueError(
-                    f"Got a metric of shape {metric.shape}, expected ({p},), or square with a"
-                    f" multiple of the {p} columns of `matrix`."
-                )
-            if metric.ndim == 1 and (metric == 1.0).all():
-                # The identity has one path through the arithmetic.
-                metric = None
-        n_columns = size // p
+        if metric is not None and len(metric) != p:
+            raise ValueError(
+                f"Got a metric of shape {metric.shape}, expected ({p},) or ({p}, {p}) for the {p}"
+                " columns of `matrix`."
+            )
+        if metric is not None and metric.ndim == 1 and (metric == 1.0).all():
+            # The identity has one path through the arithmetic.
+            metric = None
         solve: Callable[[FloatArray], FloatArray] = np.copy
         if self.strength > 0 and self.matrix.shape[0]:
-            # Each row acts on each column of coefficients alone.
-            rows = sparse.kron(self.matrix, sparse.eye_array(n_columns)).toarray()
-            solve = _DualSolver(rows, metric, step * self.strength).solve
+            solve = _DualSolver(self.matrix.toarray(), metric, step * self.strength).solve
 
         def apply(v: FloatArray) -> FloatArray:
             self._check(v)
-            columns = as_columns(v, size)
+            columns = as_columns(v, p)
             solutions = [solve(np.ascontiguousarray(column)) for column in columns.T]
             return np.stack(solutions, axis=1).reshape(v.shape)
 

@@ -54,11 +54,10 @@ class Penalty(ABC):
         ----------
         step : float
             Step :math:`\gamma`, in (0, inf).
-        metric : ndarray of shape (p,), (p, p) or (p * K, p * K), default=None
-            The metric M: the identity by default; a positive diagonal or a symmetric positive
-            definite matrix, used for each column of v; or one for ``v.ravel()``, which couples the
-            columns. Not to be changed as long as the operator is used. A penalty that is zero
-            everywhere looks at the shape of a matrix only.
+        metric : ndarray of shape (p,) or (p, p), default=None
+            The metric M, used for each column of v: the identity by default, a positive diagonal,
+            or a symmetric positive definite matrix. Not to be changed as long as the operator is
+            used. A penalty that is zero everywhere looks at the shape of a matrix only.
 
         Returns
         -------
@@ -170,24 +169,22 @@ def factor_matrix(metric: FloatArray, ridge: float) -> tuple[FloatArray, FloatAr
 
 
 def as_columns(v: FloatArray, size: int) -> FloatArray:
-    """View of the points on which a matrix acts: `v` as one column, or each column of `v`."""
-    if v.size == size:
-        return v.reshape(size, 1)
-    if v.shape[0] == size:
-        return v
-    raise _misfit((size, size), v)
+    """View of a point of shape (p,) or (p, K) as columns, on each of which a matrix acts."""
+    _check_height(v, size)
+    return v.reshape(size, -1)
 
 
 def as_weights(v: FloatArray, metric: FloatArray | None) -> FloatArray:
     """A diagonal metric, ones by default, shaped so that it broadcasts against a point."""
     if metric is None:
         return np.ones((1,) * v.ndim)
-    if metric.shape != v.shape[:1]:
-        raise _misfit(metric.shape, v)
+    _check_height(v, len(metric))
     return metric.reshape((-1,) + (1,) * (v.ndim - 1))
 
 
-def _misfit(shape: tuple[int, ...], v: FloatArray) -> ValueError:
-    p = v.shape[0]
-    expected = f"({p},), ({p}, {p}) or ({v.size}, {v.size})"
-    return ValueError(f"Got a metric of shape {shape}, expected {expected}.")
+def _check_height(v: FloatArray, size: int) -> None:
+    if len(v) != size:
+        raise ValueError(
+            f"Got a metric of shape ({size},) or ({size}, {size}) for {len(v)} coefficients,"
+            " expected the shape (p,) or (p, p) for p of them."
+        )

@@ -133,12 +133,7 @@ def test_penalties_that_are_the_same_have_the_same_prox(one, other):
 def test_all_forms_of_a_metric_agree_and_columns_are_problems_of_their_own(make, shape):
     rng, p = np.random.default_rng(0), shape[0]
     penalty, v, weights = make(p), 2 * rng.normal(size=shape), rng.uniform(0.2, 5.0, size=p)
-    columns, full = v.size // p, spd(rng, p, 1e4)
-    forms = [
-        (None, [np.ones(p), np.eye(p), np.eye(v.size)]),
-        (weights, [np.diag(weights), np.diag(np.repeat(weights, columns))]),
-        (full, [np.kron(full, np.eye(columns))]),
-    ]
+    forms = [(None, [np.ones(p), np.eye(p)]), (weights, [np.diag(weights)]), (spd(rng, p, 1e4), [])]
     for metric, others in forms:
         operator, before = penalty.proximal_operator(0.8, metric), v.copy()
         w = operator(v)
@@ -146,7 +141,7 @@ def test_all_forms_of_a_metric_agree_and_columns_are_problems_of_their_own(make,
         assert not np.shares_memory(w, v)
         for other in others:
             np.testing.assert_allclose(penalty.prox(v, 0.8, other), w, atol=1e-9)
-        for k in range(columns if v.ndim == 2 else 0):
+        for k in range(v.shape[1] if v.ndim == 2 else 0):
             np.testing.assert_allclose(operator(v[:, k].copy()), w[:, k], atol=1e-9)
         # A result depends on its argument alone, which is left as it is.
         operator(10 * rng.normal(size=shape))
@@ -221,7 +216,7 @@ def test_penalties_without_meaning_are_refused(kind, arguments, message):
 
 def test_another_number_of_features_is_refused():
     penalty = GeneralizedL1(np.eye(3), 1.0)
-    for metric in (None, np.ones(4), np.eye(4), np.eye(8)):
+    for metric in (None, np.ones(4), np.eye(4)):
         with pytest.raises(ValueError, match=r"Got .*expected .*`matrix`"):
             penalty.prox(np.ones((4, 2)), 1.0, metric)
     with pytest.raises(ValueError, match="Got 4 coefficients, expected 3"):
