@@ -89,8 +89,11 @@ def checked_relation(
             both = f"of {matrix[a, b]:.6g} one way and {matrix[b, a]:.6g} the other between"
             raise_at(both, [a, b], "a symmetric matrix; (S + S.T) / 2 is one")
         matrix = sparse.csr_array(matrix * 0.5 + matrix.T * 0.5)
+    upper = sparse.triu(matrix).tocoo()
+    i, j = upper.coords
+    checked = symmetric_csr(len(names), i, j, upper.data)
     # Eigenvalues alone would not do, because Lanczos iterations can miss a multiple one.
-    components = connected_components(matrix, directed=False)[1]
+    components = connected_components(checked, directed=False)[1]
     sizes = np.bincount(components)
     if len(sizes) > 1:
         alone = np.flatnonzero(sizes[components] == 1)
@@ -101,8 +104,7 @@ def checked_relation(
             f" {shown([names[i] for i in apart.tolist()])}, expected a connected graph. {remedy}"
             " until every agent can reach every other one."
         )
-    i, j = sparse.triu(matrix).nonzero()
-    return symmetric_csr(len(names), i, j, np.asarray(sparse.triu(matrix).data))
+    return checked
 
 
 def symmetric_csr(
