@@ -4,48 +4,87 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from skdpadmm.ledger._entry import Claim, Relation
-from skdpadmm.ledger._errors import LedgerError
-from skdpadmm.privacy import (
-    Composed,
-    GaussianDP,
-    Guarantee,
-    LaplaceDP,
-    Mixture,
-    Neighboring,
-    NonPrivate,
-    PerturbedObjectiveDP,
-    RenyiDP,
-    UniformLaplaceDP,
-    Worst,
-    compose,
-    compose_uniform_laplace,
-    gaussian_mu,
-    worst,
-)
+from skdpadmm import privacy
+from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring
 
 # A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.
 _ROUNDING = 1e-9
-# How long the combinations of labels of a sum may be, all in a row: less than a second. Where each
-# of them needs a privacy loss distribution there is room for a few.
-_MOST_WORK = 60_000
+# The most combinations of labels in a sum, and where each needs a privacy loss distribution: about
+# a second.
+_MOST_COMBINATIONS = 10_000
 _MOST_HEAVY = 8
-# Labels that are told apart where there are too many. A refusal tells how much is left in two
-# digits, and not of thousands.
+# Labels that are told apart where there are too many combinations.
 _FEWER_LABELS = (64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
 _MOST_LABELS_LEFT = 1000
+_Counts = tuple[tuple[Guarantee, int], ...]
+
+
+class LedgerError(RuntimeError):
+    """A ledger that cannot be read, written or summed; nothing was stored.
+
+    It is no ``ValueError``: no parameter is wrong, the state of the world is.
+    """
+
+
+class PrivacyBudgetExceeded(LedgerError):
+    """A fit, or a search, would pass a limit; nothing was stored and no data was used.
+
+    Parameters
+    ----------
+    message : str
+    epsilon_left : float
+        Epsilon at ``delta`` of the largest Gaussian release that there is still room for.
+    epsilon_spent : float
+        What was spent before.
+    epsilon, delta : float
+        The limit.
+
+    Examples
+    --------
+    >>> from skdpadmm.ledger import PrivacyBudgetExceeded
+    >>> PrivacyBudgetExceeded("too much", 0.1, 0.9, 1.0, 1e-6).epsilon_left
+    0.1
+    """
+
+    def __init__(
+        self, message: str, epsilon_left: float, epsilon_spent: float, epsilon: float, delta: float
+    ) -> None:
+        super().__init__(message)
+        self.epsilon_left, self.epsilon_spent = epsilon_left, epsilon_spent
+        self.epsilon, self.delta = epsilon, delta
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with all numbers: it is raised in the processes of a search."""
+        numbers = (self.epsilon_left, self.epsilon_spent, self.epsilon, self.delta)
+        return type(self), (str(self), *numbers)
+
+
+class Relation(NamedTuple):
+    """The privacy unit and the neighbouring relation."""
+
+    unit: str
+    neighboring: Neighboring
+
+    def describe(self) -> str:
+        return f"{self.unit}, {str(self.neighboring).replace('_', ' ')}"
+
+
+class Claim(NamedTuple):
+    """The guarantee of a fit against one observer."""
+
+    observer: str
+    relation: Relation
+    guarantee: Guarantee
 
 
 @dataclass(frozen=True)
 class Summed(Guarantee):
-    r"""Groups of guarantees of which no sharper composition is known: their epsilons add up.
+    r"""Basic composition of groups of guarantees of which no sharper composition is known.
 
     .. math:: \epsilon(\delta) = \min \sum_i \epsilon_i(\delta_i), \qquad \sum_i \delta_i = \delta
 
@@ -58,7 +97,7 @@ class Summed(Guarantee):
 
     Notes
     -----
-    The fits of the groups may follow each other in any order, each chosen by what came before. Let
+    Fits of the groups may follow each other in any order, each chosen by what came before. Let
     :math:`L_i` be the sum of the conditional privacy losses of group i. A guarantee of each fit
     holds whatever was seen before it, so by induction, from the last fit to the first,
     :math:`E (1 - e^{\epsilon_i - L_i})_+ \le \delta_i(\epsilon_i)`, which is all that the group's
@@ -78,36 +117,25 @@ class Summed(Guarantee):
 
     groups: tuple[Guarantee, ...]
 
-    def __post_init__(self) -> None:
-        """Freeze the sequence and refuse what is no guarantee."""
-        object.__setattr__(self, "groups", tuple(self.groups))
-        if not self.groups:
-            raise ValueError("Got no groups, expected at least one guarantee.")
-        for group in self.groups:
-            if not isinstance(group, Guarantee):
-                raise TypeError(f"Got a group {group!r}, expected a Guarantee.")
-
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at ``delta`` in [0, 1]."""
         if not 0 <= delta <= 1:
             raise ValueError(f"Got delta={delta!r}, expected a float in [0, 1].")
         if delta == 1.0:
             return 0.0
-        pure = self._at([0.0] * len(self.groups))
-        if delta == 0.0:
-            return pure
-        even = _safe(delta / len(self.groups))
-        each = self._each([even] * len(self.groups))
-        best = min(pure, _sum_up(each))
+        n_groups = len(self.groups)
+        even = self._epsilons([delta / n_groups] * n_groups)
+        whole = math.fsum(even)
+        epsilons = [even, self._epsilons([0.0] * n_groups)]
         # Those that have a pure epsilon may do without a delta, if the others then cost less.
-        free = [math.isfinite(group.epsilon(0.0)) for group in self.groups]
-        if any(free) and not all(free):
-            share = delta / free.count(False)
-            best = min(best, self._at([0.0 if is_free else share for is_free in free]))
-        if 0 < best < math.inf and 0 < math.fsum(each) < math.inf:
-            whole = math.fsum(each)
-            best = min(best, self._at([delta * epsilon / whole for epsilon in each]))
-        return best
+        needs_delta = [math.isinf(epsilon) for epsilon in epsilons[1]]
+        if 0 < sum(needs_delta) < n_groups:
+            share = delta / sum(needs_delta)
+            epsilons.append(self._epsilons([share * needed for needed in needs_delta]))
+        if 0 < whole < math.inf:
+            epsilons.append(self._epsilons([delta * epsilon / whole for epsilon in even]))
+        best = min(math.fsum(split) for split in epsilons)
+        return math.nextafter(best, math.inf) if best > 0 else 0.0
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta at ``epsilon`` in [0, inf]."""
@@ -116,8 +144,6 @@ class Summed(Guarantee):
         if math.isinf(epsilon) or self.epsilon(0.0) <= epsilon:
             return 0.0
         accepted, rejected = 0.0, -700.0  # logarithms
-        if self.epsilon(math.exp(rejected)) <= epsilon:
-            return math.exp(rejected)
         while accepted - rejected > 1e-6:
             middle = 0.5 * (accepted + rejected)
             if self.epsilon(math.exp(middle)) <= epsilon:
@@ -134,15 +160,13 @@ class Summed(Guarantee):
         """Return the number of groups."""
         return f"sum of {len(self.groups)} groups"
 
-    def _at(self, deltas: list[float]) -> float:
-        return _sum_up(self._each([_safe(delta) for delta in deltas]))
-
-    def _each(self, deltas: list[float]) -> list[float]:
-        """Each group's epsilon, once for groups that are one object: mixtures may be long."""
-        pairs = list(zip(self.groups, deltas, strict=True))
-        known = {(id(group), delta): group for group, delta in pairs}
-        epsilons = {key: group.epsilon(key[1]) for key, group in known.items()}
-        return [epsilons[id(group), delta] for group, delta in pairs]
+    def _epsilons(self, deltas: list[float]) -> list[float]:
+        """Each group's epsilon; shares are rounded down, so that they never exceed the whole."""
+        pairs = [(g, delta * (1.0 - 1e-12)) for g, delta in zip(self.groups, deltas, strict=True)]
+        # Once for groups that are one object: mixtures may be long.
+        distinct = {(id(group), share): group for group, share in pairs}
+        epsilons = {key: group.epsilon(key[1]) for key, group in distinct.items()}
+        return [epsilons[id(group), share] for group, share in pairs]
 
 
 def compose_all(*guarantees: Guarantee) -> Guarantee:
@@ -153,7 +177,7 @@ def compose_all(*guarantees: Guarantee) -> Guarantee:
     combinations of cases, is put in groups that do, and these are :class:`Summed`. Where Gaussian
     mixtures have too many labels together, fewer are told apart, each with the largest mu of those
     that it stands for. Widths of uniform noise count among themselves and with Laplace noise, and
-    are forgotten beside others.
+    are ignored beside others.
 
     Parameters
     ----------
@@ -173,68 +197,45 @@ def compose_all(*guarantees: Guarantee) -> Guarantee:
     >>> compose_all(RenyiDP((2.0,), (0.1,)), LaplaceDP((0.1,))).describe()
     'sum of 2 groups'
     """
-    if any(isinstance(guarantee, NonPrivate) for guarantee in guarantees):
-        return NonPrivate()
-    parts = [p for g in guarantees for p in (g.parts if isinstance(g, Composed) else (g,))]
+    parts = [p for g in guarantees for p in (g.parts if isinstance(g, privacy.Composed) else (g,))]
+    if any(isinstance(part, privacy.NonPrivate) for part in parts):
+        return privacy.NonPrivate()
+    gaussian = privacy.compose(*(part for part in parts if isinstance(part, GaussianDP)))
+    others = [part for part in parts if not isinstance(part, GaussianDP)]
+    if not others:
+        return gaussian
     # What reveals nothing changes nothing, and a Gaussian of mu = 0 fits nowhere but among others.
-    parts = [part for part in parts if part != GaussianDP(0.0)]
-    uniform = [part for part in parts if isinstance(part, UniformLaplaceDP)]
-    if uniform:
-        pure = [part for part in parts if isinstance(part, UniformLaplaceDP | LaplaceDP)]
-        if len(pure) == len(parts):
-            return parts[0] if len(parts) == 1 else compose_uniform_laplace(*pure)
-        parts = [p.without_widths if isinstance(p, UniformLaplaceDP) else p for p in parts]
-    counts = _tally(parts)
-    if (whole := _attempt(counts)) is not None:
+    parts = others if gaussian == GaussianDP(0.0) else [gaussian, *others]
+    if any(isinstance(part, privacy.UniformLaplaceDP) for part in parts):
+        if all(isinstance(part, privacy.UniformLaplaceDP | privacy.LaplaceDP) for part in parts):
+            return parts[0] if len(parts) == 1 else privacy.compose_uniform_laplace(*parts)  # type: ignore[arg-type]
+        parts = [getattr(part, "without_widths", part) for part in parts]
+    if (whole := _attempt(_tally(parts))) is not None:
         return whole
-    families: defaultdict[str, list[tuple[Guarantee, int]]] = defaultdict(list)
-    for part, count in counts:
-        families[_family(part)].append((part, count))
-    groups = [g for family in families.values() for g in _groups(family)]
+    families: defaultdict[str, list[Guarantee]] = defaultdict(list)
+    for part in parts:
+        families[_family(part)].append(part)
+    groups = [group for family in families.values() for group in _groups(family)]
     return groups[0] if len(groups) == 1 else Summed(tuple(groups))
 
 
-def total_of(claims: Iterable[tuple[Claim, int]], target: Relation | None) -> Guarantee:
-    """Return what claims cost together, each as often as it says, under one relation.
+def total_of(claims: list[Claim], target: Relation | None) -> Guarantee:
+    """What claims cost together under one relation; None for the one that all have."""
+    return compose_all(*_converted_all(claims, target))
 
-    Parameters
-    ----------
-    claims : iterable of (Claim, int)
-    target : Relation or None
-        None: the one that all have; there has to be one.
 
-    Returns
-    -------
-    Guarantee
-
-    Raises
-    ------
-    LedgerError
-        If claims are about different relations and no theorem leads to the target.
-    """
-    claims = list(claims)
-    found = sorted({claim.relation for claim, _ in claims})
-    if target is None and len(found) > 1:
-        raise LedgerError(
-            f"Got fits about {len(found)} kinds of neighbours"
-            f" ({'; '.join(relation.describe() for relation in found)}), expected one: their costs"
-            " do not add up as they are. Name what to convert them to, such as unit='record',"
-            " neighboring='replace_one'."
-        )
-    goal = target or (found[0] if found else Relation("record", Neighboring.REPLACE_ONE))
-    return compose_all(
-        *(
-            guarantee
-            for claim, count in claims
-            for guarantee in [converted(claim.guarantee, claim.relation, goal)] * count
-        )
-    )
+def keeps(claims: list[Claim], target: Relation | None, epsilon: float, delta: float) -> bool:
+    """Whether the sum of claims keeps a limit."""
+    parts = _converted_all(claims, target)
+    # Every label at its largest mu is a bound in closed form, and most often enough.
+    mus = [mu for mu in map(_largest_mu, parts) if mu is not None]
+    if len(mus) == len(parts) and is_within(GaussianDP(math.hypot(*mus)), epsilon, delta):
+        return True
+    return is_within(compose_all(*parts), epsilon, delta)
 
 
 def converted(guarantee: Guarantee, source: Relation, target: Relation) -> Guarantee:
-    r"""Return what a guarantee about some neighbours says about others.
-
-    Three rules, and combinations of them:
+    r"""Return what a guarantee under one relation says under another; refuse it without a theorem.
 
     - **Zero-out to replace-one, the same unit**: :math:`\mu` doubles. Two data sets that differ in
       one unit both become the same one when that unit's loss is replaced by zero, so there are two
@@ -248,30 +249,14 @@ def converted(guarantee: Guarantee, source: Relation, target: Relation) -> Guara
     Nothing else: not from replace-one to zero-out, as the zero function may be no record's loss;
     not from record to agent; not for subsampled, Laplace and other kinds, where two steps have a
     curve of their own.
-
-    Parameters
-    ----------
-    guarantee : Guarantee
-    source, target : Relation
-
-    Returns
-    -------
-    Guarantee
-
-    Raises
-    ------
-    LedgerError
-        If there is no such theorem here.
     """
-    if source == target or isinstance(guarantee, NonPrivate):
+    if source == target or isinstance(guarantee, privacy.NonPrivate):
         return guarantee
-    to_replace_one = target.neighboring is Neighboring.REPLACE_ONE
     smaller_unit = source.unit == target.unit or (source.unit, target.unit) == ("agent", "record")
-    if to_replace_one and smaller_unit:
+    if target.neighboring is Neighboring.REPLACE_ONE and smaller_unit:
         if source.neighboring is Neighboring.REPLACE_ONE:
             return guarantee
-        doubled = _doubled(guarantee)
-        if doubled is not None:
+        if (doubled := _doubled(guarantee)) is not None:
             return doubled
     raise LedgerError(
         f"Got a fit about {source.describe()} with {guarantee.describe()}, expected one that says"
@@ -295,13 +280,11 @@ def left_of(spent: Guarantee, epsilon: float, delta: float) -> float:
     def fits(mu: float) -> bool:
         return is_within(compose_all(spent, GaussianDP(mu)), epsilon, delta)
 
-    if math.isinf(epsilon) or delta == 1.0:
-        return math.inf
-    if _n_leaves(spent) > _MOST_LABELS_LEFT and not _is_heavy(spent):
+    if len(_leaves(spent)) > _MOST_LABELS_LEFT and _largest_mu(spent) is not None:
         spent = _coarsened(spent, _FEWER_LABELS[0])
     if delta == 0.0 or not fits(0.0):  # no Gaussian release has a delta of zero
         return 0.0
-    low, high = 0.0, 1.001 * gaussian_mu(epsilon, delta)
+    low, high = 0.0, 1.001 * privacy.gaussian_mu(epsilon, delta)
     # Every step of a privacy loss distribution takes a moment, and a person reads two digits.
     for _ in range(40 if isinstance(spent, GaussianDP) else 10):
         middle = 0.5 * (low + high)
@@ -309,151 +292,116 @@ def left_of(spent: Guarantee, epsilon: float, delta: float) -> float:
     return GaussianDP(low).epsilon(delta)
 
 
+def _converted_all(claims: list[Claim], target: Relation | None) -> list[Guarantee]:
+    found = sorted({claim.relation for claim in claims})
+    if target is None and len(found) > 1:
+        raise LedgerError(
+            f"Got fits about {len(found)} kinds of neighbours"
+            f" ({'; '.join(relation.describe() for relation in found)}), expected one: their costs"
+            " do not add up as they are. Name what to convert them to, such as unit='record',"
+            " neighboring='replace_one'."
+        )
+    return [converted(claim.guarantee, claim.relation, target or found[0]) for claim in claims]
+
+
 def _doubled(guarantee: Guarantee) -> Guarantee | None:
-    if isinstance(guarantee, NonPrivate):
-        return guarantee
     if isinstance(guarantee, GaussianDP):
         return GaussianDP(2.0 * guarantee.mu)
-    if isinstance(guarantee, Worst | Mixture):
-        known = [two for two in map(_doubled, guarantee.components) if two is not None]
-        if len(known) < len(guarantee.components):
-            return None
-        if isinstance(guarantee, Mixture):
-            return Mixture(guarantee.weights, tuple(known))
-        return Worst(tuple(known))
-    return None
+    if isinstance(guarantee, privacy.Worst | privacy.Mixture):
+        components = [two for two in map(_doubled, guarantee.components) if two is not None]
+        if len(components) == len(guarantee.components):
+            return replace(guarantee, components=tuple(components))
+    return guarantee if isinstance(guarantee, privacy.NonPrivate) else None
 
 
-def _family(part: Guarantee) -> str:
-    if isinstance(part, RenyiDP):
-        return "renyi"
-    if isinstance(part, PerturbedObjectiveDP):
-        return "objective"
-    return "losses" if _is_heavy(part) else "gaussian"
-
-
-def _tally(parts: Iterable[Guarantee]) -> tuple[tuple[Guarantee, int], ...]:
-    """Return how often each occurs, in order of appearance."""
-    parts = list(parts)
+def _tally(parts: list[Guarantee]) -> _Counts:
+    """How often each occurs, in order of appearance."""
     # By identity first: to hash a long mixture for each of many fits would take longer.
     first = {id(part): part for part in parts}
     counts: Counter[Guarantee] = Counter()
-    for key, count in Counter(id(part) for part in parts).items():
+    for key, count in Counter(map(id, parts)).items():
         counts[first[key]] += count
     return tuple(counts.items())
 
 
-def _groups(counts: list[tuple[Guarantee, int]]) -> list[Guarantee]:
+def _family(part: Guarantee) -> str:
+    if isinstance(part, privacy.RenyiDP | privacy.PerturbedObjectiveDP):
+        return type(part).__name__
+    return "losses" if _largest_mu(part) is None else "gaussian"
+
+
+def _groups(parts: list[Guarantee]) -> list[Guarantee]:
     """Groups that compose, each as large as doubling finds."""
-    # Equal ones side by side: then groups are often equal as well, and known already.
-    ordered = sorted(counts, key=lambda pair: repr(pair[0]))
-    if not any(_is_heavy(part) for part, _ in ordered):
+    if _family(parts[0]) == "gaussian":
+        counts = _tally(parts)
         for n_labels in _FEWER_LABELS:
-            coarse = _attempt(tuple((_coarsened(part, n_labels), n) for part, n in ordered))
-            if coarse is not None:
-                return [coarse]
-    rest, groups = [part for part, count in ordered for _ in range(count)], []
+            coarse = tuple((_coarsened(part, n_labels), count) for part, count in counts)
+            if (whole := _attempt(coarse)) is not None:
+                return [whole]
+    # Equal ones side by side: then groups are often equal as well, and known already.
+    rest, groups = sorted(parts, key=repr), []
     while rest:
-        size, group = 1, rest[0]
-        while size < len(rest):
-            longer = _attempt(_tally(rest[: 2 * size]))
-            if longer is None:
-                break
-            size, group = min(2 * size, len(rest)), longer
-        groups.append(group)
+        size = 1
+        while size < len(rest) and _attempt(_tally(rest[: 2 * size])) is not None:
+            size = min(2 * size, len(rest))
+        groups.append(_attempt(_tally(rest[:size])) or rest[0])
         rest = rest[size:]
     return groups
 
 
 @lru_cache(maxsize=16)
-def _attempt(counts: tuple[tuple[Guarantee, int], ...]) -> Guarantee | None:
+def _attempt(counts: _Counts) -> Guarantee | None:
     """Compose, if that is known and takes no more than about a second."""
-    n_combinations, n_labels, n_parts = 1, 0, 0
-    for part, count in counts:
-        leaves = _n_leaves(part)
-        n_combinations *= math.comb(count + leaves - 1, count)
-        if leaves > 1:
-            n_labels, n_parts = n_labels + leaves, n_parts + count
-    # A combination says how often each label occurs; it is never longer than the parts are many.
-    work = n_combinations * max(1, min(n_labels, n_parts))
-    heavy = any(_is_heavy(part) for part, _ in counts)
-    alone = sum(count for _, count in counts) == 1
-    if not alone and (work > _MOST_WORK or (heavy and n_combinations > _MOST_HEAVY)):
+    n_combinations = math.prod(math.comb(n + len(_leaves(p)) - 1, n) for p, n in counts)
+    is_heavy = any(_largest_mu(part) is None for part, _ in counts)
+    n_parts = sum(count for _, count in counts)
+    if n_parts > 1 and n_combinations > (_MOST_HEAVY if is_heavy else _MOST_COMBINATIONS):
         return None
     try:
-        return compose(*(part for part, count in counts for _ in range(count)))
+        return privacy.compose(*(part for part, count in counts for _ in range(count)))
     except (TypeError, ValueError):
         return None
 
 
-def _n_leaves(part: Guarantee) -> int:
-    """How many cases and labels there are."""
-    if isinstance(part, Mixture | Worst):
-        return sum(_n_leaves(component) for component in part.components)
-    return 1
+def _leaves(part: Guarantee) -> list[Guarantee]:
+    """All cases and labels."""
+    if isinstance(part, privacy.Mixture | privacy.Worst):
+        return [leaf for component in part.components for leaf in _leaves(component)]
+    return [part]
 
 
-def _is_heavy(part: Guarantee) -> bool:
-    """Whether a case of it may need a privacy loss distribution."""
-    if isinstance(part, Mixture | Worst):
-        return any(_is_heavy(component) for component in part.components)
-    return not isinstance(part, GaussianDP)
+def _largest_mu(part: Guarantee) -> float | None:
+    """The largest mu of all cases and labels; None if one is no Gaussian guarantee."""
+    if isinstance(part, GaussianDP):
+        return part.mu
+    mus = [leaf.mu if isinstance(leaf, GaussianDP) else math.inf for leaf in _leaves(part)]
+    return None if math.inf in mus else max(mus)
 
 
 @lru_cache(maxsize=64)
 def _coarsened(part: Guarantee, n_labels: int) -> Guarantee:
     """Tell fewer labels apart, each with the largest mu of those that it stands for.
 
-    Delta of a Gaussian guarantee increases with mu, so the result is at least the mixture's. Among
-    all such groups these raise the mean of mu^2 least: many fits compose by it.
+    Delta of a Gaussian guarantee increases with mu, so the result is at least the mixture's. Many
+    fits compose by the mean of mu^2: the labels that raise it least are merged, one by one.
     """
-    if isinstance(part, Worst):
-        return worst(*(_coarsened(component, n_labels) for component in part.components))
-    if not isinstance(part, Mixture):
+    if isinstance(part, privacy.Worst):
+        return privacy.worst(*(_coarsened(component, n_labels) for component in part.components))
+    if not isinstance(part, privacy.Mixture):
         return part
-    known = [c.mu for c in part.components if isinstance(c, GaussianDP)]
-    if len(known) < len(part.components) or len(known) <= n_labels:
+    mus = [component.mu for component in part.components if isinstance(component, GaussianDP)]
+    if len(mus) < len(part.components) or len(mus) <= n_labels:
         return part
     # First on a grid, upwards.
-    top, levels = max(known), 200
-    weights: defaultdict[float, list[float]] = defaultdict(list)
-    for weight, mu in zip(part.weights, known, strict=True):
-        step = math.ceil(levels * mu / top) if top > 0 else 0
-        weights[max(mu, step * top / levels)].append(weight)
-    mus = np.array(sorted(weights))
-    sums = np.array([math.fsum(weights[mu]) for mu in mus.tolist()])
-    until = np.concatenate([[0.0], np.cumsum(sums)])
-    # best[j]: the least weighted sum of mu^2 of the first j levels in so many groups.
-    best = np.where(np.arange(mus.size + 1) == 0, 0.0, np.inf)
-    choices = []
-    for _ in range(min(n_labels, mus.size)):
-        costs = best[None, :-1] + (until[1:, None] - until[None, :-1]) * np.square(mus)[:, None]
-        costs[np.triu_indices(mus.size, k=1)] = np.inf
-        choice = costs.argmin(axis=1)
-        best = np.concatenate([[np.inf], costs[np.arange(mus.size), choice]])
-        choices.append(choice)
-    end, cut = mus.size, []
-    for choice in reversed(choices):
-        begin = int(choice[end - 1])
-        cut.append((begin, end))
-        end = begin
-    grouped = [
-        (math.fsum(w for mu in mus[i:j].tolist() for w in weights[mu]), float(mus[j - 1]))
-        for i, j in reversed(cut)
-    ]
-    return Mixture(
-        tuple(weight for weight, _ in grouped), tuple(GaussianDP(mu) for _, mu in grouped)
+    step = max(mus) / 200 or 1.0
+    weights: defaultdict[float, float] = defaultdict(float)
+    for weight, mu in zip(part.weights, mus, strict=True):
+        weights[max(mu, math.ceil(mu / step) * step)] += weight
+    labels = sorted(weights.items())
+    while len(labels) > n_labels:
+        costs = [weight * (above**2 - mu**2) for (mu, weight), (above, _) in pairwise(labels)]
+        i = costs.index(min(costs))
+        labels[i : i + 2] = [(labels[i + 1][0], labels[i][1] + labels[i + 1][1])]
+    return privacy.Mixture(
+        tuple(weight for _, weight in labels), tuple(GaussianDP(mu) for mu, _ in labels)
     )
-
-
-def _sum_up(epsilons: Iterable[float]) -> float:
-    values = list(epsilons)
-    if any(math.isinf(value) for value in values):
-        return math.inf
-    total = math.fsum(values)
-    return math.nextafter(total, math.inf) if total > 0 else 0.0
-
-
-def _safe(share: float) -> float:
-    """A share of delta, rounded down: all of them never add up to more than the whole."""
-    return share * (1.0 - 1e-12)

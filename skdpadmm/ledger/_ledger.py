@@ -1,72 +1,154 @@
-"""The account book of a study."""
+"""The account of a study: entries, limits and totals in one SQLite file."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
+import re
+import socket
 import sqlite3
+import uuid
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from numbers import Integral, Real
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from numbers import Integral
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from skdpadmm.ledger._account import is_within
-from skdpadmm.ledger._counted import Counted, accounts_of, read_counted, sum_of
-from skdpadmm.ledger._database import Database, Mark
-from skdpadmm.ledger._entry import (
-    ADVERSARY,
-    LedgerEntry,
-    Promise,
-    now,
-    read_promise,
-    read_record,
-)
-from skdpadmm.ledger._errors import LedgerError
-from skdpadmm.ledger._limits import (
-    Limit,
-    exceeded,
-    first_passed,
-    read_limits,
-    relation_of,
-    terms_of,
-)
-from skdpadmm.ledger._paths import absolute_path, dataset_name, folded_name, parsed_path
+from skdpadmm import privacy
+from skdpadmm.ledger import _account
+from skdpadmm.ledger._account import Claim, LedgerError, PrivacyBudgetExceeded, Relation, total_of
 from skdpadmm.ledger._search import cost_of_search
-from skdpadmm.privacy import Guarantee, round_up, worst
+from skdpadmm.privacy import Guarantee, Neighboring, Observer, PrivacyReport, round_up, worst
 
+_APPLICATION, _FORMAT = 0x64704C67, 2  # "dpLg"
+# Seconds for which a transaction waits for those of others.
+_PATIENCE = 300.0
 # How often a sum is computed without the lock, before others have to wait for it.
 _TRIES = 3
+_SCHEMA = f"""
+CREATE TABLE costs (cost TEXT PRIMARY KEY, observers TEXT NOT NULL);
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, dataset TEXT NOT NULL, subject TEXT NOT NULL,
+    simulation INTEGER NOT NULL, cost TEXT NOT NULL REFERENCES costs, digest TEXT NOT NULL,
+    delta REAL NOT NULL, host TEXT, pid INTEGER, reserved TEXT, finished TEXT);
+CREATE TABLE pieces (key TEXT, first INTEGER, PRIMARY KEY (key, first));
+CREATE TABLE limits (
+    dataset TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL,
+    disjoint INTEGER NOT NULL, unit TEXT, neighboring TEXT);
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_FORMAT}"""
+_COLUMNS = "id dataset subject state observer unit neighboring epsilon delta guarantee reserved"
 _T = TypeVar("_T")
+# Claims of the costs that this process has read, by the SHA-256 of their texts.
+_known: dict[str, tuple[Claim, ...]] = {}
+
+
+class _Fits(NamedTuple):
+    """Fits that are equal in all that is counted; claims are by observer, the adversary's first."""
+
+    dataset: str
+    subject: str
+    simulation: bool
+    claims: tuple[Claim, ...]
+    number: int
+
+
+class _Limit(NamedTuple):
+    """A limit on a data set, or on everything, where its name is empty."""
+
+    dataset: str
+    epsilon: float
+    delta: float
+    disjoint: bool
+    unit: str | None
+    neighboring: str | None
 
 
 class _Seen(NamedTuple):
     """A ledger at one moment."""
 
-    mark: Mark
-    counted: tuple[Counted, ...]
-    limits: list[Limit]
+    last: int
+    limits: list[_Limit]
+    fits: list[_Fits]
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """The planned cost of one fit.
+
+    Parameters
+    ----------
+    subject : str
+        What is fitted: the name of an estimator's class.
+    digest : str
+        SHA-256 of the plan, 64 hexadecimal digits.
+    delta : float
+        Of the fit's own budget, in [0, 1].
+    observers : tuple of Observer
+        Whom guarantees speak about, the adversary first; names are distinct.
+    simulation : bool, default=False
+        Whether the noise can be reproduced, because a seed was given.
+
+    Examples
+    --------
+    >>> from skdpadmm.ledger import LedgerEntry
+    >>> from skdpadmm.privacy import GaussianDP, Observer
+    >>> world = Observer("model", "the model", "record", "zero_out", GaussianDP(0.2))
+    >>> LedgerEntry("Lasso", "0" * 64, 1e-6, (world,)).subject
+    'Lasso'
+    """
+
+    subject: str
+    digest: str
+    delta: float
+    observers: tuple[Observer, ...]
+    simulation: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be read again."""
+        names = [observer.name for observer in self.observers]
+        is_named = re.fullmatch(r"[\w.]+", self.subject) and re.fullmatch("[0-9a-f]+", self.digest)
+        if not (is_named and 0 <= self.delta <= 1 and len({*names, "adversary"}) > len(names) > 0):
+            raise ValueError(
+                f"Got {self!r}, expected the name of a class, plan.digest().hex(), a delta in"
+                " [0, 1], and observers with distinct names other than 'adversary'."
+            )
+        _claims_from(self._cost())
+
+    @classmethod
+    def of_report(cls, report: PrivacyReport, digest: str) -> LedgerEntry:
+        """Return the entry of a fit from its report and ``plan.digest().hex()``."""
+        observers = sorted(report.observers, key=lambda line: line.name != report.adversary)
+        delta, simulation = float(report.delta), bool(report.simulation)
+        return cls(report.subject, digest, delta, tuple(observers), simulation)
+
+    def _cost(self) -> str:
+        """What is counted, as JSON: equal costs are equal texts."""
+        plain = [
+            (seen.name, seen.unit, str(seen.neighboring), seen.guarantee.to_dict())
+            for seen in self.observers
+        ]
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class PrivacyLedger:
-    """What a study has cost so far, and what it may cost: one SQLite file.
+    """The cost of a study so far, and how much it may cost: one SQLite file.
 
-    A fit reserves its planned cost before it touches data, in one transaction, and marks it done
-    afterwards. What was reserved counts, done or not, so a crash leaves it counted. Any number of
-    processes and threads of one machine may write at the same time.
+    A fit reserves its planned cost before it touches data, in one transaction, and is marked as
+    done afterwards. What was reserved counts, done or not, so a crash leaves it counted. Any number
+    of processes and threads of one machine may write at the same time.
 
     Parameters
     ----------
     path : str or path-like
-        Of the file, ``"study.db"``, or of the file and a data set, ``"study.db::adult"``. Relative
-        to the directory at this moment; in a worker process that has to be the one of the process
-        that started it, which is known on Linux alone. Data sets of different names are told apart,
-        those without a name overlap with all: a record counts for its data set and for all that has
-        no name. A name has one spelling in a ledger, the first.
-    allow_network : bool, default=False
-        Locks of network file systems may not hold, so a ledger there is refused. True says that
-        they do: it is written into the ledger at once, and from then on every path to it works.
+        Of the file, ``"study.db"``, or of the file and a data set, ``"study.db::adult"``, on a
+        local disk: locks of network file systems may not hold. The first fit or limit makes it.
 
     Attributes
     ----------
@@ -77,19 +159,6 @@ class PrivacyLedger:
 
     Notes
     -----
-    **The file.** The first fit, or the first limit, makes it. A process that has used a ledger
-    refuses to go on if it is gone, or if another one, an older copy, or a copy that went another
-    way, is at its path, or where its path now leads; a new process cannot know and begins anew, so
-    keep a copy of what matters. Nothing in it is ever
-    deleted or changed, and damage is noticed: every question reads and verifies all fits, and so
-    does a process that meets the ledger. From then on a reservation reads and verifies what was
-    added, and counts the others as they were read; it reads all of them again where the triggers
-    that guard them were touched, or where the last one that it knows is another one now. The file
-    holds guarantees and circumstances as JSON with a version, and nothing of the data. What this
-    version does not know in full, it refuses. Entries are ordered by the file; times are for
-    information, as clocks of machines disagree. A network file system is recognised on Linux, and a
-    share by its path on Windows.
-
     **What is summed.** For each fit the guarantee against its own adversary, the observer that its
     budget was spent against, or against an observer by name, if all fits know it. Gaussian
     guarantees compose exactly, others by privacy loss distributions, see :func:`compose_all`. Unit
@@ -97,30 +166,27 @@ class PrivacyLedger:
 
     - zero out to replace one doubles the mu of a Gaussian guarantee: both data sets become the same
       one when the unit that differs is zeroed, and two steps of GDP(mu) are GDP(2 mu);
-    - a replace-one guarantee of agents holds for their records: who replaces one record replaces
-      the data of one agent.
+    - a replace-one guarantee of agents holds for their records.
 
-    Anything else is an error.
+    Anything else is an error. A sum is about data sets that differ in one record, or one agent, and
+    so about fits that do. Where one record decides which others a fit gets, as with folds by
+    labels, more of them differ, and no fit knows.
 
-    A sum is about data sets that differ in one record, or one agent, and so about fits that do.
-    Where one record decides which others a fit gets, more of them differ, and no fit knows. So it
-    is with folds by labels, which scikit-learn makes for a classifier unless `cv` is a splitter
-    such as KFold.
-
-    **Data sets.** With ``disjoint=True`` you say that no unit is in two data sets of different
-    names. Then nobody is in more than one, and the worst of their accounts, each with all that has
-    no name, is a bound for all. Otherwise everything is composed.
+    **Data sets.** Fits without a name count for every data set. With ``disjoint=True`` you say that
+    no unit is in two data sets of different names: then the worst of their accounts is a bound for
+    all. Otherwise everything is composed.
 
     **Streams.** Records that arrive one after the other cost what one plan says, each once, so they
     are one entry. The ledger keeps at which positions pieces of a stream began: of two copies that
-    go on from the same one the second is counted anew. Whether a record comes twice in one stream
-    is for the caller to know.
+    go on from the same one the second is counted anew.
 
     **Simulations.** A fit with a seed has noise that can be drawn again, and two of them with equal
-    seeds may share it: then differences of results hold no noise at all, and no sum of guarantees
-    says anything. They are stored, count in limits as though their noise were real, and make sums
-    refuse unless ``include_simulated=True``, which gives what the same fits would cost with
-    ``random_state=None``.
+    seeds may share it: then no sum of guarantees says anything. They are shown apart, and no part
+    of a total unless ``include_simulated=True``, which gives what the same fits would cost with
+    ``random_state=None``. In limits they count so.
+
+    **The file** holds guarantees as JSON, times and names of machines, and nothing of the data. It
+    is a note to oneself: nothing notices that it was edited, deleted or put back from a copy.
 
     Examples
     --------
@@ -133,26 +199,27 @@ class PrivacyLedger:
     >>> world = Observer("model", "the model", "record", "replace_one", GaussianDP(0.3))
     >>> key = ledger.reserve(LedgerEntry("Lasso", "0" * 64, 1e-6, (world,)))
     >>> ledger.finish(key)
-    >>> f"{ledger.total(1e-6):.3f}"
+    >>> f"{ledger.total():.3f}"
     '1.292'
-    >>> ledger.reserve(LedgerEntry("Ridge", "1" * 64, 1e-6, (world,))) != key
-    True
-    >>> ledger.guarantee().describe()
-    'GDP(mu=0.4243)'
     >>> directory.cleanup()
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, allow_network: bool = False) -> None:
-        file, self.dataset = parsed_path(path)
-        self._database = Database(file, allow_network=bool(allow_network))
-        if allow_network:
-            with self._database.transaction(write=True) as connection:
-                connection.execute("INSERT OR IGNORE INTO meta VALUES ('network', 'allowed')")
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        text = os.fspath(path)
+        file, separator, name = text.rpartition("::") if "::" in text else (text, "", "")
+        is_name = name == name.strip() and name.isprintable() and bool(name) == bool(separator)
+        if not file or file == ":memory:" or not is_name:
+            raise ValueError(
+                f"Got path={text!r}, expected the path of a file, such as 'study.db', or of a file"
+                " and a printable name, 'study.db::adult'."
+            )
+        self.path, self.dataset = os.path.realpath(file), name
 
-    @property
-    def path(self) -> str:
-        """Absolute path of the file."""
-        return self._database.path
+    def __repr__(self) -> str:
+        return f"PrivacyLedger({self._name!r})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.summary() if os.path.exists(self.path) else repr(self))}</pre>"
 
     def reserve(self, entry: LedgerEntry) -> str:
         """Count a fit, if no limit is passed, before it touches data.
@@ -171,54 +238,32 @@ class PrivacyLedger:
         PrivacyBudgetExceeded
             If a limit would be passed. Nothing is stored.
         LedgerError
-            If the file cannot be used, if a limit cannot be checked, or if the name of the data set
-            is known in another spelling. Nothing is stored.
+            If the file cannot be used, or a limit cannot be checked. Nothing is stored.
         """
-        if not isinstance(entry, LedgerEntry):
-            raise TypeError(f"Got {entry!r}, expected a LedgerEntry.")
-        text, record = entry.promise(), entry.record()
-        new = Counted(self.dataset, entry.subject, read_promise(text))
+        observers, key = entry._cost(), uuid.uuid4().hex
+        cost = hashlib.sha256(observers.encode()).hexdigest()
+        new = _Fits(self.dataset, entry.subject, entry.simulation, _claims_from(observers), 1)
+        row = (key, self.dataset, entry.subject, entry.simulation, cost, entry.digest, entry.delta)
+        about = (socket.gethostname(), os.getpid(), _now())
 
-        def refusal(seen: _Seen) -> Callable[[], Exception] | None:
-            self._refuse_other_spelling(seen)
-            passed = first_passed(self._applicable(seen.limits), seen.counted, [new])
-            if passed is None:
-                return None
-            return lambda: exceeded(passed, seen.counted, [new], f"a fit of {entry.subject}")
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR IGNORE INTO costs VALUES (?, ?)", (cost, observers))
+            places = ", ".join("?" * len(row + about))
+            query = f"INSERT INTO entries VALUES (NULL, {places}, NULL)"
+            connection.execute(query, row + about)
 
-        return self._write(
-            refusal,
-            lambda connection: self._database.add(connection, self.dataset, text, record),
-            anew=False,
-        )
+        def decide(seen: _Seen) -> None:
+            self._refuse_passed(seen, [new], f"a fit of {new.subject}")
+
+        self._write(decide, write, always=False)
+        return key
 
     @contextmanager
     def counting(self, entry: LedgerEntry) -> Iterator[str]:
         """Count a fit around its work: reserved before it, done after it.
 
-        Work that fails stays reserved, and counts.
-
-        Parameters
-        ----------
-        entry : LedgerEntry
-
-        Yields
-        ------
-        str
-            The key of :meth:`reserve`, which says what is raised.
-
-        Examples
-        --------
-        >>> import os, tempfile
-        >>> from skdpadmm.ledger import LedgerEntry, PrivacyLedger
-        >>> from skdpadmm.privacy import GaussianDP, Observer
-        >>> world = Observer("model", "the model", "record", "replace_one", GaussianDP(0.3))
-        >>> with tempfile.TemporaryDirectory() as directory:
-        ...     ledger = PrivacyLedger(os.path.join(directory, "study.db"))
-        ...     with ledger.counting(LedgerEntry("Lasso", "0" * 64, 1e-6, (world,))):
-        ...         states = [fit["state"] for fit in ledger.entries()]
-        ...     states + [fit["state"] for fit in ledger.entries()]
-        ['reserved', 'done']
+        Work that fails stays reserved, and counts. It yields the key of :meth:`reserve`, and raises
+        what that does.
         """
         key = self.reserve(entry)
         yield key
@@ -226,21 +271,11 @@ class PrivacyLedger:
         self.finish(key)
 
     def finish(self, key: str) -> None:
-        """Mark a fit as done; to do it twice changes nothing.
-
-        Parameters
-        ----------
-        key : str
-            From :meth:`reserve`.
-
-        Raises
-        ------
-        LedgerError
-            If the ledger does not know the fit.
-        """
-        with self._database.transaction(write=True, make=False) as connection:
-            if not self._database.finish(connection, key, now()):
-                raise self._unknown(key)
+        """Mark a fit as done, by the key of :meth:`reserve`; to do it twice changes nothing."""
+        query = "UPDATE entries SET finished = COALESCE(finished, ?) WHERE key = ?"
+        with self._transaction("IMMEDIATE") as connection:
+            _require_key(connection, key)
+            connection.execute(query, (_now(), key))
 
     def advance(self, key: str, first: int) -> bool:
         """Take the next piece of a stream of records, before it touches data.
@@ -260,35 +295,13 @@ class PrivacyLedger:
         bool
             False if a piece of this stream began there already, whatever became of it. Then this is
             a copy: reserve a new entry for the piece and for all that follows, under the new key.
-
-        Raises
-        ------
-        LedgerError
-            If the ledger does not know the stream.
-
-        Examples
-        --------
-        >>> import os, tempfile
-        >>> from skdpadmm.ledger import LedgerEntry, PrivacyLedger
-        >>> from skdpadmm.privacy import GaussianDP, Observer
-        >>> world = Observer("model", "the model", "record", "replace_one", GaussianDP(0.3))
-        >>> with tempfile.TemporaryDirectory() as directory:
-        ...     ledger = PrivacyLedger(os.path.join(directory, "study.db"))
-        ...     key = ledger.reserve(LedgerEntry("Lasso", "0" * 64, 1e-6, (world,)))
-        ...     [ledger.advance(key, first) for first in (0, 100, 200, 100)]
-        [True, True, True, False]
         """
-        if not isinstance(first, Integral) or isinstance(first, bool):
-            raise TypeError(
-                f"Got first={first!r}, expected an int >= 0. Give how many records came before."
-            )
-        if first < 0:
-            raise ValueError(f"Got first={first!r}, expected an int >= 0.")
-        with self._database.transaction(write=True, make=False) as connection:
-            is_free = self._database.advance(connection, key, int(first))
-            if is_free is None:
-                raise self._unknown(key)
-        return is_free
+        if not isinstance(first, Integral) or isinstance(first, bool) or first < 0:
+            raise ValueError(f"Got first={first!r}, expected an int >= 0: the records before.")
+        query = "INSERT OR IGNORE INTO pieces VALUES (?, ?)"
+        with self._transaction("IMMEDIATE") as connection:
+            _require_key(connection, key)
+            return connection.execute(query, (key, int(first))).rowcount == 1
 
     def limit(
         self,
@@ -302,7 +315,8 @@ class PrivacyLedger:
         """Set how much may be spent in all; it replaces an earlier limit and is stored.
 
         With a data set in the path it is about this data set and all fits without a name, otherwise
-        about everything. It counts what every fit says against its own adversary.
+        about everything. It counts what every fit says against its own adversary. One below what
+        was spent is stored, with a warning.
 
         Parameters
         ----------
@@ -310,72 +324,45 @@ class PrivacyLedger:
             In [0, inf).
         delta : float
             In [0, 1).
-        disjoint : bool, default=False
-            Whether data sets of different names have no unit in common.
-        unit : {"record", "agent"} or None, default=None
-        neighboring : {"replace_one", "zero_out"} or None, default=None
-            What fits are converted to where they differ; both or none.
-
-        Raises
-        ------
-        ValueError
-            If something is out of range.
-        LedgerError
-            If what is stored cannot be summed under these terms, or if the name of the data set is
-            known in another spelling.
+        disjoint, unit, neighboring
+            As in :meth:`guarantee`.
         """
-        _require_number("epsilon", epsilon, "[0, inf)", "limit(2.0, 1e-6)")
-        _require_number("delta", delta, "[0, 1)", "limit(2.0, 1e-6)")
-        if not 0 <= epsilon < math.inf:
-            raise ValueError(f"Got epsilon={epsilon!r}, expected a float in [0, inf).")
-        if not 0 <= delta < 1:
-            raise ValueError(f"Got delta={delta!r}, expected a float in [0, 1).")
-        relation = relation_of(unit, neighboring)
-        new = Limit(self.dataset, float(epsilon), float(delta), bool(disjoint), relation)
-
-        spent: list[Guarantee] = []
-
-        def refusal(seen: _Seen) -> None:
-            self._refuse_other_spelling(seen)
-            accounts = accounts_of(seen.counted, new.dataset, new.disjoint)
-            spent[:] = [sum_of(account, ADVERSARY, new.relation) for account in accounts]
-
-        self._write(
-            refusal,
-            lambda connection: self._database.add_limit(connection, new.dataset, terms_of(new)),
-            anew=True,
+        if not (0 <= epsilon < math.inf and 0 <= delta < 1):
+            raise ValueError(
+                f"Got epsilon={epsilon!r} and delta={delta!r}, expected floats in [0, inf) and in"
+                " [0, 1): limit(2.0, 1e-6)."
+            )
+        relation = _relation(unit, neighboring)
+        limit = _Limit(
+            self.dataset, float(epsilon), float(delta), bool(disjoint), unit, neighboring
         )
-        if not all(is_within(total, new.epsilon, new.delta) for total in spent):
-            total = round_up(max(total.epsilon(new.delta) for total in spent))
+
+        def spend(seen: _Seen) -> Guarantee:
+            return worst(
+                *(_sum_of(a, relation) for a in _accounts(seen.fits, self.dataset, disjoint))
+            )
+
+        query = "INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?, ?)"
+        spent = self._write(spend, lambda connection: connection.execute(query, limit), always=True)
+        if not _account.is_within(spent, epsilon, delta):
             warnings.warn(
-                f"Got a limit of epsilon={new.epsilon:g} at delta={new.delta:g}, expected one above"
-                f" what was spent already, epsilon={total}: it is stored, and every fit that counts"
-                " for it is refused from now on.",
+                f"Got a limit of epsilon={epsilon:g} at delta={delta:g}, expected one above what"
+                f" was spent already, epsilon={round_up(spent.epsilon(delta))}: it is stored, and"
+                " every fit that counts for it is refused from now on.",
                 UserWarning,
                 stacklevel=2,
             )
 
     def limits(self) -> list[dict[str, Any]]:
         """Return all limits as dictionaries; the data set of one about everything is empty."""
-        with self._database.transaction(write=False) as connection:
-            limits = read_limits(self._database.limits(connection))
-        return [
-            {
-                "dataset": limit.dataset,
-                "epsilon": limit.epsilon,
-                "delta": limit.delta,
-                "disjoint": limit.disjoint,
-                "unit": limit.relation.unit if limit.relation else None,
-                "neighboring": str(limit.relation.neighboring) if limit.relation else None,
-            }
-            for limit in limits
-        ]
+        return [limit._asdict() for limit in self._read().limits]
 
     def guarantee(
         self,
         dataset: str | None = None,
         *,
-        observer: str = ADVERSARY,
+        subject: str | None = None,
+        observer: str = "adversary",
         include_simulated: bool = False,
         disjoint: bool = False,
         unit: str | None = None,
@@ -388,12 +375,14 @@ class PrivacyLedger:
         dataset : str or None, default=None
             Name of a data set: its fits and those without a name. None: that of the path, or all
             fits if it has none.
+        subject : str or None, default=None
+            Name of a class of estimators: its fits alone. None: all.
         observer : str, default="adversary"
             Against whom. "adversary" takes for each fit the observer that its budget was spent
             against: whoever is all of these at once.
         include_simulated : bool, default=False
-            Whether fits with a seed count as though their noise were real. False: they are an
-            error.
+            Whether fits with a seed count as though their noise were real. False: they are left
+            out, with a warning.
         disjoint : bool, default=False
             Whether data sets of different names have no unit in common.
         unit : {"record", "agent"} or None, default=None
@@ -407,149 +396,127 @@ class PrivacyLedger:
         Raises
         ------
         LedgerError
-            If there is no ledger, or if what it holds cannot be summed.
-        ValueError
-            If nothing is known of the data set.
-
-        Warns
-        -----
-        UserWarning
-            If the path names a data set of which nothing is known, in a ledger that knows others.
+            If there is no ledger, if nothing is known of the data set, or if costs do not add up.
         """
-        relation = relation_of(unit, neighboring)
-        sums = [
-            sum_of(account, observer, relation)
-            for account in self._wanted(dataset, include_simulated, disjoint)
-        ]
-        return sums[0] if len(sums) == 1 else worst(*sums)
+        relation, seen = _relation(unit, neighboring), self._read()
+        name = self._named(dataset)
+        known = {some.dataset for some in seen.fits} | {limit.dataset for limit in seen.limits}
+        if name and name not in known:
+            raise LedgerError(
+                f"Got the data set {name!r}, expected one of {sorted(known - {''})}, which fits or"
+                f" limits of {self.path} have."
+            )
+        fits = [some for some in seen.fits if subject in (None, some.subject)]
+        accounts = _accounts(fits, name, disjoint)
+        if not include_simulated and any(some.simulation for a in accounts for some in a):
+            accounts = [[some for some in a if not some.simulation] for a in accounts]
+            warnings.warn(
+                "Got fits with a seed, which are not in the sum: their noise can be drawn again. It"
+                " holds if no private data were in them, or nobody sees their results."
+                " include_simulated=True counts them as with random_state=None.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return worst(*(_sum_of(account, relation, observer) for account in accounts))
 
-    def total(
-        self,
-        delta: float,
-        dataset: str | None = None,
-        *,
-        observer: str = ADVERSARY,
-        include_simulated: bool = False,
-        disjoint: bool = False,
-        unit: str | None = None,
-        neighboring: str | None = None,
-    ) -> float:
-        """Return epsilon at ``delta`` of all fits together; see :meth:`guarantee`.
+    def total(self, delta: float | None = None, dataset: str | None = None, **asked: Any) -> float:
+        """Return epsilon at ``delta`` of all fits together; 0.0 for none.
 
         Parameters
         ----------
-        delta : float
-            In [0, 1].
+        delta : float or None, default=None
+            In [0, 1]. None: that of the limit on the data set, or on everything.
         dataset : str or None, default=None
-        observer : str, default="adversary"
-        include_simulated : bool, default=False
-        disjoint : bool, default=False
-        unit : {"record", "agent"} or None, default=None
-        neighboring : {"replace_one", "zero_out"} or None, default=None
-
-        Returns
-        -------
-        float
-            0.0 for no fits.
+        **asked : object
+            As in :meth:`guarantee`.
         """
-        _require_delta(delta)
-        return self.guarantee(
-            dataset,
-            observer=observer,
-            include_simulated=include_simulated,
-            disjoint=disjoint,
-            unit=unit,
-            neighboring=neighboring,
-        ).epsilon(delta)
+        delta = self._delta(delta, dataset)
+        return self.guarantee(dataset, **asked).epsilon(delta)
 
     def epsilon_by_estimator(
-        self,
-        delta: float,
-        dataset: str | None = None,
-        *,
-        observer: str = ADVERSARY,
-        include_simulated: bool = False,
-        unit: str | None = None,
-        neighboring: str | None = None,
+        self, delta: float | None = None, dataset: str | None = None, **asked: Any
     ) -> dict[str, float]:
-        """Return what the fits of each class of estimators cost together.
+        """Return the :meth:`total` of each class of estimators, in the order of first fits.
 
-        Parameters
-        ----------
-        delta : float
-            In [0, 1].
-        dataset, observer, include_simulated, unit, neighboring
-            As in :meth:`guarantee`.
-
-        Returns
-        -------
-        dict of str to float
-            In the order of first fits. They are at their own ``delta`` each, so they do not add up
-            to the total.
+        All are at the same ``delta``, so they do not add up to the total.
         """
-        _require_delta(delta)
-        ((*counted,),) = self._wanted(dataset, include_simulated, disjoint=False)
-        groups: defaultdict[str, list[Counted]] = defaultdict(list)
-        for fit in counted:
-            groups[fit.subject].append(fit)
-        relation = relation_of(unit, neighboring)
-        return {
-            subject: sum_of(fits, observer, relation).epsilon(delta)
-            for subject, fits in groups.items()
-        }
+        (fits,) = _accounts(self._read().fits, self._named(dataset), disjoint=False)
+        subjects = dict.fromkeys(some.subject for some in fits)
+        return {name: self.total(delta, dataset, subject=name, **asked) for name in subjects}
 
     def entries(self) -> list[dict[str, Any]]:
         """Return all fits of the ledger as dictionaries, in the order of their reservation.
 
-        Returns
-        -------
-        list of dict
-            With the keys "id", "dataset", "subject", "state" ("reserved" or "done"), "observer",
-            "unit", "neighboring", "guarantee", "epsilon" and "delta" (those of the fit's own
-            budget, against its adversary), "simulation", "digest", "host", "pid", "reserved" and
-            "finished" (times, of the clock of the machine).
+        Their keys are "id", "dataset", "subject", "simulation", "digest", "delta", "host", "pid",
+        "reserved" and "finished" (times, of the clock of the machine), "state" ("reserved" or
+        "done"), and of the adversary "observer", "unit", "neighboring", "guarantee" and "epsilon".
         """
-        with self._database.transaction(write=False) as connection:
-            rows = self._database.rows(connection)
-        promises = {text: read_promise(text) for text in {row.promise for row in rows}}
-        known: dict[tuple[str, float], float] = {}
-        listed = []
-        for row in rows:
-            record, promise = read_record(row.record), promises[row.promise]
-            claim, delta = promise.claims[0], record["delta"]
-            if (row.promise, delta) not in known:
-                known[row.promise, delta] = claim.guarantee.epsilon(delta)
-            listed.append(
-                {
-                    "id": row.id,
-                    "dataset": row.dataset,
-                    "subject": record["subject"],
-                    "state": "reserved" if row.finished is None else "done",
-                    "observer": claim.observer,
-                    "unit": claim.relation.unit,
-                    "neighboring": str(claim.relation.neighboring),
-                    "guarantee": claim.guarantee.describe(),
-                    "epsilon": known[row.promise, delta],
-                    "delta": delta,
-                    "simulation": promise.simulation,
-                    "digest": record["digest"],
-                    "host": record["host"],
-                    "pid": record["pid"],
-                    "reserved": record["time"],
-                    "finished": row.finished,
-                }
+        with self._transaction() as connection:
+            rows = connection.execute("SELECT * FROM entries ORDER BY id")
+            columns = [column for column, *_ in rows.description]
+            entries = [dict(zip(columns, row, strict=True)) for row in rows]
+            known = _claims_of(connection, {entry["cost"] for entry in entries})
+        epsilons: dict[tuple[str, float], float] = {}
+        for entry in entries:
+            del entry["key"]
+            observer, relation, guarantee = known[cost := entry.pop("cost")][0]
+            at = cost, entry["delta"]
+            epsilons[at] = epsilons[at] if at in epsilons else guarantee.epsilon(entry["delta"])
+            entry.update(
+                simulation=bool(entry["simulation"]),
+                state="done" if entry["finished"] else "reserved",
+                observer=observer,
+                unit=relation.unit,
+                neighboring=str(relation.neighboring),
+                guarantee=guarantee.describe(),
+                epsilon=epsilons[at],
             )
-        return listed
+        return entries
 
     def to_frame(self) -> Any:
-        """Return :meth:`entries` as a pandas.DataFrame."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError(
-                "A frame needs pandas: pip install pandas. entries() gives the same as a list."
-            ) from error
+        """Return :meth:`entries` as a pandas.DataFrame; it needs pandas."""
+        import pandas
+
         return pandas.DataFrame(self.entries())
+
+    def summary(self, delta: float | None = None, **asked: Any) -> str:
+        """Return fits, limits and the total as text, as the command line prints them.
+
+        Parameters
+        ----------
+        delta : float or None, default=None
+            Of the total. None: that of the limit, or 1e-6.
+        **asked : object
+            As in :meth:`guarantee`.
+        """
+        names = {"", self.dataset} if self.dataset else None
+        entries = [e for e in self.entries() if names is None or e["dataset"] in names]
+        about = f" of {self.dataset}" if self.dataset else ""
+        sums, lines = {f"total{about}": asked}, [f"Ledger {self.path}"]
+        n_open = sum(entry["state"] == "reserved" for entry in entries)
+        n_simulated = sum(entry["simulation"] for entry in entries)
+        if n_simulated and not asked.get("include_simulated"):
+            sums["total with simulations, as though without a seed"] = asked | {
+                "include_simulated": True
+            }
+        if entries:
+            cells = [[_cell(entry, column) for column in _COLUMNS.split()] for entry in entries]
+            lines += ["", privacy.text_table(_COLUMNS.split(), cells), ""]
+        lines += [f"fits: {len(entries)}, of which not done: {n_open}, simulations: {n_simulated}"]
+        for limit in self._read().limits:
+            about = f" of {limit.dataset}" if limit.dataset else ""
+            lines += [f"limit{about}: epsilon <= {limit.epsilon:g} at delta={limit.delta:g}"]
+        delta = self._delta(delta, None, default=1e-6)
+        for title, terms in sums.items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # simulations have a line of their own
+                try:
+                    total = self.guarantee(**terms)
+                    figure = f"epsilon={round_up(total.epsilon(delta))} at delta={delta:g}"
+                    lines += [f"{title}: {figure}, {total.describe()}"]
+                except (LedgerError, ImportError) as error:
+                    lines += [f"{title}: none. {error}"]
+        return "\n".join(lines)
 
     def check(
         self,
@@ -571,15 +538,11 @@ class PrivacyLedger:
         ----------
         search : GridSearchCV, RandomizedSearchCV, private search or estimator
             Not fitted yet. The estimator of a search of scikit-learn, or the last step of its
-            pipeline, has a method ``plan``. So has what is fitted once: an estimator, and a private
-            search, whose plan is that of all its trials. One with candidates drawn without a seed
-            is planned for other draws than it will try, under the same budget.
+            pipeline, has a method ``plan``. A private search has one plan for all its trials.
         X : array-like of shape (n_samples, n_features)
             Its shape is used, and by splitters what they need to tell the sizes of folds.
-        y : array-like of shape (n_samples,), default=None
-            For splitters that need it, and for the number of classes where none are declared.
-        groups : array-like of shape (n_samples,), default=None
-            For splitters that need it.
+        y, groups : array-like of shape (n_samples,), default=None
+            For splitters that need them; `y` for the number of classes where none are declared.
         unit : {"record", "agent"} or None, default=None
         neighboring : {"replace_one", "zero_out"} or None, default=None
             What fits are converted to in what is returned; both or none. None: what the limit says
@@ -599,159 +562,232 @@ class PrivacyLedger:
         PrivacyBudgetExceeded
             If a limit would be passed.
         LedgerError
-            If fits are about several kinds of neighbours, and neither a limit nor the call says
-            what to convert them to, or nothing converts them. If the name of the data set is known
-            in another spelling.
+            If costs do not add up.
         TypeError
             If it is another kind of search, if the estimator cannot plan, or if another step of
             its pipeline has a budget, too.
         ValueError
-            If its candidates or folds are not fixed in advance, or its fits would go elsewhere. If
-            labels decide on folds, as with an int for `cv` and a classifier: then one record moves
-            others, and a fit costs more than it says.
+            If its candidates or folds are not fixed in advance, if labels decide on folds, or if
+            its fits would be counted elsewhere.
         """
-        relation = relation_of(unit, neighboring)
-        claims = cost_of_search(search, X, y, groups, facts, self._is_here, self._name)
-        new = [
-            Counted(self.dataset, type(search).__name__, promise)
-            for promise, count in [(Promise((claim,), False), count) for claim, count in claims]
-            for _ in range(count)
-        ]
-        limits: list[Limit] = []
-        if self._database.exists():
-            with self._database.transaction(write=False) as connection:
-                seen = self._seen(connection, anew=True)
-            self._refuse_other_spelling(seen)
-            limits = self._applicable(seen.limits)
-            passed = first_passed(limits, seen.counted, new)
-            if passed is not None:
-                what = f"a {type(search).__name__} of {len(new)} fit{'s'[: len(new) > 1]}"
-                raise exceeded(passed, seen.counted, new, what)
-        if relation is None:
-            own_first = sorted(limits, key=lambda limit: limit.dataset != self.dataset)
-            told = [limit.relation for limit in own_first if limit.relation]
-            relation = told[0] if told else None
-        return sum_of(new, ADVERSARY, relation)
-
-    def __repr__(self) -> str:
-        name = f"::{self.dataset}" if self.dataset else ""
-        return f"PrivacyLedger({self.path + name!r})"
+        relation, kind = _relation(unit, neighboring), type(search).__name__
+        costs = cost_of_search(search, X, y, groups, facts, self._require_here)
+        new = [_Fits(self.dataset, kind, False, (claim,), count) for claim, count in costs]
+        if os.path.exists(self.path):
+            seen, n_fits = self._read(), sum(some.number for some in new)
+            self._refuse_passed(seen, new, f"a {kind} of {n_fits} fit{'s'[: n_fits > 1]}")
+            for limit in self._applicable(seen.limits):
+                relation = relation or _relation(limit.unit, limit.neighboring)
+        return _sum_of(new, relation)
 
     @property
     def _name(self) -> str:
         """What the parameter `ledger` of an estimator would be."""
         return f"{self.path}::{self.dataset}" if self.dataset else self.path
 
-    def _is_here(self, path: Any) -> bool:
-        """Whether an estimator's ledger is this one, its data set included."""
-        file, dataset = parsed_path(path)
-        return (os.path.realpath(absolute_path(file)), dataset) == (self.path, self.dataset)
+    def _named(self, dataset: str | None) -> str:
+        return self.dataset if dataset is None else dataset
 
-    def _seen(self, connection: sqlite3.Connection, *, anew: bool) -> _Seen:
-        limits = read_limits(self._database.limits(connection))
-        counted = read_counted(self._database, connection, anew=anew)
-        return _Seen(self._database.mark(connection), counted, limits)
-
-    def _refuse_other_spelling(self, seen: _Seen) -> None:
-        """Refuse a name that a reader takes for another one: its account would be another, too."""
-        names = {fit.dataset for fit in seen.counted} | {limit.dataset for limit in seen.limits}
-        for name in sorted(names - {self.dataset}):
-            if folded_name(name) == folded_name(self.dataset):
-                raise LedgerError(
-                    f"Got a data set's name {self.dataset!r}, expected {name!r}, as it is spelled"
-                    f" in {self.path}: they would be two data sets. Use that spelling, or a name"
-                    " that differs by more than the case or the width of letters."
-                )
-
-    def _warn_of_unknown_name(self, seen: _Seen) -> None:
-        """A name with a slip of the pen has an account of its own, and it is empty."""
-        names = {fit.dataset for fit in seen.counted} | {limit.dataset for limit in seen.limits}
-        known = sorted(names - {""})
-        if known and self.dataset and self.dataset not in known:
-            warnings.warn(
-                f"Got a data set's name {self.dataset!r}, expected one of {known}, which fits or"
-                f" limits of {self.path} have: only fits without a name count for it so far. Check"
-                " its spelling.",
-                UserWarning,
-                stacklevel=4,
+    def _require_here(self, estimator: Any) -> None:
+        """Refuse fits that would be counted elsewhere, or nowhere."""
+        path, name = getattr(estimator, "ledger", self._name), type(estimator).__name__
+        if path is None or PrivacyLedger(path)._name != self._name:
+            raise ValueError(
+                f"Got {name} with ledger={path!r}, expected this one: what it costs would not be"
+                f" counted here. Set it, {name}(..., ledger={self._name!r})."
             )
 
-    def _unknown(self, key: str) -> LedgerError:
-        return LedgerError(
-            f"Got key={key!r}, expected one that reserve gave for {self.path}. If the file was"
-            " replaced, put the old one back: it knows what was spent."
+    def _applicable(self, limits: list[_Limit]) -> list[_Limit]:
+        """Limits that a fit of this data set counts for, its own first; all, if it has no name."""
+        applicable = [some for some in limits if some.dataset in ("", self.dataset)]
+        return applicable[::-1] if self.dataset else limits
+
+    def _delta(
+        self, delta: float | None, dataset: str | None, default: float | None = None
+    ) -> float:
+        limits = {limit.dataset: limit.delta for limit in self._read().limits}
+        delta = (
+            limits.get(self._named(dataset), limits.get("", default)) if delta is None else delta
         )
+        if delta is None:
+            raise ValueError(
+                "Got delta=None and no limit, expected a float in [0, 1]: total(1e-6)."
+            )
+        return delta
+
+    def _refuse_passed(self, seen: _Seen, new: list[_Fits], what: str) -> None:
+        """Refuse fits that would pass a limit; say how much is left for the tightest account."""
+        for limit in self._applicable(seen.limits):
+            relation, delta = _relation(limit.unit, limit.neighboring), limit.delta
+            name = limit.dataset or (self.dataset if limit.disjoint else "")
+            accounts = _accounts(seen.fits, name, limit.disjoint)
+            sums = [_claims([*account, *new]) for account in accounts]
+            if all(_account.keeps(each, relation, limit.epsilon, delta) for each in sums):
+                continue
+            spent = [_sum_of(account, relation) for account in accounts]
+            before = max(guarantee.epsilon(delta) for guarantee in spent)
+            after = max(total_of(each, relation).epsilon(delta) for each in sums)
+            left = min(_account.left_of(guarantee, limit.epsilon, delta) for guarantee in spent)
+            rest = f"One more fit may have epsilon={privacy.round_down(left)} at it, if Gaussian."
+            raise PrivacyBudgetExceeded(
+                f"Got {what} that would bring the total{f' for {name!r}' if name else ''} from"
+                f" epsilon={round_up(before)} to {round_up(after)}, expected at most"
+                f" {round_up(limit.epsilon)} at delta={delta:g}."
+                f" {rest if left else 'Nothing is left.'} Nothing was stored and no data was used.",
+                *(left, before, limit.epsilon, delta),
+            )
+
+    def _read(self, *, always: bool = True) -> _Seen:
+        """What is there; without the fits where no limit asks for them, unless always."""
+        with self._transaction() as connection:
+            limits = _read_limits(connection)
+            fits = _read_fits(connection) if limits or always else []
+            return _Seen(_last(connection), limits, fits)
 
     def _write(
         self,
-        refusal: Callable[[_Seen], Callable[[], Exception] | None],
-        write: Callable[[sqlite3.Connection], _T],
+        decide: Callable[[_Seen], _T],
+        write: Callable[[sqlite3.Connection], Any],
         *,
-        anew: bool,
+        always: bool,
     ) -> _T:
-        """Write, unless there is a reason not to; it is looked for without the lock.
+        """Write, unless ``decide`` raises for what is there, and return what it says.
 
-        Sums take a while, and others would wait. So ``refusal`` looks at a snapshot, and if the
-        ledger is the same once the lock is held, what it said holds. If others were faster it looks
-        again, at last with the lock.
+        Sums take a while, and others would wait. So it sees a snapshot without the lock, and with
+        the lock only if others were faster to write.
         """
-        for _ in range(_TRIES if self._database.exists() else 0):
-            with self._database.transaction(write=False) as connection:
-                seen = self._seen(connection, anew=anew)
-            if (reason := refusal(seen)) is not None:
-                raise reason()
-            with self._database.transaction(write=True) as connection:
-                # Sequences only grow, and nothing in them changes.
-                if seen.mark.says_the_same_of_costs(self._database.mark(connection)):
-                    return write(connection)
-        with self._database.transaction(write=True) as connection:
-            if (reason := refusal(self._seen(connection, anew=anew))) is None:
-                return write(connection)
-        # The account of one snapshot: what is refused is explained after the lock is gone.
-        raise reason()
+        is_there = os.path.exists(self.path) and os.path.getsize(self.path)
+        decision = decide(seen := self._read(always=always) if is_there else _Seen(0, [], []))
+        with self._transaction("IMMEDIATE", make=True) as connection:
+            last, limits = _last(connection), _read_limits(connection)
+            if limits != seen.limits or (last != seen.last and (limits or always)):
+                decision = decide(_Seen(last, limits, _read_fits(connection)))
+            write(connection)
+        return decision
 
-    def _applicable(self, limits: list[Limit]) -> list[Limit]:
-        """Limits that a fit of this data set counts for; one without a name counts for all."""
-        if not self.dataset:
-            return limits
-        return [limit for limit in limits if limit.dataset in ("", self.dataset)]
-
-    def _wanted(
-        self, dataset: str | None, include_simulated: bool, disjoint: bool
-    ) -> list[list[Counted]]:
-        """The accounts that a question is about."""
-        with self._database.transaction(write=False) as connection:
-            seen = self._seen(connection, anew=True)
-        self._refuse_other_spelling(seen)
-        if dataset is not None:
-            names = {fit.dataset for fit in seen.counted}
-            names |= {limit.dataset for limit in seen.limits}
-            known = sorted((names | {self.dataset}) - {""})
-            if dataset_name(dataset) not in known:
-                raise ValueError(f"Got dataset={dataset!r}, expected one of {known}.")
-            dataset = dataset_name(dataset)
-        else:
-            dataset = self.dataset
-            self._warn_of_unknown_name(seen)
-        accounts = accounts_of(seen.counted, dataset, disjoint)
-        n_simulated = sum(fit.promise.simulation for account in accounts for fit in account)
-        if n_simulated and not include_simulated:
+    @contextmanager
+    def _transaction(
+        self, kind: str = "DEFERRED", *, make: bool = False
+    ) -> Iterator[sqlite3.Connection]:
+        connection = None
+        try:
+            address = f"{Path(self.path).as_uri()}?mode={'rwc' if make else 'rw'}"
+            connection = sqlite3.connect(address, _PATIENCE, isolation_level=None, uri=True)
+            # The directory is synced as well: what is committed survives a power cut.
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute(f"BEGIN {kind}")
+            (n_tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+            for statement in _SCHEMA.split(";") if make and not n_tables else ():
+                connection.execute(statement)
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if (application, version) != (_APPLICATION, _FORMAT):
+                raise LedgerError(
+                    f"Got {self.path} of format {version}, expected a ledger of format {_FORMAT}:"
+                    " begin a new one, and read this one with the skdpadmm that wrote it."
+                )
+            yield connection
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
             raise LedgerError(
-                "Got a ledger with simulations, fits with a seed, expected none: fits with equal"
-                " seeds may share their noise, and then no sum of guarantees holds. With"
-                " include_simulated=True you get what they would cost with random_state=None."
-            )
-        return accounts
+                f"Got {self.path}, which failed ({error}), expected a ledger, which the first fit"
+                " makes, in an existing directory where this user may write."
+            ) from error
+        finally:
+            if connection is not None:
+                connection.close()
 
 
-def _require_number(name: str, value: Any, interval: str, example: str) -> None:
-    if not isinstance(value, Real):
-        raise TypeError(
-            f"Got {name}={value!r}, expected a float in {interval}. Give a number: {example}."
+def _now() -> str:
+    """The time of this machine; nothing depends on it, as clocks disagree."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _relation(unit: Any, neighboring: Any) -> Relation | None:
+    """What is asked for by name; None for nothing."""
+    if unit is None and neighboring is None:
+        return None
+    names = [str(relation) for relation in Neighboring]
+    if unit not in ("record", "agent") or neighboring not in names:
+        raise ValueError(
+            f"Got unit={unit!r} and neighboring={neighboring!r}, expected 'record' or 'agent'"
+            f" together with one of {names}."
         )
+    return Relation(unit, Neighboring(neighboring))
 
 
-def _require_delta(delta: Any) -> None:
-    _require_number("delta", delta, "[0, 1]", "total(1e-6)")
-    if not 0 <= delta <= 1:
-        raise ValueError(f"Got delta={delta!r}, expected a float in [0, 1].")
+def _claims_from(text: str) -> tuple[Claim, ...]:
+    try:
+        return tuple(
+            Claim(
+                name, Relation(unit, Neighboring(relation)), privacy.guarantee_from_dict(guarantee)
+            )
+            for name, unit, relation, guarantee in json.loads(text)
+            if _relation(unit, relation)
+        )
+    except (TypeError, ValueError) as error:
+        raise LedgerError(
+            f"Got an entry that cannot be read, expected a known one: {error}"
+        ) from error
+
+
+def _claims_of(connection: sqlite3.Connection, costs: set[str]) -> dict[str, tuple[Claim, ...]]:
+    query = "SELECT observers FROM costs WHERE cost = ?"
+    for cost in costs - _known.keys():
+        _known[cost] = _claims_from(*connection.execute(query, (cost,)).fetchone())
+    return _known
+
+
+def _last(connection: sqlite3.Connection) -> int:
+    return connection.execute("SELECT MAX(id) FROM entries").fetchone()[0] or 0
+
+
+def _read_limits(connection: sqlite3.Connection) -> list[_Limit]:
+    rows = connection.execute("SELECT * FROM limits ORDER BY dataset")
+    return [_Limit(*row)._replace(disjoint=bool(row[3])) for row in rows]
+
+
+def _read_fits(connection: sqlite3.Connection) -> list[_Fits]:
+    rows = connection.execute(
+        "SELECT dataset, subject, simulation, cost, COUNT(*) FROM entries"
+        " GROUP BY dataset, subject, simulation, cost ORDER BY MIN(id)"
+    ).fetchall()
+    known = _claims_of(connection, {row[3] for row in rows})
+    return [_Fits(name, subject, bool(s), known[cost], n) for name, subject, s, cost, n in rows]
+
+
+def _require_key(connection: sqlite3.Connection, key: str) -> None:
+    if not connection.execute("SELECT 1 FROM entries WHERE key = ?", (key,)).fetchone():
+        raise LedgerError(f"Got key={key!r}, expected one that reserve gave for this file.")
+
+
+def _accounts(fits: list[_Fits], dataset: str, disjoint: bool) -> list[list[_Fits]]:
+    """What counts for one data set, for each of those that are disjoint, or for all."""
+    names = [dataset] if dataset else sorted({some.dataset for some in fits} - {""})
+    if not dataset and (not disjoint or not names):
+        return [fits]
+    return [[some for some in fits if some.dataset in ("", name)] for name in names]
+
+
+def _claims(fits: list[_Fits], observer: str = "adversary") -> list[Claim]:
+    """The claims of all fits about one observer."""
+    claims = []
+    for some in fits:
+        known = {"adversary": some.claims[0]} | {claim.observer: claim for claim in some.claims}
+        if observer not in known:
+            raise LedgerError(
+                f"Got observer={observer!r} for a ledger with a fit that says nothing about it,"
+                f" expected one that every fit knows; this one knows {list(known)}."
+            )
+        claims += [known[observer]] * some.number
+    return claims
+
+
+def _sum_of(fits: list[_Fits], relation: Relation | None, observer: str = "adversary") -> Guarantee:
+    return total_of(_claims(fits, observer), relation)
+
+
+def _cell(entry: dict[str, Any], column: str) -> str:
+    value = entry[column]
+    text = round_up(value) if isinstance(value, float) else str(value)
+    return f"{text} (simulation)" if column == "state" and entry["simulation"] else text

@@ -1,11 +1,13 @@
-"""Sums of what was stored: data sets, observers, units, simulations, limits, streams."""
+"""Sums of what was stored: data sets, observers, units, simulations, limits, streams, the file."""
 
 from __future__ import annotations
 
 import json
 import math
 import pickle
+import re
 import sqlite3
+import textwrap
 from contextlib import closing
 from pathlib import Path
 
@@ -18,8 +20,10 @@ from skdpadmm.ledger import (
     LedgerError,
     PrivacyBudgetExceeded,
     PrivacyLedger,
+    _account,
     _ledger,
 )
+from skdpadmm.ledger.__main__ import main
 from skdpadmm.privacy import (
     GaussianDP,
     LaplaceDP,
@@ -29,20 +33,22 @@ from skdpadmm.privacy import (
     Worst,
     compose,
     gaussian_mu,
+    round_up,
 )
 
 WHOLE = gaussian_mu(1.0, 1e-6)
 REPLACE_ONE = {"unit": "record", "neighboring": "replace_one"}
+GUIDE = Path(__file__).parents[2] / "docs" / "user_guide" / "ledger.rst"
 
 
 def test_an_account_is_the_sum_of_its_fits_by_estimator_and_in_all(ledger, path, entry):
-    for subject, mu in (("Lasso", 0.3), ("Ridge", 0.1), ("Lasso", 0.4), ("Ridge", 0.1)):
+    for subject, mu in (("Ridge", 0.3), ("Lasso", 0.1), ("Ridge", 0.4), ("Lasso", 0.1)):
         ledger.finish(ledger.reserve(entry(GaussianDP(mu), subject=subject)))
     total = GaussianDP(math.hypot(0.3, 0.4, 0.1, 0.1)).epsilon(1e-6)
     assert ledger.total(1e-6) == PrivacyLedger(path).total(1e-6) == pytest.approx(total, rel=1e-12)
     figures = ledger.epsilon_by_estimator(1e-6)
-    assert list(figures) == ["Lasso", "Ridge"]
-    assert figures["Lasso"] == pytest.approx(GaussianDP(0.5).epsilon(1e-6), rel=1e-12)
+    assert list(figures) == ["Ridge", "Lasso"]
+    assert figures["Ridge"] == pytest.approx(GaussianDP(0.5).epsilon(1e-6), rel=1e-12)
     other = [PoissonSubsampledGaussian(0.1, 20.0, 100, "replace_one"), LaplaceDP((0.1,))]
     for part in other:
         ledger.reserve(entry(part))
@@ -54,19 +60,17 @@ def test_an_account_is_the_sum_of_its_fits_by_estimator_and_in_all(ledger, path,
 
 def test_data_sets_are_told_apart_and_what_has_no_name_overlaps_with_all(ledger, path, entry):
     ledger.reserve(entry(GaussianDP(0.1)))
-    # Two spellings of one name in Unicode are one name.
-    for name, mu in (("caf\u00e9", 0.1), ("cafe\u0301", 0.1), ("bank", 0.4)):
-        PrivacyLedger(f"{path}::{name}").reserve(entry(GaussianDP(mu)))
-    assert ledger.guarantee().mu == pytest.approx(math.hypot(0.1, 0.1, 0.1, 0.4))
-    assert ledger.guarantee("caf\u00e9").mu == pytest.approx(0.1 * math.sqrt(3))
-    assert PrivacyLedger(f"{path}::bank").guarantee() == ledger.guarantee("bank")
+    for name, mu in (("caf\u00e9", 0.1), ("bank", 0.4)):
+        PrivacyLedger(f"{path}::{name}").reserve(entry(GaussianDP(mu), subject=name))
+    assert ledger.guarantee().mu == pytest.approx(math.hypot(0.1, 0.1, 0.4))
+    assert ledger.guarantee("caf\u00e9").mu == pytest.approx(0.1 * math.sqrt(2))
+    bank = PrivacyLedger(f"{path}::bank")
+    assert bank.guarantee() == ledger.guarantee("bank")
+    assert list(bank.epsilon_by_estimator(1e-6)) == ["Lasso", "bank"]
     assert ledger.guarantee(disjoint=True).mu == pytest.approx(math.hypot(0.1, 0.4))
-    with pytest.raises(ValueError, match=r"\['bank', "):
-        ledger.total(1e-6, "bnak")
-    with pytest.warns(UserWarning, match=r"'bnak', expected one of \['bank', .* spelling"):
-        PrivacyLedger(f"{path}::bnak").total(1e-6)
-    with pytest.raises(LedgerError, match=r"expected 'bank', .* Use that spelling"):
-        PrivacyLedger(f"{path}::BANK").reserve(entry(GaussianDP(0.1)))
+    for ask in (PrivacyLedger(f"{path}::bnak").total, lambda delta: ledger.total(delta, "bnak")):
+        with pytest.raises(LedgerError, match=r"'bnak', expected one of \['bank', 'caf"):
+            ask(1e-6)
 
 
 def test_observers_by_name_and_the_adversary_of_each_fit(ledger, entry):
@@ -92,13 +96,14 @@ def test_units_and_relations_are_converted_only_when_asked(ledger, entry):
         ledger.guarantee(unit="record")
 
 
-def test_simulations_are_stored_count_in_limits_and_refuse_to_be_summed(ledger, entry):
+def test_simulations_are_shown_apart_and_count_in_limits(ledger, entry):
     ledger.reserve(entry(GaussianDP(0.3)))
     ledger.reserve(entry(GaussianDP(0.4), simulation=True))
-    for ask in (ledger.total, ledger.epsilon_by_estimator):
-        with pytest.raises(LedgerError, match="include_simulated=True"):
-            ask(1e-6)
+    with pytest.warns(UserWarning, match="with a seed, which are not in the sum"):
+        assert ledger.guarantee() == GaussianDP(0.3)
     assert ledger.guarantee(include_simulated=True).mu == pytest.approx(0.5)
+    both = round_up(GaussianDP(0.5).epsilon(1e-6))
+    assert f"as though without a seed: epsilon={both} " in ledger.summary(1e-6)
     assert [e["simulation"] for e in ledger.entries()] == [False, True]
     ledger.limit(3.0, 1e-6)
     with pytest.raises(PrivacyBudgetExceeded):
@@ -118,7 +123,7 @@ def test_a_limit_refuses_says_what_is_left_and_stores_nothing(ledger, entry):
     assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
     assert len(ledger.entries()) == 1
     ledger.reserve(entry(GaussianDP(gaussian_mu(error.epsilon_left, 1e-6))))
-    assert ledger.total(1e-6) <= 1.0 + 1e-9
+    assert ledger.total() <= 1.0 + 1e-9  # at the delta of the limit
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9)])
@@ -146,6 +151,8 @@ def test_limits_of_data_sets_and_of_everything(path, entry):
     adult.reserve(entry(GaussianDP(0.6 * WHOLE)))
     with pytest.raises(PrivacyBudgetExceeded, match="'adult'"):
         all_of_it.reserve(entry(GaussianDP(0.9 * WHOLE)))
+    with pytest.raises(ValueError, match="no limit"):
+        all_of_it.total()
     with pytest.warns(UserWarning, match="spent already, epsilon=2"):
         all_of_it.limit(1.0, 1e-6)
     with pytest.raises(PrivacyBudgetExceeded, match=r"Nothing is left\."):
@@ -154,8 +161,9 @@ def test_limits_of_data_sets_and_of_everything(path, entry):
     with pytest.warns(UserWarning, match="every fit that counts for it is refused"):
         all_of_it.limit(1.0, 1e-6, disjoint=True)
     adult.reserve(entry(GaussianDP(0.01 * WHOLE)))
-    with pytest.raises(PrivacyBudgetExceeded):
-        bank.reserve(entry(GaussianDP(0.01 * WHOLE)))
+    for beyond in (bank, all_of_it):
+        with pytest.raises(PrivacyBudgetExceeded):
+            beyond.reserve(entry(GaussianDP(0.01 * WHOLE)))
     assert [limit["dataset"] for limit in bank.limits()] == ["", "adult"]
 
 
@@ -170,19 +178,23 @@ def test_a_limit_knows_its_relation_and_one_that_cannot_be_checked_is_refused(le
     with pytest.raises(LedgerError, match="says something about"):
         ledger.limit(1.0, 1e-6, unit="agent", neighboring="zero_out")
     assert ledger.limits()[0]["epsilon"] == 3.0
-
-
-def test_limits_and_questions_out_of_range_are_refused(ledger, gaussian):
-    ledger.reserve(gaussian)
     for epsilon, delta in ((-1, 0.1), (math.inf, 0.1), (1, -0.1), (1, 1)):
-        with pytest.raises(ValueError, match=r"Got .* expected a float in"):
+        with pytest.raises(ValueError, match=r"Got .* expected floats in"):
             ledger.limit(epsilon, delta)
-    for ask in (ledger.total, ledger.epsilon_by_estimator):
-        with pytest.raises(ValueError, match=r"Got delta=.* expected a float in \[0, 1\]"):
-            ask(math.nan)
-    for ask in (lambda: ledger.total("1"), lambda: ledger.limit(1.0, None)):
-        with pytest.raises(TypeError, match=r"Got \w+=.*, expected a float in .* Give a number"):
-            ask()
+    with pytest.raises(ValueError, match="delta"):
+        ledger.total(math.nan, **REPLACE_ONE)
+
+
+def test_mixtures_keep_a_limit_that_their_worst_labels_pass(ledger, entry):
+    mixture = _account.privacy.Mixture((0.999, 0.001), (GaussianDP(0.01), GaussianDP(0.1)))
+    exact = compose(*[mixture] * 4).epsilon(1e-4)
+    assert exact < GaussianDP(0.2).epsilon(1e-4)
+    ledger.limit(1.001 * exact, 1e-4)
+    for _ in range(4):
+        ledger.reserve(entry(mixture))
+    with pytest.raises(PrivacyBudgetExceeded):
+        ledger.reserve(entry(mixture))
+    assert ledger.total() == pytest.approx(exact, rel=1e-9)
 
 
 def test_a_stream_takes_each_position_once(ledger, path, gaussian):
@@ -190,7 +202,7 @@ def test_a_stream_takes_each_position_once(ledger, path, gaussian):
     assert [ledger.advance(one, first) for first in (0, 10, 0, 10)] == [True, True, False, False]
     assert PrivacyLedger(path).advance(other, np.int64(10))
     assert not PrivacyLedger(path).advance(one, 10)
-    for bad, error in (((one, -1), ValueError), ((one, 1.0), TypeError), (("0", 0), LedgerError)):
+    for bad, error in (((one, -1), ValueError), ((one, 1.0), ValueError), (("0", 0), LedgerError)):
         with pytest.raises(error, match=r"Got .*, expected"):
             ledger.advance(*bad)
 
@@ -206,61 +218,179 @@ def test_a_fit_is_counted_around_its_work(ledger, gaussian):
     assert ledger.guarantee().mu == pytest.approx(0.1 * math.sqrt(2))
 
 
-def test_copies_are_paths_and_entries_are_plain(path, entry):
-    ledger = PrivacyLedger(f"{path}::adult")
-    ledger.finish(ledger.reserve(entry(GaussianDP(0.3))))
-    again = pickle.loads(pickle.dumps(ledger))
-    assert (repr(again), again.guarantee()) == (repr(ledger), ledger.guarantee())
-    (plain,) = ledger.entries()
-    json.dumps(plain, allow_nan=False)
-    assert (plain["dataset"], plain["state"], plain["digest"]) == ("adult", "done", "0" * 64)
-    assert plain["epsilon"] == GaussianDP(0.3).epsilon(1e-6)
-    assert ledger.to_frame().loc[0, list(plain)].to_dict() == plain
-
-
-def test_the_file_holds_guarantees_and_nothing_of_the_data(ledger, path):
-    X = np.random.default_rng(0).normal(size=(50, 3))
-    model = DPAdmmRidge(epsilon=1.0, delta=1e-6, ledger=path).fit(X, X[:, 0])
-    with closing(sqlite3.connect(path)) as connection:
-        ((promise, record),) = connection.execute("SELECT promise, record FROM entries").fetchall()
-    spent = json.loads(promise)["observers"][0]["guarantee"]
-    assert spent == model.privacy_.guarantee().to_dict()
-    fields = {"version", "subject", "digest", "delta", "host", "pid", "time"}
-    assert set(json.loads(record)) == fields
-    content = Path(path).read_bytes()
-    assert not any(
-        repr(x)[:8].encode() in content for x in (*X.ravel().tolist(), *model.coef_.tolist())
-    )
-
-
-def observed(name="model", unit="record", neighboring="replace_one"):
-    return {"observers": (Observer(name, "", unit, neighboring, GaussianDP(0.1)),)}
-
-
-def test_entries_that_could_not_be_read_again_are_never_made():
-    good = {"subject": "Lasso", "digest": "0" * 64, "delta": 1e-6, **observed()}
-    LedgerEntry(**good)
-    for change in (
-        *[{"subject": ""}, {"subject": "a b\n"}, {"digest": "0" * 63}, {"delta": math.nan}],
-        *[{"observers": ()}, {"simulation": 1}, observed("adversary")],
-        *[observed(neighboring="replaced"), observed(unit="records")],
-    ):
-        with pytest.raises((LedgerError, TypeError, ValueError)):
-            LedgerEntry(**{**good, **change})
-
-
 def test_what_others_reserve_while_a_sum_is_computed_counts(ledger, path, entry, monkeypatch):
-    decide, theirs = _ledger.first_passed, entry(GaussianDP(0.9 * WHOLE))
+    decide, theirs = _account.keeps, entry(GaussianDP(0.9 * WHOLE))
 
-    def first_passed(*asked):
-        monkeypatch.setattr(_ledger, "first_passed", decide)
+    def keeps(*asked):
+        monkeypatch.setattr(_account, "keeps", decide)
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
             connection.execute("BEGIN EXCLUSIVE")  # nobody waits for a sum
         PrivacyLedger(path).reserve(theirs)
         return decide(*asked)
 
     ledger.limit(1.0, 1e-6)
-    monkeypatch.setattr(_ledger, "first_passed", first_passed)
+    monkeypatch.setattr(_account, "keeps", keeps)
     with pytest.raises(PrivacyBudgetExceeded):
         ledger.reserve(theirs)
     assert len(ledger.entries()) == 1
+
+
+def test_entries_are_plain_and_the_file_holds_guarantees_and_nothing_of_the_data(path):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    ledger = PrivacyLedger(f"{path}::adult")
+    model = DPAdmmRidge(epsilon=1.0, delta=1e-6, ledger=f"{path}::adult").fit(X, X[:, 0])
+    again = pickle.loads(pickle.dumps(ledger))
+    assert (repr(again), again.guarantee()) == (repr(ledger), model.privacy_.guarantee())
+    (plain,) = ledger.entries()
+    json.dumps(plain, allow_nan=False)
+    assert (plain["dataset"], plain["state"], plain["observer"]) == ("adult", "done", "model")
+    assert plain["epsilon"] == model.privacy_.epsilon()
+    assert set(plain) == {
+        *("id", "dataset", "subject", "state", "observer", "unit", "neighboring", "guarantee"),
+        *("epsilon", "delta", "simulation", "digest", "host", "pid", "reserved", "finished"),
+    }
+    assert ledger.to_frame().loc[0, list(plain)].to_dict() == plain
+    content, values = Path(path).read_bytes(), (*X.ravel().tolist(), *model.coef_.tolist())
+    assert not any(repr(x)[:8].encode() in content for x in values)
+
+
+def test_entries_that_could_not_be_read_again_are_never_made():
+    def observed(name="model", unit="record", neighboring="replace_one"):
+        return {"observers": (Observer(name, "", unit, neighboring, GaussianDP(0.1)),)}
+
+    good = {"subject": "Lasso", "digest": "0" * 64, "delta": 1e-6, **observed()}
+    LedgerEntry(**good)
+    for change in (
+        *[{"subject": ""}, {"subject": "a b\n"}, {"digest": "x"}, {"delta": math.nan}],
+        *[{"observers": ()}, observed("adversary"), {"observers": observed()["observers"] * 2}],
+        *[observed(neighboring="replaced"), observed(unit="records")],
+    ):
+        with pytest.raises((LedgerError, ValueError), match=r"Got .*, expected"):
+            LedgerEntry(**{**good, **change})
+
+
+# The file.
+
+
+@pytest.mark.parametrize(
+    "path", ["", "::adult", "study.db::", ":memory:", "a.db:: adult", "a.db::x\ny", None, b"a.db"]
+)
+def test_paths_that_name_no_file_are_refused(path):
+    with pytest.raises((TypeError, ValueError), match=r"Got .* expected|expected|bytes-like"):
+        PrivacyLedger(path)
+
+
+def test_a_path_may_have_signs_of_addresses_and_stays_where_it_began(
+    tmp_path, gaussian, monkeypatch
+):
+    name = "100% a?b#c :d.db"
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger(name)
+    monkeypatch.chdir("/")
+    ledger.reserve(gaussian)
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    (tmp_path / "link.db").symlink_to(tmp_path / name)
+    assert PrivacyLedger(tmp_path / "link.db").guarantee() == GaussianDP(0.1)
+
+
+def test_questions_make_no_file_and_no_directory_is_made(tmp_path, gaussian):
+    ledger = PrivacyLedger(tmp_path / "study.db")
+    missing = PrivacyLedger(tmp_path / "missing" / "study.db")
+    for ask in (
+        *(ledger.entries, ledger.limits, ledger.summary, lambda: ledger.advance("0" * 32, 0)),
+        *(lambda: missing.reserve(gaussian), lambda: PrivacyLedger(tmp_path).reserve(gaussian)),
+    ):
+        with pytest.raises(LedgerError, match=r"unable to open database file.* existing directory"):
+            ask()
+    assert "study.db" in ledger._repr_html_()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("how", ["no database", "other program", "former", "kind"])
+def test_files_that_are_not_known_in_full_are_refused_and_stay_as_they_were(path, gaussian, how):
+    if how == "no database":
+        Path(path).write_bytes(b"no database at all" * 100)
+    else:
+        PrivacyLedger(path).reserve(gaussian)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            for statement in {
+                "other program": ["PRAGMA application_id = 0"],
+                "former": ["PRAGMA user_version = 1"],
+                "kind": [
+                    "UPDATE costs SET cost = 'x', observers = replace(observers, 'gauss', '')",
+                    "UPDATE entries SET cost = 'x'",
+                ],
+            }[how]:
+                connection.execute(statement)
+    content, ledger = Path(path).read_bytes(), PrivacyLedger(path)
+    for use in (lambda: ledger.limit(1.0, 1e-6), lambda: ledger.total(1e-6)):
+        with pytest.raises(LedgerError, match=r"Got .*, expected"):
+            use()
+    assert Path(path).read_bytes() == content
+
+
+def test_whoever_holds_the_lock_too_long_is_waited_for_and_named(
+    ledger, path, gaussian, monkeypatch
+):
+    ledger.reserve(gaussian)
+    monkeypatch.setattr(_ledger, "_PATIENCE", 0.1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match="locked"):
+            ledger.reserve(gaussian)
+        assert len(ledger.entries()) == 1
+    ledger.reserve(gaussian)
+
+
+# The command line, as the guide shows it.
+
+
+def printed(capsys, *arguments):
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_command_line_shows_every_fit_limit_and_total(ledger, path, entry, capsys):
+    ledger.limit(3.0, 1e-6)
+    ledger.finish(ledger.reserve(entry(GaussianDP(0.3))))
+    ledger.reserve(entry(GaussianDP(0.4), subject="Ridge"))
+    lines = printed(capsys, path)
+    assert lines[2].split()[:4] == ["id", "dataset", "subject", "state"]
+    assert "Lasso    done" in lines[3]
+    assert "fits: 2, of which not done: 1, simulations: 0" in lines
+    assert "limit: epsilon <= 3 at delta=1e-06" in lines
+    assert lines[-1].startswith(f"total: epsilon={round_up(GaussianDP(0.5).epsilon(1e-6))} ")
+    assert lines[-1] in ledger._repr_html_()
+    for name, mu, own in (
+        ("a", 0.1, {"neighboring": "zero_out"}),
+        ("b", 0.3, {"simulation": True}),
+    ):
+        PrivacyLedger(f"{path}2::{name}").reserve(entry(GaussianDP(mu), **own))
+    assert "total of a: epsilon=" in "\n".join(printed(capsys, f"{path}2::a"))
+    lines = printed(capsys, f"{path}2", "--delta", "0.1")
+    assert "at delta=0.1, GDP(mu=0.1)" in lines[-2]
+    assert "as though without a seed: none. Got fits about 2 kinds" in lines[-1]
+    relation = ["--unit", "record", "--neighboring", "replace_one"]
+    lines = printed(capsys, f"{path}2", *relation, "--disjoint", "--include-simulated")
+    assert "GDP(mu=0.3)" in lines[-1]
+    assert main([f"{path}.missing"]) == 2
+    assert "unable to open" in capsys.readouterr().err
+
+
+def block(language):
+    text = GUIDE.read_text(encoding="utf-8")
+    (found,) = re.findall(rf"\.\. code-block:: {language}\n\n((?:   .*\n|\n)+)", text)
+    return textwrap.dedent(found).strip().splitlines()
+
+
+def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    *lines, refused = block("python")
+    names = {}
+    exec(compile("\n".join(lines), GUIDE.name, "exec"), names)
+    with pytest.raises(PrivacyBudgetExceeded):
+        exec(compile(refused, GUIDE.name, "exec"), names)
+    said = dict(line.split("  # ") for line in lines if line.startswith("ledger.") and "#" in line)
+    assert said["ledger.total()"].startswith(f"{eval('ledger.total()', names):.3f}:")
+    command, *expected = block("console")
+    assert printed(capsys, *command.split("skdpadmm.ledger ")[1].split())[-3:] == expected
