@@ -228,7 +228,8 @@ def keeps(claims: list[Claim], target: Relation | None, epsilon: float, delta: f
     """Whether the sum of claims keeps a limit."""
     parts = _converted_all(claims, target)
     # Every label at its largest mu is a bound in closed form, and most often enough.
-    mus = [mu for mu in map(_largest_mu, parts) if mu is not None]
+    largest = {key: _largest_mu(part) for key, part in {id(part): part for part in parts}.items()}
+    mus = [mu for part in parts if (mu := largest[id(part)]) is not None]
     if len(mus) == len(parts) and is_within(GaussianDP(math.hypot(*mus)), epsilon, delta):
         return True
     return is_within(compose_all(*parts), epsilon, delta)

@@ -11,6 +11,7 @@ import socket
 import sqlite3
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -748,12 +749,10 @@ def _read_limits(connection: sqlite3.Connection) -> list[_Limit]:
 
 
 def _read_fits(connection: sqlite3.Connection) -> list[_Fits]:
-    rows = connection.execute(
-        "SELECT dataset, subject, simulation, cost, COUNT(*) FROM entries"
-        " GROUP BY dataset, subject, simulation, cost ORDER BY MIN(id)"
-    ).fetchall()
-    known = _claims_of(connection, {row[3] for row in rows})
-    return [_Fits(name, subject, bool(s), known[cost], n) for name, subject, s, cost, n in rows]
+    query = "SELECT dataset, subject, simulation, cost FROM entries ORDER BY id"
+    rows = Counter(connection.execute(query))  # faster than GROUP BY
+    known = _claims_of(connection, {cost for *_, cost in rows})
+    return [_Fits(name, subject, bool(s), known[c], n) for (name, subject, s, c), n in rows.items()]
 
 
 def _require_key(connection: sqlite3.Connection, key: str) -> None:
@@ -773,7 +772,7 @@ def _claims(fits: list[_Fits], observer: str = "adversary") -> list[Claim]:
     """The claims of all fits about one observer."""
     claims = []
     for some in fits:
-        known = {"adversary": some.claims[0]} | {claim.observer: claim for claim in some.claims}
+        known = {"adversary": some.claims[0], **{claim.observer: claim for claim in some.claims}}
         if observer not in known:
             raise LedgerError(
                 f"Got observer={observer!r} for a ledger with a fit that says nothing about it,"
