@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import uniform
-from sklearn.base import clone
 from sklearn.ensemble import BaggingRegressor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import Ridge
@@ -16,7 +15,6 @@ from sklearn.model_selection import (
     GridSearchCV,
     GroupShuffleSplit,
     HalvingGridSearchCV,
-    KFold,
     RandomizedSearchCV,
     RepeatedKFold,
     check_cv,
@@ -200,13 +198,6 @@ def test_fits_that_would_be_counted_elsewhere_are_refused(path, ridge):
     for search in (grid(ridge(ledger=None)), grid(ridge(ledger=f"{path}::bank")), private):
         with pytest.raises(ValueError, match="would not be counted here"):
             PrivacyLedger(f"{path}::adult").check(search, X, y)
-
-
-def test_classes_come_from_the_declaration_the_facts_or_the_labels(ledger, path):
-    model = DPAdmmLogisticRegression(epsilon=0.5, delta=DELTA, ledger=path)
-    declared = clone(model).set_params(classes=["no", "yes"])
-    for own, rest in ((declared, {}), (model, {"n_classes": 2}), (model, {"y": labels})):
-        assert ledger.check(grid(own, "C", cv=KFold(3)), X, **rest).mu == by_hand(*[0.5] * 3)
 
 
 def test_relations_are_converted_where_a_limit_or_the_question_says_so(ledger, ridge):

@@ -1,4 +1,4 @@
-"""The account of fits: equal to the sum by hand with any number of workers, and after a crash."""
+"""Fits of estimators, many processes and crashes: what was reserved counts, exactly once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +28,7 @@ from skdpadmm import (
     DPPersonalizedRegressor,
 )
 from skdpadmm.algorithms import GradientADMM
-from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded
+from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.preprocessing import BoundedScaler
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 
@@ -129,3 +133,102 @@ def test_a_stream_is_counted_once_whatever_its_pieces_and_stays_in_one_account(
     model.finalize()
     assert states() == ["done"]
     assert ledger.total(DELTA) == pytest.approx(model.privacy_.epsilon(), rel=1e-9)
+
+
+PRELUDE = """
+import os, sys, time
+from skdpadmm.ledger import LedgerEntry, PrivacyBudgetExceeded, PrivacyLedger
+from skdpadmm.privacy import GaussianDP, Observer
+
+path = sys.argv[1]
+
+def entry(mu):
+    world = Observer("model", "the model", "record", "replace_one", GaussianDP(mu))
+    return LedgerEntry("Lasso", "0" * 64, 1e-6, (world,))
+"""
+
+
+# All children wait for one moment, and none has opened the ledger before: they race to make it.
+# Each says by its exit code how often it has passed.
+RACE = (
+    PRELUDE
+    + """
+what, mu, at = sys.argv[2], float(sys.argv[3]), time.time() + 0.5
+
+def one(i, j):
+    if what == "advance":
+        return PrivacyLedger(path).advance(sys.argv[4], j)
+    try:
+        key = PrivacyLedger(path).reserve(entry(mu * (1 + i)))
+    except PrivacyBudgetExceeded:
+        return 0
+    PrivacyLedger(path).finish(key)
+    return 1
+
+children = []
+for i in range(16):
+    pid = os.fork()
+    if pid == 0:
+        done = 99
+        try:
+            time.sleep(max(0.0, at - time.time()))
+            done = sum(one(i if what == "sum" else 0, j) for j in range(5))
+        finally:
+            os._exit(done)
+    children.append(pid)
+print(*[os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
+"""
+)
+
+
+def race(path, *arguments):
+    command = [sys.executable, "-c", RACE, path, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    passed = [int(number) for number in result.stdout.split()]
+    assert len(passed) == 16, result.stderr
+    assert 99 not in passed, result.stderr
+    return passed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="the script forks")
+def test_sixteen_processes_lose_nothing_and_pass_no_limit(path, gaussian):
+    ledger = PrivacyLedger(path)
+    assert race(path, "sum", "0.01") == [5] * 16
+    by_hand = math.sqrt(5 * math.fsum((0.01 * (1 + i)) ** 2 for i in range(16)))
+    assert ledger.guarantee().mu == pytest.approx(by_hand, rel=1e-12)
+    assert {(entry["state"]) for entry in ledger.entries()} == {"done"}
+    assert sum(race(path, "advance", "0", ledger.reserve(gaussian))) == 5
+    limited = PrivacyLedger(f"{path}2")
+    limited.limit(1.0, 1e-6)
+    assert sum(race(limited.path, "limit", repr(gaussian_mu(1.0, 1e-6) / 11.5**0.5))) == 11
+    assert limited.total(1e-6) <= 1.0
+
+
+def test_threads_share_a_ledger(ledger, gaussian):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: ledger.finish(ledger.reserve(gaussian)), range(24)))
+    assert ledger.guarantee().mu == pytest.approx(0.1 * math.sqrt(24), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_nothing_that_reserve_has_returned_is_lost(path, tmp_path):
+    script = (
+        PRELUDE
+        + """
+told = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
+while True:
+    PrivacyLedger(path).reserve(entry(0.1))
+    os.write(told, b".")
+    print(flush=True)
+"""
+    )
+    told, command = tmp_path / "told", [sys.executable, "-c", script, path]
+    with subprocess.Popen([*command, str(told)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=60) == -signal.SIGKILL
+    n_told, n_counted = told.stat().st_size, len(PrivacyLedger(path).entries())
+    assert 1 <= n_told <= n_counted <= n_told + 1
+    assert PrivacyLedger(path).guarantee().mu == pytest.approx(0.1 * math.sqrt(n_counted))
