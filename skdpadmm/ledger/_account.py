@@ -25,10 +25,7 @@ _Counts = tuple[tuple[Guarantee, int], ...]
 
 
 class LedgerError(RuntimeError):
-    """A ledger that cannot be read, written or summed; nothing was stored.
-
-    It is no ``ValueError``: no parameter is wrong, the state of the world is.
-    """
+    """A ledger that cannot be read, written or summed; nothing was stored."""
 
 
 class PrivacyBudgetExceeded(LedgerError):
@@ -43,12 +40,6 @@ class PrivacyBudgetExceeded(LedgerError):
         What was spent before.
     epsilon, delta : float
         The limit.
-
-    Examples
-    --------
-    >>> from skdpadmm.ledger import PrivacyBudgetExceeded
-    >>> PrivacyBudgetExceeded("too much", 0.1, 0.9, 1.0, 1e-6).epsilon_left
-    0.1
     """
 
     def __init__(

@@ -160,34 +160,23 @@ class PrivacyLedger:
 
     Notes
     -----
-    **What is summed.** For each fit the guarantee against its own adversary, the observer that its
-    budget was spent against, or against an observer by name, if all fits know it. Gaussian
-    guarantees compose exactly, others by privacy loss distributions, see :func:`compose_all`. Unit
-    and neighbouring relation have to agree; ``unit`` and ``neighboring`` ask for a conversion:
-
-    - zero out to replace one doubles the mu of a Gaussian guarantee: both data sets become the same
-      one when the unit that differs is zeroed, and two steps of GDP(mu) are GDP(2 mu);
-    - a replace-one guarantee of agents holds for their records.
-
-    Anything else is an error. A sum is about data sets that differ in one record, or one agent, and
-    so about fits that do. Where one record decides which others a fit gets, as with folds by
-    labels, more of them differ, and no fit knows.
+    **Sums** are of each fit's guarantee against its own adversary, whom its budget was spent
+    against, or against an observer by name. Gaussian guarantees compose exactly, others by privacy
+    loss distributions, see :func:`compose_all`. Unit and neighbouring relation have to agree, or
+    ``unit`` and ``neighboring`` ask for a conversion: zero out to replace one doubles the mu of a
+    Gaussian guarantee, and a replace-one guarantee of agents holds for their records. Where one
+    record decides which others a fit gets, as with folds by labels, no sum holds.
 
     **Data sets.** Fits without a name count for every data set. With ``disjoint=True`` you say that
     no unit is in two data sets of different names: then the worst of their accounts is a bound for
     all. Otherwise everything is composed.
 
-    **Streams.** Records that arrive one after the other cost what one plan says, each once, so they
-    are one entry. The ledger keeps at which positions pieces of a stream began: of two copies that
-    go on from the same one the second is counted anew.
+    **Simulations**, fits with a seed, may share noise that can be drawn again: then no sum holds.
+    They are shown apart, and no part of a total unless ``include_simulated=True``, which gives what
+    they would cost with ``random_state=None``. In limits they count so.
 
-    **Simulations.** A fit with a seed has noise that can be drawn again, and two of them with equal
-    seeds may share it: then no sum of guarantees says anything. They are shown apart, and no part
-    of a total unless ``include_simulated=True``, which gives what the same fits would cost with
-    ``random_state=None``. In limits they count so.
-
-    **The file** holds guarantees as JSON, times and names of machines, and nothing of the data. It
-    is a note to oneself: nothing notices that it was edited, deleted or put back from a copy.
+    **The file** holds guarantees, times and names of machines, and nothing of the data. It is a
+    note to oneself: nothing notices that it was edited, deleted or put back from a copy.
 
     Examples
     --------
@@ -223,16 +212,7 @@ class PrivacyLedger:
         return f"<pre>{escape(self.summary() if os.path.exists(self.path) else repr(self))}</pre>"
 
     def reserve(self, entry: LedgerEntry) -> str:
-        """Count a fit, if no limit is passed, before it touches data.
-
-        Parameters
-        ----------
-        entry : LedgerEntry
-
-        Returns
-        -------
-        str
-            A key for :meth:`finish`.
+        """Count a fit before it touches data, and return its key for :meth:`finish`.
 
         Raises
         ------
@@ -281,8 +261,7 @@ class PrivacyLedger:
     def advance(self, key: str, first: int) -> bool:
         """Take the next piece of a stream of records, before it touches data.
 
-        A stream is reserved once, whatever its pieces: each record is in one of them. A copy that
-        goes on by itself would use the same records again, and comes to a position that was taken.
+        A stream is reserved once, whatever its pieces: each record is in one of them.
 
         Parameters
         ----------
@@ -492,14 +471,12 @@ class PrivacyLedger:
         """
         names = {"", self.dataset} if self.dataset else None
         entries = [e for e in self.entries() if names is None or e["dataset"] in names]
-        about = f" of {self.dataset}" if self.dataset else ""
-        sums, lines = {f"total{about}": asked}, [f"Ledger {self.path}"]
+        about, lines = (f" of {self.dataset}" if self.dataset else ""), [f"Ledger {self.path}"]
         n_open = sum(entry["state"] == "reserved" for entry in entries)
         n_simulated = sum(entry["simulation"] for entry in entries)
+        sums = {f"total{about}": asked}
         if n_simulated and not asked.get("include_simulated"):
-            sums["total with simulations, as though without a seed"] = asked | {
-                "include_simulated": True
-            }
+            sums |= {"total as though without a seed": {**asked, "include_simulated": True}}
         if entries:
             cells = [[_cell(entry, column) for column in _COLUMNS.split()] for entry in entries]
             lines += ["", privacy.text_table(_COLUMNS.split(), cells), ""]
@@ -538,16 +515,13 @@ class PrivacyLedger:
         Parameters
         ----------
         search : GridSearchCV, RandomizedSearchCV, private search or estimator
-            Not fitted yet. The estimator of a search of scikit-learn, or the last step of its
-            pipeline, has a method ``plan``. A private search has one plan for all its trials.
+            Not fitted yet. It, its estimator, or the last step of a pipeline has a method ``plan``.
         X : array-like of shape (n_samples, n_features)
-            Its shape is used, and by splitters what they need to tell the sizes of folds.
         y, groups : array-like of shape (n_samples,), default=None
             For splitters that need them; `y` for the number of classes where none are declared.
         unit : {"record", "agent"} or None, default=None
         neighboring : {"replace_one", "zero_out"} or None, default=None
-            What fits are converted to in what is returned; both or none. None: what the limit says
-            that they count for, that of this data set first.
+            What fits are converted to in what is returned; both or none. None: as the limit says.
         **facts : object
             Other public facts that ``plan`` needs, such as ``n_classes``; also ``n_features``, if
             steps of a pipeline change their number.
@@ -556,7 +530,7 @@ class PrivacyLedger:
         -------
         Guarantee
             What all fits cost together: candidates times folds, each with the size of its training
-            rows, and the refit, at the cost of the most expensive candidate; or that of one plan.
+            rows, and the refit, at the cost of the most expensive candidate.
 
         Raises
         ------
@@ -564,12 +538,9 @@ class PrivacyLedger:
             If a limit would be passed.
         LedgerError
             If costs do not add up.
-        TypeError
-            If it is another kind of search, if the estimator cannot plan, or if another step of
-            its pipeline has a budget, too.
-        ValueError
-            If its candidates or folds are not fixed in advance, if labels decide on folds, or if
-            its fits would be counted elsewhere.
+        TypeError, ValueError
+            If the cost is not known in advance: for other searches and estimators without a plan,
+            random candidates without a seed, folds by labels; or is counted in another ledger.
         """
         relation, kind = _relation(unit, neighboring), type(search).__name__
         costs = cost_of_search(search, X, y, groups, facts, self._require_here)
