@@ -27,27 +27,6 @@ class RecordBlocks:
 
     A state is one number (or one for each score) beside a vector c that is public, given in which
     rounds the record's agent took part.
-
-    Attributes
-    ----------
-    rows : Rows
-    target : ndarray of shape (n_samples,)
-    loss : Loss
-    step_size, relaxation : float
-        [gamma, lambda].
-    slope_bound : ndarray of shape (n_samples,)
-        Bound of each slope.
-    exact : bool
-        Whether a record solves its proximal step; else it takes a gradient step.
-    increments : bool
-        Whether messages are changes of states, or states.
-    slopes : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-    owner : ndarray of shape (n_samples,) or None
-        Agent of each record, where some may sit a round out.
-    anchors : ndarray in the shape of `slopes`, or None
-        ``a_i @ c``, where c differs between agents.
-    is_warm : bool
-        Whether there is a last solution to start from.
     """
 
     rows: Rows
@@ -169,38 +148,7 @@ def _update(
 
 @dataclass(eq=False, kw_only=True)
 class AgentBlocks:
-    """Agents with their states ``u_a = c_a - d_a``, of the mean loss of their rows.
-
-    Attributes
-    ----------
-    rows : Rows
-        All rows, or where `groups` is None those of these agents, an agent a block.
-    target : ndarray
-        Of `rows`.
-    groups : list of (slice or ndarray of intp), or None
-        Rows of each agent. They are read where they lie, an agent at a time.
-    loss : Loss
-    step_size, relaxation : float
-        [gamma, lambda].
-    bounds : ndarray of shape (n_agents,)
-        Of the norm of each agent's displacement.
-    weights : ndarray of shape (n_agents,)
-        Of each agent in the sum, so that a message has at most the norm which its limit says.
-    numbers : ndarray of intp of shape (n_agents,)
-        Which agents these are.
-    exact : bool
-        Whether an agent solves its proximal step; else it takes a gradient step.
-    increments : bool
-        Whether messages are changes of states, clipped as such, or displacements.
-    centers, displacements : ndarray of shape (n_agents, n_parameters, n_outputs)
-        [c_a, d_a].
-    solutions : ndarray in the shape of `displacements`
-        What agents found last, before clipping: where the next search starts.
-    keeps_closed_forms : bool
-        Whether displacements are affine functions that are worth keeping.
-    closed_forms : ndarray of shape (n_agents, n_parameters, n_parameters + 1), or None
-        These functions, once they are known.
-    """
+    """Agents with their states ``u_a = c_a - d_a``, of the mean loss of their rows."""
 
     rows: Rows
     target: NDArray[Any]
@@ -356,19 +304,7 @@ LARGEST_FACTORED = 2**14
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LocalProblem:
-    r"""Minimise :math:`\gamma F(x) + \|x - v\|^2 / 2`, where F is the mean loss of a block of rows.
-
-    Attributes
-    ----------
-    rows : Rows
-    block : int
-        Which block belongs to the agent.
-    target : ndarray
-        Of the block.
-    loss : Loss
-    step_size : float
-        [gamma].
-    """
+    r"""Minimise :math:`\gamma F(x) + \|x - v\|^2 / 2`; F is the mean loss of a block of rows."""
 
     rows: Rows
     block: int

@@ -49,22 +49,7 @@ LONGEST_NOISE = 40.0
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
-    """The public law of who takes part in rounds, and of whose noise is in their sums.
-
-    Attributes
-    ----------
-    n_rounds : int
-    participation : float
-        Chance of each agent to take part in a round.
-    sampling : {"poisson", "fixed"}
-        Each agent by itself with that probability, or a fixed number of agents.
-    cap : int or None
-        Rounds after which an agent takes no further part.
-    everyone_sends : bool
-        Whether agents that take no part send noise all the same.
-    fewest : int
-        Messages without which a round is void.
-    """
+    """The public law of who takes part in rounds, and of whose noise is in their sums."""
 
     n_rounds: int
     participation: float
@@ -102,15 +87,7 @@ EVERYONE = Rounds(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Schedule:
-    """Who takes part, and whose messages arrive; drawn before the first round.
-
-    Attributes
-    ----------
-    takes_part : ndarray of bool of shape (n_rounds, n_agents)
-        False for whoever takes part and drops out.
-    sends : ndarray of bool of shape (n_rounds, n_agents)
-        Whose message, or noise alone, arrives.
-    """
+    """Who takes part, and whose messages arrive; drawn before the first round."""
 
     takes_part: NDArray[np.bool_]
     sends: NDArray[np.bool_]

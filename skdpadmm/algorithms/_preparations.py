@@ -104,21 +104,7 @@ def prepared(
 
 
 def plan_scaling(facts: Facts, budget: Budget, *, mu: float, target: float) -> Scaling:
-    """Plan the release of the histogram.
-
-    Parameters
-    ----------
-    facts : Facts
-    budget : Budget
-    mu : float
-        What it may cost, as a Gaussian-DP parameter.
-    target : float
-        What the median norm is brought to.
-
-    Returns
-    -------
-    Scaling
-    """
+    """Plan the release of the histogram."""
     sensitivity = math.sqrt(facts.neighboring.sensitivity_factor)
     release = plan_release(
         facts,
@@ -161,17 +147,6 @@ def median_norm(counts: NDArray[np.float64], noise_std: float, *, default: float
     """Median of the norms from noisy counts; nothing here sees data.
 
     Bins within the reach of noise count as empty, and rows in the lowest bin say nothing of units.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_bins,)
-    noise_std : float
-    default : float
-        The answer where no bin stands out.
-
-    Returns
-    -------
-    float
     """
     kept = np.where(counts > 3 * noise_std, counts, 0.0)
     kept[0] = 0.0
@@ -197,21 +172,7 @@ def plan_conditioning(
     clip_power: float = 0.0,
     resolution: float = 0.0,
 ) -> Conditioning:
-    """Plan the release of the second moment.
-
-    Parameters
-    ----------
-    facts : Facts
-    budget : Budget
-    mu : float
-        What it may cost, as a Gaussian-DP parameter.
-    row_norm, floor, floor_power, clip_power, resolution : float
-        See `Conditioning`.
-
-    Returns
-    -------
-    Conditioning
-    """
+    """Plan the release of the second moment."""
     d = facts.n_parameters
     sensitivity = facts.neighboring.second_moment_factor * facts.rounding / facts.n_samples
     release = plan_release(
@@ -272,16 +233,6 @@ def basis_of(matrix: NDArray[np.float64], conditioning: Conditioning) -> Basis:
     Nadakuditi, "The eigenvalues and eigenvectors of finite, low rank perturbations of large random
     matrices", 2011). That is undone for eigenvalues that stand out of the noise; all others count
     as the floor.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n_parameters, n_parameters)
-        Noisy second moment in units of the squared norm bound.
-    conditioning : Conditioning
-
-    Returns
-    -------
-    Basis
     """
     scale, edge = conditioning.row_norm**2, conditioning.edge
     values, vectors = np.linalg.eigh(matrix)

@@ -20,8 +20,7 @@ from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
 from skdpadmm.algorithms._personalized_optimum import PersonalizedOptimum
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
-from skdpadmm.algorithms._random_walk_admm import RandomWalkADMM
-from skdpadmm.algorithms._random_walk_proximal_point import RandomWalkProximalPoint
+from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
 from skdpadmm.algorithms._randomized_admm import RandomizedADMM
 from skdpadmm.algorithms._randomized_gradient_descent import RandomizedGradientDescent
 from skdpadmm.algorithms._randomized_sgd import RandomizedSGD

@@ -7,20 +7,35 @@ depend on the path hold for a token that nobody keeps a state of, so they are th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._clipped_loss import open_clip, typical_norm
+from skdpadmm.algorithms._accelerated_gradient import (
+    accelerated_gradient,
+    planned_steps,
+    step_rounding,
+)
+from skdpadmm.algorithms._algorithm import check_zero_at_zero
+from skdpadmm.algorithms._clipped_loss import (
+    LossBounds,
+    clipped_gradient,
+    open_clip,
+    score_rounding,
+    sum_rounding,
+    typical_norm,
+)
 from skdpadmm.algorithms._defaults import default_steps, is_regression
-from skdpadmm.network import draw_walk, mixing_matrix
+from skdpadmm.network import Ownership, draw_walk, mixing_matrix
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import Guarantee, TokenWalk, WalkCost, compose
-from skdpadmm.protocol import EAVESDROPPER, MODEL, PEER, Facts, Gate, Network, network_of
+from skdpadmm.protocol import EAVESDROPPER, MODEL, PEER, Facts, Gate, Network, Problem, network_of
+from skdpadmm.records import Rows
 
+Array = NDArray[np.float64]
 # Two roundings to the gate's grid differ by a cell, in units of the noise, in every entry; another
 # cell is more than arithmetic can move a token.
 GRID = 2 * GRID_CELL
@@ -28,6 +43,14 @@ GRID = 2 * GRID_CELL
 LARGEST_LAW = 64
 # A matrix of transitions is stored for at most this many agents.
 LARGEST_TRANSITION = 256
+
+
+# A record's clipped gradient is this close to its bound.
+CLIPPING = 1e-11
+# Inner steps that an agent may take at one hop.
+MOST_STEPS = 2000
+# Takes fewer than those, whatever the tolerance and the rows.
+LARGEST_CONDITION = 500.0
 
 
 class Hops(NamedTuple):
@@ -42,20 +65,7 @@ class Hops(NamedTuple):
 
 
 def check_walk(facts: Facts, name: str) -> None:
-    """Refuse what a token cannot protect.
-
-    Parameters
-    ----------
-    facts : Facts
-        Of a network.
-    name : str
-        Of the algorithm.
-
-    Raises
-    ------
-    ValueError
-        For privacy of agents, budgets of single agents, or rows without a bound.
-    """
+    """Refuse what a token cannot protect."""
     if facts.unit != "record":
         raise ValueError(
             f"Got privacy_unit={facts.unit!r} for {name}, expected 'record': a proximal step has a"
@@ -98,29 +108,6 @@ def walk_steps(
     """Step size and clip bound, from the rule of a curator whose steps meet as much noise.
 
     Classifiers go further, and are clipped less, where signal is plenty for each parameter.
-
-    Parameters
-    ----------
-    facts : Facts
-        Of a network.
-    mu : float
-        Of one contribution. A pass over A agents has as much noise as a curator's step of
-        ``mu / sqrt(A)``.
-    n_steps : int
-        Steps that go as far as one of the rule.
-    step_size, clip_norm : float or "auto"
-        What the rule does not choose.
-
-    Returns
-    -------
-    step_size : float
-    clip_norm : float
-        In units of the typical norm of a row.
-
-    Raises
-    ------
-    ValueError
-        Where a clip bound binds in a loss of several scores.
     """
     total = mu * math.sqrt(facts.max_iter / network_of(facts).n_agents)
     step, clip = default_steps(replace(facts, max_iter=n_steps), total)
@@ -159,19 +146,7 @@ def _plenty(facts: Facts, mu: float) -> float:
 
 
 def draw_hops(facts: Facts, cap: int, gate: Gate) -> Hops:
-    """Draw the walk, before the first hop; nothing here sees data.
-
-    Parameters
-    ----------
-    facts : Facts
-    cap : int
-        Visits at which an agent uses its data.
-    gate : Gate
-
-    Returns
-    -------
-    Hops
-    """
+    """Draw the walk, before the first hop; nothing here sees data."""
     n_hops = walk_length(facts)
     holder = draw_walk(network_of(facts).topology, n_hops, gate.uniform((n_hops + 1,)))
     order = np.argsort(holder, kind="stable")
@@ -187,26 +162,6 @@ class StatelessToken:
 
     Between two runs on the same data a hop takes two tokens further apart by at most `drift`, and
     by `grid` noise standard deviations. The data of an agent move its own hop by one unit more.
-
-    Attributes
-    ----------
-    n_hops, cap : int
-    drift : float
-        What inner solutions that are not exact may add, over what data can move.
-    grid : float
-        What rounding may add, over the standard deviation of the noise.
-
-    Notes
-    -----
-    Let Delta be what data can move, c the drift and the grid together, s the noise. A gap of m hops
-    absorbs ``Delta / m + c`` in each of them: the shift ``Delta (1 - k / m)`` that is left after k
-    hops vanishes when the token is met. The gaps are disjoint parts of the walk, so with
-    ``S = sum 1 / m_e`` over at most kappa of them
-
-    ``mu_path^2 s^2 = sum m_e (Delta / m_e + c)^2 <= Delta^2 S + 2 kappa Delta c + n_hops c^2``.
-
-    Nobody learns more than all tokens, which cost ``kappa (Delta + c)^2`` without the grid:
-    rounding comes after the noise there.
     """
 
     n_hops: int
@@ -215,19 +170,7 @@ class StatelessToken:
     grid: float
 
     def guarantee(self, cost: WalkCost, mu: float) -> Guarantee:
-        """What holds by the law of the walk, where ``mu`` is that of a direct hand-over.
-
-        Parameters
-        ----------
-        cost : WalkCost
-            For exact non-expansive maps.
-        mu : float
-            Delta over s, in (0, inf).
-
-        Returns
-        -------
-        Guarantee
-        """
+        """What holds by the law of the walk, where ``mu`` is that of a direct hand-over."""
         excess = self.drift + self.grid / mu
         added = 2 * self.cap * excess + self.n_hops * excess**2
         most = self.cap * (1.0 + self.drift) ** 2
@@ -241,17 +184,7 @@ class StatelessToken:
 
 @dataclass(frozen=True)
 class TokenPairs:
-    """What each peer learns of each agent from a token, beside what it learns otherwise.
-
-    Attributes
-    ----------
-    walk : TokenWalk
-    token : StatelessToken
-    mu : float
-        Of a direct hand-over.
-    prior : Guarantee
-        Of what was released before.
-    """
+    """What each peer learns of each agent from a token, beside what it learns otherwise."""
 
     walk: TokenWalk
     token: StatelessToken
@@ -269,17 +202,7 @@ def direct_cost(cap: int) -> WalkCost:
 
 
 def token_walk(network: Network, n_hops: int, cap: int) -> TokenWalk | None:
-    """The law of the walk; None where there is nobody to meet, or too many to store their chances.
-
-    Parameters
-    ----------
-    network : Network
-    n_hops, cap : int
-
-    Returns
-    -------
-    TokenWalk or None
-    """
+    """The law of the walk; None where nobody meets, or too many for their chances to be stored."""
     n_agents = network.n_agents
     if n_agents == 1 or (n_agents > LARGEST_TRANSITION and not network.topology.is_complete):
         return None
@@ -322,3 +245,108 @@ def walk_assumptions(network: Network) -> tuple[str, ...]:
             " agents, unless the graph is complete."
         )
     return tuple(lines)
+
+
+def longest_step(facts: Facts, bounds: LossBounds) -> float:
+    """Proximal step at which inner problems are as badly conditioned as a default may make them."""
+    return (LARGEST_CONDITION - 1.0) / (_weight(facts) * bounds.curvature * _sizes(facts)[-1])
+
+
+def inner_steps(
+    facts: Facts,
+    bounds: LossBounds,
+    *,
+    step_size: float,
+    tolerance: float,
+    farthest: float,
+    advice: str,
+) -> tuple[int, ...]:
+    """Decide the number of inner steps that brings every agent within a tolerance of its step.
+
+    Lengths are in units of the distance that taking one record away can move a step.
+    """
+    check_zero_at_zero(facts.penalty)
+    curvature = step_size * _weight(facts) * bounds.curvature
+    unit_bounds = LossBounds(row_norm=1.0, gradient_norm=1.0, curvature=curvature)
+
+    def steps_of(n_rows: int) -> int:
+        share, smoothness = n_rows / facts.n_samples, 1.0 + curvature * n_rows
+        of_step, of_score = step_rounding(smoothness), share * score_rounding(facts, unit_bounds)
+        of_sum = share * sum_rounding(facts, unit_bounds) + CLIPPING
+        return planned_steps(
+            advice,
+            tolerance,
+            strong_convexity=1.0,
+            smoothness=smoothness,
+            initial_distance=float(n_rows),
+            gradient_error=of_sum + of_step * n_rows + of_score * (farthest + n_rows),
+            relative_error=of_step + of_score,
+        )
+
+    n_steps = tuple(steps_of(n_rows) for n_rows in _sizes(facts))
+    if max(n_steps) > MOST_STEPS:
+        raise ValueError(
+            f"{advice}: an agent would take {max(n_steps)} inner steps at each hop, more than"
+            f" {MOST_STEPS}."
+        )
+    return n_steps
+
+
+def agent_proximal_steps(
+    facts: Facts,
+    problem: Problem,
+    bounds: LossBounds,
+    inner: tuple[int, ...],
+    *,
+    step_size: float,
+) -> Callable[[int, Array], Array]:
+    """Proximal steps of ``F_a = (A / n) sum_{i in a} f_i``, each f_i clipped."""
+    ownership = problem.ownership
+    assert ownership is not None
+    weight, convexity = _weight(facts), 1.0 / step_size
+    problems = [_problem_of(problem, ownership, agent) for agent in range(ownership.n_agents)]
+    gradients = [clipped_gradient(facts.loss, own, bounds) for own in problems]
+    smoothness = convexity + weight * bounds.curvature * ownership.sizes
+    n_steps = np.asarray(inner)[np.searchsorted(_sizes(facts), ownership.sizes)]
+
+    def step(agent: int, point: Array) -> Array:
+        gradient = gradients[agent]
+        # In terms of the displacement d rounding is relative to d.
+        return point + accelerated_gradient(
+            lambda d: weight * gradient(point + d) + convexity * d,
+            np.zeros_like(point),
+            int(n_steps[agent]),
+            strong_convexity=convexity,
+            smoothness=float(smoothness[agent]),
+        )
+
+    return step
+
+
+def _weight(facts: Facts) -> float:
+    """Of a record in the loss of its agent."""
+    return network_of(facts).n_agents / facts.n_samples
+
+
+def _sizes(facts: Facts) -> list[int]:
+    """Numbers of rows that agents have, ascending."""
+    return sorted(set(network_of(facts).agent_sizes))
+
+
+def _problem_of(problem: Problem, ownership: Ownership, agent: int) -> Problem:
+    """The rows of one agent, in blocks no longer than those of all rows."""
+    group = ownership.rows_of(agent)
+    rows = problem.rows.take(_pieces(problem.rows, group))
+    return replace(problem, rows=rows, target=problem.target[group])
+
+
+def _pieces(rows: Rows, group: slice | NDArray[np.intp]) -> list[slice] | list[NDArray[np.intp]]:
+    """Neighbouring rows as slices within blocks, which are not copied; others block by block."""
+    if isinstance(group, slice):
+        return [
+            slice(max(block.start, group.start), min(block.stop, group.stop))
+            for block in rows.slices
+            if block.start < group.stop and group.start < block.stop
+        ]
+    size = rows.slices[0].stop
+    return [group[start : start + size] for start in range(0, len(group), size)]

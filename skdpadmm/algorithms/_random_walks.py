@@ -1,0 +1,526 @@
+"""A token that walks over the agents of a network, each of whom changes it with its own rows.
+
+Source: Cyffers, Bellet & Basu, "From Noisy Fixed-Point Iterations to Private ADMM for Centralized
+and Federated Learning" (ICML 2023), Algorithm 4, corrected: the token carries the mean of states
+before the proximal step of the penalty (as printed, after it, and its fixed points minimise the
+penalty alone). `RandomWalkADMM` is that; the printed bound against peers does not hold for it.
+`RandomWalkProximalPoint` is the variant without states, for which bounds that depend on the path
+hold. Its proximal step of the penalty is ``theta * gamma`` long, as far as the relaxed step of an
+agent goes: with gamma the fixed points would be those of a penalty that is 1 / theta times as
+strong. A hop without data leaves the penalty out as well, so the two are always in proportion.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.algorithms._algorithm import (
+    Algorithm,
+    count,
+    number,
+    penalty_operator,
+    share,
+    size,
+    tail_length,
+)
+from skdpadmm.algorithms._clipped_loss import LossBounds, bounds_in_basis
+from skdpadmm.algorithms._messages import calibrated_multiplier, spent_before
+from skdpadmm.algorithms._network_steps import into_ball, noisy_solution
+from skdpadmm.algorithms._noise_left import parameter_variance
+from skdpadmm.algorithms._walks import (
+    GRID,
+    StatelessToken,
+    TokenPairs,
+    agent_proximal_steps,
+    check_walk,
+    contribution_cap,
+    draw_hops,
+    inner_steps,
+    longest_step,
+    token_walk,
+    walk_assumptions,
+    walk_costs,
+    walk_length,
+    walk_steps,
+)
+from skdpadmm.noise import GRID_CELL
+from skdpadmm.privacy import GaussianDP, compose
+from skdpadmm.protocol import (
+    PEER,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Settings,
+    Solution,
+    View,
+    network_of,
+)
+from skdpadmm.records import Rows
+
+Array = NDArray[np.float64]
+# A token, the agent that holds it and whether it uses its data there; the token that it hands on.
+Hop = Callable[[Array, int, bool], Array]
+UPDATE, TOKEN = "update of the token", "token"
+# Roundings of a token in one hop, each by at most its length times 2**-53; a generous count.
+ROUNDINGS = 64
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _RandomWalk(Algorithm):
+    """What tokens share: who holds them when, and the proximal steps of agents."""
+
+    setting = "decentralized"
+    conditionable = False
+
+    step_size: float | Literal["auto"] = size()
+    clip_norm: float | Literal["auto"] = size()
+    max_contributions: int | Literal["auto"] = count("auto")
+    tolerance: float = number(0.01, 1e-6, 1.0)
+
+    def check_facts(self, facts: Facts) -> None:
+        """One epsilon for records, whose rows have a bound."""
+        check_walk(facts, type(self).__name__)
+
+    def _solvable(
+        self,
+        facts: Facts,
+        bounds: LossBounds,
+        step_size: float,
+        tolerance: float,
+        farthest: float,
+    ) -> tuple[int, ...]:
+        """Inner steps of agents, for each number of rows."""
+        return inner_steps(
+            facts,
+            bounds,
+            step_size=step_size,
+            tolerance=tolerance,
+            farthest=farthest,
+            advice=f"Got step_size={step_size:g} and tolerance={self.tolerance:g}, expected a"
+            " shorter step or a larger tolerance",
+        )
+
+    @abstractmethod
+    def _hop(
+        self, plan: Plan, gate: Gate, rows: Rows, proximal_step: Callable[[int, Array], Array]
+    ) -> tuple[Hop, Array | None]:
+        """What the holder of a token does with it; and models that agents end up with."""
+
+    @abstractmethod
+    def _variance(self, plan: Plan, rows: Rows) -> Array:
+        """Variance that noise leaves in each parameter, in the basis of the rows."""
+
+    def _penalty_step(self, settings: Settings) -> float:
+        """Length of the proximal step of the penalty."""
+        return float(settings.step_size)
+
+    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
+        """Walk as planned; symbols as in the class."""
+        facts, rows, settings = plan.facts, problem.rows, plan.settings
+        n_agents, n_averaged = network_of(facts).n_agents, settings.n_averaged
+        proximal_step = agent_proximal_steps(
+            facts, problem, _bounds(plan), settings.inner, step_size=settings.step_size
+        )
+        hop, per_agent = self._hop(plan, gate, rows, proximal_step)
+        token = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        hops = draw_hops(facts, settings.max_contributions, gate)
+        for k, (agent, contributes) in enumerate(zip(*hops, strict=True), start=1):
+            token = hop(token, int(agent), bool(contributes))
+            if k > settings.n_hops - n_averaged:
+                tail = tail + token / n_averaged
+            if k % n_agents == 0:
+                problem.progress(k // n_agents)
+        return noisy_solution(
+            facts,
+            rows,
+            penalty_operator(facts.penalty, self._penalty_step(settings), rows)(tail),
+            self._variance(plan, rows),
+            has_zeros=facts.penalty.is_sparse,
+            parameters_per_agent=per_agent,
+            n_iter=settings.n_hops,
+            n_rounds=settings.n_hops,
+            n_messages=hops.n_messages(n_agents),
+            derivative_bound=settings.clip_norm,
+        )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomWalkADMM(_RandomWalk):
+    r"""Consensus ADMM without a server: a token carries the mean of the states of all agents.
+
+    Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents. Agent a
+    holds :math:`F_a = \frac A n \sum_{i \in a} f_i`, each f_i clipped, and a state :math:`u_a`.
+    From zero, in each of K hops the holder a of the token :math:`\hat z` computes
+
+    .. math::
+
+        z &= \mathrm{prox}_{\gamma r}(\hat z), \qquad x = \mathrm{prox}_{\gamma F_a}(2 z - u_a) \\
+        D &= 2 \lambda (x - z) + N(0, s^2 I), \qquad
+        u_a \leftarrow u_a + D, \qquad \hat z \leftarrow \hat z + D / A
+
+    and hands the token to a neighbour, by Metropolis weights, or keeps it. After its first
+    `max_contributions` visits it hands it on as it is. The answer is :math:`\mathrm{prox}_{\gamma
+    r}` of the average of the last tokens; an agent's own is the last z that it held, and 0 if the
+    token never came. ``K = max_iter A``: the token is with each agent `max_iter` times on average.
+    x is found by a public number of accelerated gradient steps.
+
+    Parameters
+    ----------
+    step_size : float or "auto", default="auto"
+        Step of the proximal operators (gamma), in [1e-100, 1e100]. One that takes more than 2,000
+        inner steps at a hop is refused.
+    clip_norm : float or "auto", default="auto"
+        Bound of the Euclidean norm of a record's gradient (L), in units of the typical norm of a
+        row; in [1e-100, 1e100]. It clips the derivative of the loss as a number, which Huberises
+        the loss. With several scores it must not bind.
+    relaxation : float, default=0.5
+        lambda in (0, 1]: 0.5 is Douglas-Rachford, 1 Peaceman-Rachford.
+    max_contributions : int or "auto", default="auto"
+        Visits of an agent at which it uses its data, at least 1. "auto" is `max_iter`, the mean
+        number of visits: more noise would cost more than the visits beyond.
+    tail_fraction : float, default=0.5
+        In (0, 1]: share of the walk, at its end, that is averaged. Free: all tokens count as
+        released.
+    tolerance : float, default=0.01
+        In [1e-6, 1]: how far an inner solution may be from the exact one, in units of the distance
+        that taking one record away can move that. Twice as much is added to the sensitivity.
+
+    Notes
+    -----
+    **Guarantee.** Observers "eavesdropper" (sees the token after every hop), "peer" and "model":
+    one figure for all three. Unit: one record. With c = 2 for replace-one and 1 for zero-out, where
+    a record's loss becomes the zero function, a record moves the gradient of F_a by at most
+    ``c L A / n``, and a proximal step by gamma times that. The states follow from what was
+    released, so given the past an update is a Gaussian mechanism of sensitivity ``Delta = 2 lambda
+    (gamma c L A / n + 2 tol)``, where tol is the certified distance of a computed x from the exact
+    one. An agent takes part at most kappa times, so its records have GDP with ``mu = sqrt(kappa)
+    Delta / s``, by exact composition, whatever the others do.
+
+    A smaller figure against peers, who do not see all tokens, is printed in the paper and not
+    proven: agents remember earlier tokens, and the token expands at a first visit. See
+    :func:`skdpadmm.privacy.literature.token_admm_printed_rdp`. `RandomWalkProximalPoint` has no
+    states, and figures against peers that hold.
+
+    References
+    ----------
+    .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
+       Centralized and Federated Learning", ICML 2023, Algorithm 4, corrected as said above.
+
+    Examples
+    --------
+    >>> from skdpadmm import DPDecentralizedRegressor
+    >>> model = DPDecentralizedRegressor(algorithm="random-walk-admm", n_agents=50, max_iter=20)
+    >>> plan = model.plan(n_samples=10_000, n_features=5)
+    >>> plan.settings.n_hops, plan.settings.max_contributions
+    (1000, 20)
+    >>> plan.guarantee("eavesdropper") == plan.guarantee("peer") == plan.guarantee("model")
+    True
+    """
+
+    relaxation: float = share(0.5)
+    tail_fraction: float = share(0.5)
+
+    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+        """The update of the token, at each hop."""
+        network, n_hops = network_of(facts), walk_length(facts)
+        cap = contribution_cap(self.max_contributions, facts)
+        # In units of what taking one record away moves.
+        factor = facts.neighboring.sensitivity_factor
+        sensitivity = factor * facts.working_rounding + 2 * float(self.tolerance)
+        (prior,) = spent_before(facts, budget)
+        noise_std = calibrated_multiplier(
+            lambda noise: GaussianDP(math.sqrt(cap) * sensitivity / noise),
+            budget.epsilon,
+            budget.delta,
+            prior,
+        )
+        guarantees = (GaussianDP(math.sqrt(cap) * sensitivity / noise_std),)
+        step_size, clip_norm = walk_steps(
+            facts,
+            sensitivity / noise_std,
+            facts.max_iter,
+            step_size=self.step_size,
+            clip_norm=self.clip_norm,
+        )
+        bounds = bounds_in_basis(facts, None, clip_norm=clip_norm, row_bound=1.0)
+        if self.step_size == "auto":
+            step_size = min(step_size, longest_step(facts, bounds))
+        shape = (facts.n_parameters, facts.loss.n_outputs)
+        # Bound of the norm of a state, in units of what one record moves: signal and noise.
+        noise = noise_std * math.sqrt(math.prod(shape))
+        radius = 4.0 * (cap * max(network.agent_sizes) + noise * math.sqrt(cap))
+        # Of 2 z - u, in units of a step.
+        farthest = 3 * 2 * self.relaxation * radius
+        settings = self.resolved(
+            n_hops=n_hops,
+            n_averaged=tail_length(self.tail_fraction, n_hops),
+            max_contributions=cap,
+            step_size=step_size,
+            clip_norm=clip_norm,
+            radius=radius,
+            inner=self._solvable(facts, bounds, step_size, float(self.tolerance), farthest),
+        )
+        return settings, Release(
+            name=UPDATE,
+            shape=shape,
+            sensitivities=(sensitivity,) * n_hops,
+            noise_std=noise_std,
+            agent_noise_std=(noise_std,),
+            views=tuple(View(observer=o, guarantees=guarantees) for o in network.observers),
+        )
+
+    def _hop(
+        self, plan: Plan, gate: Gate, rows: Rows, proximal_step: Callable[[int, Array], Array]
+    ) -> tuple[Hop, Array]:
+        facts, settings = plan.facts, plan.settings
+        stride, n_agents = 2 * settings.relaxation, network_of(facts).n_agents
+        length = stride * settings.step_size * _bounds(plan).gradient_norm * n_agents
+        length /= facts.n_samples
+        prox = penalty_operator(facts.penalty, settings.step_size, rows)
+        states, own = np.zeros((2, n_agents, facts.n_parameters, facts.loss.n_outputs))
+        # Projections onto a public ball, which only a draw of the noise that never comes would
+        # leave: so the rounding of scores has a bound.
+        radius = length * settings.radius
+
+        def hop(token: Array, agent: int, contributes: bool) -> Array:
+            own[agent] = z = prox(token)
+            if not contributes:
+                gate.skip(UPDATE)
+                return token
+            moved = proximal_step(agent, 2 * z - states[agent]) - z
+            update = gate.release(UPDATE, stride * moved / length)
+            states[agent] += length * update
+            states[agent] = into_ball(states[[agent]], radius)[0]
+            return into_ball((token + length * update / n_agents)[None], radius)[0]
+
+        return hop, own
+
+    def _variance(self, plan: Plan, rows: Rows) -> Array:
+        facts, settings, n_agents = plan.facts, plan.settings, network_of(plan.facts).n_agents
+        noise_std = _bounds(plan).gradient_norm * plan.releases[-1].noise_std
+        return parameter_variance(
+            rows=rows,
+            smoothness=facts.loss.smoothness,
+            step_size=2 * settings.relaxation * settings.step_size,
+            noise_std=noise_std * math.sqrt(n_agents) / facts.n_samples,
+            n_iter=facts.max_iter,
+            n_averaged=max(1, settings.n_averaged // n_agents),
+        )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomWalkProximalPoint(_RandomWalk):
+    r"""Stochastic proximal point by a token that walks over the graph and takes noise at each hop.
+
+    Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents, up to a
+    bias that is proportional to the step. Agent a holds :math:`F_a = \frac A n \sum_{i \in a} f_i`,
+    each f_i clipped. From :math:`y = 0`, in each of K hops the holder a computes
+
+    .. math::
+
+        z = \mathrm{prox}_{\theta \gamma r}(y), \qquad x = \mathrm{prox}_{\gamma F_a}(z), \qquad
+        y \leftarrow z + \theta (x - z) + N(0, s^2 I)
+
+    and hands y to a neighbour, by Metropolis weights, or keeps it. After its first
+    `max_contributions` visits it adds noise only: :math:`y \leftarrow y + N(0, s^2 I)`. All agents
+    end up with :math:`\mathrm{prox}_{\theta \gamma r}` of the last y. ``K = max_iter A``: the token
+    is with each agent `max_iter` times on average. x is found by a public number of accelerated
+    gradient steps.
+
+    Parameters
+    ----------
+    step_size : float or "auto", default="auto"
+        Step of agents' proximal operators (gamma), in [1e-100, 1e100]. One that takes more than
+        2,000 inner steps at a hop is refused.
+    clip_norm : float or "auto", default="auto"
+        Bound of the Euclidean norm of a record's gradient (C), in units of the typical norm of a
+        row; in [1e-100, 1e100]. It clips the derivative of the loss as a number, which Huberises
+        the loss. With several scores it must not bind.
+    relaxation : float, default=1.0
+        theta in (0, 1].
+    max_contributions : int or "auto", default="auto"
+        Visits of an agent at which it uses its data (kappa), at least 1. "auto" is `max_iter`, the
+        mean number of visits: more noise would cost more than the visits beyond.
+    tolerance : float, default=0.01
+        In [1e-6, 1]: how far an inner solution may be from the exact one, in units of the distance
+        that taking one record away can move that, divided by the number of agents.
+
+    Notes
+    -----
+    Unit: one record. Let c = 2 for replace-one and 1 for zero-out, where a record's loss becomes
+    the zero function. There are three observers, each at its own figure: "eavesdropper" sees y
+    after every hop; "peer" is any agent, or a coalition, that sees y whenever it arrives, and the
+    model; "model" sees the model alone.
+
+    **Sensitivity.** One record moves the gradient of F_a by at most ``c C A / n``, so it moves x by
+    at most gamma times that and y by ``Delta = theta gamma c C A / n``, from the same token.
+
+    **Eavesdropper.** At most kappa of an agent's hops depend on its data: GDP with ``mu =
+    sqrt(kappa) Delta / s``, by exact composition, whatever the others do.
+
+    **Peer, model.** A proximal operator of a convex function is firmly non-expansive, and clipped
+    losses are convex; so each hop is non-expansive. Hops that follow a contribution add noise that
+    hides it: met again after m hops, it costs ``mu^2 / m``, see `TokenWalk`, which averages over
+    the walk. This needs the walk to be as random as planned, and all agents but the observers to
+    add their noise. Where `TokenWalk` has no law of the walk, the figure is that of the
+    eavesdropper. The figure "at worst" is that of the worst walk.
+
+    **Inner accuracy.** Let tol be the distance of a computed x from the exact one, certified for
+    every point in the public ball that tokens are projected onto. A hop takes two tokens apart by
+    ``2 theta tol`` at most, and by the rounding to the gate's grid, even where it does not touch
+    the record. So the shift grows as it is absorbed: with c the sum of the two, a gap of m hops
+    absorbs ``Delta / m + c`` in each, and altogether ``mu^2 s^2 = Delta^2 S + 2 kappa Delta c + K
+    c^2``, where S is the sum of 1 / m over contributions. The tolerance is divided by the number of
+    agents because a gap is about as long.
+
+    References
+    ----------
+    .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
+       Centralized and Federated Learning", ICML 2023, Algorithm 4, without states of agents.
+    .. [2] J. Bok, W. Su, J. Altschuler, "Shifted interpolation for differential privacy",
+       ICML 2024, arXiv 2403.00278.
+
+    Examples
+    --------
+    >>> from skdpadmm import DPDecentralizedRegressor
+    >>> model = DPDecentralizedRegressor(
+    ...     algorithm="random-walk-proximal-point", n_agents=50, max_iter=20, adversary="peer"
+    ... )
+    >>> plan = model.plan(n_samples=10_000, n_features=5)
+    >>> plan.settings.n_hops, plan.settings.max_contributions
+    (1000, 20)
+    >>> [round(plan.guarantee(who).epsilon(1e-5), 1) for who in ("eavesdropper", "peer")]
+    [2.4, 1.0]
+    """
+
+    relaxation: float = share(1.0)
+
+    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+        """The token, at each hop."""
+        network, n_hops = network_of(facts), walk_length(facts)
+        cap = contribution_cap(self.max_contributions, facts)
+        walk = token_walk(network, n_hops, cap)
+        costs = walk_costs(network, walk, cap)
+        # Lengths in units of what taking one record away moves.
+        tolerance = float(self.tolerance) / network.n_agents
+        delta = facts.neighboring.sensitivity_factor * facts.working_rounding
+        shape = (facts.n_parameters, facts.loss.n_outputs)
+        token = StatelessToken(
+            n_hops=n_hops,
+            cap=cap,
+            drift=2 * tolerance / delta,
+            grid=GRID * math.sqrt(math.prod(shape)),
+        )
+        (prior,) = spent_before(facts, budget)
+        multiplier = calibrated_multiplier(
+            lambda noise: token.guarantee(costs[budget.observer], 1.0 / noise),
+            budget.epsilon,
+            budget.delta,
+            prior,
+        )
+        mu, noise_std = 1.0 / multiplier, multiplier * delta
+        step_size, clip_norm = walk_steps(
+            facts, mu, n_hops, step_size=self.step_size, clip_norm=self.clip_norm
+        )
+        bounds = bounds_in_basis(facts, None, clip_norm=clip_norm, row_bound=1.0)
+        if self.step_size == "auto":
+            step_size = min(step_size / self.relaxation, longest_step(facts, bounds))
+        # Bound of the norm of a token, in units of what one record moves: signal and noise.
+        noise = noise_std * math.sqrt(math.prod(shape))
+        radius = 4.0 * (cap * facts.n_samples + noise * math.sqrt(n_hops))
+        _require_resolution(facts, radius / noise_std)
+        farthest = self.relaxation * radius
+        settings = self.resolved(
+            n_hops=n_hops,
+            n_averaged=1,
+            max_contributions=cap,
+            step_size=step_size,
+            clip_norm=clip_norm,
+            radius=radius,
+            inner=self._solvable(facts, bounds, step_size, tolerance, farthest),
+        )
+        pairs = None
+        if walk is not None:
+            before = [release.view(PEER).guarantees[0] for release in facts.preparations]
+            pairs = TokenPairs(walk, token, mu, compose(*before))
+        return settings, Release(
+            name=TOKEN,
+            shape=shape,
+            sensitivities=(delta * (1 + token.drift),) * n_hops,
+            noise_std=noise_std,
+            agent_noise_std=(noise_std,),
+            views=tuple(
+                View(
+                    observer=observer,
+                    guarantees=(token.guarantee(costs[observer], mu),),
+                    worst_cases=(token.direct(mu),),
+                    pairs=pairs if observer == PEER else None,
+                )
+                for observer in network.observers
+            ),
+        )
+
+    def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
+        """What figures of a walk rest on."""
+        return walk_assumptions(network_of(facts))
+
+    def _penalty_step(self, settings: Settings) -> float:
+        return float(settings.relaxation * settings.step_size)
+
+    def _hop(
+        self, plan: Plan, gate: Gate, rows: Rows, proximal_step: Callable[[int, Array], Array]
+    ) -> tuple[Hop, None]:
+        facts, theta = plan.facts, plan.settings.relaxation
+        length = _length(plan)
+        prox = penalty_operator(facts.penalty, self._penalty_step(plan.settings), rows)
+        # As for states of ADMM.
+        radius = length * plan.settings.radius
+
+        def hop(y: Array, agent: int, contributes: bool) -> Array:
+            if contributes:
+                z = prox(y)
+                y = z + theta * (proximal_step(agent, z) - z)
+            return into_ball((length * gate.release(TOKEN, y / length))[None], radius)[0]
+
+        return hop, None
+
+    def _variance(self, plan: Plan, rows: Rows) -> Array:
+        """That of the last token, to which all hops add noise."""
+        step, n_hops = self._penalty_step(plan.settings), plan.settings.n_hops
+        shrinks = 1.0 - 0.5 * step * plan.facts.loss.smoothness * rows.loading
+        kept = np.square(np.clip(shrinks, 0.0, 1.0))
+        with np.errstate(invalid="ignore"):
+            total = np.where(kept < 1.0, (1.0 - kept**n_hops) / (1.0 - kept), float(n_hops))
+        return np.asarray((_length(plan) * plan.releases[-1].noise_std) ** 2 * total)
+
+
+def _bounds(plan: Plan) -> LossBounds:
+    """Of a record's loss, for all data."""
+    return bounds_in_basis(plan.facts, None, clip_norm=plan.settings.clip_norm, row_bound=1.0)
+
+
+def _length(plan: Plan) -> float:
+    """How far taking one record away moves a token without states."""
+    facts, settings = plan.facts, plan.settings
+    step = settings.relaxation * settings.step_size
+    length = step * _bounds(plan).gradient_norm * network_of(facts).n_agents / facts.n_samples
+    return float(length)
+
+
+def _require_resolution(facts: Facts, length: float) -> None:
+    """Refuse tokens so long beside their noise that arithmetic moves them by more than a cell."""
+    if ROUNDINGS * 2.0**-53 * length > GRID_CELL:
+        raise ValueError(
+            f"Got n_samples={facts.n_samples} for RandomWalkProximalPoint, expected fewer: the"
+            " rounding of a token would not be small beside its noise. Use MultiStepADMM."
+        )
