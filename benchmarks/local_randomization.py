@@ -37,6 +37,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import threadpoolctl
+from baselines import DualPerturbationADMM, PrimalPerturbationADMM
 from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 from scipy import stats
@@ -47,8 +48,6 @@ import skdpadmm.algorithms._randomized_sgd as _randomized_sgd
 from skdpadmm import DPDecentralizedClassifier
 from skdpadmm.algorithms import (
     DecentralizedGradientDescent,
-    DualPerturbationADMM,
-    PrimalPerturbationADMM,
     ProximalNewton,
     RandomizedADMM,
     RandomizedGradientDescent,

@@ -41,12 +41,13 @@ import _data
 import matplotlib as mpl
 import numpy as np
 import threadpoolctl
+from baselines import DualPerturbationADMM, PrimalPerturbationADMM
 from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from skdpadmm import DPDecentralizedClassifier
-from skdpadmm.algorithms import MultiStepADMM
+from skdpadmm.algorithms import DecentralizedGradientDescent, MultiStepADMM
 from skdpadmm.network import MixingMatrix, Topology
 
 OUTPUT = Path(__file__).parent / "output" / "multistep_adult.png"
@@ -55,9 +56,9 @@ EPSILONS, INNER_STEPS, BY_ROUND = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0), (1, 5, 10, 15,
 NO_NOISE, PAPER_STEPS = 1e4, 10
 SETTINGS = ("theorem", "short steps", "defaults")
 BASELINES = {
-    "primal-perturbation-admm": "primal perturbation",
-    "dual-perturbation-admm": "dual perturbation",
-    "decentralized-gradient-descent": "gradient descent",
+    "primal perturbation": PrimalPerturbationADMM(),
+    "dual perturbation": DualPerturbationADMM(),
+    "gradient descent": DecentralizedGradientDescent(),
 }
 
 Array = NDArray[np.float64]
@@ -146,7 +147,7 @@ def make(task: Task) -> tuple[Any, float]:
         n_agents=N_AGENTS,
         classes=[-1, 1],
         fit_intercept=False,
-        algorithm=multi_step(task.method, task.inner_steps) if is_ours else task.method,
+        algorithm=multi_step(task.method, task.inner_steps) if is_ours else BASELINES[task.method],
         conditioning=None,
         max_iter=task.n_rounds,
         random_state=task.seed,
@@ -312,7 +313,7 @@ def lines(grid: Grid) -> list[Line]:
         for method in SETTINGS
         for k in (PAPER_STEPS, 1)
     ]
-    return ours + [Line(BASELINES[name], name) for name in grid.baselines]
+    return ours + [Line(name, name) for name in grid.baselines]
 
 
 def unrest(run: Run) -> float:
@@ -338,7 +339,7 @@ def show_rounds(grid: Grid, found: dict[Task, Run]) -> None:
         print(f"{'exact, not private':30}{found[grid.optimum].risk:>10.4f}")
         for method in SETTINGS:
             own = f"{method}, {PAPER_STEPS} inner steps"
-            rivals = [f"{method}, 1 inner step", *(BASELINES[name] for name in grid.baselines)]
+            rivals = [f"{method}, 1 inner step", *grid.baselines]
             for k, what in enumerate(("risk", "unrest")):
                 beaten = [r for r in rivals if table[own][k].mean < table[r][k].mean]
                 others = [r for r in rivals if r not in beaten]

@@ -52,6 +52,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import threadpoolctl
+from baselines import GossipADMM, PerturbedData
 from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 from sklearn.metrics import r2_score
@@ -59,10 +60,8 @@ from tqdm import tqdm
 
 from skdpadmm import DPAdmmRidge, DPPersonalizedClassifier, DPPersonalizedRegressor
 from skdpadmm.algorithms import (
-    GossipADMM,
     LocalModels,
     PersonalizedCoordinateDescent,
-    PerturbedData,
 )
 from skdpadmm.network import Similarity, angle_similarity
 

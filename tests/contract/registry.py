@@ -57,8 +57,7 @@ class Row:
         params: dict[str, Any] = {"max_iter": 4, "random_state": 0, "delta": 1e-4}
         params["feature_bounds"] = (-1.0, 1.0)
         if self.algorithm is not None:
-            name, knobs = self.algorithm
-            params["algorithm"] = getattr(algorithms, name)(**knobs)
+            params["algorithm"] = self.algorithm_with({})
         if self.target == "number":
             params["target_bounds"] = (-2.0, 2.0)
         else:
@@ -66,9 +65,14 @@ class Row:
         params.update(self.params)
         params.update(changed)
         if isinstance(params.get("algorithm"), dict):
-            name, knobs = self.algorithm
-            params["algorithm"] = getattr(algorithms, name)(**{**knobs, **params["algorithm"]})
+            params["algorithm"] = self.algorithm_with(params["algorithm"])
         return getattr(skdpadmm, self.estimator)(**params)
+
+    def algorithm_with(self, changed: dict[str, Any]) -> Any:
+        """The algorithm: one of the package by its name, or another one by its class."""
+        name, knobs = self.algorithm
+        make = getattr(algorithms, name) if isinstance(name, str) else name
+        return make(**{**knobs, **changed})
 
     @property
     def extremes(self) -> tuple[float, float]:

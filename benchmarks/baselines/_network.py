@@ -1,0 +1,197 @@
+"""Consensus over a graph: problems of single agents, what they exchange, and budgets.
+
+Agent a of A has a model w_a, a dual variable, and ``F_a = (A / n) sum f_i`` over its records, whose
+gradients are clipped to norm C. In each round it minimises
+
+    F_a(w) + r(w) + c_a / 2 |w|^2 - <p_a, w>,    c_a = 2 rho max(number of neighbours, 1),
+
+broadcasts the result, and makes p_a of what it hears. Arrays have the shape (agents, parameters,
+scores). One record moves the minimiser by at most ``unit_a = C A / (n c_a)`` under zero-out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.losses import clip_derivative
+from skdpadmm.network import Topology
+from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2
+from skdpadmm.privacy import Guarantee, calibrate_noise, compose, gaussian_mu, worst
+from skdpadmm.protocol import Budget, Facts, Plan, Problem, Solution, network_of
+from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
+
+Array = NDArray[np.float64]
+Map = Callable[[Array], Array]
+# Linear terms are cut where minimisers without data would be longer, so that rounding has a bound.
+LONGEST = 1e4
+
+
+def check(facts: Facts) -> None:
+    """Refuse what the bounds of minimisers do not cover."""
+    penalties = (NoPenalty, SquaredL2, L1, ElasticNet)
+    if facts.unit != "record" or facts.loss.n_outputs > 1 or not math.isfinite(facts.row_norm):
+        raise ValueError(
+            f"Got privacy_unit={facts.unit!r}, {facts.loss.n_outputs} scores and rows of norm up"
+            f" to {facts.row_norm:g}, expected 'record', one score and a finite bound."
+        )
+    if not isinstance(facts.penalty, penalties):
+        raise ValueError(f"Got {facts.penalty!r}, expected an elastic net, L1, SquaredL2 or none.")
+
+
+def calibrated(facts: Facts, budget: Budget, guarantee: Callable[[float], Guarantee]) -> float:
+    """Noise that meets the smallest budget of an agent, beside what was released before."""
+    before = [worst(*release.guarantees(budget.observer)) for release in facts.preparations]
+    epsilon = min(network_of(facts).budgets(budget.epsilon))
+    return calibrate_noise(lambda scale: compose(*before, guarantee(scale)), epsilon, budget.delta)
+
+
+def penalty_weight(facts: Facts, budget: Budget, clip_norm: float, n_rounds: int) -> float:
+    """Rho with which models travel as far as noise lets them, whatever the number of rounds."""
+    network = network_of(facts)
+    mu = gaussian_mu(min(network.budgets(budget.epsilon)), budget.delta)
+    factor = facts.neighboring.sensitivity_factor
+    signal = facts.n_samples * mu / (factor * math.sqrt(network.n_agents))
+    steepness = clip_norm * facts.loss.smoothness * facts.row_norm**2
+    step = min(0.75 * signal, 200 * steepness) / (n_rounds * steepness)
+    return 1 / (2 * step * max(int(network.topology.degrees.min()), 1))
+
+
+def curvatures(topology: Topology, weight: float) -> Array:
+    """``c_a`` of all agents."""
+    return 2 * weight * np.maximum(topology.degrees, 1)[:, None, None]
+
+
+def smoothness(facts: Facts) -> float:
+    """Bound of the curvature of every ``F_a``."""
+    sizes = network_of(facts).agent_sizes
+    largest = max(sizes) * facts.loss.smoothness * facts.row_norm**2 * (1 + 1e-9)
+    return len(sizes) / facts.n_samples * largest
+
+
+def rounding(facts: Facts, clip_norm: float, weight: float, noise: float = 0.0) -> float:
+    """Bound, in units of ``unit_a``, of how far rounding moves a minimiser.
+
+    Scores of n_parameters terms are off by so many roundings of the norm of a model, at which the
+    sum of all slopes is off by the curvature times that.
+    """
+    assert facts.coordinates is not None
+    network = network_of(facts)
+    curvature, clip = curvatures(network.topology, weight), clip_norm * typical_norm(facts)
+    share = clip * network.n_agents / facts.n_samples
+    longest = LONGEST + (2 * max(network.agent_sizes) + noise) * share / curvature.min()
+    roundings = (facts.n_parameters + 16) * 2.0**-50 * facts.coordinates.amplification
+    error = float((smoothness(facts) + curvature.max()) / share * longest * roundings)
+    if error > 0.01:
+        raise ValueError(
+            f"Got penalty_weight={weight:g} and clip_norm={clip_norm:g}, expected a weight that"
+            f" floats can resolve: rounding would move solutions by {error:.2g} of what a record"
+            " does."
+        )
+    return error
+
+
+def typical_norm(facts: Facts) -> float:
+    """What clip bounds are in units of: `Rows.typical_norm` in public coordinates."""
+    return min(facts.row_norm, math.sqrt(facts.n_parameters))
+
+
+def clipped_gradients(facts: Facts, problem: Problem, clip_norm: float) -> Map:
+    """Gradients of all ``F_a``, each at the model of its agent."""
+    rows, ownership, loss = problem.rows, problem.ownership, facts.loss
+    assert ownership is not None
+    segments = Segments(rows=rows, owner=ownership.index.astype(np.int32))
+    with np.errstate(divide="ignore"):
+        bound = clip_norm / np.sqrt(rows.squared_norm)
+
+    def slopes(scores: Array, own: slice) -> Array:
+        flat = scores[:, 0] if loss.n_outputs == 1 else scores
+        derivative = loss.derivative(flat, problem.target[own])
+        return clip_derivative(derivative, bound[own]).reshape(scores.shape)
+
+    def gradient(models: Array) -> Array:
+        sums = collect_agents(rows, segments.sums(prepare_agents(rows, models), slopes))
+        return ownership.n_agents / facts.n_samples * sums
+
+    return gradient
+
+
+def proximal_step(facts: Facts, rows: Rows) -> Callable[[Array, Array], Array]:
+    """Proximal operator of the penalty, with a step for each agent; the intercept is left out."""
+    scale = rows.coordinates.coefficient_scale
+
+    def prox(models: Array, steps: Array) -> Array:
+        models = models.copy()
+        for step in np.unique(steps).tolist():
+            operator = facts.penalty.proximal_operator(step, metric=scale**-2.0)
+            who = np.flatnonzero(steps == step)
+            coef = np.concatenate(models[who, : len(scale)], axis=1) * scale[:, None]
+            coef = (operator(coef) / scale[:, None]).reshape(len(scale), len(who), -1)
+            models[who, : len(scale)] = coef.transpose(1, 0, 2)
+        return models
+
+    return prox
+
+
+def descent(
+    facts: Facts, problem: Problem, clip_norm: float, curvature: Array, n_steps: int
+) -> Callable[..., tuple[Array, Array]]:
+    """Proximal gradient steps of all agents towards the minimisers of their problems.
+
+    Returns a function of linear terms, and of noise in them, that gives the minimisers without data
+    and noise, where it starts, and what the steps lead to.
+    """
+    gradient, prox = (
+        clipped_gradients(facts, problem, clip_norm),
+        proximal_step(facts, problem.rows),
+    )
+    step = 1 / (curvature + smoothness(facts))
+
+    def solve(linear: Array, noise: Any = 0.0) -> tuple[Array, Array]:
+        norms = np.linalg.norm(linear, axis=(1, 2), keepdims=True) / curvature
+        linear = linear * (LONGEST / np.maximum(norms, LONGEST))
+        start = models = prox(linear / curvature, 1 / curvature)
+        for _ in range(n_steps):
+            slope = gradient(models) + curvature * models - linear + noise
+            models = prox(models - step * slope, step)
+        return start, models
+
+    return solve
+
+
+def rounds(
+    topology: Topology, weight: float, solve: Map, shape: tuple[int, ...], n_rounds: int
+) -> Any:
+    """Models that are broadcast in each round; duals begin and stay with a sum of zero."""
+    degrees, curvature = topology.degrees[:, None, None], curvatures(topology, weight)
+    models, duals = np.zeros(shape), np.zeros(shape)
+    for k in range(n_rounds + 1):
+        apart = weight * (degrees * models - topology.neighbor_sum(models))
+        duals = duals - apart / 2
+        if k:
+            yield models
+        if k < n_rounds:
+            models = solve(2 * duals + curvature * models - apart)
+
+
+def averaged(plan: Plan, problem: Problem, models: Any, n_rounds: int) -> Solution:
+    """Agents keep the means of the later half of their models."""
+    network, total, n_averaged = network_of(plan.facts), 0.0, (n_rounds + 1) // 2
+    for k, current in enumerate(models):
+        total = total + current if k >= n_rounds - n_averaged else total
+        problem.progress(k + 1)
+    own = np.asarray(total) / n_averaged
+    n_messages = 2 * network.topology.n_edges * n_rounds
+    return Solution(
+        parameters=own.mean(axis=0),
+        parameters_per_agent=own,
+        n_iter=n_rounds,
+        n_rounds=n_rounds,
+        n_messages=n_messages,
+        bytes_sent=8 * n_messages * own[0].size,
+        derivative_bound=plan.settings.clip_norm,
+    )
