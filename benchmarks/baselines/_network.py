@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms import penalty_operator
 from skdpadmm.losses import clip_derivative
 from skdpadmm.network import Topology
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2
 from skdpadmm.privacy import Guarantee, calibrate_noise, compose, gaussian_mu, worst
-from skdpadmm.protocol import Budget, Facts, Plan, Problem, Solution, network_of
+from skdpadmm.protocol import Budget, Facts, Plan, Problem, Solution, View, network_of
 from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
 
 Array = NDArray[np.float64]
@@ -34,10 +35,10 @@ LONGEST = 1e4
 def check(facts: Facts) -> None:
     """Refuse what the bounds of minimisers do not cover."""
     penalties = (NoPenalty, SquaredL2, L1, ElasticNet)
-    if facts.unit != "record" or facts.loss.n_outputs > 1 or not math.isfinite(facts.row_norm):
+    if facts.loss.n_outputs > 1 or not math.isfinite(facts.row_norm):
         raise ValueError(
-            f"Got privacy_unit={facts.unit!r}, {facts.loss.n_outputs} scores and rows of norm up"
-            f" to {facts.row_norm:g}, expected 'record', one score and a finite bound."
+            f"Got {facts.loss.n_outputs} scores and rows of norm up to {facts.row_norm:g}, expected"
+            " one score and a finite bound."
         )
     if not isinstance(facts.penalty, penalties):
         raise ValueError(f"Got {facts.penalty!r}, expected an elastic net, L1, SquaredL2 or none.")
@@ -45,9 +46,14 @@ def check(facts: Facts) -> None:
 
 def calibrated(facts: Facts, budget: Budget, guarantee: Callable[[float], Guarantee]) -> float:
     """Noise that meets the smallest budget of an agent, beside what was released before."""
-    before = [worst(*release.guarantees(budget.observer)) for release in facts.preparations]
+    before = [worst(*r.view(budget.observer).guarantees) for r in facts.preparations]
     epsilon = min(network_of(facts).budgets(budget.epsilon))
     return calibrate_noise(lambda scale: compose(*before, guarantee(scale)), epsilon, budget.delta)
+
+
+def seen(facts: Facts, guarantee: Guarantee) -> tuple[View, ...]:
+    """All observers hear every message."""
+    return tuple(View(observer=name, guarantees=(guarantee,)) for name in facts.observers)
 
 
 def penalty_weight(facts: Facts, budget: Budget, clip_norm: float, n_rounds: int) -> float:
@@ -122,16 +128,14 @@ def clipped_gradients(facts: Facts, problem: Problem, clip_norm: float) -> Map:
 
 def proximal_step(facts: Facts, rows: Rows) -> Callable[[Array, Array], Array]:
     """Proximal operator of the penalty, with a step for each agent; the intercept is left out."""
-    scale = rows.coordinates.coefficient_scale
 
     def prox(models: Array, steps: Array) -> Array:
         models = models.copy()
         for step in np.unique(steps).tolist():
-            operator = facts.penalty.proximal_operator(step, metric=scale**-2.0)
             who = np.flatnonzero(steps == step)
-            coef = np.concatenate(models[who, : len(scale)], axis=1) * scale[:, None]
-            coef = (operator(coef) / scale[:, None]).reshape(len(scale), len(who), -1)
-            models[who, : len(scale)] = coef.transpose(1, 0, 2)
+            columns = np.concatenate(models[who], axis=1)
+            columns = penalty_operator(facts.penalty, step, rows)(columns)
+            models[who] = columns.reshape(len(columns), len(who), -1).transpose(1, 0, 2)
         return models
 
     return prox

@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
+from skdpadmm.algorithms import Algorithm, count, size
 from skdpadmm.losses import LogisticLoss, SmoothedHinge
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (
@@ -27,7 +26,6 @@ from skdpadmm.protocol import (
     Budget,
     Facts,
     Gate,
-    HiddenTerm,
     Plan,
     Problem,
     Release,
@@ -45,15 +43,8 @@ OUTPUT_SHARE, TOLERANCE = 0.02, 0.01
 LONGEST_DRAW, NEVER = 14.0, 1e-9
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    n_rounds: int
-    clip_norm: float
-    penalty_weight: float
-    inner_steps: int
-
-
-class DualPerturbationADMM(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class DualPerturbationADMM(Algorithm):
     """Each agent adds a random linear term to its problem, and sends the minimiser.
 
     **Guarantee.** That of perturbed objectives, of sums of losses with gradients of norm at most C
@@ -73,22 +64,21 @@ class DualPerturbationADMM(BaseEstimator):
         rho; "auto" keeps the curvature of a record at a sixth of epsilon over all rounds.
     """
 
-    conditionable, setting, exact = False, "decentralized", False
+    setting, units, conditionable = "decentralized", ("record",), False
 
-    def __init__(
-        self, *, max_rounds: int = 10, clip_norm: float = 0.5, penalty_weight: Any = "auto"
-    ) -> None:
-        self.max_rounds = max_rounds
-        self.clip_norm = clip_norm
-        self.penalty_weight = penalty_weight
+    max_rounds: int = count(10)
+    clip_norm: float = size(0.5)
+    penalty_weight: float | str = size()
 
-    def check(self, facts: Facts) -> None:
+    def check_facts(self, facts: Facts) -> None:
         consensus.check(facts)
 
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
+    def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
         network, n_rounds = network_of(facts), min(facts.max_iter, self.max_rounds)
         shape, largest = (network.n_agents, facts.n_parameters, 1), max(network.agent_sizes)
-        weight = self._weight(facts, budget, n_rounds)
+        weight = self.penalty_weight
+        if weight == "auto":
+            weight = default_weight(facts, budget, self.clip_norm, n_rounds)
         curvature = float(consensus.curvatures(network.topology, weight).min())
         condition = 1 + consensus.smoothness(facts) / curvature
         total = gaussian_mu(min(network.budgets(budget.epsilon)), budget.delta)
@@ -113,34 +103,25 @@ class DualPerturbationADMM(BaseEstimator):
         noise = std * (root + LONGEST_DRAW)
         error = tolerance + std * root * GRID_CELL / 2
         error += consensus.rounding(facts, self.clip_norm, weight, noise)
-        term = HiddenTerm(
+        term = Release(
             name=LINEAR_TERMS,
             shape=shape,
+            sensitivities=(),
             noise_std=std,
-            guarantee=minimisers(std),
-            seen_by=network.observers,
-            times=n_rounds,
+            door="hidden_term",
+            repeats=n_rounds,
+            views=consensus.seen(facts, minimisers(std)),
         )
-        release = Release(
+        solution = Release(
             name=MINIMISERS,
             shape=shape,
             sensitivities=(2 * error,) * n_rounds,
             noise_std=2 * error * math.sqrt(n_rounds) / output.mu * (1 + 1e-12),
-            seen_by=network.observers,
+            views=consensus.seen(facts, output),
         )
-        settings = Settings(
-            n_rounds=n_rounds,
-            clip_norm=self.clip_norm,
-            penalty_weight=weight,
-            inner_steps=math.ceil(condition * math.log((largest + noise) / tolerance)),
-        )
-        return Plan(
-            algorithm="DualPerturbationADMM",
-            facts=facts,
-            budget=budget,
-            settings=settings,
-            releases=(*facts.preparations, term, release),
-        )
+        n_steps = math.ceil(condition * math.log((largest + noise) / tolerance))
+        constants = {"n_rounds": n_rounds, "penalty_weight": weight, "inner_steps": n_steps}
+        return self.resolved(**constants), term, solution
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         facts, settings = plan.facts, plan.settings
@@ -158,12 +139,11 @@ class DualPerturbationADMM(BaseEstimator):
         models = consensus.rounds(topology, weight, send, shape, settings.n_rounds)
         return consensus.averaged(plan, problem, models, settings.n_rounds)
 
-    def _weight(self, facts: Facts, budget: Budget, n_rounds: int) -> float:
-        if self.penalty_weight != "auto":
-            return float(self.penalty_weight)
-        network = network_of(facts)
-        largest, epsilon = max(network.agent_sizes), min(network.budgets(budget.epsilon))
-        needed = 6 * n_rounds * consensus.smoothness(facts) / (largest * epsilon)
-        fewest = max(int(network.topology.degrees.min()), 1)
-        rule = consensus.penalty_weight(facts, budget, self.clip_norm, n_rounds)
-        return max(rule, needed / (2 * fewest))
+
+def default_weight(facts: Facts, budget: Budget, clip_norm: float, n_rounds: int) -> float:
+    network = network_of(facts)
+    largest, epsilon = max(network.agent_sizes), min(network.budgets(budget.epsilon))
+    needed = 6 * n_rounds * consensus.smoothness(facts) / (largest * epsilon)
+    fewest = max(int(network.topology.degrees.min()), 1)
+    rule = consensus.penalty_weight(facts, budget, clip_norm, n_rounds)
+    return max(rule, needed / (2 * fewest))

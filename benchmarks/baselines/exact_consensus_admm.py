@@ -11,22 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
+from skdpadmm.algorithms import Algorithm, count, number
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of, not_private
 
 from . import _network as consensus
 
 MODELS = "models of agents"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    max_rounds: int
-    tolerance: float
-
-
-class ExactConsensusADMM(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExactConsensusADMM(Algorithm):
     """Rounds until no model moves, and none is further from their mean, by more than a tolerance.
 
     For ``epsilon=inf`` alone: what private agents are measured by. The penalty weight rho is the
@@ -39,32 +34,16 @@ class ExactConsensusADMM(BaseEstimator):
     max_rounds : int, default=10_000
     """
 
-    conditionable, setting, exact = False, "decentralized", True
+    setting, conditionable, exact = "decentralized", False, True
 
-    def __init__(self, *, tolerance: float = 1e-9, max_rounds: int = 10_000) -> None:
-        self.tolerance = tolerance
-        self.max_rounds = max_rounds
+    tolerance: float = number(1e-9, 1e-14, 1)
+    max_rounds: int = count(10_000)
 
-    def check(self, facts: Facts) -> None:
-        """Every network is served."""
-
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
+    def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
         if budget.is_private:
             raise ValueError(f"Got epsilon={budget.epsilon:g}, expected inf: it adds no noise.")
-        release = Release(
-            name=MODELS,
-            shape=(network_of(facts).n_agents, facts.n_parameters, facts.loss.n_outputs),
-            sensitivities=(math.inf,),
-            noise_std=0.0,
-            seen_by=facts.observers,
-        )
-        return Plan(
-            algorithm="ExactConsensusADMM",
-            facts=facts,
-            budget=budget,
-            settings=Settings(max_rounds=self.max_rounds, tolerance=self.tolerance),
-            releases=(release,),
-        )
+        shape = (network_of(facts).n_agents, facts.n_parameters, facts.loss.n_outputs)
+        return self.resolved(), not_private(MODELS, shape, facts.observers)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         facts, settings, rows = plan.facts, plan.settings, problem.rows

@@ -6,28 +6,29 @@ models over networks", AISTATS 2017. What the speed of coordinate descent is mea
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms import LocalModels
+from skdpadmm.algorithms import Algorithm, LocalModels, choice, count, size
 from skdpadmm.noise import noise_source
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, neighborhood_of
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Solution,
+    neighborhood_of,
+    not_private,
+)
 
 MODELS = "models of agents"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    penalty_weight: float
-    inner_steps: int
-    start: str
-    order_seed: int
-
-
-class GossipADMM(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class GossipADMM(Algorithm):
     r"""Asynchronous ADMM on edges, for the joint objective of personal models at epsilon = inf.
 
     Each agent has a copy of each neighbour's model. When a pair wakes up, both minimise, roughly
@@ -52,42 +53,22 @@ class GossipADMM(BaseEstimator):
         Public seed of the order.
     """
 
-    conditionable, setting, exact = False, "personalized", True
+    setting, conditionable, exact = "personalized", False, True
 
-    def __init__(
-        self,
-        *,
-        penalty_weight: float = 1.0,
-        inner_steps: int = 10,
-        start: str = "zero",
-        order_seed: int = 0,
-    ) -> None:
-        self.penalty_weight = penalty_weight
-        self.inner_steps = inner_steps
-        self.start = start
-        self.order_seed = order_seed
+    penalty_weight: float = size(1.0)
+    inner_steps: int = count(10)
+    start: str = choice("zero", "local")
+    order_seed: int = count(0, least=0)
 
-    def check(self, facts: Facts) -> None:
+    def check_facts(self, facts: Facts) -> None:
         if neighborhood_of(facts).n_agents < 2 or facts.loss.n_outputs > 1:
             raise ValueError("Got one agent or several scores, expected pairs and one score.")
 
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
+    def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
         if budget.is_private:
             raise ValueError(f"Got epsilon={budget.epsilon:g}, expected inf: it adds no noise.")
-        release = Release(
-            name=MODELS,
-            shape=(neighborhood_of(facts).n_agents, facts.n_parameters, 1),
-            sensitivities=(math.inf,),
-            noise_std=0.0,
-            seen_by=facts.observers,
-        )
-        return Plan(
-            algorithm="GossipADMM",
-            facts=facts,
-            budget=budget,
-            settings=Settings(**self.get_params()),
-            releases=(release,),
-        )
+        shape = (neighborhood_of(facts).n_agents, facts.n_parameters, 1)
+        return self.resolved(), not_private(MODELS, shape, facts.observers)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         facts, settings = plan.facts, plan.settings

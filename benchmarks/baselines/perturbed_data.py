@@ -9,27 +9,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms import LocalModels, PersonalizedOptimum
+from skdpadmm.algorithms import Algorithm, LocalModels, PersonalizedOptimum, choice, number
 from skdpadmm.losses import HuberLoss, SquaredLoss
 from skdpadmm.noise import noise_source
-from skdpadmm.privacy import gaussian_mu
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, neighborhood_of
+from skdpadmm.privacy import GaussianDP, gaussian_mu
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Settings,
+    Solution,
+    View,
+    neighborhood_of,
+)
 from skdpadmm.records import Rows
 
 RECORDS = "records with noise"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    models: str
-    target_weight: float
-
-
-class PerturbedData(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PerturbedData(Algorithm):
     r"""Agents publish each record once, with noise: local differential privacy.
 
     Features in public coordinates, of norm at most :math:`\sqrt p`, and the target times a weight
@@ -49,41 +55,38 @@ class PerturbedData(BaseEstimator):
         Share of the squared budget that is spent on targets.
     """
 
-    conditionable, setting, exact = False, "personalized", False
+    setting, units, conditionable = "personalized", ("record",), False
 
-    def __init__(self, *, models: str = "joint", target_share: float = 0.5) -> None:
-        self.models = models
-        self.target_share = target_share
+    models: str = choice("joint", "local")
+    target_share: float = number(0.5, 0, 1, closed="neither")
 
-    def check(self, facts: Facts) -> None:
-        if facts.unit != "record":
-            raise ValueError(f"Got privacy_unit={facts.unit!r}, expected 'record'.")
+    def check_facts(self, facts: Facts) -> None:
         PersonalizedOptimum().check(facts)
 
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
-        agents, p = neighborhood_of(facts), facts.coordinates.n_features
+    def assumptions(self, facts: Facts, settings: Settings) -> tuple[str, ...]:
+        return (
+            "Every record leaves its agent once, with noise, for everybody to see; models are made"
+            " of nothing else. A record that is zeroed out sends noise alone.",
+        )
+
+    def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
+        assert facts.coordinates is not None
+        p, epsilon = (
+            facts.coordinates.n_features,
+            min(neighborhood_of(facts).budgets(budget.epsilon)),
+        )
         weight = math.sqrt(p * self.target_share / (1 - self.target_share))
         moved = facts.neighboring.sensitivity_factor * math.hypot(math.sqrt(p), weight)
         moved *= facts.working_rounding
-        epsilon = min(agents.budgets(budget.epsilon))
+        std = moved / gaussian_mu(epsilon, budget.delta) * (1 + 1e-12)
         n_targets = 1 if is_number(facts) else max(facts.loss.n_outputs, 2)
-        release = Release(
+        guarantees = (GaussianDP(moved / std),)
+        return self.resolved(target_weight=weight), Release(
             name=RECORDS,
             shape=(facts.n_samples, p + n_targets),
             sensitivities=(moved,),
-            noise_std=moved / gaussian_mu(epsilon, budget.delta) * (1 + 1e-12),
-            seen_by=agents.observers,
-        )
-        return Plan(
-            algorithm="PerturbedData",
-            facts=facts,
-            budget=budget,
-            settings=Settings(models=self.models, target_weight=weight),
-            releases=(release,),
-            assumptions=(
-                "Every record leaves its agent once, with noise, for everybody to see; models are"
-                " made of nothing else. A record that is zeroed out sends noise alone.",
-            ),
+            noise_std=std,
+            views=tuple(View(observer=name, guarantees=guarantees) for name in facts.observers),
         )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:

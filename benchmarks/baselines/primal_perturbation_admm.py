@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
+from skdpadmm.algorithms import Algorithm, count, size
 from skdpadmm.privacy import GaussianDP
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
@@ -21,15 +20,8 @@ from . import _network as consensus
 DISPLACEMENTS = "displacements of agents"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    n_rounds: int
-    clip_norm: float
-    penalty_weight: float
-    inner_steps: int
-
-
-class PrimalPerturbationADMM(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrimalPerturbationADMM(Algorithm):
     """Agents take `inner_steps` towards their minimisers, and send what they reach with noise.
 
     **Guarantee.** What passes the gate is how far data have moved a model from the minimiser
@@ -48,47 +40,34 @@ class PrimalPerturbationADMM(BaseEstimator):
     inner_steps : int, default=30
     """
 
-    conditionable, setting, exact = False, "decentralized", False
+    setting, units, conditionable = "decentralized", ("record",), False
 
-    def __init__(
-        self, *, clip_norm: float = 0.1, penalty_weight: Any = "auto", inner_steps: int = 30
-    ) -> None:
-        self.clip_norm = clip_norm
-        self.penalty_weight = penalty_weight
-        self.inner_steps = inner_steps
+    clip_norm: float = size(0.1)
+    penalty_weight: float | str = size()
+    inner_steps: int = count(30)
 
-    def check(self, facts: Facts) -> None:
+    def check_facts(self, facts: Facts) -> None:
         consensus.check(facts)
 
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
-        network, n_rounds, clip_norm = network_of(facts), facts.max_iter, self.clip_norm
-        weight = self.penalty_weight
-        if weight == "auto":
-            weight = consensus.penalty_weight(facts, budget, clip_norm, n_rounds)
+    def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
+        n_rounds, clip_norm = facts.max_iter, self.clip_norm
+        rule = consensus.penalty_weight(facts, budget, clip_norm, n_rounds)
+        settings = self.resolved(n_rounds=n_rounds, penalty_weight=rule)
+        weight = settings.penalty_weight
         least = shares_of_way(facts, weight, self.inner_steps).min()
         moved = facts.neighboring.sensitivity_factor * facts.working_rounding
         moved += 2 * consensus.rounding(facts, clip_norm, weight) / least
-        release = Release(
+
+        def guarantee(std: float) -> GaussianDP:
+            return GaussianDP(moved * math.sqrt(n_rounds) / std)
+
+        std = consensus.calibrated(facts, budget, guarantee)
+        return settings, Release(
             name=DISPLACEMENTS,
-            shape=(network.n_agents, facts.n_parameters, 1),
+            shape=(network_of(facts).n_agents, facts.n_parameters, 1),
             sensitivities=(moved,) * n_rounds,
-            noise_std=consensus.calibrated(
-                facts, budget, lambda std: GaussianDP(moved * math.sqrt(n_rounds) / std)
-            ),
-            seen_by=network.observers,
-        )
-        settings = Settings(
-            n_rounds=n_rounds,
-            clip_norm=clip_norm,
-            penalty_weight=weight,
-            inner_steps=self.inner_steps,
-        )
-        return Plan(
-            algorithm="PrimalPerturbationADMM",
-            facts=facts,
-            budget=budget,
-            settings=settings,
-            releases=(*facts.preparations, release),
+            noise_std=std,
+            views=consensus.seen(facts, guarantee(std)),
         )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:

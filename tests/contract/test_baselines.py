@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import baselines
+from examples.heavy_ball import HeavyBall
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor, DPPersonalizedRegressor
 from skdpadmm.algorithms import LocalModels
 from tests.contract import test_contract as contract
@@ -15,6 +16,7 @@ from tests.contract.registry import AGENTS, Row
 from tests.privacy.densities import divergence_of_hidden_term
 
 PRIMAL, DUAL = baselines.PrimalPerturbationADMM, baselines.DualPerturbationADMM
+TINY = {"clip_norm": 0.001, "step_size": 0.01}
 SOLUTIONS = {"minimisers of agents": "below"}
 
 
@@ -23,6 +25,14 @@ def row(id, estimator, algorithm, /, knobs=None, **more):
 
 
 ROWS = [
+    Row(
+        "heavy-ball", "DPAdmmLogisticRegression", (HeavyBall, {}), target="three", reaches=0.866,
+        linear=TINY, optimum=({"clip_norm": 10.0, "step_size": 0.5}, 1e-6),
+    ),
+    Row(
+        "heavy-ball-zero-out", "DPAdmmRidge", (HeavyBall, {}), linear=TINY,
+        params={"neighboring": "zero_out", "fit_intercept": False},
+    ),
     row(
         "primal", "DPDecentralizedRegressor", PRIMAL, {"inner_steps": 5}, composes=False,
         linear={"clip_norm": 0.001, "penalty_weight": 1.0}, reaches=0.97,
