@@ -174,6 +174,7 @@ def task_of(
         rounding=rounding_factor(n_samples=n, coordinates=coordinates),
         max_iter=max_iter,
         is_declared=True,
+        coordinates=coordinates,
         agents=Network(
             agent_sizes=tuple(ownership.sizes.tolist()), topology=topology, sizes_matter=False
         ),

@@ -24,8 +24,9 @@ by that of any rows, which is many times as large here. An iteration is a wake-u
 one agent, or of one pair, and a hundred of them are a sweep. An agent that wakes up sends its model
 to each neighbour, with the warm start that of every round; of a pair each sends two models and two
 multipliers. Vectors are numbers sent, over the number of features.
-In figure 4 every feature gets Laplace noise and every label a randomised response, at home, half of
-the budget each; then models are fitted without any more privacy.
+In figure 4 every feature and every label gets Gaussian noise, at home, half of the squared budget
+each; then models are fitted without any more privacy. The paper has Laplace noise and randomised
+responses.
 
 The second part has states as agents: rates of violent crime in communities, and logarithms of
 weekly incomes. States of one census division have similarity 1, others a tenth of it. Penalties and

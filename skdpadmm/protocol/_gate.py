@@ -157,10 +157,6 @@ class Gate:
         out = units * (round_to_grid(value / units, 1.0) + noise)
         return self.let_out("take_turns", release, turn, value, out, units, agents)
 
-    def turns_taken(self, name: str) -> NDArray[np.intp]:
-        """How many turns each agent took so far; below 0 for one without rows, who takes none."""
-        return self._turns_of(name).taken.copy()
-
     def skip(self, name: str) -> None:
         """Use up one repetition of a planned release without releasing anything."""
         self._pass(name)

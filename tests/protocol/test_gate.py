@@ -352,7 +352,6 @@ def test_noise_of_a_turn_does_not_depend_on_who_else_takes_one(law):
         np.testing.assert_allclose(cells, np.rint(cells), atol=1e-3)
     for gate in (together, waves):
         gate.close()
-        assert gate.turns_taken("turns").tolist() == [2, 2, 2, -1]
 
 
 def test_turns_that_are_not_planned_are_refused():
