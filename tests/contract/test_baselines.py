@@ -36,7 +36,7 @@ ROWS = [
     row(
         "primal", "DPDecentralizedRegressor", PRIMAL, {"inner_steps": 5}, composes=False,
         linear={"clip_norm": 0.001, "penalty_weight": 1.0}, reaches=0.97,
-        optimum=({"clip_norm": 100.0, "penalty_weight": 0.1, "inner_steps": 60}, 1e-5),
+        optimum=({"clip_norm": 100.0, "penalty_weight": 1.0, "inner_steps": 20}, 1e-5),
     ),
     row(
         "primal-zero-out", "DPDecentralizedClassifier", PRIMAL, target="two",
