@@ -51,8 +51,6 @@ from skdpadmm.privacy import (
     calibrate_noise,
     mixture_of_slots,
     single_use_mu,
-    strongly_convex_certificate,
-    strongly_convex_step_range,
 )
 
 OUTPUT = Path(__file__).parent / "output" / "gradient_admm.png"
@@ -72,6 +70,33 @@ KAPPA = 1.0
 Array = NDArray[np.float64]
 
 
+def middle_step(beta: float, convexity: float, smoothness: float, penalty: float) -> float:
+    """Middle of the steps that contract, Lemma 7.6: A is the identity, and so is ``A' B``."""
+    total = smoothness + convexity
+    high = 2 / total
+    low = 4 / (total + math.sqrt(total**2 + 8 * smoothness * convexity))
+    return 0.5 * (max(low, high - 2 * penalty / beta**2) + high)
+
+
+def certificate(
+    step: float, beta: float, convexity: float, smoothness: float
+) -> tuple[float, float]:
+    """How the squared norm contracts in a step, and ``C_R N_0``: (iv) of the user guide's proof.
+
+    A is the identity, of which the start alone takes no advantage.
+    """
+    total = smoothness + convexity
+    shortfall = (2 / total - step) / step
+    q = max(1 - 2 * step * smoothness * convexity / total, 0.0)
+    R, S = q + shortfall, step / beta
+    rate = max(R / (1 - shortfall), S / (S + 0.25 * step**2 * shortfall))
+    kappa = step * beta
+    trace = q / R + (1 + q) / kappa
+    root = math.sqrt(((1 + q) / kappa - q / R) ** 2 + 4 * q / R * q / kappa)
+    u = min(max(1 - 2 * R, 0.0), kappa)
+    return rate, 0.5 * (trace + root) * (R + u) / (1 + u) ** 2
+
+
 @dataclass(frozen=True)
 class Setting:
     """A row of Table 1, with what the paper reports: half the curvature, beta, eta, LL, steps."""
@@ -86,28 +111,13 @@ class Setting:
     @property
     def step_size(self) -> float:
         """Middle of the range in which a step contracts."""
-        low, high = strongly_convex_step_range(
-            self.penalty_weight,
-            strong_convexity=2 * self.strength,
-            smoothness=2 * self.strength,
-            penalty_strong_convexity=2 * L2,
-            coupling_norm=1.0,
-        )
-        return 0.5 * (low + high)
+        return middle_step(self.penalty_weight, 2 * self.strength, 2 * self.strength, 2 * L2)
 
     @property
     def rate(self) -> float:
         """The paper's LL, if the losses were strongly convex."""
-        return strongly_convex_certificate(
-            self.step_size,
-            self.penalty_weight,
-            strong_convexity=2 * self.strength,
-            smoothness=2 * self.strength,
-            penalty_strong_convexity=2 * L2,
-            smallest_singular_value=1.0,
-            largest_singular_value=1.0,
-            coupling_norm=1.0,
-        ).rate
+        curvature = 2 * self.strength
+        return certificate(self.step_size, self.penalty_weight, curvature, curvature)[0]
 
 
 # The paper has 1.95 in the first row, which is outside of what its rule gives.
@@ -315,32 +325,18 @@ class Certified:
 
 def certified(kappa: float, n: NDArray[np.intp]) -> Certified:
     """A is the identity. Losses have curvature in [.5, 1], and the penalty as much as it takes."""
-    curvature: dict[str, Any] = {"strong_convexity": 0.5, "smoothness": 1.0}
-    low, high = strongly_convex_step_range(
-        1.0, **curvature, penalty_strong_convexity=1.0, coupling_norm=1.0
-    )
-    step_size = 0.5 * (low + high)
-    weight = kappa / step_size
-    strong = strongly_convex_certificate(
-        step_size,
-        weight,
-        **curvature,
-        penalty_strong_convexity=weight**2,
-        smallest_singular_value=1.0,
-        largest_singular_value=1.0,
-        coupling_norm=1.0,
-    )
+    step_size = middle_step(1.0, 0.5, 1.0, 1.0)
+    rate, amplification = certificate(step_size, kappa / step_size, 0.5, 1.0)
+    squares, pairs = rate**2, np.maximum(n // 2, 1)
+    strong = amplification * squares ** (pairs - 1) * (1 - squares) / (1 - squares**pairs)
     # The paper's figure takes one step for the contribution, and pairs of steps after it.
     constant = max(2.0, 3.0 / kappa) * (1.0 + kappa)
     with np.errstate(divide="ignore"):
         paper = np.sqrt(np.minimum(1.0, constant / ((n - 1) // 2)))
     made = amplification_constant(kappa)
-    return Certified(
-        local=np.ones(len(n)),
-        paper=paper,
-        ours=AmplifiedIteration(1.0, made).mu_after(n),
-        strong=AmplifiedIteration(1.0, made, strong=strong).mu_after(n),
-    )
+    ours = AmplifiedIteration(1.0, made).mu_after(n)
+    strong = np.where(n > 1, np.minimum(ours, np.sqrt(strong)), ours)
+    return Certified(local=np.ones(len(n)), paper=paper, ours=ours, strong=strong)
 
 
 def show_certified(table: Table) -> tuple[NDArray[np.intp], dict[float, Certified]]:

@@ -62,7 +62,7 @@ from skdpadmm.losses import HuberLoss, LogisticLoss
 from skdpadmm.network import MixingMatrix, Topology, ownership_of_labels, resolve_topology
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import NoPenalty, SquaredL2
-from skdpadmm.privacy import LaplaceDP, Neighboring, expected_privacy_loss_factor
+from skdpadmm.privacy import LaplaceDP, Neighboring
 from skdpadmm.protocol import Budget, Facts, Gate, Network, Problem
 from skdpadmm.records import Rows, declared_coordinates, rounding_factor
 from skdpadmm.secret_sharing import Transcript
@@ -331,6 +331,24 @@ def curve(found: Run, best: Array) -> Array:
 
 # --------------------------------------------------------------------------------------------------
 # The factor of the average
+
+
+def log_density(x: Array, u: float) -> Array:
+    """Of a uniform number on (0, u) plus Laplace noise of scale one."""
+    inside = np.clip(x, 0.0, u)
+    middle = np.log((2 - np.exp(-inside) - np.exp(inside - u)) / (2 * u))
+    edge = math.log(-math.expm1(-u) / (2 * u))
+    return np.where(x < 0, edge + x, np.where(x > u, edge + u - x, middle))
+
+
+def expected_privacy_loss_factor(rate: float, width: float, shift: float) -> float:
+    """Expected absolute loss of one entry, as a share of its largest: no guarantee of privacy."""
+    u, s = rate * width, rate * shift
+    # Below zero all losses are the largest one. Above, the larger loss is that of a move upwards.
+    x = np.linspace(0.0, u / 2, 200_001)
+    here = log_density(x, u)
+    inside = np.trapezoid(np.exp(here) * (here - log_density(x - s, u)), x) / s
+    return float(2 * (-math.expm1(-u) / (2 * u) + inside))
 
 
 def show_factor(table: Table) -> tuple[Array, Array, Array]:

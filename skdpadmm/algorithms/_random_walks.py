@@ -207,9 +207,8 @@ class RandomWalkADMM(_RandomWalk):
     Delta / s``, by exact composition, whatever the others do.
 
     A smaller figure against peers, who do not see all tokens, is printed in the paper and not
-    proven: agents remember earlier tokens, and the token expands at a first visit. See
-    :func:`skdpadmm.privacy.literature.token_admm_printed_rdp`. `RandomWalkProximalPoint` has no
-    states, and figures against peers that hold.
+    proven: agents remember earlier tokens, and the token expands at a first visit.
+    `RandomWalkProximalPoint` has no states, and figures against peers that hold.
 
     References
     ----------

@@ -197,10 +197,6 @@ def compose_all(*guarantees: Guarantee) -> Guarantee:
         return gaussian
     # What reveals nothing changes nothing, and a Gaussian of mu = 0 fits nowhere but among others.
     parts = others if gaussian == GaussianDP(0.0) else [gaussian, *others]
-    if any(isinstance(part, privacy.UniformLaplaceDP) for part in parts):
-        if all(isinstance(part, privacy.UniformLaplaceDP | privacy.LaplaceDP) for part in parts):
-            return parts[0] if len(parts) == 1 else privacy.compose_uniform_laplace(*parts)  # type: ignore[arg-type]
-        parts = [getattr(part, "without_widths", part) for part in parts]
     if (whole := _attempt(_tally(parts))) is not None:
         return whole
     families: defaultdict[str, list[Guarantee]] = defaultdict(list)

@@ -7,47 +7,42 @@ for.
 
 from __future__ import annotations
 
-from skdpadmm.privacy import literature
-from skdpadmm.privacy._amplification import (
-    AmplifiedIteration,
-    StronglyConvexADMM,
-    amplification_constant,
-    contribution_mu,
-    mixture_of_slots,
-    strongly_convex_certificate,
-    strongly_convex_step_range,
-)
-from skdpadmm.privacy._calibration import calibrate_noise
 from skdpadmm.privacy._composition import Composed, compose
-from skdpadmm.privacy._contraction import (
+from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise, gaussian_mu
+from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate, guarantee_from_dict
+from skdpadmm.privacy._laplace import (
+    LaplaceDP,
+    RandomizedResponseDP,
+    expected_privacy_loss_factor_ceiling,
+)
+from skdpadmm.privacy._last_iterate import (
+    AmplifiedIteration,
+    amplification_constant,
     averaged_admm_contraction,
+    contribution_mu,
     last_iterate_mu,
     proximal_gradient_contraction,
     reflected_prox_contraction,
     single_use_mu,
+    split_budget,
 )
-from skdpadmm.privacy._expected_loss import (
-    expected_privacy_loss_factor,
-    expected_privacy_loss_factor_bound,
-    expected_privacy_loss_factor_ceiling,
-    total_expected_privacy_loss_factor,
+from skdpadmm.privacy._mixture import (
+    Mixture,
+    Worst,
+    mixture_of_slots,
+    participation_mixture,
+    worst,
+    worst_participation,
 )
-from skdpadmm.privacy._formatting import round_down, round_up, text_table
-from skdpadmm.privacy._from_dict import guarantee_from_dict
-from skdpadmm.privacy._gaussian import GaussianDP, gaussian_mu
-from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
-from skdpadmm.privacy._laplace import LaplaceDP, kov_epsilon
-from skdpadmm.privacy._mixture import Mixture
-from skdpadmm.privacy._neighboring import Neighboring
-from skdpadmm.privacy._objective_perturbation import LossDerivative, PerturbedObjectiveDP
-from skdpadmm.privacy._pairs import Pairs
-from skdpadmm.privacy._participation import participation_mixture, worst_participation
-from skdpadmm.privacy._perturbed_rounds import perturbed_objective_rdp
-from skdpadmm.privacy._randomized_response import RandomizedResponseDP
+from skdpadmm.privacy._numbers import round_down, round_up, text_table
+from skdpadmm.privacy._objective_perturbation import (
+    LossDerivative,
+    PerturbedObjectiveDP,
+    perturbed_objective_rdp,
+)
+from skdpadmm.privacy._pld import PoissonSubsampledGaussian
 from skdpadmm.privacy._renyi import RenyiDP
-from skdpadmm.privacy._renyi_filter import RenyiFilter
-from skdpadmm.privacy._report import Observer, PrivacyReport, ReleaseLine
-from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
+from skdpadmm.privacy._report import Observer, Pairs, PrivacyReport, ReleaseLine
 from skdpadmm.privacy._selection import (
     NegativeBinomialTrials,
     PoissonTrials,
@@ -57,11 +52,7 @@ from skdpadmm.privacy._selection import (
     calibrate_trial,
     renyi_divergences,
 )
-from skdpadmm.privacy._splits import gaussian_steps, laplace_steps, split_budget
 from skdpadmm.privacy._token_walk import TokenWalk, WalkCost
-from skdpadmm.privacy._uniform_laplace import UniformLaplace
-from skdpadmm.privacy._uniform_laplace_dp import UniformLaplaceDP, compose_uniform_laplace
-from skdpadmm.privacy._worst import Worst, worst
 
 __all__ = [
     "AmplifiedIteration",
@@ -83,12 +74,8 @@ __all__ = [
     "RandomizedResponseDP",
     "ReleaseLine",
     "RenyiDP",
-    "RenyiFilter",
-    "StronglyConvexADMM",
     "TokenWalk",
     "TrialLaw",
-    "UniformLaplace",
-    "UniformLaplaceDP",
     "WalkCost",
     "Worst",
     "amplification_constant",
@@ -98,18 +85,11 @@ __all__ = [
     "calibrate_noise",
     "calibrate_trial",
     "compose",
-    "compose_uniform_laplace",
     "contribution_mu",
-    "expected_privacy_loss_factor",
-    "expected_privacy_loss_factor_bound",
     "expected_privacy_loss_factor_ceiling",
     "gaussian_mu",
-    "gaussian_steps",
     "guarantee_from_dict",
-    "kov_epsilon",
-    "laplace_steps",
     "last_iterate_mu",
-    "literature",
     "mixture_of_slots",
     "participation_mixture",
     "perturbed_objective_rdp",
@@ -120,10 +100,7 @@ __all__ = [
     "round_up",
     "single_use_mu",
     "split_budget",
-    "strongly_convex_certificate",
-    "strongly_convex_step_range",
     "text_table",
-    "total_expected_privacy_loss_factor",
     "worst",
     "worst_participation",
 ]

@@ -4,40 +4,43 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from typing import TypeVar
 
 from skdpadmm.privacy._gaussian import GaussianDP
-from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
-from skdpadmm.privacy._laplace import LaplaceDP, tail_delta, tail_epsilon
-from skdpadmm.privacy._mixture import Mixture
-from skdpadmm.privacy._neighboring import Neighboring
+from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate
+from skdpadmm.privacy._laplace import LaplaceDP, RandomizedResponseDP, tail_delta, tail_epsilon
+from skdpadmm.privacy._mixture import Mixture, Worst, binomial_law, worst
+from skdpadmm.privacy._numbers import require_delta, require_epsilon
 from skdpadmm.privacy._objective_perturbation import PerturbedObjectiveDP
-from skdpadmm.privacy._pld import Rounds, SampledRounds, pld_delta, pld_epsilon
-from skdpadmm.privacy._randomized_response import RandomizedResponseDP
-from skdpadmm.privacy._renyi import RenyiDP
-from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
-from skdpadmm.privacy._validation import require_delta, require_epsilon
-from skdpadmm.privacy._worst import Worst, worst
+from skdpadmm.privacy._pld import (
+    PoissonSubsampledGaussian,
+    Rounds,
+    pld_delta,
+    pld_epsilon,
+    smaller,
+)
+from skdpadmm.privacy._renyi import RenyiDP, on_common_orders
 
 _MOST_COMBINATIONS = 100_000
 _UP = 1.0 + 2.0**-51  # a root and a product, never below the sum that they stand for
 Part = GaussianDP | PoissonSubsampledGaussian | LaplaceDP | RandomizedResponseDP
-# Components with their weights; how often each is chosen, by position and by component.
-_Law = dict[Guarantee, float]
-_Counts = tuple[tuple[int, int], ...]
-_Choice = tuple[tuple[Guarantee, int], ...]
+_Known = Part | Mixture | Worst | RenyiDP | PerturbedObjectiveDP | NonPrivate
 _KNOWN = (
     "GaussianDP, PoissonSubsampledGaussian, LaplaceDP, RandomizedResponseDP, Composed, Mixture, "
     "Worst, RenyiDP (with RenyiDP or GaussianDP), one PerturbedObjectiveDP (with GaussianDP) and "
     "NonPrivate"
 )
+# Components with their weights; how often each is chosen, by position and by component.
+_Law = dict[Guarantee, float]
+_Counts = tuple[tuple[int, int], ...]
+_Choice = tuple[tuple[Guarantee, int], ...]
+_T = TypeVar("_T", bound=Guarantee)
 
 
 @dataclass(frozen=True)
-class Composed(Guarantee):
+class Composed(Guarantee, kind="composed"):
     """Gaussian, subsampled, Laplace and label releases, composed by privacy loss distributions.
 
     Where nothing is subsampled a bound in closed form is there as well. It counts if it is smaller,
@@ -59,7 +62,6 @@ class Composed(Guarantee):
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
-        """Refuse parts that have no loss distribution here, or two neighbouring relations."""
         object.__setattr__(self, "parts", tuple(self.parts))
         if not self.parts:
             raise ValueError("Got no parts, expected at least one; use GaussianDP(0.0) for none.")
@@ -69,8 +71,7 @@ class Composed(Guarantee):
                     f"Got a part {part!r}, expected GaussianDP or PoissonSubsampledGaussian or "
                     "LaplaceDP or RandomizedResponseDP."
                 )
-        relations = {p.neighboring for p in self.parts if isinstance(p, PoissonSubsampledGaussian)}
-        if len(relations) > 1:
+        if len({part.neighboring for part in self._sampled()}) > 1:
             raise TypeError(
                 "Got subsampled guarantees under two neighbouring relations, expected one; "
                 "state all of them under the same relation."
@@ -84,11 +85,7 @@ class Composed(Guarantee):
             return 0.0
         if self._sampled():
             return pld_delta(rounds, epsilon)
-        closed = self._closed_delta(epsilon)
-        try:
-            return min(closed, pld_delta(rounds, epsilon))
-        except ImportError:
-            return closed
+        return smaller(self._closed_delta(epsilon), lambda: pld_delta(rounds, epsilon))
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at ``delta`` in [0, 1]."""
@@ -98,11 +95,7 @@ class Composed(Guarantee):
             return 0.0
         if self._sampled():
             return pld_epsilon(rounds, delta)
-        closed = self._closed_epsilon(delta)
-        try:
-            return min(closed, pld_epsilon(rounds, delta))
-        except ImportError:
-            return closed
+        return smaller(self._closed_epsilon(delta), lambda: pld_epsilon(rounds, delta))
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether its delta is plainly at least another's: part by part."""
@@ -112,16 +105,11 @@ class Composed(Guarantee):
             and all(a.dominates(b) for a, b in zip(self.parts, other.parts, strict=True))
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the kind and every part."""
-        return {"kind": "composed", "parts": [part.to_dict() for part in self.parts]}
-
     def describe(self) -> str:
-        """Return the parts joined by "+"."""
         return " + ".join(part.describe() for part in self.parts)
 
-    def _sampled(self) -> bool:
-        return any(isinstance(part, PoissonSubsampledGaussian) for part in self.parts)
+    def _sampled(self) -> list[PoissonSubsampledGaussian]:
+        return _of(self.parts, PoissonSubsampledGaussian)
 
     def _smooth_and_pure(self) -> tuple[GaussianDP, LaplaceDP]:
         """Return what the Gaussian parts are together, and what the pure parts are.
@@ -129,11 +117,8 @@ class Composed(Guarantee):
         A response is in there as Laplace noise of its epsilon: the closed forms rest on a loss in
         [-e, e], and on nothing else.
         """
-        mus = [part.mu for part in self.parts if isinstance(part, GaussianDP)]
-        return GaussianDP(math.hypot(*mus)), _merge(
-            [part for part in self.parts if isinstance(part, LaplaceDP)]
-            + [part._pure() for part in self.parts if isinstance(part, RandomizedResponseDP)]
-        )
+        responses = [part._pure() for part in _of(self.parts, RandomizedResponseDP)]
+        return _gaussian(self.parts), _merge([*_of(self.parts, LaplaceDP), *responses])
 
     def _closed_delta(self, epsilon: float) -> float:
         """Return the smaller of two bounds.
@@ -164,15 +149,16 @@ class Composed(Guarantee):
         )
 
     def _rounds(self) -> tuple[Rounds, ...]:
-        rounds: list[Rounds] = []
-        for part in self.parts:
-            if isinstance(part, LaplaceDP | RandomizedResponseDP):
-                rounds.extend(part._rounds())
-            elif isinstance(part, PoissonSubsampledGaussian):
-                rounds.append(part._rounds())
-            elif part.mu > 0:
-                rounds.append(SampledRounds(1.0, 1.0 / part.mu, 1, Neighboring.ZERO_OUT))
-        return tuple(rounds)
+        return tuple(rounds for part in self.parts for rounds in part._rounds())
+
+
+def _of(parts: Sequence[Guarantee], kind: type[_T]) -> list[_T]:
+    return [part for part in parts if isinstance(part, kind)]
+
+
+def _gaussian(parts: Sequence[Guarantee]) -> GaussianDP:
+    """Return what the Gaussian parts are together."""
+    return GaussianDP(math.hypot(*(part.mu for part in _of(parts, GaussianDP))))
 
 
 def compose(*guarantees: Guarantee) -> Guarantee:
@@ -209,57 +195,30 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     >>> compose(GaussianDP(3.0), GaussianDP(4.0))
     GaussianDP(mu=5.0)
     """
-    known = (
-        GaussianDP
-        | PoissonSubsampledGaussian
-        | LaplaceDP
-        | RandomizedResponseDP
-        | Composed
-        | Mixture
-        | Worst
-        | RenyiDP
-        | PerturbedObjectiveDP
-        | NonPrivate
-    )
     for guarantee in guarantees:
-        if not isinstance(guarantee, known):
+        if not isinstance(guarantee, _Known | Composed):
             raise TypeError(f"Got {guarantee!r}, expected one of {_KNOWN}.")
     if len(guarantees) == 1:
         return guarantees[0]
     parts = [part for g in guarantees for part in (g.parts if isinstance(g, Composed) else (g,))]
-    if any(isinstance(part, NonPrivate) for part in parts):
+    if _of(parts, NonPrivate):
         return NonPrivate()
-    if any(isinstance(part, Worst) for part in parts):
-        return _compose_cases(parts)
-    if any(isinstance(part, Mixture) for part in parts):
-        return _compose_labels(parts)
-    gaussian = GaussianDP(math.hypot(*(part.mu for part in parts if isinstance(part, GaussianDP))))
-    if any(isinstance(part, PerturbedObjectiveDP) for part in parts):
-        return _compose_objective(parts, gaussian)
-    renyi = [part for part in parts if isinstance(part, RenyiDP)]
-    sampled = [part for part in parts if isinstance(part, PoissonSubsampledGaussian)]
-    laplace = [part for part in parts if isinstance(part, LaplaceDP)]
-    responses = [part for part in parts if isinstance(part, RandomizedResponseDP)]
-    others: list[Guarantee] = [*sampled, *laplace, *responses]
-    if renyi and others:
-        raise TypeError(
-            f"Got RenyiDP together with {type(others[0]).__name__}, expected one of "
-            f"the two; what composes is {_KNOWN}."
-        )
-    if renyi:
-        return _add_divergences(renyi, gaussian)
-    return _compose_losses(sampled, _merge(laplace), responses, gaussian)
-
-
-def _compose_cases(parts: list[Guarantee]) -> Guarantee:
-    """Compose within each combination of cases, and keep the worst."""
-    return worst(*(_together(chosen) for chosen in _combine(_laws(parts, Worst))))
-
-
-def _compose_labels(parts: list[Guarantee]) -> Mixture:
-    """Compose within each combination of labels; a guarantee that is no mixture has one label."""
-    combined = _combine(_laws(parts, Mixture))
-    return Mixture(tuple(combined.values()), tuple(map(_together, combined)))
+    if _of(parts, Worst):  # within each combination of cases
+        return worst(*map(_together, _combine(_laws(parts, Worst))))
+    if _of(parts, Mixture):  # within each combination of labels
+        combined = _combine(_laws(parts, Mixture))
+        return Mixture(tuple(combined.values()), tuple(map(_together, combined)))
+    if _of(parts, PerturbedObjectiveDP):
+        return _compose_objective(parts)
+    others = [part for part in parts if isinstance(part, Part) and not isinstance(part, GaussianDP)]
+    if renyi := _of(parts, RenyiDP):
+        if others:
+            raise TypeError(
+                f"Got RenyiDP together with {type(others[0]).__name__}, expected one of "
+                f"the two; what composes is {_KNOWN}."
+            )
+        return _add_divergences(renyi, _gaussian(parts))
+    return _compose_losses(parts)
 
 
 def _laws(parts: list[Guarantee], kind: type[Mixture] | type[Worst]) -> list[tuple[_Law, int]]:
@@ -267,10 +226,9 @@ def _laws(parts: list[Guarantee], kind: type[Mixture] | type[Worst]) -> list[tup
 
     Guarantees of another kind have one component. Gaussian ones among them are merged before.
     """
-    gaussian = [part for part in parts if isinstance(part, GaussianDP)]
-    if len(gaussian) > 1:
-        merged = GaussianDP(math.hypot(*(part.mu for part in gaussian)))
-        parts = [merged, *(part for part in parts if not isinstance(part, GaussianDP))]
+    if len(_of(parts, GaussianDP)) > 1:
+        others = [part for part in parts if not isinstance(part, GaussianDP)]
+        parts = [_gaussian(parts), *others]
     # By identity first: to hash a long mixture for each of many equal ones would take longer.
     first = {id(part): part for part in parts}
     occurrences: Counter[Guarantee] = Counter()
@@ -341,22 +299,10 @@ def _draws(labels: list[int], weights: list[float], n: int) -> list[tuple[_Count
 
 
 def _binomial(n: int, odds: float) -> list[float]:
-    """Return the law of the number of successes among ``n`` at these odds.
-
-    From the likeliest number to both sides: no factor is far from one, and the sum is one.
-    """
-    mode = n if math.isinf(odds) else min(n, int((n + 1) * (odds / (1.0 + odds))))
-    above = np.arange(mode, n)
-    below = np.arange(mode, 0, -1)
-    law = np.concatenate(
-        [
-            np.cumprod(below / ((n - below + 1) * odds))[::-1],
-            [1.0],
-            np.cumprod((n - above) / (above + 1) * odds) if mode < n else [],
-        ]
-    ).tolist()
-    total = math.fsum(law)
-    return [value / total for value in law]
+    """Return the law of the number of successes among ``n`` at these odds."""
+    chance = 1.0 if math.isinf(odds) else odds / (1.0 + odds)
+    law: list[float] = binomial_law(n, chance, odds).tolist()
+    return law
 
 
 def _added(counts: _Counts, more: _Counts) -> _Counts:
@@ -393,7 +339,7 @@ def _too_many() -> ValueError:
     )
 
 
-def _compose_objective(parts: list[Guarantee], gaussian: GaussianDP) -> PerturbedObjectiveDP:
+def _compose_objective(parts: Sequence[Guarantee]) -> PerturbedObjectiveDP:
     """Let a pointwise bound of a privacy loss absorb Gaussian releases, and nothing else."""
     perturbed, *others = [part for part in parts if not isinstance(part, GaussianDP)]
     if others or not isinstance(perturbed, PerturbedObjectiveDP):
@@ -401,23 +347,15 @@ def _compose_objective(parts: list[Guarantee], gaussian: GaussianDP) -> Perturbe
             "Got PerturbedObjectiveDP together with something other than GaussianDP, expected at"
             f" most one beside Gaussian parts; what composes is {_KNOWN}."
         )
-    return replace(perturbed, gaussian_mu=math.hypot(perturbed.gaussian_mu, gaussian.mu))
+    return replace(perturbed, gaussian_mu=math.hypot(perturbed.gaussian_mu, _gaussian(parts).mu))
 
 
 def _add_divergences(renyi: list[RenyiDP], gaussian: GaussianDP) -> RenyiDP:
     """Add divergences on the common orders; a Gaussian's is exactly order mu^2 / 2."""
-    curves = [dict(zip(part.orders, part.divergences, strict=True)) for part in renyi]
-    orders = sorted(set(curves[0]).intersection(*curves[1:]))
-    if not orders:
-        raise ValueError(
-            "Got Renyi guarantees without a common order, expected one at least; "
-            "state them on the same orders."
-        )
+    orders, divergences = on_common_orders(renyi)
     rho = 0.5 * gaussian.mu**2
-    return RenyiDP(
-        tuple(orders),
-        tuple(math.fsum([*(curve[a] for curve in curves), a * rho]) for a in orders),
-    )
+    sums = (math.fsum([*each, a * rho]) for a, each in zip(orders, divergences, strict=True))
+    return RenyiDP(orders, tuple(sums))
 
 
 def _merge(laplace: list[LaplaceDP]) -> LaplaceDP:
@@ -428,22 +366,17 @@ def _merge(laplace: list[LaplaceDP]) -> LaplaceDP:
     )
 
 
-def _compose_losses(
-    sampled: list[PoissonSubsampledGaussian],
-    laplace: LaplaceDP,
-    responses: list[RandomizedResponseDP],
-    gaussian: GaussianDP,
-) -> Guarantee:
+def _compose_losses(given: Sequence[Guarantee]) -> Guarantee:
     """Merge equal rounds into one part, in order of appearance, and all Laplace releases."""
     counts: Counter[tuple[float, float, Neighboring]] = Counter()
-    for part in sampled:
+    for part in _of(given, PoissonSubsampledGaussian):
         key = (part.sampling_probability, part.noise_multiplier, part.neighboring)
         counts[key] += int(part.n_rounds)
-    merged = tuple(PoissonSubsampledGaussian(q, s, n, rel) for (q, s, rel), n in counts.items())
-    parts: list[Part] = [*merged]
+    parts: list[Part] = [PoissonSubsampledGaussian(q, s, n, r) for (q, s, r), n in counts.items()]
+    laplace, gaussian = _merge(_of(given, LaplaceDP)), _gaussian(given)
     if laplace.epsilons:
         parts.append(laplace)
-    parts += [part for part in responses if part.response_epsilon > 0]
+    parts += [part for part in _of(given, RandomizedResponseDP) if part.response_epsilon > 0]
     if gaussian.mu > 0 or not parts:
         parts.append(gaussian)
     return parts[0] if len(parts) == 1 else Composed(tuple(parts))

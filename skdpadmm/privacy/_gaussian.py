@@ -1,26 +1,35 @@
-"""Gaussian differential privacy."""
+"""Gaussian differential privacy, and noise that meets a budget."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtri
 
-from skdpadmm.privacy._formatting import round_up
-from skdpadmm.privacy._guarantee import Guarantee, smallest_epsilon
-from skdpadmm.privacy._validation import require, require_delta, require_epsilon, require_target
+from skdpadmm.privacy._guarantee import Guarantee, Neighboring
+from skdpadmm.privacy._numbers import (
+    require,
+    require_delta,
+    require_epsilon,
+    require_target,
+    round_up,
+    smallest_epsilon,
+)
+from skdpadmm.privacy._pld import Rounds, sampled_rounds
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _NEWTON_STEPS = 30
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+_DOUBLINGS = 200
+_RTOL = 1e-6
 
 
 @dataclass(frozen=True)
-class GaussianDP(Guarantee):
+class GaussianDP(Guarantee, kind="gaussian"):
     r"""Gaussian differential privacy: as hard to tell apart as N(0, 1) and N(mu, 1).
 
     .. math:: \delta(\epsilon) = \Phi(\mu/2 - \epsilon/\mu)
@@ -45,13 +54,8 @@ class GaussianDP(Guarantee):
     mu: float
 
     def __post_init__(self) -> None:
-        """Refuse what is not a finite, non-negative mu."""
-        require(
-            0 <= self.mu < math.inf,
-            "mu",
-            self.mu,
-            "a float in [0, inf); use NonPrivate() where there is no noise",
-        )
+        expected = "a float in [0, inf); use NonPrivate() where there is no noise"
+        require(0 <= self.mu < math.inf, "mu", self.mu, expected)
 
     def delta(self, epsilon: float) -> float:
         """Return the exact delta at ``epsilon`` in [0, inf]."""
@@ -89,8 +93,8 @@ class GaussianDP(Guarantee):
             log_delta = self.log_delta(epsilon)
             a, b = epsilon / self.mu - 0.5 * self.mu, epsilon / self.mu + 0.5 * self.mu
             # -phi(a) M(b) is the derivative of delta.
-            mills = math.sqrt(0.5 * math.pi) * float(erfcx(b * math.sqrt(0.5)))
-            slope = math.exp(min(700.0, -0.5 * a * a - _LOG_SQRT_2PI - log_delta)) * mills
+            ratio = float(mills(np.array(b)))
+            slope = math.exp(min(700.0, -0.5 * a * a - LOG_SQRT_2PI - log_delta)) * ratio
             step = (log_delta - target) / slope if slope > 0 else math.nan
             epsilon += step
             if abs(step) <= 1e-14 * epsilon:
@@ -112,13 +116,12 @@ class GaussianDP(Guarantee):
         """Whether its delta is plainly at least another's: both Gaussian, with a larger mu."""
         return isinstance(other, GaussianDP) and self.mu >= other.mu
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return ``{"kind": "gaussian", "mu": mu}``."""
-        return {"kind": "gaussian", "mu": float(self.mu)}
-
     def describe(self) -> str:
-        """Return for instance "GDP(mu=0.2681)"."""
         return f"GDP(mu={round_up(self.mu)})"
+
+    def _rounds(self) -> tuple[Rounds, ...]:
+        zero_out = Neighboring.ZERO_OUT
+        return (sampled_rounds(1.0, 1.0 / self.mu, 1, zero_out),) if self.mu > 0 else ()
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -164,12 +167,18 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         low, high = high, 2.0 * high
     while high - low > 1e-13 * high:  # 33-section: an array costs little more than a number
         grid = np.linspace(low, high, 34)
-        inner = np.exp(gaussian_log_delta(grid[1:-1], epsilon)) <= delta
+        inner = gaussian_deltas(grid[1:-1], epsilon) <= delta
         last = int(np.argmin(inner)) if not inner.all() else inner.size
         low, high = float(grid[last]), float(grid[last + 1])
     while not private(low):  # an array and a number may differ in the last bit
         low *= 1.0 - 1e-15
     return low
+
+
+def gaussian_deltas(mu: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+    """Return delta of GDP at one epsilon for an array (k,) of mu; what underflows is zero."""
+    with np.errstate(under="ignore"):
+        return np.exp(gaussian_log_delta(mu, epsilon))
 
 
 def gaussian_log_delta(mu: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
@@ -183,30 +192,30 @@ def gaussian_log_delta(mu: NDArray[np.float64], epsilon: float) -> NDArray[np.fl
         ratio = epsilon / mu
         a = ratio - 0.5 * mu
         b = ratio + 0.5 * mu
-        mills_a, mills_b = _mills(a), _mills(b)
+        mills_a, mills_b = mills(a), mills(b)
         difference = mills_a - mills_b
         # Where the ratios are close, their difference is integrated instead of subtracted.
         close = (mills_b > 0.5 * mills_a) & np.isfinite(a)
         if close.any():
             x = a[close, None] + 0.5 * mu[close, None] * (1.0 + _NODES)
             difference[close] = 0.5 * mu[close] * (_minus_mills_slope(x) @ _WEIGHTS)
-        log_delta = -0.5 * a * a - _LOG_SQRT_2PI + np.log(difference)
+        log_delta = -0.5 * a * a - LOG_SQRT_2PI + np.log(difference)
         # For a <= -1 delta exceeds 0.68, and 1 - delta is a sum of two positive terms.
-        density = np.exp(-0.5 * a * a - _LOG_SQRT_2PI)
-        near_one = np.log1p(-density * (_mills(-a) + mills_b))
+        density = np.exp(-0.5 * a * a - LOG_SQRT_2PI)
+        near_one = np.log1p(-density * (mills(-a) + mills_b))
     log_delta = np.where(a <= -1.0, near_one, log_delta)
     impossible = (mu == 0) | (a == np.inf)
     return np.minimum(np.where(impossible, -np.inf, log_delta), 0.0)
 
 
-def _mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mills' ratio Q(x)/phi(x)."""
-    return math.sqrt(0.5 * math.pi) * erfcx(x * math.sqrt(0.5))
+def mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Mills' ratio Q(x)/phi(x)."""
+    return np.asarray(math.sqrt(0.5 * math.pi) * erfcx(x * math.sqrt(0.5)))
 
 
 def _minus_mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return -M'(x) = 1 - x M(x), by its asymptotic series where the subtraction would cancel."""
-    slope: NDArray[np.float64] = 1.0 - x * _mills(x)
+    slope: NDArray[np.float64] = 1.0 - x * mills(x)
     far = x > 16.0
     if far.any():
         inverse_square = 1.0 / np.square(x[far])
@@ -215,3 +224,86 @@ def _minus_mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
             series = 1.0 - odd * inverse_square * series
         slope[far] = inverse_square * series
     return slope
+
+
+def calibrate_noise(
+    guarantee_at: Callable[[float], Guarantee], epsilon: float, delta: float
+) -> float:
+    """Return the smallest noise scale whose guarantee meets (epsilon, delta).
+
+    Parameters
+    ----------
+    guarantee_at : callable
+        Maps a noise scale in (0, inf) to a guarantee that improves with the scale.
+    epsilon : float
+        In [0, inf).
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        The noisier side of a safeguarded bisection, within 1e-6 of the smallest scale, relatively.
+
+    Raises
+    ------
+    ValueError
+        If the budget is out of range, or no scale meets it, or each does.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import GaussianDP, calibrate_noise
+    >>> scale = calibrate_noise(lambda scale: GaussianDP(1.0 / scale), epsilon=1.0, delta=1e-6)
+    >>> round(scale, 4)
+    4.2247
+    """
+    require_target(epsilon, delta)
+
+    def excess(scale: float) -> float:
+        """Return log(delta at scale / delta); the scale is accepted unless it is positive."""
+        spent = guarantee_at(scale).delta(epsilon)
+        value = math.log(max(spent, 1e-300)) - math.log(delta)
+        # The sign decides, so rounding of the logarithms must not.
+        return min(value, 0.0) if spent <= delta else max(value, 1e-16)
+
+    scale, value = 1.0, excess(1.0)
+    met = value <= 0
+    factor = 0.5 if met else 2.0
+    for _ in range(_DOUBLINGS):
+        following, following_value = scale * factor, excess(scale * factor)
+        if (following_value <= 0) != met:
+            ends = ((following, following_value), (scale, value))
+            return _close_bracket(excess, *(ends if met else ends[::-1]))
+        scale, value = following, following_value
+    outcome = "every noise scale meets" if met else "no noise scale meets"
+    raise ValueError(
+        f"Got a family in which {outcome} epsilon={epsilon!r} at delta={delta!r}, "
+        "expected one that depends on its scale; check its sensitivity and its guarantee."
+    )
+
+
+def _close_bracket(
+    excess: Callable[[float], float], rejected: tuple[float, float], accepted: tuple[float, float]
+) -> float:
+    """Close a bracket of (scale, excess) pairs and return the accepted scale.
+
+    log delta is almost linear in log scale, and one evaluation may cost a privacy loss
+    distribution: two steps of interpolation, each aimed just beyond the root to move the far end,
+    alternate with one bisection, which guarantees convergence.
+    """
+    step = 0
+    while accepted[0] > rejected[0] * (1.0 + _RTOL):
+        width = math.log(accepted[0] / rejected[0])
+        share = 0.5
+        if step % 3 < 2:
+            share = rejected[1] / (rejected[1] - accepted[1])
+            share += math.copysign(_RTOL / (3.0 * width), 0.5 - share)
+        share = min(max(share, 0.25 * _RTOL / width), 1.0 - 0.25 * _RTOL / width)
+        scale = rejected[0] * math.exp(share * width)
+        value = excess(scale)
+        if value > 0:
+            rejected = (scale, value)
+        else:
+            accepted = (scale, value)
+        step += 1
+    return accepted[0]

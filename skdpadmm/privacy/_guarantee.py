@@ -1,16 +1,55 @@
-"""What every guarantee answers."""
+"""What every guarantee answers, how it is written and read, and the neighbouring relations."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
+import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, ClassVar
 
-from skdpadmm.privacy._bisection import bisect
-from skdpadmm.privacy._validation import require_delta, require_epsilon
+from skdpadmm.privacy._numbers import require_delta, require_epsilon, smallest_epsilon
+
+# Guarantees of guarantees: what this package writes is three deep at most.
+_DEEPEST = 20
+_KINDS: dict[str, type[Guarantee]] = {}
+
+
+class Neighboring(StrEnum):
+    """Which data sets a guarantee makes hard to tell apart.
+
+    - ``REPLACE_ONE``: the number of records is fixed and public; one record is replaced by any
+      other.
+    - ``ZERO_OUT``: the number of records is fixed and public; one record's loss is replaced by the
+      zero function. It counts as absent from a released second moment and from a histogram of
+      scales. Under sampling the participant is absent, its message zero.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import Neighboring
+    >>> Neighboring("replace_one").sensitivity_factor
+    2
+    """
+
+    REPLACE_ONE = "replace_one"
+    ZERO_OUT = "zero_out"
+
+    @property
+    def sensitivity_factor(self) -> int:
+        """How far a contribution clipped to norm C can move, in units of C: 2 or 1."""
+        return 2 if self is Neighboring.REPLACE_ONE else 1
+
+    @property
+    def second_moment_factor(self) -> float:
+        """How far ``a a'`` of a row of norm R can move in Frobenius norm, in units of ``R**2``.
+
+        ``|aa' - bb'|^2 = |a|^4 + |b|^4 - 2 (a'b)^2`` is at most ``2 R^4``.
+        """
+        return math.sqrt(2.0) if self is Neighboring.REPLACE_ONE else 1.0
 
 
 class Guarantee(ABC):
@@ -19,6 +58,14 @@ class Guarantee(ABC):
     A concrete guarantee is a frozen dataclass: it compares and hashes by value, and holds nothing
     but its parameters.
     """
+
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls, kind: str = "", **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if kind:
+            cls.kind = kind
+            _KINDS[kind] = cls
 
     @abstractmethod
     def delta(self, epsilon: float) -> float:
@@ -45,52 +92,28 @@ class Guarantee(ABC):
         require_delta(delta)
         if delta == 0.0:  # at a finite epsilon a delta of zero may be nothing but underflow
             return 0.0 if self.delta(0.0) == 0.0 else math.inf
-
         return smallest_epsilon(lambda epsilon: self.delta(epsilon) <= delta)
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether it is plain that its delta is at least another's, at every epsilon.
 
-        Parameters
-        ----------
-        other : Guarantee
-
-        Returns
-        -------
-        bool
-            False where it takes more than a look at the parameters.
+        False where it takes more than a look at the parameters.
         """
         return self == other
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary: ``"kind"`` and the parameters."""
+        fields = _fields(type(self)).items()
+        written = {name: _plain(getattr(self, field), hint) for name, (field, hint) in fields}
+        return {"kind": self.kind, **written}
 
     @abstractmethod
     def describe(self) -> str:
         """Return one short phrase, parameters rounded to the unflattering side."""
 
 
-def smallest_epsilon(reaches: Callable[[float], bool]) -> float:
-    """Return the smallest epsilon that reaches a delta, from the accepted side; infinity if none.
-
-    Parameters
-    ----------
-    reaches : callable
-        Of an epsilon in [0, inf); once true it stays so.
-    """
-    if reaches(0.0):
-        return 0.0
-    if not reaches(sys.float_info.max):
-        return math.inf
-    low, high = 0.0, 1.0
-    while not reaches(high):
-        low, high = high, 2.0 * high
-    return bisect(reaches, rejected=low, accepted=high)
-
-
 @dataclass(frozen=True)
-class NonPrivate(Guarantee):
+class NonPrivate(Guarantee, kind="non_private"):
     """No guarantee at all: delta is 1 at every finite epsilon.
 
     Examples
@@ -101,18 +124,123 @@ class NonPrivate(Guarantee):
     """
 
     def delta(self, epsilon: float) -> float:
-        """Return 1.0 for every finite ``epsilon``, 0.0 at infinity."""
         require_epsilon(epsilon)
         return 0.0 if math.isinf(epsilon) else 1.0
 
     def dominates(self, other: Guarantee) -> bool:
-        """Whether it is plain that its delta is at least another's: it always is."""
         return True
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return ``{"kind": "non_private"}``."""
-        return {"kind": "non_private"}
-
     def describe(self) -> str:
-        """Return "not private"."""
         return "not private"
+
+
+def guarantee_from_dict(plain: dict[str, Any]) -> Guarantee:
+    """Return the guarantee that a dictionary describes: the inverse of `Guarantee.to_dict`.
+
+    It builds guarantees of this package and nothing else, and guesses nothing: what it does not
+    know in full it refuses.
+
+    Parameters
+    ----------
+    plain : dict
+        What ``to_dict`` gave, or the same after a way through JSON text.
+
+    Returns
+    -------
+    Guarantee
+        Equal to the one that was written.
+
+    Raises
+    ------
+    TypeError
+        If something has the wrong type.
+    ValueError
+        If the kind is unknown, a field is unknown or missing, or a value is out of range.
+
+    Examples
+    --------
+    >>> import json
+    >>> from skdpadmm.privacy import GaussianDP, Worst, guarantee_from_dict
+    >>> both = Worst((GaussianDP(0.1), GaussianDP(0.3)))
+    >>> guarantee_from_dict(json.loads(json.dumps(both.to_dict()))) == both
+    True
+    """
+    guarantee = _read_guarantee(plain, "a guarantee", 0)
+    if guarantee.to_dict() != plain:
+        raise ValueError(f"Got {_shown(plain)}, expected what to_dict writes of {guarantee!r}.")
+    return guarantee
+
+
+@lru_cache
+def _fields(kind: type[Guarantee]) -> dict[str, tuple[str, Any]]:
+    """Return names and types of the fields of a guarantee, by the names they are written under."""
+    hints = typing.get_type_hints(kind)
+    return {
+        field.metadata.get("written_as", field.name): (field.name, hints[field.name])
+        for field in dataclasses.fields(kind)  # type: ignore[arg-type]
+    }
+
+
+def _plain(value: Any, hint: Any) -> Any:
+    """Return a value of the type that a field is annotated with as JSON has it."""
+    if typing.get_origin(hint) is tuple:
+        return [_plain(entry, typing.get_args(hint)[0]) for entry in value]
+    if hint in (int, float):
+        return "inf" if value == math.inf else hint(value)
+    return value.to_dict() if isinstance(value, Guarantee) else str(value)
+
+
+def _read(value: Any, hint: Any, name: str, depth: int) -> Any:
+    """Return a value of the type that a field is annotated with."""
+    if typing.get_origin(hint) is tuple:
+        _expect(isinstance(value, list), name, value, "a list")
+        entry = typing.get_args(hint)[0]
+        return tuple(_read(v, entry, f"{name}[{i}]", depth) for i, v in enumerate(value))
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        _expect(isinstance(value, str), name, value, "a str")
+        if value not in list(hint):
+            raise ValueError(f"Got {name}={_shown(value)}, expected one of {list(map(str, hint))}.")
+        return hint(value)
+    if hint is float and value == "inf":
+        return math.inf
+    if hint in (int, float):
+        # True is an int to Python; as a parameter of a guarantee it is a mistake.
+        number = isinstance(value, int | hint) and not isinstance(value, bool)
+        _expect(number, name, value, "a number" if hint is float else "an int")
+        if not abs(value) <= sys.float_info.max:
+            raise ValueError(f"Got {name}={_shown(value)}, expected a finite number.")
+        return hint(value)
+    return _read_guarantee(value, name, depth + 1)
+
+
+def _read_guarantee(plain: Any, name: str, depth: int) -> Guarantee:
+    if depth > _DEEPEST:
+        raise ValueError(
+            f"Got a guarantee nested more than {_DEEPEST} deep, expected one that to_dict wrote."
+        )
+    _expect(isinstance(plain, dict), name, plain, "a dict that to_dict wrote")
+    kind = plain.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(
+            f"Got a guarantee of kind={_shown(kind)}, expected one of {sorted(_KINDS)}."
+            " A newer version may know it: update skdpadmm."
+        )
+    fields = _fields(_KINDS[kind])
+    if set(plain) != {"kind", *fields}:
+        raise ValueError(
+            f"Got the fields {sorted(map(str, plain))} of a guarantee of kind={kind!r}, expected"
+            f" {sorted(['kind', *fields])}. A newer version may know them: update skdpadmm."
+        )
+    values = {field: _read(plain[n], hint, n, depth) for n, (field, hint) in fields.items()}
+    return _KINDS[kind](**values)
+
+
+def _expect(valid: bool, name: str, value: Any, expected: str) -> None:
+    if not valid:
+        raise TypeError(f"Got {name}={_shown(value)}, expected {expected}.")
+
+
+def _shown(value: Any) -> str:
+    """A value in an error, no longer than a line."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

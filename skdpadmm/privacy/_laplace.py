@@ -1,25 +1,39 @@
-"""Releases with Laplace noise, and what composes pure guarantees without a loss distribution."""
+"""Releases with Laplace noise, labels by randomised response, and what bounds pure guarantees."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from numbers import Integral
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from numbers import Real
 
-from skdpadmm.privacy._formatting import round_up
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from skdpadmm.privacy._guarantee import Guarantee
-from skdpadmm.privacy._pld import LaplaceRounds, pld_delta, pld_epsilon
-from skdpadmm.privacy._validation import require, require_delta, require_epsilon
+from skdpadmm.privacy._numbers import (
+    require,
+    require_count,
+    require_delta,
+    require_epsilon,
+    round_up,
+)
+from skdpadmm.privacy._pld import (
+    Rounds,
+    laplace_rounds,
+    pld_delta,
+    pld_epsilon,
+    response_rounds,
+    smaller,
+)
 
 # A sum of squares below it has underflowed: nothing is then concluded from it.
 _SMALLEST_VARIANCE = 1e-290
 
 
 @dataclass(frozen=True)
-class LaplaceDP(Guarantee):
+class LaplaceDP(Guarantee, kind="laplace"):
     r"""Adaptive releases of vectors with Laplace noise on each entry.
 
     Release t has the sensitivity :math:`\Delta_t` in the L1 norm and noise of the scale
@@ -29,8 +43,17 @@ class LaplaceDP(Guarantee):
     .. math:: \delta(\epsilon) = 1 - e^{-(\epsilon_1 - \epsilon) / 2}
 
     for one release. Several are composed by dp-accounting's pessimistic privacy loss distribution
-    (Doroshenko et al., PETS 2022) where it is installed, and otherwise by what
-    :func:`kov_epsilon` computes, which is sound but larger. The smaller one counts.
+    (Doroshenko et al., PETS 2022) where it is installed, and otherwise by the closed form of
+    Kairouz, Oh and Viswanath, "The composition theorem for differential privacy", Theorem 3.5:
+
+    .. math::
+
+        \min \Big\{ \sum_t \epsilon_t, \;
+        A + \sqrt{2 S \log(e + \sqrt S / \delta)}, \;
+        A + \sqrt{2 S \log(1 / \delta)} \Big\}, \qquad
+        A = \sum_t \epsilon_t \tanh(\epsilon_t / 2), \quad S = \sum_t \epsilon_t^2,
+
+    which is sound but larger. The smaller one counts.
 
     Parameters
     ----------
@@ -61,7 +84,6 @@ class LaplaceDP(Guarantee):
     counts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the ranges, and bring what is equal into one form."""
         epsilons = tuple(float(epsilon) for epsilon in self.epsilons)
         counts = tuple(self.counts) or (1,) * len(epsilons)
         if len(counts) != len(epsilons):
@@ -69,20 +91,11 @@ class LaplaceDP(Guarantee):
                 f"Got {len(epsilons)} epsilons and {len(counts)} counts, "
                 "expected one count for each epsilon, or none at all."
             )
-        require(
-            all(0 <= epsilon < math.inf for epsilon in epsilons),
-            "epsilons",
-            epsilons,
-            "floats in [0, inf); use NonPrivate() where there is no noise",
-        )
-        require(
-            all(isinstance(count, Integral) and count >= 1 for count in counts),
-            "counts",
-            counts,
-            "ints >= 1",
-        )
+        expected = "floats in [0, inf); use NonPrivate() where there is no noise"
+        require(all(0 <= e < math.inf for e in epsilons), "epsilons", epsilons, expected)
         merged: Counter[float] = Counter()
         for epsilon, count in zip(epsilons, counts, strict=True):
+            require_count(count, "counts")
             if epsilon > 0:
                 merged[epsilon] += int(count)
         object.__setattr__(self, "epsilons", tuple(sorted(merged, reverse=True)))
@@ -107,10 +120,7 @@ class LaplaceDP(Guarantee):
         if self.n_releases == 1:
             return one
         closed = min(one, _kov_delta(*self.moments(), epsilon))
-        try:
-            return min(closed, pld_delta(self._rounds(), epsilon))
-        except ImportError:
-            return closed
+        return smaller(closed, lambda: pld_delta(self._rounds(), epsilon))
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at ``delta`` in [0, 1]; exact for one release."""
@@ -121,10 +131,7 @@ class LaplaceDP(Guarantee):
         if delta == 0.0 or self.n_releases <= 1:
             return one
         closed = min(one, _kov_epsilon(*self.moments(), delta))
-        try:
-            return min(closed, pld_epsilon(self._rounds(), delta))
-        except ImportError:
-            return closed
+        return smaller(closed, lambda: pld_epsilon(self._rounds(), delta))
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether its delta is plainly at least another's.
@@ -138,12 +145,7 @@ class LaplaceDP(Guarantee):
             return True
         return all(self._at_least(e) >= other._at_least(e) for e in other.epsilons)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the kind, the epsilons and how often each occurs."""
-        return {"kind": "laplace", "epsilons": list(self.epsilons), "counts": list(self.counts)}
-
     def describe(self) -> str:
-        """Return for instance "Laplace(sum of epsilons=1), 10 releases"."""
         return f"Laplace(sum of epsilons={round_up(self.pure_epsilon)}), {self.n_releases} releases"
 
     def moments(self) -> tuple[float, float]:
@@ -161,52 +163,8 @@ class LaplaceDP(Guarantee):
         pairs = zip(self.epsilons, self.counts, strict=True)
         return sum(count for epsilon, count in pairs if epsilon >= threshold)
 
-    def _rounds(self) -> tuple[LaplaceRounds, ...]:
-        return tuple(map(LaplaceRounds, self.epsilons, self.counts))
-
-
-def kov_epsilon(epsilons: Sequence[float], delta: float) -> float:
-    r"""Return the epsilon at ``delta`` of adaptive releases, each with a pure epsilon of its own.
-
-    .. math::
-
-        \min \Big\{ \sum_t \epsilon_t, \;
-        A + \sqrt{2 S \log(e + \sqrt S / \delta)}, \;
-        A + \sqrt{2 S \log(1 / \delta)} \Big\}, \qquad
-        A = \sum_t \epsilon_t \tanh(\epsilon_t / 2), \quad S = \sum_t \epsilon_t^2
-
-    Kairouz, Oh and Viswanath, "The composition theorem for differential privacy", Theorem 3.5. It
-    holds for any mechanism; for Laplace noise :class:`LaplaceDP` is smaller. The sum S stands
-    inside the roots: :func:`literature.coordinate_descent_printed_epsilon
-    <skdpadmm.privacy.literature.coordinate_descent_printed_epsilon>` lacks it.
-
-    Parameters
-    ----------
-    epsilons : sequence of float
-        In [0, inf), one for each release.
-    delta : float
-        In [0, 1].
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        If an epsilon or ``delta`` is out of range.
-
-    Examples
-    --------
-    >>> from skdpadmm.privacy import kov_epsilon
-    >>> f"{kov_epsilon([0.1] * 100, 1e-5):.3f}"
-    '5.298'
-    """
-    require_delta(delta)
-    steps = LaplaceDP(tuple(epsilons))
-    if delta == 0.0:
-        return steps.pure_epsilon
-    return min(steps.pure_epsilon, _kov_epsilon(*steps.moments(), delta))
+    def _rounds(self) -> tuple[Rounds, ...]:
+        return tuple(map(laplace_rounds, self.epsilons, self.counts))
 
 
 def tail_delta(mean: float, variance: float, epsilon: float) -> float:
@@ -248,3 +206,149 @@ def _kov_delta(mean: float, variance: float, epsilon: float) -> float:
         return tail
     excess = math.exp(exponent) - math.e
     return min(tail, math.sqrt(variance) / excess) if excess > 0 else tail
+
+
+@dataclass(frozen=True)
+class RandomizedResponseDP(Guarantee, kind="randomized_response"):
+    r"""One of k labels, told truthfully more often than each of the others.
+
+    The truth has :math:`e^\epsilon` times the probability of any other label, which is
+    :math:`q = 1 / (e^\epsilon + k - 1)`. Delta is zero from epsilon on, and below exactly
+
+    .. math:: \delta(\epsilon') = q (e^\epsilon - e^{\epsilon'}).
+
+    With two labels no mechanism of the same pure epsilon is easier to see through. It composes with
+    other guarantees by its exact privacy loss distribution.
+
+    Parameters
+    ----------
+    response_epsilon : float
+        In [0, inf).
+    n_labels : int, default=2
+        k, at least 2.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import RandomizedResponseDP
+    >>> response = RandomizedResponseDP(1.0, 3)
+    >>> response.epsilon(0.0), f"{response.delta(0.5):.3f}"
+    (1.0, '0.227')
+    >>> f"{response.other:.3f}"
+    '0.212'
+    """
+
+    response_epsilon: float = field(metadata={"written_as": "epsilon"})
+    n_labels: int = 2
+
+    def __post_init__(self) -> None:
+        epsilon = self.response_epsilon
+        valid = isinstance(epsilon, Real) and 0 <= epsilon < math.inf
+        require(valid, "response_epsilon", epsilon, "a float in [0, inf)")
+        require_count(self.n_labels, "n_labels", least=2)
+
+    @property
+    def other(self) -> float:
+        """q: the probability of each label but the true one."""
+        small = math.exp(-self.response_epsilon)
+        return small / (1.0 + (self.n_labels - 1) * small)
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta at ``epsilon`` in [0, inf], exactly."""
+        require_epsilon(epsilon)
+        if epsilon >= self.response_epsilon:
+            return 0.0
+        return -math.expm1(epsilon - self.response_epsilon) * self._truth
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon at ``delta`` in [0, 1], exactly."""
+        require_delta(delta)
+        if delta == 0.0:
+            return float(self.response_epsilon)
+        left = 1.0 - delta / self._truth
+        return max(0.0, self.response_epsilon + math.log(left)) if left > 0 else 0.0
+
+    def dominates(self, other: Guarantee) -> bool:
+        """Whether its delta is plainly at least another's.
+
+        It is if the other is a response with no larger epsilon among no fewer labels, or, with two
+        labels, Laplace noise with no larger pure epsilon.
+        """
+        if isinstance(other, RandomizedResponseDP):
+            fewer = self.n_labels <= other.n_labels
+            return fewer and self.response_epsilon >= other.response_epsilon
+        if isinstance(other, LaplaceDP):
+            return self.n_labels == 2 and self.response_epsilon >= other.pure_epsilon
+        return False
+
+    def describe(self) -> str:
+        epsilon = round_up(self.response_epsilon)
+        return f"randomised response(epsilon={epsilon}, {self.n_labels} labels)"
+
+    @property
+    def _truth(self) -> float:
+        """The probability of the true label."""
+        return 1.0 / (1.0 + (self.n_labels - 1) * math.exp(-self.response_epsilon))
+
+    def _pure(self) -> LaplaceDP:
+        """Stand-in for closed forms that take nothing from a guarantee but its pure epsilon."""
+        return LaplaceDP((self.response_epsilon,))
+
+    def _rounds(self) -> tuple[Rounds, ...]:
+        if self.response_epsilon == 0:
+            return ()
+        return (response_rounds(float(self.response_epsilon), int(self.n_labels)),)
+
+
+def expected_privacy_loss_factor_ceiling(
+    rates: ArrayLike, widths: ArrayLike, shifts: ArrayLike
+) -> NDArray[np.float64]:
+    r"""Return upper bounds of the expected absolute privacy loss of entries, by their largest loss.
+
+    .. math:: \gamma = \frac{1}{\beta t} E_{x \sim p} \max_{\pm}
+              \Big| \log \frac{p(x)}{p(x \mp t)} \Big|
+              \le \min\Big\{1, \frac{1 - e^{-u/2}}{u/2} \, \frac{e^s - 1}s\Big\},
+              \qquad u = \beta \omega, \quad s = \beta t
+
+    with p the density of a uniform number on an interval of width :math:`\omega` plus Laplace noise
+    of rate :math:`\beta`, which t moves. **It is not a guarantee of privacy, and does not turn into
+    one:** no epsilon and delta follow from an average of losses, and the realised loss depends on
+    private data.
+
+    Left of its middle the density p rises along the shift, by a factor of at most :math:`e^s`. So
+    the loss there, the integral of :math:`p'/p` along the shift, has at most :math:`e^s` times the
+    mean which :math:`p'` itself gives it. Where s is small it is exact.
+
+    Parameters
+    ----------
+    rates : array-like
+        :math:`\beta` in (0, inf), the inverse of the scale of the noise.
+    widths : array-like
+        :math:`\omega` in [0, inf].
+    shifts : array-like
+        t in [0, inf).
+
+    Returns
+    -------
+    ndarray
+        Of the shape that all three broadcast to; in [0, 1], one where there is no interval.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or shapes do not match.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
+    >>> expected_privacy_loss_factor_ceiling(2.0, [0.0, 1.0, 5.0], 0.001).round(4)
+    array([1.    , 0.6328, 0.1989])
+    """
+    rate, width, shift = (np.asarray(x, dtype=np.float64) for x in (rates, widths, shifts))
+    require(bool(np.all((rate > 0) & (rate < math.inf))), "rates", rates, "floats in (0, inf)")
+    require(bool(np.all(width >= 0)), "widths", widths, "floats in [0, inf]")
+    require(bool(np.all((shift >= 0) & (shift < math.inf))), "shifts", shifts, "floats in [0, inf)")
+    with np.errstate(over="ignore"):
+        half, s = np.maximum(0.5 * rate * width, 1e-300), np.maximum(rate * shift, 1e-300)
+    # Beyond it nothing but one is claimed.
+    rise = np.expm1(np.minimum(s, 50.0)) / np.minimum(s, 50.0)
+    return np.where(s > 50.0, 1.0, np.minimum(-np.expm1(-half) / half * rise, 1.0))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from skdpadmm.privacy._guarantee import Guarantee
-from skdpadmm.privacy._validation import require, require_delta, require_epsilon
+from skdpadmm.privacy._numbers import require, require_delta, require_epsilon
+from skdpadmm.privacy._pld import library
 
 
 @dataclass(frozen=True)
-class RenyiDP(Guarantee):
+class RenyiDP(Guarantee, kind="renyi"):
     """Bounds on the Renyi divergence, order by order; known tightest only.
 
     For what has no exact curve. The conversion is the tight one of Canonne, Kamath and Steinke
@@ -37,27 +40,15 @@ class RenyiDP(Guarantee):
     divergences: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Freeze the sequences and check the ranges."""
-        object.__setattr__(self, "orders", tuple(float(order) for order in self.orders))
+        object.__setattr__(self, "orders", require_orders(self.orders))
         object.__setattr__(self, "divergences", tuple(float(d) for d in self.divergences))
-        if len(self.orders) != len(self.divergences) or not self.orders:
+        if len(self.orders) != len(self.divergences):
             raise ValueError(
                 f"Got {len(self.orders)} orders and {len(self.divergences)} divergences, "
-                "expected one divergence for each of at least one order."
+                "expected one divergence for each order."
             )
-        increasing = all(x < y for x, y in zip(self.orders, self.orders[1:], strict=False))
-        require(
-            increasing and 1 < self.orders[0] and self.orders[-1] < math.inf,
-            "orders",
-            self.orders,
-            "strictly increasing floats in (1, inf)",
-        )
-        require(
-            all(d >= 0 for d in self.divergences),
-            "divergences",
-            self.divergences,
-            "floats in [0, inf]",
-        )
+        valid = all(d >= 0 for d in self.divergences)
+        require(valid, "divergences", self.divergences, "floats in [0, inf]")
 
     def delta(self, epsilon: float) -> float:
         """Return the best delta over the orders at ``epsilon`` in [0, inf]."""
@@ -66,33 +57,41 @@ class RenyiDP(Guarantee):
             return 0.0
         # The library takes log(1 - exp(-d)), which fails where d is lost beside 1.
         safe = [d if d == 0 else max(d, 1e-15) for d in self.divergences]
-        return float(_rdp().compute_delta(self.orders, safe, epsilon)[0])
+        return float(_accountant().compute_delta(self.orders, safe, epsilon)[0])
 
     def epsilon(self, delta: float) -> float:
         """Return the best epsilon over the orders at ``delta`` in [0, 1]."""
         require_delta(delta)
         if delta == 1.0:
             return 0.0
-        return float(_rdp().compute_epsilon(self.orders, self.divergences, delta)[0])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the kind, the orders and the divergences (an infinite one as "inf")."""
-        return {
-            "kind": "renyi",
-            "orders": list(self.orders),
-            "divergences": [d if math.isfinite(d) else "inf" for d in self.divergences],
-        }
+        return float(_accountant().compute_epsilon(self.orders, self.divergences, delta)[0])
 
     def describe(self) -> str:
-        """Return the number of orders."""
         return f"Renyi DP at {len(self.orders)} orders"
 
 
-def _rdp() -> Any:
-    try:
-        from dp_accounting.rdp import rdp_privacy_accountant
-    except ImportError as error:
-        raise ImportError(
-            "Renyi differential privacy needs dp-accounting: pip install 'skdpadmm[accounting]'"
-        ) from error
-    return rdp_privacy_accountant
+def require_orders(orders: Sequence[float]) -> tuple[float, ...]:
+    """Return orders as floats, and refuse what are none."""
+    values = tuple(float(order) for order in orders)
+    increasing = all(x < y for x, y in pairwise(values))
+    valid = increasing and len(values) > 0 and 1 < values[0] and values[-1] < math.inf
+    require(valid, "orders", values, "strictly increasing floats in (1, inf)")
+    return values
+
+
+def on_common_orders(
+    guarantees: Sequence[RenyiDP],
+) -> tuple[tuple[float, ...], list[tuple[float, ...]]]:
+    """Return the orders that all have in common, and the divergences of all at each of them."""
+    curves = [dict(zip(one.orders, one.divergences, strict=True)) for one in guarantees]
+    orders = tuple(sorted(set(curves[0]).intersection(*curves[1:])))
+    if not orders:
+        raise ValueError(
+            "Got Renyi guarantees without a common order, expected one at least;"
+            " state them on the same orders."
+        )
+    return orders, [tuple(curve[order] for curve in curves) for order in orders]
+
+
+def _accountant() -> Any:
+    return library("rdp.rdp_privacy_accountant")

@@ -6,20 +6,25 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.privacy._formatting import round_down, round_up, text_table
-from skdpadmm.privacy._guarantee import Guarantee
-from skdpadmm.privacy._neighboring import Neighboring
-from skdpadmm.privacy._pairs import Pairs
-from skdpadmm.privacy._validation import require_delta
+from skdpadmm.privacy._guarantee import Guarantee, Neighboring
+from skdpadmm.privacy._numbers import require_delta, round_down, round_up, text_table
 
 _OBSERVER_COLUMNS = ("observer", "sees", "unit", "neighbors", "(epsilon, delta)", "guarantee")
 _MOST_AGENTS = 10
 _RELEASE_COLUMNS = ("release", "times", "shape", "sensitivity", "noise std")
+
+
+class Pairs(Protocol):
+    """Guarantees that differ from peer to peer: what each can learn of each agent."""
+
+    def guarantee(self, agent: int, peer: int) -> Guarantee:
+        """Return what ``peer`` can learn of ``agent``, by their positions among sorted labels."""
+        ...
 
 
 @dataclass(frozen=True)

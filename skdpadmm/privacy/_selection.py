@@ -12,17 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from skdpadmm.privacy._bisection import bisect
-from skdpadmm.privacy._calibration import calibrate_noise
 from skdpadmm.privacy._composition import Composed, compose
-from skdpadmm.privacy._gaussian import GaussianDP
+from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
-from skdpadmm.privacy._laplace import LaplaceDP
-from skdpadmm.privacy._mixture import Mixture
-from skdpadmm.privacy._randomized_response import RandomizedResponseDP
-from skdpadmm.privacy._renyi import RenyiDP
-from skdpadmm.privacy._validation import require, require_target
-from skdpadmm.privacy._worst import Worst, worst
+from skdpadmm.privacy._laplace import LaplaceDP, RandomizedResponseDP
+from skdpadmm.privacy._mixture import Mixture, Worst, worst
+from skdpadmm.privacy._numbers import bisect, require, require_positive, require_target
+from skdpadmm.privacy._renyi import RenyiDP, on_common_orders
 
 # Small budgets are decided at high orders, large ones at low orders.
 _ORDERS = tuple((1.0 + np.geomspace(0.02, 1e6, 200)).tolist())
@@ -114,8 +110,7 @@ class PoissonTrials(TrialLaw):
     rate: float
 
     def __post_init__(self) -> None:
-        """Refuse a rate that is no rate."""
-        require(0 < self.rate < math.inf, "rate", self.rate, "a float in (0, inf)")
+        require_positive(self.rate, "rate")
 
     @classmethod
     def of_mean(cls, mean: float) -> PoissonTrials:
@@ -137,7 +132,6 @@ class PoissonTrials(TrialLaw):
         return math.exp(log_probability) + (math.exp(-self.rate) if n_trials == 1 else 0.0)
 
     def describe(self) -> str:
-        """Return for instance "a Poisson number of trials, 10 on average"."""
         return f"a Poisson number of trials, {self.mean:.4g} on average"
 
     def _log_selection(
@@ -200,7 +194,6 @@ class NegativeBinomialTrials(TrialLaw):
     gamma: float
 
     def __post_init__(self) -> None:
-        """Refuse what gives no law."""
         require(-1 < self.eta < math.inf, "eta", self.eta, "a float in (-1, inf)")
         require(0 < self.gamma < 1, "gamma", self.gamma, "a float in (0, 1)")
 
@@ -237,7 +230,6 @@ class NegativeBinomialTrials(TrialLaw):
         return math.exp(log_probability) / self._normaliser
 
     def describe(self) -> str:
-        """Return for instance "a geometric number of trials, 10 on average"."""
         names = {0.0: "logarithmic", 1.0: "geometric"}
         name = names.get(float(self.eta), f"negative binomial (eta={self.eta:g})")
         return f"a {name} number of trials, {self.mean:.4g} on average"
@@ -348,9 +340,7 @@ def best_of_trials(
         shared = _own_orders(trial) or orders
         of_cases = [best_of_trials(case, law, shared) for case in trial.components]
         return _largest(of_cases)
-    known = _own_orders(trial)
-    if known is None:
-        known = _ORDERS if orders is None else tuple(float(order) for order in orders)
+    known = _orders_of(trial, orders)
     at = np.array(known, dtype=np.float64)
     curve = _divergences(trial, at)
     added = law._log_selection(trial, curve, at) / (at - 1.0)
@@ -432,9 +422,7 @@ def renyi_divergences(
     """
     if isinstance(guarantee, NonPrivate):
         return guarantee
-    known = _own_orders(guarantee)
-    if known is None:
-        known = _ORDERS if orders is None else tuple(float(order) for order in orders)
+    known = _orders_of(guarantee, orders)
     curve = _divergences(guarantee, np.array(known, dtype=np.float64))
     return RenyiDP(known, tuple(curve.tolist()))
 
@@ -509,18 +497,18 @@ def _require_mean(mean: float) -> None:
 
 def _largest(guarantees: Sequence[RenyiDP | NonPrivate]) -> RenyiDP | NonPrivate:
     """The largest divergence, order by order, at the orders that all have in common."""
-    curves = []
-    for guarantee in guarantees:
-        if isinstance(guarantee, NonPrivate):
-            return guarantee
-        curves.append(dict(zip(guarantee.orders, guarantee.divergences, strict=True)))
-    orders = sorted(set(curves[0]).intersection(*curves[1:]))
-    if not orders:
-        raise ValueError(
-            "Got Renyi guarantees without a common order, expected one at least;"
-            " state them on the same orders."
-        )
-    return RenyiDP(tuple(orders), tuple(max(curve[a] for curve in curves) for a in orders))
+    known = [guarantee for guarantee in guarantees if isinstance(guarantee, RenyiDP)]
+    if len(known) < len(guarantees):
+        return NonPrivate()
+    orders, divergences = on_common_orders(known)
+    return RenyiDP(orders, tuple(map(max, divergences)))
+
+
+def _orders_of(guarantee: Guarantee, orders: Sequence[float] | None) -> tuple[float, ...]:
+    known = _own_orders(guarantee)
+    if known is not None:
+        return known
+    return _ORDERS if orders is None else tuple(float(order) for order in orders)
 
 
 def _own_orders(guarantee: Guarantee) -> tuple[float, ...] | None:

@@ -16,7 +16,7 @@ from scipy.special import betainc
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._mixture import Mixture
-from skdpadmm.privacy._validation import require
+from skdpadmm.privacy._numbers import require, require_count
 
 # All pairs of a larger graph that is not complete take more than a second or two.
 MOST_AGENTS = 64
@@ -171,10 +171,8 @@ class TokenWalk:
     transition: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the matrix and check it."""
         for name in ("n_agents", "n_hops", "cap"):
-            value = getattr(self, name)
-            require(isinstance(value, Integral) and int(value) >= 1, name, value, "an int >= 1")
+            require_count(getattr(self, name), name)
         if self.transition is not None:
             matrix = _checked_transition(self.transition, self.n_agents)
             object.__setattr__(self, "transition", tuple(map(tuple, matrix.tolist())))

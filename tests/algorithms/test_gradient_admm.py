@@ -17,7 +17,7 @@ from skdpadmm.algorithms._splitting import splitting_of
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHinge, SquaredLoss
 from skdpadmm.noise import SeededNoise, grid_cell
 from skdpadmm.penalties import L1, ElasticNet, LinearConstraint, SquaredL2
-from skdpadmm.privacy import AmplifiedIteration, amplification_constant
+from skdpadmm.privacy import AmplifiedIteration, GaussianDP, amplification_constant
 from skdpadmm.records import Rows
 from tests.algorithms import runs as direct
 from tests.algorithms.runs import close, coordinates_of, data_for, facts_for, run
@@ -238,11 +238,12 @@ def test_the_guarantee_of_a_schedule_is_that_of_its_places():
     made = AmplifiedIteration(0.5, amplification_constant(1.0), 1e-6)
     kept = schedule("cyclic", secret=False).guarantees(made)
     # The last place of two passes of ten: ten steps, then the last.
-    assert kept[0].mu == kept[1].mu == pytest.approx(made.participations([10, 1]).mu)
+    assert kept[0].mu == kept[1].mu == pytest.approx(math.hypot(*made.mu_after([10, 1])))
     average, worst = schedule("cyclic").guarantees(made)
     assert worst == kept[1]
     for epsilon in (0.1, 1.0):
-        deltas = [made.participations([10, 10 - k]).delta(epsilon) for k in range(10)]
+        mus = [math.hypot(*made.mu_after([10, 10 - k])) for k in range(10)]
+        deltas = [GaussianDP(mu).delta(epsilon) for mu in mus]
         assert average.delta(epsilon) == pytest.approx(np.mean(deltas), rel=1e-9)
     path = schedule("cyclic", hidden=False).guarantees(made)
     assert path[1].mu == pytest.approx(math.sqrt(2) * made.local().mu)

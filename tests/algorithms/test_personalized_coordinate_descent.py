@@ -25,11 +25,12 @@ from skdpadmm.algorithms._personalized_defaults import typical_curvature
 from skdpadmm.algorithms._wake_ups import wake_order
 from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
-from skdpadmm.privacy import gaussian_mu, literature, split_budget
+from skdpadmm.privacy import gaussian_mu, split_budget
 from skdpadmm.records import Rows
 from tests.algorithms import runs as helper
 from tests.algorithms.runs import Watched, make_task, similarity_of, slopes, summed_gradient
 from tests.algorithms.runs import run_agents as run
+from tests.reference.printed_formulas import coordinate_descent_split
 
 SIZES, STRENGTH, TRADE_OFF = (12, 5, 20, 8, 0, 15), 0.2, 1.5
 COLD = SIZES.index(0)
@@ -284,7 +285,7 @@ def test_gaps_are_smallest_with_the_corrected_split_and_largest_with_the_printed
     problem, gaps = ring(), []
     assert problem.contraction == pytest.approx(0.8, rel=1e-12)
     optimal = split_budget("optimal", n_steps, problem.contraction)
-    of_print = literature.coordinate_descent_printed_split(n_steps, problem.contraction)
+    of_print = coordinate_descent_split(n_steps, problem.contraction)
     for shares in (split_budget("equal", n_steps), of_print, optimal):
         scales = np.outer(1 / shares, np.ones(4))
         gaps.append(problem.exact_gap(np.zeros(4), math.sqrt(2) * scales))

@@ -32,7 +32,7 @@ PUBLIC = {
     "network": "Similarity Topology angle_similarity gaussian_similarity knn_similarity"
     " mixing_matrix named_graph partition_rows",
     "privacy": "GaussianDP Guarantee LaplaceDP Neighboring PrivacyReport compose gaussian_mu"
-    " calibrate_noise literature",
+    " calibrate_noise",
     "protocol": "Facts Gate Plan PlanViolation Problem Solution",
 }
 

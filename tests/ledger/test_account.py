@@ -30,10 +30,8 @@ from skdpadmm.privacy import (
     PoissonSubsampledGaussian,
     RandomizedResponseDP,
     RenyiDP,
-    UniformLaplaceDP,
     Worst,
     compose,
-    compose_uniform_laplace,
     gaussian_mu,
 )
 
@@ -44,12 +42,11 @@ AGENT_ZERO = Relation("agent", Neighboring.ZERO_OUT)
 ORDERS = tuple(float(a) for a in range(2, 64))
 RENYI = RenyiDP(ORDERS, tuple(0.01 * a for a in ORDERS))
 OBJECTIVE = PerturbedObjectiveDP(0.1, 0.02, "zero_out", "one_sign")
-UNIFORM = UniformLaplaceDP((2.0,), (1.0,), (0.1,))
 SAMPLED = PoissonSubsampledGaussian(0.1, 10.0, 20, "replace_one")
 MIXTURE = Mixture((0.5, 0.5), (GaussianDP(0.1), GaussianDP(0.2)))
 WORST = Worst((LaplaceDP((0.1,)), GaussianDP(0.1)))
 BOTH = Composed((GaussianDP(0.1), LaplaceDP((0.1,))))
-KINDS = [GaussianDP(0.2), LaplaceDP((0.1,), (3,)), RENYI, OBJECTIVE, UNIFORM, SAMPLED, MIXTURE,
+KINDS = [GaussianDP(0.2), LaplaceDP((0.1,), (3,)), RENYI, OBJECTIVE, SAMPLED, MIXTURE,
          RandomizedResponseDP(0.2, 3), WORST]  # fmt: skip
 
 
@@ -57,9 +54,7 @@ def test_what_composes_elsewhere_composes_likewise_here():
     parts = [(GaussianDP(0.3), SAMPLED, SAMPLED), (RENYI, RENYI, GaussianDP(0.1)), (MIXTURE,) * 2]
     for each in (*parts, (OBJECTIVE, GaussianDP(0.1)), ()):
         assert compose_all(*each) == compose(*each)
-    both = (UNIFORM, LaplaceDP((0.1,)))
-    assert compose_all(*both) == compose_uniform_laplace(*both)
-    assert compose_all(RENYI, UNIFORM, NonPrivate()) == NonPrivate()
+    assert compose_all(RENYI, OBJECTIVE, NonPrivate()) == NonPrivate()
 
 
 def test_every_pair_costs_at_least_each_and_at_most_basic_composition():

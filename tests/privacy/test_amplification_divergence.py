@@ -1,4 +1,4 @@
-"""Gradient ADMM on random problems: steps contract, exact divergences stay below what is claimed.
+"""Gradient ADMM on random problems: steps do not expand, exact divergences stay below what is claimed.
 
 With quadratic losses and penalties the state after some steps is Gaussian, its covariance does not
 depend on data, and the divergence of two neighbours is known to rounding. Problems come in batches
@@ -10,13 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpadmm.privacy import (
-    AmplifiedIteration,
-    amplification_constant,
-    contribution_mu,
-    strongly_convex_certificate,
-    strongly_convex_step_range,
-)
+from skdpadmm.privacy import AmplifiedIteration, amplification_constant, contribution_mu
 
 SHAPES = [(1, 1, 1), (2, 1, 1), (2, 2, 2), (3, 2, 1), (3, 3, 2), (4, 2, 3)]  # of x, lambda, y
 N_STEPS = [1, 2, 3, 5, 8, 13]
@@ -47,9 +41,9 @@ def random_curvatures(rng, batch, size, low, high):
 
 
 class Problems:
-    """A batch of problems of one shape; strongly convex on demand."""
+    """A batch of problems of one shape."""
 
-    def __init__(self, rng, shape, batch=BATCH, strongly_convex=False):
+    def __init__(self, rng, shape, batch=BATCH):
         n, m, k = shape
         self.rng, self.shape, self.batch = rng, shape, batch
         self.A = random_matrices(rng, batch, m, n)
@@ -57,48 +51,19 @@ class Problems:
         self.smoothness = np.exp(rng.uniform(-2, 2, batch))
         self.beta = np.exp(rng.uniform(-3, 3, batch))
         singular = np.linalg.svd(self.A, compute_uv=False)
-        self.s_min, self.s_max = singular[:, -1], singular[:, 0]
-        if strongly_convex:
-            self.convexity = self.smoothness * rng.uniform(0.05, 1, batch)
-            self.penalty_convexity = np.exp(rng.uniform(-2, 3, batch))
-            self.coupling = np.linalg.norm(transposed(self.A) @ self.B, 2, axis=(1, 2))
-            low, high = np.transpose(
-                [strongly_convex_step_range(self.beta[i], **self.known(i)) for i in range(batch)]
-            )
-            self.eta = low + (high - low) * rng.uniform(0.02, 0.98, batch)
-        else:
-            self.convexity = np.zeros(batch)
-            # Penalties that are not strongly convex, and none at all.
-            self.penalty_convexity = np.zeros(batch)
-            self.eta = 2 / self.smoothness * rng.choice([1e-3, 0.5, 0.9, 1.0], batch)
+        self.s_min = singular[:, -1]
+        self.eta = 2 / self.smoothness * rng.choice([1e-3, 0.5, 0.9, 1.0], batch)
         self.kappa = self.eta * self.beta * self.s_min**2
         self.inverse = np.linalg.inv(
             np.eye(n) + (self.eta * self.beta)[:, None, None] * transposed(self.A) @ self.A
         )
 
-    def known(self, i):
-        return {
-            "strong_convexity": self.convexity[i], "smoothness": self.smoothness[i],
-            "penalty_strong_convexity": self.penalty_convexity[i],
-            "coupling_norm": self.coupling[i],
-        }  # fmt: skip
-
-    def certificates(self):
-        return [
-            strongly_convex_certificate(
-                self.eta[i], self.beta[i], smallest_singular_value=self.s_min[i],
-                largest_singular_value=self.s_max[i], square=self.shape[0] == self.shape[1],
-                **self.known(i),
-            )
-            for i in range(self.batch)
-        ]  # fmt: skip
-
     def quadratic_steps(self, n_steps):
         """Matrices (n_steps, batch, n + m, n + m) of the steps on (x, lambda)."""
         n, m, k = self.shape
         eta, beta = self.eta[:, None, None], self.beta[:, None, None]
-        high = np.maximum(self.penalty_convexity, self.rng.choice([0, 1, 100], self.batch))
-        G = random_curvatures(self.rng, self.batch, k, self.penalty_convexity, high)
+        high = self.rng.choice([0.0, 1.0, 100.0], self.batch)
+        G = random_curvatures(self.rng, self.batch, k, np.zeros(self.batch), high)
         # y solves (G + beta B'B) y = B' w for w = lambda - beta A x; By is unique.
         from_w = self.B @ np.linalg.pinv(G + beta * transposed(self.B) @ self.B, rcond=1e-13)
         from_w = beta * from_w @ transposed(self.B)
@@ -107,7 +72,7 @@ class Problems:
         pull = transposed(self.A) @ (from_w @ w - multipliers)
         steps = []
         for _ in range(n_steps):
-            H = random_curvatures(self.rng, self.batch, n, self.convexity, self.smoothness)
+            H = random_curvatures(self.rng, self.batch, n, np.zeros(self.batch), self.smoothness)
             x = -eta * pull
             x[:, :, :n] += np.eye(n) - eta * H
             steps.append(np.concatenate([self.inverse @ x, multipliers], axis=1))
@@ -206,27 +171,7 @@ def test_the_exact_divergence_of_several_contributions_is_below_the_bound_of_the
                 for i in range(problems.batch):
                     made = AmplifiedIteration(ratio[i], amplification_constant(problems.kappa[i]))
                     assert exact[i] <= made.slots(sequence, 2)[0] * (1 + ROUNDING)
-                    assert exact[i] <= made.path(len(own)).mu * (1 + ROUNDING)
-
-
-def test_the_exact_divergence_of_strongly_convex_problems_is_below_every_bound():
-    rng = np.random.default_rng(2)
-    n_better = 0
-    for shape in SHAPES:
-        for n_steps in (2, 5, 12, 60):
-            problems = Problems(rng, shape, batch=80, strongly_convex=True)
-            steps = problems.quadratic_steps(n_steps)
-            exact = problems.worst_mu(steps, [(0, True)], [np.ones(problems.batch)])
-            for i, certificate in enumerate(problems.certificates()):
-                alone = contribution_mu(
-                    1.0, 1.0, 1.0, kappa=problems.kappa[i], square=shape[0] == shape[1]
-                )
-                constant = amplification_constant(problems.kappa[i])
-                bound = AmplifiedIteration(alone, constant, strong=certificate).first(n_steps).mu
-                by_itself = alone * certificate.squared(n_steps // 2) ** 0.5
-                assert exact[i] <= min(bound, by_itself) * (1 + ROUNDING)
-                n_better += bound < AmplifiedIteration(alone, constant).first(n_steps).mu
-    assert n_better > 100
+                    assert exact[i] <= np.sqrt(len(own)) * made.local().mu * (1 + ROUNDING)
 
 
 @pytest.mark.parametrize("contributions", [(0,), (0, 3)])
@@ -305,47 +250,37 @@ def step(problems, x, multipliers, gradient, signs, offset, curvature):
 
 
 def huber_gradient(rng, problems):
-    """Of two Huber losses and a ridge, with the convexity and smoothness of the problems."""
-    low, high = problems.convexity[:, None], problems.smoothness[:, None]
+    """Of two Huber losses with the smoothness of the problems."""
     rows = rng.standard_normal((problems.batch, 2, problems.shape[0]))
-    rows *= (np.sqrt(high - low) / np.linalg.norm(rows, 2, axis=(1, 2))[:, None])[:, :, None]
+    rows *= (np.sqrt(problems.smoothness)[:, None] / np.linalg.norm(rows, 2, axis=(1, 2))[:, None])[
+        :, :, None
+    ]
     targets = rng.standard_normal((problems.batch, 2))
     width = np.exp(rng.uniform(-3, 4, problems.batch))[:, None]
-    return lambda x: (
-        low * x + times(transposed(rows), np.clip(times(rows, x) - targets, -width, width))
-    )
+    return lambda x: times(transposed(rows), np.clip(times(rows, x) - targets, -width, width))
 
 
-def norm(problems, states, weight, weight_of_w):
+def norm(problems, states, weight_of_w):
     """Squared norm of the difference of two states."""
     x = states[0][0] - states[1][0]
     w = states[0][1] - states[1][1] - problems.beta[:, None] * times(problems.A, x)
-    return weight * np.sum(x**2, axis=1) + weight_of_w * np.sum(w**2, axis=1)
+    return np.sum(x**2, axis=1) + weight_of_w * np.sum(w**2, axis=1)
 
 
-@pytest.mark.parametrize(("strongly_convex", "nearly"), [(False, 0.8), (True, 0.5)])
-def test_a_step_does_not_expand_the_norm_of_the_proof_and_contracts_as_certified(
-    strongly_convex, nearly
-):
+def test_a_step_does_not_expand_the_norm_of_the_proof():
     rng, found = np.random.default_rng(6), []
     for n, m in [(1, 1), (2, 1), (3, 3), (4, 2)]:
-        problems = Problems(rng, (n, m, m), batch=1500, strongly_convex=strongly_convex)
+        problems = Problems(rng, (n, m, m), batch=1500)
         batch, beta = problems.batch, problems.beta[:, None]
-        R, S, rate = np.ones(batch), problems.eta / problems.beta, np.ones(batch)
+        S = problems.eta / problems.beta
         signs = rng.choice([-1, 1], (batch, m)) * np.exp(rng.uniform(-1, 1, (batch, m)))
         curvature = rng.choice([0.0, 0.2, 5.0], batch)
-        if strongly_convex:
-            R, S, rate = np.transpose([(c.R, c.S, c.rate) for c in problems.certificates()])
-            # Its B is a random matrix; a diagonal one with no larger coupling to A.
-            coupled = np.linalg.norm(transposed(problems.A) * signs[:, None, :], 2, axis=(1, 2))
-            signs *= np.minimum(1, problems.coupling / coupled)[:, None]
-            curvature = problems.penalty_convexity
         gradient, offset = huber_gradient(rng, problems), rng.standard_normal((batch, m))
         states = [
             (rng.standard_normal((batch, n)), beta * rng.standard_normal((batch, m)))
             for _ in range(2)
         ]
-        before = norm(problems, states, R, S)
+        before = norm(problems, states, S)
         states = [step(problems, *s, gradient, signs, offset, curvature) for s in states]
-        found.append((norm(problems, states, R, S) / before / rate).max())
-    assert nearly < max(found) <= 1 + 1e-10
+        found.append((norm(problems, states, S) / before).max())
+    assert 0.8 < max(found) <= 1 + 1e-10

@@ -12,25 +12,11 @@ from scipy.optimize import minimize_scalar
 
 from skdpadmm import privacy
 from skdpadmm.privacy import AmplifiedIteration, GaussianDP, last_iterate_mu, single_use_mu
-from skdpadmm.privacy.literature import gradient_admm_printed_stopping, gradient_admm_printed_zcdp
 
 mpmath = pytest.importorskip("mpmath")
 
 reflected, gradient = privacy.reflected_prox_contraction, privacy.proximal_gradient_contraction
 averaged, constant = privacy.averaged_admm_contraction, privacy.amplification_constant
-NAMES = ("strong_convexity", "smoothness", "penalty_strong_convexity", "coupling_norm")
-
-
-def certified(step, beta, constants, singular=(1.0, 1.0), square=False):
-    """A certificate, or without a step the range of steps."""
-    named = dict(zip(NAMES, constants, strict=True))
-    if step is None:
-        return privacy.strongly_convex_step_range(beta, **named)
-    named |= {"smallest_singular_value": singular[0], "largest_singular_value": singular[1]}
-    return privacy.strongly_convex_certificate(step, beta, **named, square=square)
-
-
-CERTIFICATE = certified(1.75, 0.9, (0.5, 0.5, 0.2, 1.0))
 
 
 @pytest.mark.parametrize("contraction", [1e-300, 1e-3, 0.5, 0.9, 1 - 1e-6, 1 - 1e-12, 1 - 2**-53])
@@ -130,19 +116,16 @@ def test_reference_values_of_one_pass():
 
 
 @pytest.mark.parametrize("grid_shift", [0.0, 1e-4, 0.01, 1.0])
-@pytest.mark.parametrize(
-    ("kappa", "strong"), [(0.01, True), (1.0, False), (100.0, True), (0, True)]
-)
-def test_longer_is_never_worse_and_never_better_than_the_formula(grid_shift, kappa, strong):
-    certificate, general = CERTIFICATE if strong else None, constant(kappa) if kappa else math.inf
-    iteration = AmplifiedIteration(1.0, general, grid_shift, certificate)
-    n = np.arange(1, 3000)
-    mu, pairs = iteration.mu_after(n), np.maximum(n // 2, 1)
-    factors = [general / pairs] + ([certificate.squared(pairs)] if strong else [])
-    bounds = [np.where(n > 1, np.sqrt(f) + grid_shift * np.sqrt(2 * pairs), 9) for f in factors]
-    best = np.minimum.accumulate(np.min([*bounds, np.full(n.size, 1 + grid_shift)], axis=0))
-    np.testing.assert_allclose(mu, best, rtol=1e-12)
+@pytest.mark.parametrize("kappa", [0.01, 1.0, 100.0])
+def test_longer_is_never_worse_and_never_better_than_the_formula(grid_shift, kappa):
+    iteration, n = amplified(kappa=kappa, grid_shift=grid_shift), np.arange(1, 3000)
+    pairs = np.maximum(n // 2, 1)
+    bound = np.sqrt(constant(kappa) / pairs) + grid_shift * np.sqrt(2 * pairs)
+    bound = np.minimum(np.where(n > 1, bound, 9), 1 + grid_shift)
+    best = np.minimum.accumulate(bound)
+    np.testing.assert_allclose(iteration.mu_after(n), best, rtol=1e-12)
     assert np.all(iteration.mu_after(np.full((2, 3), 10**9)) <= np.full((2, 3), best[-1] + 1e-12))
+    assert np.all(AmplifiedIteration(1.0, math.inf, grid_shift).mu_after(n) == 1 + grid_shift)
 
 
 @pytest.mark.parametrize("grid_shift", [0.0, 0.02])
@@ -151,11 +134,9 @@ def test_slots_are_the_sums_over_their_gaps(grid_shift):
     for n_steps, n_slots in [(0, 1), (1, 1), (7, 3), (60, 5), (200, 150)]:
         sequence = rng.integers(-1, n_slots, n_steps)
         used = [np.flatnonzero(sequence == slot).tolist() for slot in range(n_slots)]
-        expected = [iteration.participations(np.diff([*own, n_steps])).mu for own in used]
+        gaps = [np.diff([*own, n_steps]) for own in used]
+        expected = [math.hypot(*iteration.mu_after(each)) for each in gaps]
         np.testing.assert_allclose(iteration.slots(sequence, n_slots), expected, rtol=1e-12)
-    assert iteration.participations([1] * 9).mu == pytest.approx(3.0 * (0.7 + grid_shift))
-    assert iteration.path(9).mu == pytest.approx(3.0 * (0.7 + grid_shift))
-    assert iteration.path(0).mu == 0.0
     tiny = AmplifiedIteration(1e-200, 1.0).slots([0, 0], 1)[0]  # no square underflows
     assert tiny == pytest.approx(math.sqrt(2) * 1e-200)
 
@@ -192,56 +173,3 @@ def test_random_stopping_is_the_worst_position_and_no_worse(n):
             lasting = [iteration.first(t - position + 1) for t in times.tolist() if t >= position]
             each.append(sum(one.delta(epsilon) for one in lasting) / times.size)
         assert iteration.random_stopping(n).delta(epsilon) == pytest.approx(max(each), rel=1e-10)
-    # What was printed forgets the last record of a realisation.
-    for position in range(n // 2 + 1, n + 1) if n > 1 else ():
-        steps, unused = gradient_admm_printed_stopping(n, position)
-        used = np.count_nonzero(times >= position)
-        assert 1 - unused == pytest.approx((used - 1) / times.size) or n % 2
-        assert len(steps) == used - 1
-
-
-def test_reference_rates_of_strongly_convex_problems():
-    for curvature, beta, step, rate in (
-        (0.25, 0.9, 1.7531, 0.9474),
-        (0.09, 0.5, 4.8113, 0.9149),
-        (0.01, 0.15, 43.3013, 0.7992),
-    ):
-        constants = (2 * curvature, 2 * curvature, 0.2, 1.0)
-        middle = sum(certified(None, beta, constants)) / 2
-        assert middle == pytest.approx(step, rel=1e-4)
-        assert certified(middle, beta, constants).rate == pytest.approx(rate, abs=2e-4)
-
-
-@given(seeds, st.booleans())
-def test_a_certificate_has_the_largest_start_and_pair_over_the_spectrum(seed, square):
-    draw = np.random.default_rng(seed).uniform
-    smooth, low, beta = np.exp([draw(-2, 2), draw(-2, 1), draw(-3, 2)]).tolist()
-    convex, high = smooth * draw(0.05, 1), low * math.exp(draw(0, 2))
-    constants = (convex, smooth, math.exp(draw(-2, 3)), math.exp(draw(-1, 1)))
-    ends = certified(None, beta, constants)
-    step = ends[0] + (ends[1] - ends[0]) * draw(0.05, 0.95)
-    got = certified(step, beta, constants, (low, high), square)
-    a = step * beta * np.linspace(low if square else 0.0, high, 20_001) ** 2
-    spectrum = ((got.R + a) / (1 + a) ** 2).max()
-    assert spectrum * (1 - 1e-12) <= got.start <= spectrum * (1 + 1e-4)
-    kappa = step * beta * low**2
-    q = max(0.0, 1 - 2 * step * smooth * convex / (smooth + convex))
-    q /= (1 + kappa) ** 2 if square else 1
-    assert got.pair_constant == pytest.approx(largest_pair_cost(got.R, kappa, q), rel=1e-6)
-    decay = sum(got.rate ** (-2 * t) for t in range(5))
-    assert got.squared([5])[0] == pytest.approx(got.amplification / decay, rel=1e-9)
-
-
-@pytest.mark.parametrize("n_pairs", [1, 2, 10, 100])
-def test_the_printed_strongly_convex_divergence_is_below_what_its_proof_gives(n_pairs):
-    got, kappa = CERTIFICATE, 1.75 * 0.9
-    printed = gradient_admm_printed_zcdp(n_pairs, 1.0, kappa, got.rate, got.R)
-    # The lemmas before it: the start, one pair with a factor L, and the contraction L of a pair.
-    start, pair = got.R + kappa, 0.5 * got.rate * max(2 / got.R, 3 / kappa)
-    proven = start * pair / sum(got.rate ** (-2 * t) for t in range(n_pairs))
-    factor = n_pairs * (1 - got.rate**2) / (1 - got.rate ** (2 * n_pairs))
-    assert proven / printed == pytest.approx(factor)
-    assert factor > 1.04 or n_pairs == 1
-    # z <- L z + noise has all that the theorem asks for, and C |z - z'|^2 in a step.
-    exact = 0.5 * got.rate ** (2 * n_pairs) / sum(got.rate ** (2 * t) for t in range(n_pairs))
-    assert exact / (0.5 * got.rate ** (2 * n_pairs) / n_pairs) == pytest.approx(factor)

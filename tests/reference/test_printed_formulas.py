@@ -1,0 +1,124 @@
+"""Printed formulas, each with a place where it fails."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from skdpadmm.privacy import GaussianDP, LaplaceDP, gaussian_mu, split_budget
+from tests.privacy_accounting.attained import log_density
+from tests.reference import printed_formulas as printed
+
+
+def exact_token_divergence(n, relaxation, n_hops, ratio):
+    """Divergence of order 2 of the mean, as first visits of agents with linear losses change it.
+
+    Every holder has ``u = u_0`` public and sends ``2 relaxation (x - z) + relaxation * noise``:
+    ``mean <- (1 + 2 relaxation / n) mean + const + relaxation noise / n``. ``ratio`` is L gamma
+    over sigma.
+    """
+    means, variance = np.zeros(2), 0.0
+    for t in range(n_hops):
+        x = 2 * means - (np.array([ratio, -ratio]) if t == 0 else 0.0)
+        means = means + 2 * relaxation * (x - means) / n
+        variance = (1 + 2 * relaxation / n) ** 2 * variance + (relaxation / n) ** 2
+    return (means[1] - means[0]) ** 2 / variance
+
+
+@pytest.mark.parametrize(("relaxation", "excess"), [(1.0, 4.07), (0.5, 2.3)])
+def test_the_token_of_stateful_agents_is_not_amplified_as_printed(relaxation, excess):
+    ratio = 0.3
+    for n in (2, 10, 1000):
+        growth = 1 + 2 * relaxation / n
+        for m in (1, n // 2, n):
+            exact = exact_token_divergence(n, relaxation, m, ratio)
+            formula = 16 * ratio**2 * (1 - growth**-2) / (1 - growth ** (-2 * m))
+            assert exact == pytest.approx(formula, rel=1e-9)
+            assert exact >= 16 * ratio**2 / m * (1 - 1e-12)  # what is in the proof
+    assert exact / (16 * ratio**2 / m) == pytest.approx(excess, rel=0.01)
+    assert printed.token_admm_rdp(2.0, 3, 1.5, 0.4, 2.0, 50) == pytest.approx(
+        3 * 16 * ratio**2 * math.log(50) / 50
+    )
+
+
+@pytest.mark.parametrize("n_releases", [1, 200])
+@pytest.mark.parametrize(("delta", "last_safe"), [(1e-3, 7.46), (1e-5, 8.42), (1e-6, 8.78)])
+def test_the_printed_noise_of_multi_step_admm_is_too_small_for_some(delta, last_safe, n_releases):
+    for target, safe in ((1.0, True), (last_safe - 0.01, True), (last_safe + 0.01, False)):
+        std = printed.multi_step_admm_noise(target, delta, n_releases)
+        needed = math.sqrt(n_releases) / gaussian_mu(target, delta)
+        assert (std >= needed) == safe
+    std = printed.multi_step_admm_noise(10.0, 1e-5, n_releases)
+    epsilon = GaussianDP(math.sqrt(n_releases) / std).epsilon(1e-5)
+    assert epsilon == pytest.approx(10.39, abs=0.005)
+    needed = {(1.0, 1e-5): 52.759, (0.5, 1e-5): 99.445, (2.0, 1e-6): 31.544, (1.0, 1e-3): 36.411}
+    for budget, std in needed.items():
+        assert math.sqrt(200) / gaussian_mu(*budget) == pytest.approx(std, abs=6e-4)
+
+
+def test_the_printed_epsilon_of_coordinate_descent_lacks_the_sum_in_its_roots():
+    claimed = printed.coordinate_descent_epsilon([0.1] * 100, 1e-5)
+    assert claimed == pytest.approx(0.4996 + 0.4799, abs=1e-4)
+    pytest.importorskip("dp_accounting")
+    assert LaplaceDP((0.1,), (100,)).epsilon(1e-5) > 4 * claimed
+    assert LaplaceDP((0.1,), (100,)).delta(claimed) > 0.1
+
+
+@pytest.mark.parametrize("n_records", [1, 50])
+def test_the_printed_gaussian_noise_of_coordinate_descent_ignores_the_records(n_records):
+    needed = 2.0 / n_records / gaussian_mu(1.0, 1e-5)
+    found = printed.coordinate_descent_gaussian_noise(1.0, 1e-5, 1.0)
+    assert found / needed == pytest.approx(1.32 * n_records, rel=0.01)
+
+
+def test_the_printed_split_is_the_reverse_of_the_optimum_and_worse_than_equal_shares():
+    reverse, later = printed.coordinate_descent_split(6, 0.8), 0.8 ** np.arange(5, -1, -1)
+    np.testing.assert_allclose(reverse, split_budget("optimal", 6, 0.8)[::-1], rtol=1e-9)
+    assert np.sum(later / reverse**2) > np.sum(later / split_budget("equal", 6) ** 2)
+
+
+def test_a_loss_that_is_lipschitz_in_the_l1_norm_moves_a_laplace_release_by_more():
+    """Its gradient is bounded entry by entry: what is declared as one release is p of them."""
+    declared, gradient, other = 0.1, np.ones(10), -np.ones(10)
+    true = LaplaceDP(np.abs(gradient - other) / (2.0 / declared))
+    assert true.pure_epsilon == pytest.approx(10 * declared)
+    # Seen where all entries have one sign: the loss is then the whole sum.
+    attained = (1 - math.exp(declared - true.pure_epsilon)) * 0.5**10
+    assert 0 < attained <= true.delta(declared)
+
+
+@pytest.mark.parametrize("n_records", [2, 8, 40])
+def test_the_printed_law_of_a_random_stop_forgets_the_last_record_of_a_realisation(n_records):
+    times = np.arange(n_records // 2 + 1, n_records + 1)
+    for position in range(n_records // 2 + 1, n_records + 1):
+        steps, unused = printed.gradient_admm_stopping(n_records, position)
+        used = np.count_nonzero(times >= position)
+        assert 1 - unused == pytest.approx((used - 1) / times.size)
+        assert len(steps) == used - 1
+
+
+@pytest.mark.parametrize("n_pairs", [2, 10, 100])
+def test_the_printed_strongly_convex_divergence_is_below_what_linear_maps_attain(n_pairs):
+    rate, weight, kappa = 0.95, 0.8, 1.5
+    # The lemmas before it: the start, one pair with a factor L, and the contraction L of a pair.
+    start, pair = weight + kappa, 0.5 * rate * max(2 / weight, 3 / kappa)
+    proven = start * pair / sum(rate ** (-2 * t) for t in range(n_pairs))
+    factor = n_pairs * (1 - rate**2) / (1 - rate ** (2 * n_pairs))
+    found = printed.gradient_admm_zcdp(n_pairs, 1.0, kappa, rate, weight)
+    assert proven / found == pytest.approx(factor)
+    assert factor > 1.04
+    # z <- L z + noise has all that the theorem asks for, and C |z - z'|^2 in a step.
+    exact = 0.5 * rate ** (2 * n_pairs) / sum(rate ** (2 * t) for t in range(n_pairs))
+    assert exact / (0.5 * rate ** (2 * n_pairs) / n_pairs) == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(("width", "shift", "refuted"), [(0.5, 0.1, 0.6633), (0.1, 1e-3, 0.8851)])
+def test_the_printed_bound_of_the_average_loss_is_below_the_average(width, shift, refuted):
+    assert printed.random_aggregator_average_loss(5.0, width, shift) == pytest.approx(refuted, 1e-4)
+    u, s = 5.0 * width, 5.0 * shift
+    x = np.linspace(-40.0, u / 2, 4_000_001)
+    here = log_density(x, u)
+    loss = np.exp(here) * np.maximum(here - log_density(x - s, u), log_density(x + s, u) - here)
+    assert 2 * np.trapezoid(loss, x) / s > refuted + 1e-3
