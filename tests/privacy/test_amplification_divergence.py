@@ -1,4 +1,4 @@
-"""Gradient ADMM on random problems: steps do not expand, exact divergences stay below what is claimed.
+"""Gradient ADMM on random problems: steps do not expand, nor do divergences exceed the claim.
 
 With quadratic losses and penalties the state after some steps is Gaussian, its covariance does not
 depend on data, and the divergence of two neighbours is known to rounding. Problems come in batches
