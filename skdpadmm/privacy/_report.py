@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Protocol
@@ -68,7 +68,6 @@ class Observer:
     pairs: Pairs | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the sequence."""
         object.__setattr__(self, "per_agent", tuple(self.per_agent))
 
 
@@ -156,7 +155,6 @@ class PrivacyReport:
     if_unseen: tuple[tuple[str, Guarantee], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse two observers of one name and a delta that is no probability."""
         require_delta(self.delta)
         names = [observer.name for observer in self.observers]
         if len(set(names)) < len(names):
@@ -173,26 +171,18 @@ class PrivacyReport:
         ValueError
             If there is no such observer.
         """
-        return self._observer(observer or self.adversary).guarantee
+        return self._observer(observer).guarantee
 
     def epsilon(self, observer: str | None = None, delta: float | None = None) -> float:
         """Return epsilon against ``observer`` at ``delta``, by default the adversary's and ours."""
-        return self.guarantee(observer).epsilon(self.delta if delta is None else delta)
+        return self.guarantee(observer).epsilon(self._delta(delta))
 
     def worst_case(self, observer: str | None = None) -> Guarantee:
         """Return the guarantee at worst: for taking part in every round, or for the worst path.
 
-        Parameters
-        ----------
-        observer : str, default=None
-            Its name; None is the adversary.
-
-        Returns
-        -------
-        Guarantee
-            That of :meth:`guarantee` where nothing is averaged.
+        It is that of :meth:`guarantee` where nothing is averaged.
         """
-        seen = self._observer(observer or self.adversary)
+        seen = self._observer(observer)
         return seen.guarantee if seen.always is None else seen.always
 
     def epsilon_per_agent(
@@ -218,32 +208,18 @@ class PrivacyReport:
         ValueError
             If there is no such observer, or there are no agents.
         """
-        agents = self._per_agent(self._observer(observer or self.adversary))
+        agents = self._per_agent(self._observer(observer))
         if not agents:
             raise ValueError(
                 f"Got observer={observer!r}, expected one that knows of agents. All rows are in"
                 f" one place: use epsilon({(observer or self.adversary)!r})."
             )
-        return _epsilons(agents, self.delta if delta is None else delta)
+        return _epsilons(agents, self._delta(delta))
 
     def epsilon_of(
         self, agent: Any, observer: str | None = None, delta: float | None = None
     ) -> float:
-        """Return epsilon of one agent against ``observer``.
-
-        Parameters
-        ----------
-        agent : int or str
-            Its label.
-        observer : str, default=None
-            Its name; None is the adversary.
-        delta : float or None, default=None
-            In [0, 1]. None is the report's own.
-
-        Returns
-        -------
-        float
-            At most ``epsilon(observer, delta)``; inf where the fit is not private.
+        """Return epsilon of one agent, by its label, against ``observer``.
 
         Raises
         ------
@@ -254,38 +230,19 @@ class PrivacyReport:
         --------
         >>> from skdpadmm.privacy import GaussianDP, Neighboring, Observer, PrivacyReport
         >>> own = (GaussianDP(0.1), GaussianDP(0.2))
-        >>> seen = Observer(
-        ...     "eavesdropper", "all", "record", Neighboring.ZERO_OUT, own[1], per_agent=own
-        ... )
-        >>> report = PrivacyReport(
-        ...     "Lasso", (seen,), (), 1e-6, (), (), "", agent_labels=("east", "west")
-        ... )
+        >>> seen = Observer("peer", "all", "record", Neighboring.ZERO_OUT, own[1], per_agent=own)
+        >>> report = PrivacyReport("Lasso", (seen,), (), 1e-6, (), (), "", "", ("east", "west"))
         >>> round(report.epsilon_of("east"), 2), round(report.epsilon_of("west"), 2)
         (0.4, 0.83)
         """
         epsilons = self.epsilon_per_agent(observer, delta)
-        labels = self._labels(len(epsilons))
-        if agent not in labels:
-            raise ValueError(f"Got agent={agent!r}, expected one of {labels[:20]}.")
-        return float(epsilons[labels.index(agent)])
+        return float(epsilons[self._position(agent, len(epsilons))])
 
     def pairwise(self, agent: Any, peer: Any, delta: float | None = None) -> float:
-        """Return epsilon of one agent against one peer.
+        """Return epsilon of one agent against one peer, by the labels of both.
 
         It depends on where the two are in the graph only where a theorem says so. The peer is
         alone here, also where the figure of "peer" is that of a coalition.
-
-        Parameters
-        ----------
-        agent, peer : int or str
-            Labels of two different agents.
-        delta : float or None, default=None
-            In [0, 1]. None is the report's own.
-
-        Returns
-        -------
-        float
-            At most ``epsilon("peer", delta)``.
 
         Raises
         ------
@@ -293,21 +250,17 @@ class PrivacyReport:
             If there are no peers, or no such agents, or if the two are the same.
         """
         seen = self._observer("peer")
-        labels = self._labels(len(seen.per_agent))
-        for label in (agent, peer):
-            if label not in labels:
-                raise ValueError(f"Got agent {label!r}, expected one of {labels[:20]}.")
-        if agent == peer:
+        i, j = (self._position(label, len(seen.per_agent)) for label in (agent, peer))
+        if i == j:
             raise ValueError(
                 f"Got agent {agent!r} as its own peer, expected two: it knows its rows."
             )
-        i, j = labels.index(agent), labels.index(peer)
         if not seen.per_agent:
             return math.inf
-        whole = seen.per_agent[i]
-        known = whole if seen.pairs is None else seen.pairs.guarantee(i, j)
-        delta = self.delta if delta is None else delta
-        return min(known.epsilon(delta), whole.epsilon(delta))
+        whole = seen.per_agent[i].epsilon(self._delta(delta))
+        if seen.pairs is None:
+            return whole
+        return min(seen.pairs.guarantee(i, j).epsilon(self._delta(delta)), whole)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary; an infinite epsilon is the string "inf"."""
@@ -322,14 +275,8 @@ class PrivacyReport:
                     "sees": o.sees,
                     "unit": o.unit,
                     "neighboring": str(Neighboring(o.neighboring)),
-                    "epsilon": _finite_or_text(o.guarantee.epsilon(self.delta)),
-                    "guarantee": o.guarantee.to_dict(),
-                    "always": None
-                    if o.always is None
-                    else {
-                        "epsilon": _finite_or_text(o.always.epsilon(self.delta)),
-                        "guarantee": o.always.to_dict(),
-                    },
+                    **self._figures(o.guarantee),
+                    "always": None if o.always is None else self._figures(o.always),
                     "epsilon_per_agent": [
                         _finite_or_text(epsilon)
                         for epsilon in _epsilons(self._per_agent(o), self.delta).tolist()
@@ -342,69 +289,107 @@ class PrivacyReport:
                     "name": r.name,
                     "times": None if r.times is None else int(r.times),
                     "shape": [int(size) for size in r.shape],
-                    "sensitivity": None
-                    if r.sensitivity is None
-                    else _finite_or_text(float(r.sensitivity)),
-                    "noise_std": _finite_or_text(float(r.noise_std)),
+                    "sensitivity": _finite_or_text(r.sensitivity),
+                    "noise_std": _finite_or_text(r.noise_std),
                 }
                 for r in self.releases
             ],
-            "if_unseen": [
-                {
-                    "record": record,
-                    "epsilon": _finite_or_text(guarantee.epsilon(self.delta)),
-                    "guarantee": guarantee.to_dict(),
-                }
-                for record, guarantee in self.if_unseen
-            ],
+            "if_unseen": [{"record": record} | self._figures(g) for record, g in self.if_unseen],
             "assumptions": list(self.assumptions),
             "not_covered": list(self.not_covered),
             "simulation": self.simulation,
         }
 
     def __repr__(self) -> str:
-        """Return the report as plain text."""
-        blocks = [f"Privacy of {self.subject}"]
-        if self.simulation:
-            # First, because it voids the figures that follow.
-            blocks.append(f"SIMULATION: {self.simulation}")
-        blocks.append(text_table(_OBSERVER_COLUMNS, self._observers()))
-        if ranges := self._ranges():
-            blocks.append("\n".join(ranges))
-        agents, figures = self._of_each_agent()
-        if figures:
-            blocks.append(text_table(agents, figures))
-        if spent := self._spent():
-            blocks.append(spent)
-        if self.releases:
-            blocks.append(text_table(self._release_columns(), self._releases()))
-        for title, lines in self._remarks():
-            blocks.append("\n".join([f"{title}:", *(f"- {line}" for line in lines)]))
+        blocks = []
+        for kind, head, body in self._blocks():
+            if kind == "table":
+                blocks.append(text_table(head, body))
+            else:
+                blocks.append("\n".join([*head, *(f"- {line}" for line in body)]))
         return "\n\n".join(blocks)
 
     def _repr_html_(self) -> str:
-        parts = [f"<h4>{escape(f'Privacy of {self.subject}')}</h4>"]
-        if self.simulation:
-            parts.append(f"<p><strong>SIMULATION:</strong> {escape(self.simulation)}</p>")
-        parts.append(_html_table(_OBSERVER_COLUMNS, self._observers()))
-        remarks = [*self._ranges(), *filter(None, [self._spent()])]
-        parts.extend(f"<p>{escape(line)}</p>" for line in remarks)
-        agents, figures = self._of_each_agent()
-        if figures:
-            parts.append(_html_table(agents, figures))
-        if self.releases:
-            parts.append(_html_table(self._release_columns(), self._releases()))
-        for title, lines in self._remarks():
-            items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-            parts.append(f"<p>{title}:</p><ul>{items}</ul>")
+        parts = []
+        for kind, head, body in self._blocks():
+            if kind == "table":
+                table = "".join(_html_row("td", row) for row in body)
+                head_row = _html_row('th scope="col"', head)
+                parts.append(f"<table><thead>{head_row}</thead><tbody>{table}</tbody></table>")
+            else:
+                tag = "h4" if kind == "title" else "p"
+                parts.extend(f"<{tag}>{escape(line)}</{tag}>" for line in head)
+                items = "".join(f"<li>{escape(line)}</li>" for line in body)
+                parts.append(f"<ul>{items}</ul>" if body else "")
         return f'<section class="skdpadmm-privacy">{"".join(parts)}</section>'
 
-    def _observer(self, name: str) -> Observer:
-        for known in self.observers:
-            if known.name == name:
-                return known
-        names = [known.name for known in self.observers]
-        raise ValueError(f"Got observer={name!r}, expected one of {names}.")
+    def _blocks(self) -> Iterator[tuple[str, Sequence[str], Sequence[Any]]]:
+        """Yield a kind, lines or the header of a table, and the entries of a list or its rows."""
+        yield "title", [f"Privacy of {self.subject}"], []
+        if self.simulation:  # first, because it voids the figures that follow
+            yield "text", [f"SIMULATION: {self.simulation}"], []
+        yield "table", _OBSERVER_COLUMNS, self._observers()
+        differ = [o for o in self.observers if len(set(o.per_agent)) > 1]
+        if differ:
+            yield "text", [self._range(observer) for observer in differ], []
+        if few := [o for o in differ if len(o.per_agent) <= _MOST_AGENTS]:
+            columns = [_epsilons(o.per_agent, self.delta).tolist() for o in few]
+            labels = map(str, self._labels(len(columns[0])))
+            rows: list[tuple[str, ...]] = [(label, *map(round_up, e)) for label, *e in zip(labels, *columns, strict=True)]
+            yield "table", ("agent", *(f"epsilon, {o.name}" for o in few)), rows
+        if len(self.observers) > 1:
+            yield "text", [f"The budget was spent against: {self.adversary}."], []
+        if self.releases:
+            of_agents = any(release.agent_noise_std for release in self.releases)
+            columns_of_agents = ("of each agent",) if of_agents else ()
+            rows = [self._release(release, of_agents) for release in self.releases]
+            yield "table", (*_RELEASE_COLUMNS, *columns_of_agents), rows
+        unseen = [f"{name}: {self._figure(g)}, {g.describe()}" for name, g in self.if_unseen]
+        for title, lines in (
+            ("If no intermediate state was seen", unseen),
+            ("Assumes", self.assumptions),
+            ("Does not cover", self.not_covered),
+        ):
+            if lines:
+                yield "list", [f"{title}:"], lines
+
+    def _observers(self) -> list[tuple[str, ...]]:
+        rows = []
+        for o in self.observers:
+            relation = str(Neighboring(o.neighboring)).replace("_", " ")
+            for name, known in ((o.name, o.guarantee), (f"{o.name}, at worst", o.always)):
+                if known is not None:
+                    figures = self._figure(known), known.describe()
+                    rows.append((name, o.sees, o.unit, relation, *figures))
+        return rows
+
+    def _range(self, observer: Observer) -> str:
+        epsilons = _epsilons(observer.per_agent, self.delta)
+        low, median, high = np.quantile(epsilons, [0.0, 0.5, 1.0], method="higher").tolist()
+        return (
+            f"{observer.name}: epsilon per agent from {round_up(low)} to {round_up(high)}, "
+            f"median {round_up(median)}"
+        )
+
+    def _release(self, release: ReleaseLine, of_agents: bool) -> tuple[str, ...]:
+        agents = ""
+        if release.agent_noise_std:
+            least, most = (round_down(f(release.agent_noise_std)) for f in (min, max))
+            agents = least if least == most else f"{least} to {most}"
+        return (
+            release.name,
+            "each record" if release.times is None else str(release.times),
+            str(tuple(release.shape)),
+            "hidden" if release.sensitivity is None else round_up(release.sensitivity),
+            round_down(release.noise_std),
+            *((agents,) if of_agents else ()),
+        )
+
+    def _observer(self, name: str | None) -> Observer:
+        known = {observer.name: observer for observer in self.observers}
+        if (name or self.adversary) not in known:
+            raise ValueError(f"Got observer={name!r}, expected one of {list(known)}.")
+        return known[name or self.adversary]
 
     def _per_agent(self, observer: Observer) -> tuple[Guarantee, ...]:
         """What it can learn of each agent; where all are alike, what it can learn of any."""
@@ -413,97 +398,24 @@ class PrivacyReport:
     def _labels(self, n_agents: int) -> list[Any]:
         return list(self.agent_labels) or list(range(n_agents))
 
-    def _observers(self) -> list[tuple[str, ...]]:
-        rows = []
-        for observer in self.observers:
-            rows.append(self._row(observer, observer.name, observer.guarantee))
-            if observer.always is not None:
-                rows.append(self._row(observer, f"{observer.name}, at worst", observer.always))
-        return rows
+    def _position(self, agent: Any, n_agents: int) -> int:
+        labels = self._labels(n_agents)
+        if agent not in labels:
+            raise ValueError(f"Got agent={agent!r}, expected one of {labels[:20]}.")
+        return labels.index(agent)
 
-    def _row(self, observer: Observer, name: str, guarantee: Guarantee) -> tuple[str, ...]:
-        return (
-            name,
-            observer.sees,
-            observer.unit,
-            str(Neighboring(observer.neighboring)).replace("_", " "),
-            self._figure(guarantee),
-            guarantee.describe(),
-        )
+    def _delta(self, delta: float | None) -> float:
+        return self.delta if delta is None else delta
 
-    def _ranges(self) -> list[str]:
-        lines = []
-        for observer in self.observers:
-            if len(set(observer.per_agent)) > 1:
-                epsilons = _epsilons(observer.per_agent, self.delta)
-                low, median, high = np.quantile(epsilons, [0.0, 0.5, 1.0], method="higher").tolist()
-                lines.append(
-                    f"{observer.name}: epsilon per agent from {round_up(low)} to {round_up(high)}, "
-                    f"median {round_up(median)}"
-                )
-        return lines
-
-    def _of_each_agent(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Header and rows of a table of agents, where they differ and are few."""
-        few = [o for o in self.observers if len(o.per_agent) <= _MOST_AGENTS]
-        differ = [o for o in few if len(set(o.per_agent)) > 1]
-        if not differ:
-            return (), []
-        columns = [_epsilons(o.per_agent, self.delta).tolist() for o in differ]
-        labels = self._labels(len(columns[0]))
-        rows = [
-            (str(label), *map(round_up, epsilons))
-            for label, *epsilons in zip(labels, *columns, strict=True)
-        ]
-        return ("agent", *(f"epsilon, {o.name}" for o in differ)), rows
+    def _figures(self, guarantee: Guarantee) -> dict[str, Any]:
+        epsilon = _finite_or_text(guarantee.epsilon(self.delta))
+        return {"epsilon": epsilon, "guarantee": guarantee.to_dict()}
 
     def _figure(self, guarantee: Guarantee) -> str:
         epsilon = guarantee.epsilon(self.delta)
         if math.isinf(epsilon):
             return "not private"
         return f"({round_up(epsilon)}, {round_up(self.delta)})"
-
-    def _releases(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                release.name,
-                "each record" if release.times is None else str(release.times),
-                str(tuple(release.shape)),
-                "hidden" if release.sensitivity is None else round_up(release.sensitivity),
-                round_down(release.noise_std),
-                *self._of_agents(release),
-            )
-            for release in self.releases
-        ]
-
-    def _spent(self) -> str:
-        """Who the budget was spent against, where that is a question."""
-        return f"The budget was spent against: {self.adversary}." if len(self.observers) > 1 else ""
-
-    def _release_columns(self) -> tuple[str, ...]:
-        of_agents = any(release.agent_noise_std for release in self.releases)
-        return (*_RELEASE_COLUMNS, "of each agent") if of_agents else _RELEASE_COLUMNS
-
-    def _of_agents(self, release: ReleaseLine) -> tuple[str, ...]:
-        """What an agent adds to its message, where there are agents."""
-        if not any(other.agent_noise_std for other in self.releases):
-            return ()
-        if not release.agent_noise_std:
-            return ("",)
-        least, most = (round_down(f(release.agent_noise_std)) for f in (min, max))
-        return (least if least == most else f"{least} to {most}",)
-
-    def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
-        unseen = tuple(
-            f"{record}: {self._figure(guarantee)}, {guarantee.describe()}"
-            for record, guarantee in self.if_unseen
-        )
-        remarks = [
-            ("If no intermediate state was seen", unseen),
-            ("Assumes", self.assumptions),
-            ("Does not cover", self.not_covered),
-        ]
-        return [(title, lines) for title, lines in remarks if lines]
 
 
 def _epsilons(guarantees: Sequence[Guarantee], delta: float) -> NDArray[np.float64]:
@@ -515,13 +427,12 @@ def _epsilons(guarantees: Sequence[Guarantee], delta: float) -> NDArray[np.float
     return np.array([by_identity[id(guarantee)] for guarantee in guarantees], dtype=np.float64)
 
 
-def _finite_or_text(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
+def _finite_or_text(value: float | None) -> float | str | None:
+    if value is None:
+        return None
+    return float(value) if math.isfinite(value) else str(float(value))
 
 
-def _html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def _html_row(tag: str, cells: Sequence[str]) -> str:
+    row = "".join(f"<{tag}>{escape(cell)}</{tag.split()[0]}>" for cell in cells)
+    return f"<tr>{row}</tr>"
