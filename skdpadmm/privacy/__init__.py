@@ -10,11 +10,7 @@ from __future__ import annotations
 from skdpadmm.privacy._composition import Composed, compose
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate, guarantee_from_dict
-from skdpadmm.privacy._laplace import (
-    LaplaceDP,
-    RandomizedResponseDP,
-    expected_privacy_loss_factor_ceiling,
-)
+from skdpadmm.privacy._laplace import LaplaceDP, expected_privacy_loss_factor_ceiling
 from skdpadmm.privacy._last_iterate import (
     AmplifiedIteration,
     amplification_constant,
@@ -71,7 +67,6 @@ __all__ = [
     "PoissonSubsampledGaussian",
     "PoissonTrials",
     "PrivacyReport",
-    "RandomizedResponseDP",
     "ReleaseLine",
     "RenyiDP",
     "TokenWalk",

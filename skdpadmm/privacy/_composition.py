@@ -6,11 +6,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate
-from skdpadmm.privacy._laplace import LaplaceDP, RandomizedResponseDP, tail_delta, tail_epsilon
+from skdpadmm.privacy._laplace import LaplaceDP, tail_delta, tail_epsilon
 from skdpadmm.privacy._mixture import Mixture, Worst, binomial_law, worst
 from skdpadmm.privacy._numbers import require_delta, require_epsilon
 from skdpadmm.privacy._objective_perturbation import PerturbedObjectiveDP
@@ -25,12 +25,11 @@ from skdpadmm.privacy._renyi import RenyiDP, on_common_orders
 
 _MOST_COMBINATIONS = 100_000
 _UP = 1.0 + 2.0**-51  # a root and a product, never below the sum that they stand for
-Part = GaussianDP | PoissonSubsampledGaussian | LaplaceDP | RandomizedResponseDP
+Part = GaussianDP | PoissonSubsampledGaussian | LaplaceDP
 _Known = Part | Mixture | Worst | RenyiDP | PerturbedObjectiveDP | NonPrivate
 _KNOWN = (
-    "GaussianDP, PoissonSubsampledGaussian, LaplaceDP, RandomizedResponseDP, Composed, Mixture, "
-    "Worst, RenyiDP (with RenyiDP or GaussianDP), one PerturbedObjectiveDP (with GaussianDP) and "
-    "NonPrivate"
+    "GaussianDP, PoissonSubsampledGaussian, LaplaceDP, Composed, Mixture, Worst, RenyiDP (with "
+    "RenyiDP or GaussianDP), one PerturbedObjectiveDP (with GaussianDP) and NonPrivate"
 )
 # Components with their weights; how often each is chosen, by position and by component.
 _Law = dict[Guarantee, float]
@@ -41,14 +40,14 @@ _T = TypeVar("_T", bound=Guarantee)
 
 @dataclass(frozen=True)
 class Composed(Guarantee, kind="composed"):
-    """Gaussian, subsampled, Laplace and label releases, composed by privacy loss distributions.
+    """Gaussian, subsampled and Laplace releases, composed by privacy loss distributions.
 
     Where nothing is subsampled a bound in closed form is there as well. It counts if it is smaller,
     and where dp-accounting is not installed.
 
     Parameters
     ----------
-    parts : tuple of GaussianDP, PoissonSubsampledGaussian, LaplaceDP and RandomizedResponseDP
+    parts : tuple of GaussianDP, PoissonSubsampledGaussian and LaplaceDP
         All subsampled parts share one neighbouring relation.
 
     Examples
@@ -67,10 +66,7 @@ class Composed(Guarantee, kind="composed"):
             raise ValueError("Got no parts, expected at least one; use GaussianDP(0.0) for none.")
         for part in self.parts:
             if not isinstance(part, Part):
-                raise TypeError(
-                    f"Got a part {part!r}, expected GaussianDP or PoissonSubsampledGaussian or "
-                    "LaplaceDP or RandomizedResponseDP."
-                )
+                raise TypeError(f"Got a part {part!r}, expected one of {get_args(Part)}.")
         if len({part.neighboring for part in self._sampled()}) > 1:
             raise TypeError(
                 "Got subsampled guarantees under two neighbouring relations, expected one; "
@@ -111,14 +107,12 @@ class Composed(Guarantee, kind="composed"):
     def _sampled(self) -> list[PoissonSubsampledGaussian]:
         return _of(self.parts, PoissonSubsampledGaussian)
 
-    def _smooth_and_pure(self) -> tuple[GaussianDP, LaplaceDP]:
-        """Return what the Gaussian parts are together, and what the pure parts are.
-
-        A response is in there as Laplace noise of its epsilon: the closed forms rest on a loss in
-        [-e, e], and on nothing else.
-        """
-        responses = [part._pure() for part in _of(self.parts, RandomizedResponseDP)]
-        return _gaussian(self.parts), _merge([*_of(self.parts, LaplaceDP), *responses])
+    def _losses(self) -> tuple[GaussianDP, float, float, float]:
+        """Return all Gaussian parts, the pure epsilon of the rest, and mean and variance of all."""
+        gaussian, laplace = _gaussian(self.parts), _merge(_of(self.parts, LaplaceDP))
+        mean, variance = laplace.moments()
+        square = gaussian.mu**2
+        return gaussian, laplace.pure_epsilon, mean + 0.5 * square, variance + square
 
     def _closed_delta(self, epsilon: float) -> float:
         """Return the smaller of two bounds.
@@ -128,25 +122,16 @@ class Composed(Guarantee, kind="composed"):
         """
         if math.isinf(epsilon):
             return 0.0
-        gaussian, laplace = self._smooth_and_pure()
-        pure = laplace.pure_epsilon
+        gaussian, pure, mean, variance = self._losses()
         shifted = gaussian.delta(epsilon - pure) if epsilon >= pure else 1.0
-        mean, variance = laplace.moments()
-        return min(
-            shifted, tail_delta(mean + 0.5 * gaussian.mu**2, variance + gaussian.mu**2, epsilon)
-        )
+        return min(shifted, tail_delta(mean, variance, epsilon))
 
     def _closed_epsilon(self, delta: float) -> float:
-        gaussian, laplace = self._smooth_and_pure()
-        shifted = laplace.pure_epsilon + gaussian.epsilon(delta)
-        if delta == 0.0:
-            return shifted
-        if delta == 1.0:
-            return 0.0
-        mean, variance = laplace.moments()
-        return min(
-            shifted, tail_epsilon(mean + 0.5 * gaussian.mu**2, variance + gaussian.mu**2, delta)
-        )
+        gaussian, pure, mean, variance = self._losses()
+        shifted = pure + gaussian.epsilon(delta)
+        if delta in (0.0, 1.0):
+            return shifted if delta == 0.0 else 0.0
+        return min(shifted, tail_epsilon(mean, variance, delta))
 
     def _rounds(self) -> tuple[Rounds, ...]:
         return tuple(rounds for part in self.parts for rounds in part._rounds())
@@ -166,7 +151,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
 
     Gaussian parts compose in closed form, mu = sqrt(sum mu_t^2) (Dong, Roth and Su, JRSS-B 2022,
     Corollary 2). A mixture composes label by label, labels revealed; the worst of several, one by
-    one. Subsampled, Laplace and label parts go through privacy loss distributions. Renyi
+    one. Subsampled and Laplace parts go through privacy loss distributions. Renyi
     divergences add on the orders that all have in common, to which a Gaussian part adds order
     mu^2 / 2. One perturbed objective takes Gaussian parts into its own bound. Together with
     NonPrivate nothing is left.
@@ -376,7 +361,6 @@ def _compose_losses(given: Sequence[Guarantee]) -> Guarantee:
     laplace, gaussian = _merge(_of(given, LaplaceDP)), _gaussian(given)
     if laplace.epsilons:
         parts.append(laplace)
-    parts += [part for part in _of(given, RandomizedResponseDP) if part.response_epsilon > 0]
     if gaussian.mu > 0 or not parts:
         parts.append(gaussian)
     return parts[0] if len(parts) == 1 else Composed(tuple(parts))

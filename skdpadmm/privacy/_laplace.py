@@ -1,12 +1,11 @@
-"""Releases with Laplace noise, labels by randomised response, and what bounds pure guarantees."""
+"""Releases with Laplace noise, and what bounds pure guarantees."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from numbers import Real
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +23,6 @@ from skdpadmm.privacy._pld import (
     laplace_rounds,
     pld_delta,
     pld_epsilon,
-    response_rounds,
     smaller,
 )
 
@@ -206,97 +204,6 @@ def _kov_delta(mean: float, variance: float, epsilon: float) -> float:
         return tail
     excess = math.exp(exponent) - math.e
     return min(tail, math.sqrt(variance) / excess) if excess > 0 else tail
-
-
-@dataclass(frozen=True)
-class RandomizedResponseDP(Guarantee, kind="randomized_response"):
-    r"""One of k labels, told truthfully more often than each of the others.
-
-    The truth has :math:`e^\epsilon` times the probability of any other label, which is
-    :math:`q = 1 / (e^\epsilon + k - 1)`. Delta is zero from epsilon on, and below exactly
-
-    .. math:: \delta(\epsilon') = q (e^\epsilon - e^{\epsilon'}).
-
-    With two labels no mechanism of the same pure epsilon is easier to see through. It composes with
-    other guarantees by its exact privacy loss distribution.
-
-    Parameters
-    ----------
-    response_epsilon : float
-        In [0, inf).
-    n_labels : int, default=2
-        k, at least 2.
-
-    Examples
-    --------
-    >>> from skdpadmm.privacy import RandomizedResponseDP
-    >>> response = RandomizedResponseDP(1.0, 3)
-    >>> response.epsilon(0.0), f"{response.delta(0.5):.3f}"
-    (1.0, '0.227')
-    >>> f"{response.other:.3f}"
-    '0.212'
-    """
-
-    response_epsilon: float = field(metadata={"written_as": "epsilon"})
-    n_labels: int = 2
-
-    def __post_init__(self) -> None:
-        epsilon = self.response_epsilon
-        valid = isinstance(epsilon, Real) and 0 <= epsilon < math.inf
-        require(valid, "response_epsilon", epsilon, "a float in [0, inf)")
-        require_count(self.n_labels, "n_labels", least=2)
-
-    @property
-    def other(self) -> float:
-        """q: the probability of each label but the true one."""
-        small = math.exp(-self.response_epsilon)
-        return small / (1.0 + (self.n_labels - 1) * small)
-
-    def delta(self, epsilon: float) -> float:
-        """Return delta at ``epsilon`` in [0, inf], exactly."""
-        require_epsilon(epsilon)
-        if epsilon >= self.response_epsilon:
-            return 0.0
-        return -math.expm1(epsilon - self.response_epsilon) * self._truth
-
-    def epsilon(self, delta: float) -> float:
-        """Return epsilon at ``delta`` in [0, 1], exactly."""
-        require_delta(delta)
-        if delta == 0.0:
-            return float(self.response_epsilon)
-        left = 1.0 - delta / self._truth
-        return max(0.0, self.response_epsilon + math.log(left)) if left > 0 else 0.0
-
-    def dominates(self, other: Guarantee) -> bool:
-        """Whether its delta is plainly at least another's.
-
-        It is if the other is a response with no larger epsilon among no fewer labels, or, with two
-        labels, Laplace noise with no larger pure epsilon.
-        """
-        if isinstance(other, RandomizedResponseDP):
-            fewer = self.n_labels <= other.n_labels
-            return fewer and self.response_epsilon >= other.response_epsilon
-        if isinstance(other, LaplaceDP):
-            return self.n_labels == 2 and self.response_epsilon >= other.pure_epsilon
-        return False
-
-    def describe(self) -> str:
-        epsilon = round_up(self.response_epsilon)
-        return f"randomised response(epsilon={epsilon}, {self.n_labels} labels)"
-
-    @property
-    def _truth(self) -> float:
-        """The probability of the true label."""
-        return 1.0 / (1.0 + (self.n_labels - 1) * math.exp(-self.response_epsilon))
-
-    def _pure(self) -> LaplaceDP:
-        """Stand-in for closed forms that take nothing from a guarantee but its pure epsilon."""
-        return LaplaceDP((self.response_epsilon,))
-
-    def _rounds(self) -> tuple[Rounds, ...]:
-        if self.response_epsilon == 0:
-            return ()
-        return (response_rounds(float(self.response_epsilon), int(self.n_labels)),)
 
 
 def expected_privacy_loss_factor_ceiling(

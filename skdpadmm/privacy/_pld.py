@@ -62,11 +62,6 @@ def laplace_rounds(epsilon: float, n_rounds: int) -> Rounds:
     return Rounds(_laplace_law, (epsilon,), n_rounds, widest=epsilon, spread=epsilon)
 
 
-def response_rounds(epsilon: float, n_labels: int) -> Rounds:
-    """One label told by randomised response of a pure ``epsilon``."""
-    return Rounds(_response_law, (epsilon, n_labels), 1, widest=epsilon, spread=epsilon)
-
-
 def pld_delta(rounds: tuple[Rounds, ...], epsilon: float) -> float:
     """Return a delta which the composed rounds do not exceed at ``epsilon``."""
     if math.isinf(epsilon):
@@ -134,16 +129,6 @@ def _composed(rounds: tuple[Rounds, ...]) -> Any:
 def _laplace_law(pld: Any, epsilon: float, interval: float) -> Any:
     return pld.from_laplace_mechanism(
         parameter=1.0, sensitivity=epsilon, value_discretization_interval=interval
-    )
-
-
-def _response_law(pld: Any, epsilon: float, n_labels: int, interval: float) -> Any:
-    # The library speaks of the probability to answer at random, the truth included.
-    small = math.exp(-epsilon)
-    return pld.from_randomized_response(
-        noise_parameter=n_labels * small / (1.0 + (n_labels - 1) * small),
-        num_buckets=n_labels,
-        value_discretization_interval=interval,
     )
 
 

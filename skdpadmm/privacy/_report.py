@@ -335,15 +335,15 @@ class PrivacyReport:
         if few := [o for o in differ if len(o.per_agent) <= _MOST_AGENTS]:
             columns = [_epsilons(o.per_agent, self.delta).tolist() for o in few]
             labels = map(str, self._labels(len(columns[0])))
-            rows: list[tuple[str, ...]] = [(label, *map(round_up, e)) for label, *e in zip(labels, *columns, strict=True)]
-            yield "table", ("agent", *(f"epsilon, {o.name}" for o in few)), rows
+            cells = zip(labels, *(map(round_up, column) for column in columns), strict=True)
+            yield "table", ("agent", *(f"epsilon, {o.name}" for o in few)), list(cells)
         if len(self.observers) > 1:
             yield "text", [f"The budget was spent against: {self.adversary}."], []
         if self.releases:
             of_agents = any(release.agent_noise_std for release in self.releases)
             columns_of_agents = ("of each agent",) if of_agents else ()
-            rows = [self._release(release, of_agents) for release in self.releases]
-            yield "table", (*_RELEASE_COLUMNS, *columns_of_agents), rows
+            lines = [self._release(release, of_agents) for release in self.releases]
+            yield "table", (*_RELEASE_COLUMNS, *columns_of_agents), lines
         unseen = [f"{name}: {self._figure(g)}, {g.describe()}" for name, g in self.if_unseen]
         for title, lines in (
             ("If no intermediate state was seen", unseen),

@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 from skdpadmm.privacy._composition import Composed, compose
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
-from skdpadmm.privacy._laplace import LaplaceDP, RandomizedResponseDP
+from skdpadmm.privacy._laplace import LaplaceDP
 from skdpadmm.privacy._mixture import Mixture, Worst, worst
 from skdpadmm.privacy._numbers import bisect, require, require_positive, require_target
 from skdpadmm.privacy._renyi import RenyiDP, on_common_orders
@@ -28,9 +28,7 @@ _ROUNDING = 1e-9
 # most.
 _STEP, _MOST_STEPS = 0.01, 40_000
 _SURELY_BEYOND = 1e-18
-_RENYI_KINDS = (
-    "GaussianDP, LaplaceDP, RandomizedResponseDP, RenyiDP, and Composed, Mixture and Worst of them"
-)
+_RENYI_KINDS = "GaussianDP, LaplaceDP, RenyiDP, and Composed, Mixture and Worst of them"
 
 
 class TrialLaw(ABC):
@@ -535,11 +533,6 @@ def _divergences(guarantee: Guarantee, orders: NDArray[np.float64]) -> NDArray[n
             down = np.log((orders - 1.0) / (2.0 * orders - 1.0)) - orders * epsilon
             curve += count * np.logaddexp(up, down) / (orders - 1.0)
         return curve
-    if isinstance(guarantee, RandomizedResponseDP):
-        # No pure guarantee of that epsilon diverges more than a response with two labels.
-        epsilon = guarantee.response_epsilon
-        total = np.logaddexp(orders * epsilon, (1.0 - orders) * epsilon)
-        return np.asarray((total - np.logaddexp(0.0, epsilon)) / (orders - 1.0))
     if isinstance(guarantee, Composed):
         return np.asarray(sum(_divergences(part, orders) for part in guarantee.parts))
     if isinstance(guarantee, Mixture):
@@ -562,8 +555,6 @@ def _pure_epsilon(guarantee: Guarantee) -> float:
     """The epsilon at delta = 0, where there is one; else infinity."""
     if isinstance(guarantee, LaplaceDP):
         return guarantee.pure_epsilon
-    if isinstance(guarantee, RandomizedResponseDP):
-        return guarantee.response_epsilon
     if isinstance(guarantee, Composed):
         return sum(_pure_epsilon(part) for part in guarantee.parts)
     if isinstance(guarantee, GaussianDP):

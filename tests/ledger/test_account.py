@@ -28,7 +28,6 @@ from skdpadmm.privacy import (
     NonPrivate,
     PerturbedObjectiveDP,
     PoissonSubsampledGaussian,
-    RandomizedResponseDP,
     RenyiDP,
     Worst,
     compose,
@@ -46,8 +45,7 @@ SAMPLED = PoissonSubsampledGaussian(0.1, 10.0, 20, "replace_one")
 MIXTURE = Mixture((0.5, 0.5), (GaussianDP(0.1), GaussianDP(0.2)))
 WORST = Worst((LaplaceDP((0.1,)), GaussianDP(0.1)))
 BOTH = Composed((GaussianDP(0.1), LaplaceDP((0.1,))))
-KINDS = [GaussianDP(0.2), LaplaceDP((0.1,), (3,)), RENYI, OBJECTIVE, SAMPLED, MIXTURE,
-         RandomizedResponseDP(0.2, 3), WORST]  # fmt: skip
+KINDS = [GaussianDP(0.2), LaplaceDP((0.1,), (3,)), RENYI, OBJECTIVE, SAMPLED, MIXTURE, WORST]
 
 
 def test_what_composes_elsewhere_composes_likewise_here():

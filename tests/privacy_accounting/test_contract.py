@@ -16,7 +16,7 @@ from skdpadmm import privacy
 from skdpadmm.privacy import GaussianDP, LaplaceDP, Mixture, NonPrivate, Worst, compose, worst
 
 Composed, Objective, RenyiDP = privacy.Composed, privacy.PerturbedObjectiveDP, privacy.RenyiDP
-Sampled, Response = privacy.PoissonSubsampledGaussian, privacy.RandomizedResponseDP
+Sampled = privacy.PoissonSubsampledGaussian
 Guarantee, guarantee_from_dict = privacy.Guarantee, privacy.guarantee_from_dict
 pytest.importorskip("dp_accounting")
 
@@ -32,7 +32,6 @@ EXAMPLES = {
     "Laplace(sum of epsilons=2.667), 22 releases": [
         LaplaceDP((0.1, 1.0 / 3.0), (20, 2)), LaplaceDP((0.5, 0.5)), LaplaceDP(())
     ],
-    "randomised response(epsilon=1.1, 5 labels)": [Response(1.1, 5), Response(1.5), Response(0.0)],
     "Poisson(q=0.1) sampled Gaussian(multiplier=6.666), 7 rounds": [
         SAMPLED, Sampled(1, 9.0, np.int64(3), "zero_out")
     ],
@@ -46,7 +45,7 @@ EXAMPLES = {
     ],
     "Laplace(sum of epsilons=0.2), 1 releases + GDP(mu=0.2)": [
         Composed((LaplaceDP((0.2,)), GaussianDP(0.2))),
-        Composed((SAMPLED, GaussianDP(0.1), LaplaceDP((0.2,)), Response(0.3))),
+        Composed((SAMPLED, GaussianDP(0.1), LaplaceDP((0.2,)))),
     ],
     "mixture of GDP(mu=0), GDP(mu=1)": [
         RARE,
@@ -223,7 +222,7 @@ def test_what_dominates_is_nowhere_below_and_the_worst_is_the_largest(guarantee)
         np.testing.assert_allclose(curve(worst(guarantee, other)), largest, 1e-9, 1e-14)
 
 
-STEPS, TWO_LABELS = LaplaceDP((0.3, 0.1), (2, 5)), Response(1.0)
+STEPS = LaplaceDP((0.3, 0.1), (2, 5))
 RARER = Mixture((0.8, 0.2), RARE.components)
 OFTEN, BOTH = Mixture((0.9, 0.1), (STEADY, STRONG)), Composed((SAMPLED, GaussianDP(0.2)))
 
@@ -233,8 +232,6 @@ OFTEN, BOTH = Mixture((0.9, 0.1), (STEADY, STRONG)), Composed((SAMPLED, Gaussian
     [
         (STEPS, [LaplaceDP((0.2, 0.1), (2, 4))], [LaplaceDP((0.31,)), LaplaceDP((0.3,), (3,))]),
         (STEPS, [LaplaceDP(())], [LaplaceDP((0.01,), (1000,)), GaussianDP(0.1)]),
-        (TWO_LABELS, [Response(1.0, 10), LaplaceDP((0.5, 0.5))], [GaussianDP(0.1)]),
-        (Response(1.0, 10), [Response(0.9, 10)], [LaplaceDP((0.1,)), Response(0.9, 9)]),
         (SAMPLED, [Sampled(0.1, 8.0, 7, "zero_out")], [Sampled(0.1, 8.0, 7, "replace_one")]),
         (OFTEN, [RARE], [RARER]),
         (BOTH, [Composed((SAMPLED, GaussianDP(0.1)))], [Composed((SAMPLED,))]),
