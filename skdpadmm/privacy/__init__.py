@@ -31,11 +31,7 @@ from skdpadmm.privacy._mixture import (
     worst_participation,
 )
 from skdpadmm.privacy._numbers import round_down, round_up, text_table
-from skdpadmm.privacy._objective_perturbation import (
-    LossDerivative,
-    PerturbedObjectiveDP,
-    perturbed_objective_rdp,
-)
+from skdpadmm.privacy._objective_perturbation import LossDerivative, PerturbedObjectiveDP
 from skdpadmm.privacy._pld import PoissonSubsampledGaussian
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._report import Observer, Pairs, PrivacyReport, ReleaseLine
@@ -87,7 +83,6 @@ __all__ = [
     "last_iterate_mu",
     "mixture_of_slots",
     "participation_mixture",
-    "perturbed_objective_rdp",
     "proximal_gradient_contraction",
     "reflected_prox_contraction",
     "renyi_divergences",

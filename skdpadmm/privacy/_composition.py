@@ -270,7 +270,8 @@ def _draws(labels: list[int], weights: list[float], n: int) -> list[tuple[_Count
     active: list[tuple[_Counts, int, float]] = [((), n, min(1.0, tails[0]) ** n)]
     for j, (label, weight) in enumerate(possible[:-1]):
         odds = weight / tails[j + 1]
-        laws = {m: _binomial(m, odds) for m in {m for _, m, _ in active}}
+        chance = 1.0 if math.isinf(odds) else odds / (1.0 + odds)
+        laws = {m: binomial_law(m, chance, odds).tolist() for m in {m for _, m, _ in active}}
         longer: list[tuple[_Counts, int, float]] = []
         for chosen, m, probability in active:
             *some, every = laws[m]
@@ -281,13 +282,6 @@ def _draws(labels: list[int], weights: list[float], n: int) -> list[tuple[_Count
         active = longer
     last = possible[-1][0]
     return done + [((*chosen, (last, m)), probability) for chosen, m, probability in active]
-
-
-def _binomial(n: int, odds: float) -> list[float]:
-    """Return the law of the number of successes among ``n`` at these odds."""
-    chance = 1.0 if math.isinf(odds) else odds / (1.0 + odds)
-    law: list[float] = binomial_law(n, chance, odds).tolist()
-    return law
 
 
 def _added(counts: _Counts, more: _Counts) -> _Counts:

@@ -125,24 +125,9 @@ class GaussianDP(Guarantee, kind="gaussian"):
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu for which GDP(mu) is (epsilon, delta)-private.
+    """Return the largest mu for which GDP(mu) is (epsilon, delta)-private, from the noisier side.
 
-    Parameters
-    ----------
-    epsilon : float
-        In [0, inf).
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        The smaller, that is the noisier, side of the search.
-
-    Raises
-    ------
-    ValueError
-        If ``epsilon`` or ``delta`` is out of range.
+    ``epsilon`` is in [0, inf), ``delta`` in (0, 1).
 
     Examples
     --------

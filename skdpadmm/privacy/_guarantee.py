@@ -83,11 +83,6 @@ class Guarantee(ABC):
         -------
         float
             0.0 when ``delta(0) <= delta``, infinity when no finite epsilon reaches ``delta``.
-
-        Raises
-        ------
-        ValueError
-            If ``delta`` is outside [0, 1].
         """
         require_delta(delta)
         if delta == 0.0:  # at a finite epsilon a delta of zero may be nothing but underflow

@@ -48,15 +48,6 @@ def last_iterate_mu(ratio: float, contraction: float, n_iter: int) -> float:
     n_iter : int
         K, at least 1.
 
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
     Examples
     --------
     >>> from skdpadmm.privacy import last_iterate_mu
@@ -107,11 +98,6 @@ def single_use_mu(ratio: float, n_steps: int, contraction: float = 1.0) -> NDArr
     ndarray of shape (n_steps,)
         Non-decreasing; the worst is the last.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
     Examples
     --------
     >>> from skdpadmm.privacy import single_use_mu
@@ -159,11 +145,6 @@ def reflected_prox_contraction(
     float
         In [0, 1], rounded up.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
     Examples
     --------
     >>> from skdpadmm.privacy import reflected_prox_contraction
@@ -180,27 +161,9 @@ def reflected_prox_contraction(
 def averaged_admm_contraction(relaxation: float, reflected: float) -> float:
     r"""Return a Lipschitz constant of ``u + lambda (R_f(R_r(u)) - u)``, relaxed Douglas-Rachford.
 
-    .. math:: c = 1 - \lambda (1 - \tau)
-
-    Conditions: ``R_f R_r`` is tau-Lipschitz, where tau is the product of the constants of the two
-    reflected proximal operators (`reflected_prox_contraction`, 1 for any convex function).
-
-    Parameters
-    ----------
-    relaxation : float
-        lambda in (0, 1].
-    reflected : float
-        tau in [0, 1].
-
-    Returns
-    -------
-    float
-        In [0, 1], rounded up.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    It is :math:`c = 1 - \lambda (1 - \tau)`, rounded up, for lambda in (0, 1] if ``R_f R_r`` is
+    tau-Lipschitz: tau in [0, 1] is the product of the constants of the two reflected proximal
+    operators (`reflected_prox_contraction`, 1 for any convex function).
 
     Examples
     --------
@@ -219,34 +182,13 @@ def proximal_gradient_contraction(
     smoothness: float,
     penalty_strong_convexity: float = 0.0,
 ) -> float:
-    r"""Return a Lipschitz constant of ``prox_{eta r}(w - eta grad f(w))``.
+    r"""Return a Lipschitz constant of ``prox_{eta r}(w - eta grad f(w))``, rounded up.
 
     .. math:: c = \frac{\max(|1 - \eta m|, |1 - \eta \beta|)}{1 + \eta a}
 
-    Conditions: f is m-strongly convex and beta-smooth for EVERY data set, by public constants, and
-    r is a-strongly convex, smooth or not. A step size above 2 / beta can give c > 1, for which
-    `last_iterate_mu` has no theorem.
-
-    Parameters
-    ----------
-    step_size : float
-        eta in (0, inf).
-    strong_convexity : float
-        m in [0, beta].
-    smoothness : float
-        beta in [m, inf).
-    penalty_strong_convexity : float, default=0.0
-        a in [0, inf).
-
-    Returns
-    -------
-    float
-        At least 0, rounded up; above 1 where the step is too long.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+    Conditions: f is m-strongly convex and beta-smooth for EVERY data set, by public constants (0 <=
+    m <= beta < inf), and r is a-strongly convex, smooth or not (0 <= a < inf). A step size eta
+    above 2 / beta can give c > 1, for which `last_iterate_mu` has no theorem.
 
     Examples
     --------
@@ -298,11 +240,6 @@ def amplification_constant(kappa: float) -> float:
     float
         Above 1, and decreasing in kappa.
 
-    Raises
-    ------
-    ValueError
-        If kappa is out of range.
-
     Examples
     --------
     >>> from skdpadmm.privacy import amplification_constant
@@ -323,7 +260,7 @@ def contribution_mu(
     kappa: float = 0.0,
     square: bool = False,
 ) -> float:
-    r"""Return mu of one contribution to gradient ADMM by itself: ``step * Delta / sigma``.
+    """Return mu of one contribution to gradient ADMM by itself: ``step * Delta / sigma``.
 
     Parameters
     ----------
@@ -338,15 +275,6 @@ def contribution_mu(
     square : bool, default=False
         Whether A is square. The figure is then divided by ``1 + kappa``; the amplification
         constant that goes with it stays the same.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
 
     Examples
     --------
@@ -412,50 +340,18 @@ class AmplifiedIteration:
         require_finite(self.grid_shift, "grid_shift")
 
     def local(self) -> GaussianDP:
-        """Return the guarantee of a contribution to which nothing is added by later steps.
-
-        Returns
-        -------
-        GaussianDP
-        """
+        """Return the guarantee of a contribution to which nothing is added by later steps."""
         return GaussianDP(self._alone)
 
     def first(self, n_iterations: int) -> GaussianDP:
-        """Return the guarantee of a record that contributes once, in the first of several steps.
-
-        Parameters
-        ----------
-        n_iterations : int
-            Steps from the contribution to the end, its own included; at least 1.
-
-        Returns
-        -------
-        GaussianDP
-
-        Raises
-        ------
-        ValueError
-            If there are none.
-        """
+        """Return the guarantee of a record that contributes in the first step alone."""
         return GaussianDP(float(self.mu_after(n_iterations)))
 
     def mu_after(self, n_iterations: ArrayLike) -> NDArray[np.float64]:
         """Return mu of contributions whose effect lasts over so many steps, their own included.
 
-        Parameters
-        ----------
-        n_iterations : array-like of int
-            At least 1.
-
-        Returns
-        -------
-        ndarray of the shape of n_iterations
-            Non-increasing in n_iterations: later steps work on what was hidden before.
-
-        Raises
-        ------
-        ValueError
-            If there is one below 1.
+        An array of integers of at least 1 gives one of the same shape. It does not increase with
+        the steps: later ones work on what was hidden before.
         """
         steps = np.asarray(n_iterations)
         _require_integers(steps, "n_iterations")
@@ -478,25 +374,11 @@ class AmplifiedIteration:
         return mu
 
     def slots(self, sequence: ArrayLike, n_slots: int) -> NDArray[np.float64]:
-        """Return mu of the record in each slot of a public schedule.
+        """Return mu (n_slots,) of the record in each slot of a public schedule.
 
-        Parameters
-        ----------
-        sequence : array-like of int of shape (n_steps,)
-            The slot that each step uses; negative: nobody's.
-        n_slots : int
-            Number of slots, at least 1.
-
-        Returns
-        -------
-        ndarray of shape (n_slots,)
-            0 for a slot that is never used. Which record is in which slot is for the caller: the
-            largest is the worst, and `mixture_of_slots` is the average over secret random slots.
-
-        Raises
-        ------
-        ValueError
-            If a slot is out of range.
+        ``sequence`` (n_steps,) has the slot that each step uses; negative: nobody's. mu is 0 for a
+        slot that is never used. Which record is in which slot is for the caller: the largest mu is
+        the worst, and `mixture_of_slots` is the average over secret random slots.
         """
         require_count(n_slots, "n_slots")
         steps = np.asarray(sequence)
@@ -520,27 +402,11 @@ class AmplifiedIteration:
     def random_stopping(self, n: int) -> Mixture:
         r"""Return the guarantee of every record of one pass that ends at a secret random step.
 
-        Records are used once in a fixed order, and the number T of steps is uniform on
-        ``n // 2 + 1, ..., n``.
+        Each of n records is used once in a fixed order, and the number T of steps is uniform on ``n
+        // 2 + 1, ..., n``. The mixture is over T, for the record at position ``n // 2 + 1``, the
+        worst. Those that are used in the last step of a realisation have no more than `local`,
+        which belongs beside it.
 
-        Parameters
-        ----------
-        n : int
-            Number of records, at least 1.
-
-        Returns
-        -------
-        Mixture
-            Over T, for the record at position ``n // 2 + 1``, the worst. Those that are used in the
-            last step of a realisation have no more than `local`, which belongs beside it.
-
-        Raises
-        ------
-        ValueError
-            If there is no record.
-
-        Notes
-        -----
         With h = n // 2, position t lasts over ``L_t = T - t + 1`` steps, or it is never used. For
         every l, at most l values of T have ``L_t <= l``, so
         :math:`P(L_t \le l) \le \min(l, n - h) / (n - h)`, and t = h + 1 attains it: its L is the
@@ -580,11 +446,6 @@ def split_budget(
     -------
     ndarray of shape (n_steps,)
         Positive, with the sum 1.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
 
     Notes
     -----

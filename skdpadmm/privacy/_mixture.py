@@ -149,24 +149,9 @@ class Worst(Guarantee, kind="worst"):
 def worst(*guarantees: Guarantee) -> Guarantee:
     """Return the weakest of ``guarantees``, as simply as it can be said.
 
-    Parameters
-    ----------
-    *guarantees : Guarantee
-        At least one.
-
-    Returns
-    -------
-    Guarantee
-        ``NonPrivate()`` if there is one among them. Otherwise those are dropped that another one
-        plainly implies, such as all Gaussian ones but the one with the largest mu; one that is
-        left alone is returned as it is, several as a :class:`Worst`.
-
-    Raises
-    ------
-    TypeError
-        If something is no guarantee.
-    ValueError
-        If there is none.
+    It is ``NonPrivate()`` if there is one among them. Otherwise those are dropped that another one
+    plainly implies, such as all Gaussian ones but the one with the largest mu; one that is left
+    alone is returned as it is, several as a :class:`Worst`.
 
     Examples
     --------
@@ -288,30 +273,9 @@ def worst_participation(
 ) -> GaussianDP:
     """Return the guarantee of a unit that takes part in every round, or in as many as it may.
 
-    This is the worst realisation of :func:`participation_mixture`, and belongs beside it. It holds
-    for every schedule.
-
-    Parameters
-    ----------
-    sensitivities : sequence of float
-        The j-th is how far the j-th message of the unit can move what is released, at most.
-        At least ``min(n_rounds, cap)`` of them.
-    noise_std : float
-        Standard deviation of the Gaussian noise of every round, in (0, inf).
-    n_rounds : int
-        At least 1.
-    cap : int or None, default=None
-        At least 1: the largest number of rounds in which a unit takes part. None is no cap.
-
-    Returns
-    -------
-    GaussianDP
-        With mu the root of the sum of squares of ``sensitivities / noise_std``.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or there are too few sensitivities.
+    This is the worst realisation of :func:`participation_mixture`, whose parameters it has, and
+    belongs beside it: mu is the root of the sum of squares of ``sensitivities / noise_std``. It
+    holds for every schedule.
 
     Examples
     --------
@@ -360,28 +324,19 @@ def binomial_law(n: int, p: float, odds: float) -> NDArray[np.float64]:
 
 
 def mixture_of_slots(mu: ArrayLike) -> Mixture:
-    r"""Return the guarantee of a record in a uniformly random slot.
+    r"""Return the guarantee of a record in a uniformly random slot that does not depend on data.
 
     .. math:: \delta(\epsilon) = \frac1n \sum_i \delta_{GDP(\mu_i)}(\epsilon)
 
-    The slot must not depend on data. The figure holds also where the slot becomes known, as the
-    average over it: the largest mu belongs beside it.
+    The figure holds also where the slot becomes known, as the average over it: the largest mu
+    belongs beside it. There are at most 1000 components, the largest mu first. Equal ones are one
+    component; where there are more, so are those within a small ratio, rounded up to the largest
+    among them.
 
     Parameters
     ----------
     mu : array-like of shape (n,)
         mu in each slot, each in [0, inf).
-
-    Returns
-    -------
-    Mixture
-        Of at most 1000 components, the largest mu first. Equal ones are one component; where there
-        are more, so are those within a small ratio, rounded up to the largest among them.
-
-    Raises
-    ------
-    ValueError
-        If there is no slot, or a mu is out of range.
 
     Examples
     --------

@@ -11,7 +11,6 @@ proven in the notes of `PerturbedObjectiveDP`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -19,18 +18,16 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, logsumexp, ndtr
+from scipy.special import log_ndtr, ndtr
 
 from skdpadmm.privacy._gaussian import LOG_SQRT_2PI, mills
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
 from skdpadmm.privacy._numbers import (
     require,
-    require_count,
     require_epsilon,
     require_finite,
     round_up,
 )
-from skdpadmm.privacy._renyi import RenyiDP, require_orders
 
 _CELLS = 4096
 # The upper tail of the normal law underflows beyond.
@@ -38,8 +35,7 @@ _LAST = 39.0
 # One quarter of the normal law lies above.
 _UPPER_QUARTILE = 0.6744897501960818
 # More than the rounding of a sum of the size of ours; every result is raised by it.
-_ROUNDING = 1e-9
-_ORDERS = tuple((1.0 + np.geomspace(0.01, 1e4, 180)).tolist())
+ROUNDING = 1e-9
 
 
 class LossDerivative(StrEnum):
@@ -86,11 +82,6 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
     gaussian_mu : float, default=0.0
         In [0, inf): mu of the Gaussian releases, before or after and chosen adaptively, that are
         composed with it.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
 
     Notes
     -----
@@ -195,7 +186,7 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
         with np.errstate(under="ignore"):
             return max(
                 min(_expected_delta(law, self.gaussian_mu, epsilon) for law in laws)
-                for laws in self._directions()
+                for laws in self.directions()
             )
 
     def describe(self) -> str:
@@ -205,19 +196,19 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
         )
         return f"{shown} + GDP(mu={round_up(self.gaussian_mu)})" if self.gaussian_mu else shown
 
-    def _directions(self) -> tuple[tuple[_Law, ...], ...]:
+    def directions(self) -> tuple[tuple[Law, ...], ...]:
         """For each direction of the comparison, laws of which each dominates the privacy loss."""
         scale = self.neighboring.sensitivity_factor * self.gradient_ratio
         shift = math.log1p(self.curvature_ratio)
         if scale == 0.0:  # no record has a gradient, so none has a curvature
-            return ((_Law((), ((0.0, 1.0),)),),)
+            return ((Law((), ((0.0, 1.0),)),),)
         replace_one = self.neighboring is Neighboring.REPLACE_ONE
         bounded = _replaced if replace_one else _removed
         one_sign = bounded(scale, shift, shift)
         if self.derivative is LossDerivative.ANY:
             if replace_one:
                 return ((_any_replaced(scale, shift),),)
-            return (one_sign,), (_Law((_Piece(2.0, scale, 0.0, 0.0),), ()),)
+            return (one_sign,), (Law((Piece(2.0, scale, 0.0, 0.0),), ()),)
         if self.derivative is LossDerivative.ONE_SIGN:
             return ((one_sign,),)
         w = self.saturation
@@ -227,7 +218,7 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
         return ((one_sign, bounded(scale, raised, floor)),)
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """``weight`` times the law of ``shift + scale Z + scale^2 / 2`` for Z in [start, stop)."""
 
     weight: float
@@ -237,43 +228,43 @@ class _Piece(NamedTuple):
     stop: float = math.inf
 
 
-class _Law(NamedTuple):
+class Law(NamedTuple):
     """Pieces of normal laws, and atoms: pairs of a position and a mass."""
 
-    pieces: tuple[_Piece, ...]
+    pieces: tuple[Piece, ...]
     atoms: tuple[tuple[float, float], ...]
 
 
-def _any_replaced(scale: float, shift: float) -> _Law:
+def _any_replaced(scale: float, shift: float) -> Law:
     # Positions of Z: x_c, from where on twice the tail suffices, is scale * convex + scale^2 / 2.
     convex = 0.5 * (math.sqrt(scale * scale + 12.0) - scale)
     start = min(_UPPER_QUARTILE, convex)
-    pieces = (_Piece(4.0, scale, shift, start, convex), _Piece(2.0, scale, shift, convex))
+    pieces = (Piece(4.0, scale, shift, start, convex), Piece(2.0, scale, shift, convex))
     atom = 1.0 - 4.0 * (_tail(start) - _tail(convex)) - 2.0 * _tail(convex)
-    return _Law(pieces, ((shift + scale * convex + 0.5 * scale * scale, max(0.0, atom)),))
+    return Law(pieces, ((shift + scale * convex + 0.5 * scale * scale, max(0.0, atom)),))
 
 
-def _removed(scale: float, shift: float, floor: float) -> _Law:
+def _removed(scale: float, shift: float, floor: float) -> Law:
     """max(floor, shift + V)."""
     start = (floor - shift) / scale - 0.5 * scale
-    return _Law((_Piece(1.0, scale, shift, start),), ((floor, float(ndtr(start))),))
+    return Law((Piece(1.0, scale, shift, start),), ((floor, float(ndtr(start))),))
 
 
-def _replaced(scale: float, shift: float, floor: float) -> _Law:
+def _replaced(scale: float, shift: float, floor: float) -> Law:
     """The tail of shift + V and those of two corners with half the shift, above a floor."""
     half = 0.5 * scale
     # Here the first tail is at most 1/2 and the others at most 1/4: together at most 1.
     corner = half * _UPPER_QUARTILE + 0.5 * half * half
     lowest = max(floor + corner, shift + corner, shift + 0.5 * scale * scale)
     pieces = tuple(
-        _Piece(1.0, s, c, (lowest - c) / s - 0.5 * s)
+        Piece(1.0, s, c, (lowest - c) / s - 0.5 * s)
         for s, c in ((scale, shift), (half, shift), (half, floor))
     )
     atom = 1.0 - math.fsum(_tail(piece.start) for piece in pieces)
-    return _Law(pieces, ((lowest, max(0.0, atom)),))
+    return Law(pieces, ((lowest, max(0.0, atom)),))
 
 
-def _expected_delta(law: _Law, mu: float, epsilon: float) -> float:
+def _expected_delta(law: Law, mu: float, epsilon: float) -> float:
     """Return E delta_GDP(mu)(epsilon - Y), rounded up."""
     terms = [
         mass * float(_gaussian_delta(mu, np.array([epsilon - position]))[0])
@@ -285,10 +276,10 @@ def _expected_delta(law: _Law, mu: float, epsilon: float) -> float:
         else:
             positions, weights = _dots(piece)
             terms.append(float(weights @ _gaussian_delta(mu, epsilon - positions)))
-    return min(1.0, math.fsum(terms) * (1.0 + _ROUNDING))
+    return min(1.0, math.fsum(terms) * (1.0 + ROUNDING))
 
 
-def _piece_delta(piece: _Piece, epsilon: float) -> float:
+def _piece_delta(piece: Piece, epsilon: float) -> float:
     """Return the mean of (1 - exp(epsilon - Y))_+ over a piece, in closed form."""
     t = epsilon - piece.shift
     reached = t / piece.scale - 0.5 * piece.scale
@@ -313,7 +304,7 @@ def _tail(z: float) -> float:
 
 
 @lru_cache(maxsize=16)
-def _dots(piece: _Piece) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _dots(piece: Piece) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Positions and weights that dominate a piece.
 
     In each cell [v, v + h] the mass p, with q the mean of e^-(Y - v) over the cell, is moved to its
@@ -360,127 +351,3 @@ def _gaussian_delta(mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float
             delta = np.where(a > -1.0, tail, 1.0 - density * (mills(-a) + mills_b))
         below = -np.expm1(-size) + np.exp(-size) * delta
     return np.asarray(np.clip(np.where(epsilon < 0.0, below, delta), 0.0, 1.0))
-
-
-def perturbed_objective_rdp(
-    guarantee: PerturbedObjectiveDP, n_rounds: int = 1, orders: Sequence[float] = _ORDERS
-) -> RenyiDP:
-    r"""Return the divergences of rounds that each release the minimiser of a perturbed objective.
-
-    Parameters
-    ----------
-    guarantee : PerturbedObjectiveDP
-        Of one round: its ratios and relation, and what it is composed with in every round. The
-        ridge is the curvature of what is public in the objective, such as the proximal term of a
-        dual method, whose centre may depend on all that was released.
-    n_rounds : int, default=1
-        At least 1: the number T of rounds, each with fresh noise.
-    orders : sequence of float, default=180 orders in [1.01, 10001]
-        Increasing, above 1.
-
-    Returns
-    -------
-    RenyiDP
-
-    Raises
-    ------
-    ValueError
-        If ``n_rounds`` or ``orders`` are out of range.
-
-    Notes
-    -----
-    Divergences of adaptive rounds add, as each bound holds whatever was released before. For one
-    round, with :math:`l = \text{order} - 1` and in the notation of
-    :class:`PerturbedObjectiveDP`, :math:`c = \log(1 + \kappa)` and
-    :math:`\kappa = \beta / \lambda`, the smaller of two bounds is taken.
-
-    **Steep losses.** The privacy loss is at most a random variable Y, so
-    :math:`D_{1 + l} \le \log(E\,e^{l Y}) / l`, in the worse direction.
-
-    **Flat losses**, with :math:`\kappa` far below :math:`L / \sigma = m`: the gradient hardly
-    depends on b. Fix all of b but its component Z along the row. Then :math:`a'w` never increases
-    with Z, at a rate of at most :math:`\sigma |a| / \lambda`, so the signed length of the gradient,
-    u L, never increases, at a rate of at most :math:`\kappa \sigma`. With :math:`u_0` its value at
-    Z = 0, independent of Z,
-
-    .. math:: u Z \le u_0 Z, \qquad -u Z \le -u_0 Z + \kappa Z^2 / m .
-
-    Zero-out: the loss at :math:`w \sim D` is at most :math:`c + m u_0 Z + m^2 / 2`, and at
-    :math:`w \sim D'` at most :math:`-m u_0 Z + \kappa Z^2 + m^2 / 2`. With
-    :math:`r = 1 - 2 l \kappa > 0` the divergences are at most
-
-    .. math:: c + (1 + l) \frac{m^2}{2}, \qquad
-              \frac{m^2}{2} + \frac{l m^2}{2 r} - \frac{\log r}{2 l} .
-
-    Replace one: both gradients enter, one with each sign, and :math:`|g - g'| \le 2 L`. By the
-    Cauchy-Schwarz inequality, with :math:`r = 1 - 4 l \kappa > 0`,
-
-    .. math:: c + 2 m^2 + l m^2 (1 + 1 / r) - \frac{\log r}{4 l} .
-
-    Without curvature these are the divergences of a Gaussian release.
-
-    Every round has to release the exact minimiser, or its distance from it be covered by a Gaussian
-    release.
-
-    Examples
-    --------
-    >>> from skdpadmm.privacy import PerturbedObjectiveDP, perturbed_objective_rdp
-    >>> one = PerturbedObjectiveDP(0.01, 1e-4, "zero_out", "one_sign")
-    >>> f"{perturbed_objective_rdp(one, n_rounds=100).epsilon(1e-5):.2f}"
-    '0.39'
-    """
-    require_count(n_rounds, "n_rounds")
-    orders = require_orders(orders)
-
-    def divergence(order: float) -> float:
-        steep, flat = _steep(guarantee, order - 1.0), _flat(guarantee, order - 1.0)
-        one_round = max(min(steep, flat), 0.0) * (1.0 + _ROUNDING)
-        return n_rounds * (one_round + order * 0.5 * guarantee.gaussian_mu**2)
-
-    with np.errstate(under="ignore"):
-        return RenyiDP(orders, tuple(divergence(order) for order in orders))
-
-
-def _flat(guarantee: PerturbedObjectiveDP, exponent: float) -> float:
-    """Return the bound that treats the gradient as nearly constant, infinite where it fails."""
-    m, curvature = guarantee.gradient_ratio, guarantee.curvature_ratio
-    factor = guarantee.neighboring.sensitivity_factor
-    rest = 1.0 - 2.0 * factor * exponent * curvature
-    if rest <= 0.0:
-        return math.inf
-    determinant = math.log1p(curvature)
-    spread = -math.log(rest) / (2.0 * factor * exponent)
-    if guarantee.neighboring is Neighboring.REPLACE_ONE:
-        return determinant + 2.0 * m * m + exponent * m * m * (1.0 + 1.0 / rest) + spread
-    return 0.5 * m * m + max(
-        determinant + 0.5 * exponent * m * m, 0.5 * exponent * m * m / rest + spread
-    )
-
-
-def _steep(guarantee: PerturbedObjectiveDP, exponent: float) -> float:
-    """Return the bound by the moments of the privacy loss, in the worse direction."""
-    return max(
-        min(_log_moments(law, exponent) / exponent for law in laws)
-        for laws in guarantee._directions()
-    )
-
-
-def _log_moments(law: _Law, exponent: float) -> float:
-    """Return log(E exp(l Y))."""
-    terms = [exponent * at + math.log(mass) for at, mass in law.atoms if mass > 0.0]
-    terms.extend(_log_moment(piece, exponent) for piece in law.pieces)
-    return float(logsumexp(terms))
-
-
-def _log_moment(piece: _Piece, exponent: float) -> float:
-    """Return the log of weight times the mean of exp(l (shift + scale Z + scale^2 / 2))."""
-    tilt = exponent * piece.scale
-    above = float(log_ndtr(tilt - piece.start))
-    beyond = float(log_ndtr(tilt - piece.stop))
-    inside = above + math.log(-math.expm1(beyond - above)) if beyond < above else -math.inf
-    return (
-        math.log(piece.weight)
-        + exponent * (piece.shift + 0.5 * piece.scale**2)
-        + 0.5 * tilt * tilt
-        + inside
-    )

@@ -344,17 +344,21 @@ class PrivacyReport:
             columns_of_agents = ("of each agent",) if of_agents else ()
             lines = [self._release(release, of_agents) for release in self.releases]
             yield "table", (*_RELEASE_COLUMNS, *columns_of_agents), lines
-        unseen = [f"{name}: {self._figure(g)}, {g.describe()}" for name, g in self.if_unseen]
-        for title, lines in (
-            ("If no intermediate state was seen", unseen),
+        for title, remarks in self._remarks():
+            yield "list", [f"{title}:"], remarks
+
+    def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Return titles and lines of the lists at the end."""
+        unseen = (f"{name}: {self._figure(g)}, {g.describe()}" for name, g in self.if_unseen)
+        remarks = [
+            ("If no intermediate state was seen", tuple(unseen)),
             ("Assumes", self.assumptions),
             ("Does not cover", self.not_covered),
-        ):
-            if lines:
-                yield "list", [f"{title}:"], lines
+        ]
+        return [(title, lines) for title, lines in remarks if lines]
 
     def _observers(self) -> list[tuple[str, ...]]:
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for o in self.observers:
             relation = str(Neighboring(o.neighboring)).replace("_", " ")
             for name, known in ((o.name, o.guarantee), (f"{o.name}, at worst", o.always)):

@@ -248,7 +248,8 @@ class NegativeBinomialTrials(TrialLaw):
         if at.size:
             bounds = (1.0 - 1.0 / at) * curve[finite] + log_ratio / at
             log_ratio = min(log_ratio, float(bounds.min()))
-        log_ratio = min(log_ratio, _pure_epsilon(trial))
+        if isinstance(trial, GaussianDP | LaplaceDP | Composed):  # the epsilon at delta = 0
+            log_ratio = min(log_ratio, trial.epsilon(0.0))
         general = math.log(self.mean) + (orders - 1.0) * (1.0 + self.eta) * log_ratio
         if isinstance(trial, GaussianDP):
             return np.minimum(general, self._log_selection_of_gaussian(trial.mu, orders))
@@ -349,32 +350,18 @@ def best_of_trials(
 def any_of(*guarantees: Guarantee) -> Guarantee:
     """Return what holds for a trial that is one of several, drawn by public chances and named.
 
-    Parameters
-    ----------
-    *guarantees : Guarantee
-        Of each that may be drawn; at least one.
+    It is the weakest where it implies all others, else the largest Renyi divergence at every order.
+    One alone is returned as it is: cases within it are of pairs of neighbours, not of draws.
 
-    Returns
-    -------
-    Guarantee
-        The weakest where it implies all others, else the largest Renyi divergence at every order.
-        One alone is returned as it is: cases within it are of pairs of neighbours, not of draws.
+    A trial draws anew which one it is, so that :func:`best_of_trials` may not take them case by
+    case, as it does with :func:`worst`: the divergence of a trial may be that of one kind, and the
+    ranks of its answer may differ as those of another. The divergence of a law that is drawn and
+    named is at most the largest one of those that it is drawn from.
 
     Raises
     ------
     TypeError
         If Renyi divergences are needed and not known.
-
-    See Also
-    --------
-    worst : The same for cases that are not drawn: a pair of neighbours is in one of them, always.
-
-    Notes
-    -----
-    A trial draws anew which one it is, so that :func:`best_of_trials` may not take them case by
-    case, as it does with :func:`worst`: the divergence of a trial may be that of one kind, and the
-    ranks of its answer may differ as those of another. The divergence of a law that is drawn and
-    named is at most the largest one of those that it is drawn from.
 
     Examples
     --------
@@ -396,21 +383,13 @@ def renyi_divergences(
 ) -> RenyiDP | NonPrivate:
     """Return a guarantee as Renyi divergences, which is how the best of trials composes.
 
-    Parameters
-    ----------
-    guarantee : Guarantee
-    orders : sequence of float, default=200 orders in [1.02, 1000001]
-        Increasing, above 1. Those of a RenyiDP are its own.
-
-    Returns
-    -------
-    RenyiDP
-        NonPrivate where `guarantee` is not private.
+    ``orders`` are 200 in [1.02, 1000001] by default; those of a RenyiDP are its own. NonPrivate
+    stays as it is.
 
     Raises
     ------
     TypeError
-        If they are not known.
+        If no divergences are known.
 
     Examples
     --------
@@ -425,6 +404,7 @@ def renyi_divergences(
     return RenyiDP(known, tuple(curve.tolist()))
 
 
+@lru_cache(maxsize=64)
 def calibrate_trial(
     law: TrialLaw, epsilon: float, delta: float, beside: Guarantee | None = None
 ) -> GaussianDP:
@@ -460,13 +440,6 @@ def calibrate_trial(
     '0.626 1.000'
     """
     require_target(epsilon, delta)
-    return _calibrated(law, float(epsilon), float(delta), beside)
-
-
-@lru_cache(maxsize=64)
-def _calibrated(
-    law: TrialLaw, epsilon: float, delta: float, beside: Guarantee | None
-) -> GaussianDP:
     other = None if beside is None else renyi_divergences(beside)
 
     def total(scale: float) -> Guarantee:
@@ -549,14 +522,3 @@ def _divergences(guarantee: Guarantee, orders: NDArray[np.float64]) -> NDArray[n
         f"Got a trial with {guarantee.describe()}, expected one whose Renyi divergences are known:"
         f" {_RENYI_KINDS}. Use an algorithm with such a guarantee."
     )
-
-
-def _pure_epsilon(guarantee: Guarantee) -> float:
-    """The epsilon at delta = 0, where there is one; else infinity."""
-    if isinstance(guarantee, LaplaceDP):
-        return guarantee.pure_epsilon
-    if isinstance(guarantee, Composed):
-        return sum(_pure_epsilon(part) for part in guarantee.parts)
-    if isinstance(guarantee, GaussianDP):
-        return 0.0 if guarantee.mu == 0 else math.inf
-    return math.inf

@@ -57,34 +57,16 @@ class WalkCost:
     costs: tuple[float, ...]
 
     def guarantee(self, mu: float) -> Guarantee:
-        """Return the average over the path, for the agent's own mu.
+        """Return the average over the path, for the agent's own mu in [0, inf).
 
-        Parameters
-        ----------
-        mu : float
-            In [0, inf): how far one contribution moves the token, at most, by the noise of a hop.
-
-        Returns
-        -------
-        Guarantee
-            A :class:`Mixture` of :class:`GaussianDP`, its last component the worst path; a plain
-            :class:`GaussianDP` where one cost is left.
+        mu is how far one contribution moves the token, at most, by the noise of a hop. The last
+        component is the worst path.
         """
         components = tuple(GaussianDP(mu * math.sqrt(cost)) for cost in self.costs)
         return components[0] if len(components) == 1 else Mixture(self.weights, components)
 
     def worst(self, mu: float) -> GaussianDP:
-        """Return the guarantee of the worst path; it belongs beside :meth:`guarantee`.
-
-        Parameters
-        ----------
-        mu : float
-            In [0, inf).
-
-        Returns
-        -------
-        GaussianDP
-        """
+        """Return the guarantee of the worst path; it belongs beside :meth:`guarantee`."""
         return GaussianDP(mu * math.sqrt(self.costs[-1]))
 
 
@@ -178,32 +160,14 @@ class TokenWalk:
             object.__setattr__(self, "transition", tuple(map(tuple, matrix.tolist())))
 
     def cost(self, agent: int, *peers: int) -> WalkCost:
-        """Return what a coalition of peers learns of an agent.
+        """Return what a coalition of peers learns of an agent, all by their numbers.
 
-        Parameters
-        ----------
-        agent : int
-            In [0, n_agents).
-        *peers : int
-            Without any, the observer is whoever sees nothing but the token after the last hop.
-
-        Returns
-        -------
-        WalkCost
-
-        Raises
-        ------
-        ValueError
-            If an agent does not exist, or is its own peer.
+        Without peers, the observer is whoever sees nothing but the token after the last hop.
         """
-        for member in (agent, *peers):
-            valid = isinstance(member, Integral) and 0 <= int(member) < self.n_agents
-            require(valid, "agent", member, f"an int in [0, {self.n_agents})")
-        if agent in peers:
-            raise ValueError(
-                f"Got agent={agent} as its own peer, expected other agents: "
-                "an agent knows its own rows."
-            )
+        members = (agent, *peers)
+        valid = all(isinstance(m, Integral) and 0 <= int(m) < self.n_agents for m in members)
+        expected = f"ints in [0, {self.n_agents}), none its own peer: an agent knows its own rows"
+        require(valid and agent not in peers, "agents", members, expected)
         observers = tuple(sorted({int(peer) for peer in peers}))
         if self.transition is None:
             return self.worst_cost(len(observers))
@@ -215,20 +179,6 @@ class TokenWalk:
         Where it is not computed, which is for coalitions of several and for more than
         ``MOST_AGENTS`` agents on a graph that is not complete, it is the cost of direct hand-overs
         at every contribution; this holds for everybody.
-
-        Parameters
-        ----------
-        n_peers : int, default=1
-            In [0, n_agents).
-
-        Returns
-        -------
-        WalkCost
-
-        Raises
-        ------
-        ValueError
-            If ``n_peers`` is out of range.
         """
         valid = isinstance(n_peers, Integral) and 0 <= int(n_peers) < self.n_agents
         require(valid, "n_peers", n_peers, f"an int in [0, {self.n_agents})")
@@ -461,20 +411,16 @@ def _binomial_excess(n: int, p: float, cap: int) -> float:
 
 def _checked_transition(transition: ArrayLike, n_agents: int) -> NDArray[np.float64]:
     matrix = np.array(transition, dtype=np.float64)
-    if matrix.shape != (n_agents, n_agents):
-        raise ValueError(
-            f"Got a transition of shape {matrix.shape}, expected ({n_agents}, {n_agents}), "
-            "a row and a column for each agent."
-        )
-    if not (matrix >= 0).all() or np.abs(matrix.sum(axis=1) - 1.0).max() > 1e-12:
-        raise ValueError(
-            "Got a transition whose rows are not laws, expected non-negative rows that sum to 1."
-        )
-    if np.abs(matrix - matrix.T).max() > 1e-12:
-        raise ValueError(
-            "Got a transition that is not symmetric, expected a symmetric one; "
-            "Metropolis weights make it so on every graph."
-        )
-    if connected_components(matrix, directed=False)[0] > 1:
-        raise ValueError("Got a transition of a disconnected graph, expected a connected one.")
+    valid = (
+        matrix.shape == (n_agents, n_agents)
+        and bool((matrix >= 0).all())
+        and np.abs(matrix.sum(axis=1) - 1.0).max() <= 1e-12
+        and np.abs(matrix - matrix.T).max() <= 1e-12
+        and connected_components(matrix, directed=False)[0] == 1
+    )
+    expected = (
+        f"({n_agents}, {n_agents}), symmetric and connected, with rows that are laws;"
+        " Metropolis weights make it so on every graph"
+    )
+    require(valid, "a transition of shape", matrix.shape, expected)
     return matrix
