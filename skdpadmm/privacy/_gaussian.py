@@ -12,6 +12,7 @@ from scipy.special import erfcx, ndtri
 
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
 from skdpadmm.privacy._numbers import (
+    quiet_underflow,
     require,
     require_delta,
     require_epsilon,
@@ -124,6 +125,7 @@ class GaussianDP(Guarantee, kind="gaussian"):
         return (sampled_rounds(1.0, 1.0 / self.mu, 1, zero_out),) if self.mu > 0 else ()
 
 
+@quiet_underflow
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which GDP(mu) is (epsilon, delta)-private, from the noisier side.
 
@@ -160,10 +162,10 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return low
 
 
+@quiet_underflow
 def gaussian_deltas(mu: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
     """Return delta of GDP at one epsilon for an array (k,) of mu; what underflows is zero."""
-    with np.errstate(under="ignore"):
-        return np.exp(gaussian_log_delta(mu, epsilon))
+    return np.exp(gaussian_log_delta(mu, epsilon))
 
 
 def gaussian_log_delta(mu: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._mixture import Mixture, mixture_of_slots
 from skdpadmm.privacy._numbers import (
+    quiet_underflow,
     require,
     require_count,
     require_finite,
@@ -66,6 +67,7 @@ def last_iterate_mu(ratio: float, contraction: float, n_iter: int) -> float:
     return ratio * math.sqrt(math.tanh(n_iter * half_rate) / math.tanh(half_rate))
 
 
+@quiet_underflow
 def single_use_mu(ratio: float, n_steps: int, contraction: float = 1.0) -> NDArray[np.float64]:
     r"""Return mu, by position, of records of which each is used in one step of a single pass.
 
@@ -426,6 +428,7 @@ def _require_integers(values: NDArray[np.generic], name: str) -> None:
         raise ValueError(f"Got {name} of type {values.dtype}, expected integers.")
 
 
+@quiet_underflow
 def split_budget(
     kind: str, n_steps: int, contraction: float = 1.0, noise: str = "laplace"
 ) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from skdpadmm.privacy._gaussian import GaussianDP, gaussian_deltas
 from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._numbers import (
+    quiet_underflow,
     require,
     require_count,
     require_delta,
@@ -69,6 +70,7 @@ class Mixture(Guarantee, kind="mixture"):
         total = math.fsum(self.weights)
         require(abs(total - 1.0) <= 1e-12, "sum(weights)", total, "1; give every label its weight")
 
+    @quiet_underflow
     def delta(self, epsilon: float) -> float:
         """Return the average delta at ``epsilon``; mass that rounding lost counts as delta."""
         require_epsilon(epsilon)
@@ -80,8 +82,7 @@ class Mixture(Guarantee, kind="mixture"):
         terms = [w * c.delta(epsilon) for w, c in pairs if not isinstance(c, GaussianDP)]
         if gaussian:
             w, mu = np.array(gaussian, dtype=np.float64).T
-            with np.errstate(under="ignore"):
-                terms.extend((w * gaussian_deltas(mu, epsilon)).tolist())
+            terms.extend((w * gaussian_deltas(mu, epsilon)).tolist())
         lost = max(0.0, 1.0 - math.fsum(self.weights))
         return min(1.0, math.fsum(terms) + lost)
 
@@ -308,6 +309,7 @@ def _ratios(sensitivities: Sequence[float], noise_std: float) -> list[float]:
     return [float(sensitivity) / float(noise_std) for sensitivity in sensitivities]
 
 
+@quiet_underflow
 def binomial_law(n: int, p: float, odds: float) -> NDArray[np.float64]:
     """Return the probabilities (n + 1,) of 0 to n successes of chance p, ``odds = p / (1 - p)``.
 
@@ -316,11 +318,10 @@ def binomial_law(n: int, p: float, odds: float) -> NDArray[np.float64]:
     """
     successes = np.arange(n)
     mode = min(int((n + 1) * p), n)
-    with np.errstate(under="ignore"):
-        ratios = (n - successes) / (successes + 1) * odds
-        below, above = np.cumprod(1.0 / ratios[:mode][::-1]), np.cumprod(ratios[mode:])
-        law = np.concatenate([below[::-1], [1.0], above])
-        return np.asarray(law / law.sum(), dtype=np.float64)
+    ratios = (n - successes) / (successes + 1) * odds
+    below, above = np.cumprod(1.0 / ratios[:mode][::-1]), np.cumprod(ratios[mode:])
+    law = np.concatenate([below[::-1], [1.0], above])
+    return np.asarray(law / law.sum(), dtype=np.float64)
 
 
 def mixture_of_slots(mu: ArrayLike) -> Mixture:

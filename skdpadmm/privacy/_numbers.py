@@ -6,9 +6,26 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from functools import wraps
 from numbers import Integral
+from typing import ParamSpec, TypeVar
+
+import numpy as np
 
 _RTOL = 1e-13
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def quiet_underflow(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let what underflows be zero, whatever a caller's ``np.errstate`` says."""
+
+    @wraps(function)
+    def quiet(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with np.errstate(under="ignore"):
+            return function(*args, **kwargs)
+
+    return quiet
 
 
 def require(valid: bool, name: str, value: object, expected: str) -> None:

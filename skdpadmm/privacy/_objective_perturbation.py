@@ -23,6 +23,7 @@ from scipy.special import log_ndtr, ndtr
 from skdpadmm.privacy._gaussian import LOG_SQRT_2PI, mills
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
 from skdpadmm.privacy._numbers import (
+    quiet_underflow,
     require,
     require_epsilon,
     require_finite,
@@ -178,16 +179,16 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
         require(valid, "saturation", self.saturation, expected)
         object.__setattr__(self, "saturation", float(self.saturation))
 
+    @quiet_underflow
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta at ``epsilon`` in [0, inf]."""
         require_epsilon(epsilon)
         if math.isinf(epsilon):
             return 0.0
-        with np.errstate(under="ignore"):
-            return max(
-                min(_expected_delta(law, self.gaussian_mu, epsilon) for law in laws)
-                for laws in self.directions()
-            )
+        return max(
+            min(_expected_delta(law, self.gaussian_mu, epsilon) for law in laws)
+            for laws in self.directions()
+        )
 
     def describe(self) -> str:
         shown = (

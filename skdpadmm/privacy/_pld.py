@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
 from skdpadmm.privacy._numbers import (
+    quiet_underflow,
     require,
     require_count,
     require_delta,
@@ -62,6 +63,7 @@ def laplace_rounds(epsilon: float, n_rounds: int) -> Rounds:
     return Rounds(_laplace_law, (epsilon,), n_rounds, widest=epsilon, spread=epsilon)
 
 
+@quiet_underflow
 def pld_delta(rounds: tuple[Rounds, ...], epsilon: float) -> float:
     """Return a delta which the composed rounds do not exceed at ``epsilon``."""
     if math.isinf(epsilon):
@@ -72,6 +74,7 @@ def pld_delta(rounds: tuple[Rounds, ...], epsilon: float) -> float:
     return float(min(1.0, max(0.0, delta) * _inflation(rounds) + _CONVOLUTION_ERROR))
 
 
+@quiet_underflow
 def pld_epsilon(rounds: tuple[Rounds, ...], delta: float) -> float:
     """Return an epsilon which the composed rounds do not exceed at ``delta``."""
     if delta >= 1.0:

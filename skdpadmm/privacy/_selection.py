@@ -17,7 +17,13 @@ from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._laplace import LaplaceDP
 from skdpadmm.privacy._mixture import Mixture, Worst, worst
-from skdpadmm.privacy._numbers import bisect, require, require_positive, require_target
+from skdpadmm.privacy._numbers import (
+    bisect,
+    quiet_underflow,
+    require,
+    require_positive,
+    require_target,
+)
 from skdpadmm.privacy._renyi import RenyiDP, on_common_orders
 
 # Small budgets are decided at high orders, large ones at low orders.
@@ -274,6 +280,7 @@ class NegativeBinomialTrials(TrialLaw):
         )
 
 
+@quiet_underflow
 def best_of_trials(
     trial: Guarantee, law: TrialLaw, orders: Sequence[float] | None = None
 ) -> RenyiDP | NonPrivate:

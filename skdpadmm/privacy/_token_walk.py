@@ -16,7 +16,7 @@ from scipy.special import betainc
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._mixture import Mixture
-from skdpadmm.privacy._numbers import require, require_count
+from skdpadmm.privacy._numbers import quiet_underflow, require, require_count
 
 # All pairs of a larger graph that is not complete take more than a second or two.
 MOST_AGENTS = 64
@@ -159,6 +159,7 @@ class TokenWalk:
             matrix = _checked_transition(self.transition, self.n_agents)
             object.__setattr__(self, "transition", tuple(map(tuple, matrix.tolist())))
 
+    @quiet_underflow
     def cost(self, agent: int, *peers: int) -> WalkCost:
         """Return what a coalition of peers learns of an agent, all by their numbers.
 
@@ -173,6 +174,7 @@ class TokenWalk:
             return self.worst_cost(len(observers))
         return _pair_cost(self, int(agent), observers)
 
+    @quiet_underflow
     def worst_cost(self, n_peers: int = 1) -> WalkCost:
         """Return a bound for every agent and every coalition of ``n_peers`` others.
 
