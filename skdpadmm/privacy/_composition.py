@@ -79,9 +79,8 @@ class Composed(Guarantee, kind="composed"):
         rounds = self._rounds()
         if not rounds:
             return 0.0
-        if self._sampled():
-            return pld_delta(rounds, epsilon)
-        return smaller(self._closed_delta(epsilon), lambda: pld_delta(rounds, epsilon))
+        closed = None if self._sampled() else self._closed_delta(epsilon)
+        return smaller(closed, lambda: pld_delta(rounds, epsilon))
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at ``delta`` in [0, 1]."""
@@ -89,9 +88,8 @@ class Composed(Guarantee, kind="composed"):
         rounds = self._rounds()
         if not rounds:
             return 0.0
-        if self._sampled():
-            return pld_epsilon(rounds, delta)
-        return smaller(self._closed_epsilon(delta), lambda: pld_epsilon(rounds, delta))
+        closed = None if self._sampled() else self._closed_epsilon(delta)
+        return smaller(closed, lambda: pld_epsilon(rounds, delta))
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether its delta is plainly at least another's: part by part."""

@@ -10,16 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtri
 
+from skdpadmm.privacy import _numbers as numbers
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
-from skdpadmm.privacy._numbers import (
-    quiet_underflow,
-    require,
-    require_delta,
-    require_epsilon,
-    require_target,
-    round_up,
-    smallest_epsilon,
-)
+from skdpadmm.privacy._numbers import require
 from skdpadmm.privacy._pld import Rounds, sampled_rounds
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -64,13 +57,13 @@ class GaussianDP(Guarantee, kind="gaussian"):
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon at ``delta`` in [0, 1], on the safe side of its rounding."""
-        require_delta(delta)
+        numbers.require_delta(delta)
         bracket = self._bracket(delta) if 0.0 < delta < 1.0 else None
         if bracket is None:
             return super().epsilon(delta)
         # The search of any guarantee, which looks at the curve within the bracket alone.
         rejected, accepted = bracket
-        found = smallest_epsilon(
+        found = numbers.smallest_epsilon(
             lambda epsilon: (
                 epsilon >= accepted or (epsilon > rejected and self.delta(epsilon) <= delta)
             )
@@ -110,7 +103,7 @@ class GaussianDP(Guarantee, kind="gaussian"):
 
     def log_delta(self, epsilon: float) -> float:
         """Return log(delta), accurate where delta itself underflows."""
-        require_epsilon(epsilon)
+        numbers.require_epsilon(epsilon)
         return float(gaussian_log_delta(np.array([self.mu], dtype=np.float64), epsilon)[0])
 
     def dominates(self, other: Guarantee) -> bool:
@@ -118,14 +111,14 @@ class GaussianDP(Guarantee, kind="gaussian"):
         return isinstance(other, GaussianDP) and self.mu >= other.mu
 
     def describe(self) -> str:
-        return f"GDP(mu={round_up(self.mu)})"
+        return f"GDP(mu={numbers.round_up(self.mu)})"
 
     def _rounds(self) -> tuple[Rounds, ...]:
         zero_out = Neighboring.ZERO_OUT
         return (sampled_rounds(1.0, 1.0 / self.mu, 1, zero_out),) if self.mu > 0 else ()
 
 
-@quiet_underflow
+@numbers.quiet_underflow
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which GDP(mu) is (epsilon, delta)-private, from the noisier side.
 
@@ -137,7 +130,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, 1e-6), 6)
     0.236704
     """
-    require_target(epsilon, delta)
+    numbers.require_target(epsilon, delta)
 
     def private(mu: float) -> bool:
         return GaussianDP(mu).delta(epsilon) <= delta
@@ -162,7 +155,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return low
 
 
-@quiet_underflow
+@numbers.quiet_underflow
 def gaussian_deltas(mu: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
     """Return delta of GDP at one epsilon for an array (k,) of mu; what underflows is zero."""
     return np.exp(gaussian_log_delta(mu, epsilon))
@@ -244,7 +237,7 @@ def calibrate_noise(
     >>> round(scale, 4)
     4.2247
     """
-    require_target(epsilon, delta)
+    numbers.require_target(epsilon, delta)
 
     def excess(scale: float) -> float:
         """Return log(delta at scale / delta); the scale is accepted unless it is positive."""

@@ -10,14 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skdpadmm.privacy import _numbers as numbers
 from skdpadmm.privacy._guarantee import Guarantee
-from skdpadmm.privacy._numbers import (
-    require,
-    require_count,
-    require_delta,
-    require_epsilon,
-    round_up,
-)
+from skdpadmm.privacy._numbers import require
 from skdpadmm.privacy._pld import (
     Rounds,
     laplace_rounds,
@@ -93,7 +88,7 @@ class LaplaceDP(Guarantee, kind="laplace"):
         require(all(0 <= e < math.inf for e in epsilons), "epsilons", epsilons, expected)
         merged: Counter[float] = Counter()
         for epsilon, count in zip(epsilons, counts, strict=True):
-            require_count(count, "counts")
+            numbers.require_count(count, "counts")
             if epsilon > 0:
                 merged[epsilon] += int(count)
         object.__setattr__(self, "epsilons", tuple(sorted(merged, reverse=True)))
@@ -111,7 +106,7 @@ class LaplaceDP(Guarantee, kind="laplace"):
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta at ``epsilon`` in [0, inf]; exact for one release."""
-        require_epsilon(epsilon)
+        numbers.require_epsilon(epsilon)
         if epsilon >= self.pure_epsilon:
             return 0.0
         one = -math.expm1(0.5 * (epsilon - self.pure_epsilon))
@@ -122,7 +117,7 @@ class LaplaceDP(Guarantee, kind="laplace"):
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at ``delta`` in [0, 1]; exact for one release."""
-        require_delta(delta)
+        numbers.require_delta(delta)
         if delta == 1.0:
             return 0.0
         one = max(0.0, self.pure_epsilon + 2.0 * math.log1p(-delta))
@@ -144,7 +139,8 @@ class LaplaceDP(Guarantee, kind="laplace"):
         return all(self._at_least(e) >= other._at_least(e) for e in other.epsilons)
 
     def describe(self) -> str:
-        return f"Laplace(sum of epsilons={round_up(self.pure_epsilon)}), {self.n_releases} releases"
+        total = numbers.round_up(self.pure_epsilon)
+        return f"Laplace(sum of epsilons={total}), {self.n_releases} releases"
 
     def moments(self) -> tuple[float, float]:
         """Return a bound of the mean of the privacy loss, and of its sub-Gaussian variance."""

@@ -8,15 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skdpadmm.privacy import _numbers as numbers
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._mixture import Mixture, mixture_of_slots
-from skdpadmm.privacy._numbers import (
-    quiet_underflow,
-    require,
-    require_count,
-    require_finite,
-    require_positive,
-)
+from skdpadmm.privacy._numbers import require
 
 # A handful of roundings, each of half a unit in the last place of a number up to 1.
 _SLACK = 2.0**-50
@@ -55,9 +50,9 @@ def last_iterate_mu(ratio: float, contraction: float, n_iter: int) -> float:
     >>> round(last_iterate_mu(1.0, 0.9, 100), 3), last_iterate_mu(1.0, 1.0, 100)
     (4.359, 10.0)
     """
-    require_finite(ratio, "ratio")
+    numbers.require_finite(ratio, "ratio")
     _require_contraction(contraction)
-    require_count(n_iter, "n_iter")
+    numbers.require_count(n_iter, "n_iter")
     if contraction == 0.0:
         return float(ratio)
     if contraction == 1.0:
@@ -67,7 +62,7 @@ def last_iterate_mu(ratio: float, contraction: float, n_iter: int) -> float:
     return ratio * math.sqrt(math.tanh(n_iter * half_rate) / math.tanh(half_rate))
 
 
-@quiet_underflow
+@numbers.quiet_underflow
 def single_use_mu(ratio: float, n_steps: int, contraction: float = 1.0) -> NDArray[np.float64]:
     r"""Return mu, by position, of records of which each is used in one step of a single pass.
 
@@ -106,9 +101,9 @@ def single_use_mu(ratio: float, n_steps: int, contraction: float = 1.0) -> NDArr
     >>> single_use_mu(1.0, 4).round(3)
     array([0.5  , 0.577, 0.707, 1.   ])
     """
-    require_finite(ratio, "ratio")
+    numbers.require_finite(ratio, "ratio")
     _require_contraction(contraction)
-    require_count(n_steps, "n_steps")
+    numbers.require_count(n_steps, "n_steps")
     masking = np.arange(n_steps, 0, -1, dtype=np.float64)
     if contraction == 1.0:
         return ratio / np.sqrt(masking)
@@ -200,7 +195,7 @@ def proximal_gradient_contraction(
     """
     _require_curvature(step_size, strong_convexity, smoothness)
     require(smoothness < math.inf, "smoothness", smoothness, "a finite float")
-    require_finite(penalty_strong_convexity, "penalty_strong_convexity")
+    numbers.require_finite(penalty_strong_convexity, "penalty_strong_convexity")
     slowest = max(abs(1.0 - step_size * strong_convexity), abs(1.0 - step_size * smoothness))
     constant = slowest / (1.0 + step_size * penalty_strong_convexity)
     return _round_up(constant) if constant <= 1 else constant * (1.0 + _SLACK)
@@ -216,8 +211,8 @@ def _require_contraction(contraction: float) -> None:
 
 
 def _require_curvature(step_size: float, strong_convexity: float, smoothness: float) -> None:
-    require_positive(step_size, "step_size")
-    require_finite(strong_convexity, "strong_convexity")
+    numbers.require_positive(step_size, "step_size")
+    numbers.require_finite(strong_convexity, "strong_convexity")
     expected = f"at least strong_convexity={strong_convexity!r}"
     require(smoothness >= strong_convexity, "smoothness", smoothness, expected)
 
@@ -248,7 +243,7 @@ def amplification_constant(kappa: float) -> float:
     >>> [round(amplification_constant(kappa), 3) for kappa in (0.1, 1.0, 10.0)]
     [20.512, 2.618, 1.11]
     """
-    require_positive(kappa, "kappa")
+    numbers.require_positive(kappa, "kappa")
     # The larger root of the quadratic, its discriminant as a sum of squares, which does not cancel.
     difference = 2.0 / kappa - 1.0
     return 0.5 * (1.0 + 2.0 / kappa + math.sqrt(difference**2 + 4.0 / kappa))
@@ -284,10 +279,10 @@ def contribution_mu(
     >>> contribution_mu(0.5, 2.0, 4.0), contribution_mu(0.5, 2.0, 4.0, kappa=1.0, square=True)
     (0.25, 0.125)
     """
-    require_positive(step_size, "step_size")
-    require_finite(sensitivity, "sensitivity")
-    require_positive(noise_std, "noise_std")
-    require_finite(kappa, "kappa")
+    numbers.require_positive(step_size, "step_size")
+    numbers.require_finite(sensitivity, "sensitivity")
+    numbers.require_positive(noise_std, "noise_std")
+    numbers.require_finite(kappa, "kappa")
     alone = step_size * sensitivity / noise_std
     return float(alone / (1.0 + kappa) if square else alone)
 
@@ -337,9 +332,9 @@ class AmplifiedIteration:
     grid_shift: float = 0.0
 
     def __post_init__(self) -> None:
-        require_finite(self.ratio, "ratio")
+        numbers.require_finite(self.ratio, "ratio")
         require(self.amplification > 0, "amplification", self.amplification, "a float in (0, inf]")
-        require_finite(self.grid_shift, "grid_shift")
+        numbers.require_finite(self.grid_shift, "grid_shift")
 
     def local(self) -> GaussianDP:
         """Return the guarantee of a contribution to which nothing is added by later steps."""
@@ -382,7 +377,7 @@ class AmplifiedIteration:
         slot that is never used. Which record is in which slot is for the caller: the largest mu is
         the worst, and `mixture_of_slots` is the average over secret random slots.
         """
-        require_count(n_slots, "n_slots")
+        numbers.require_count(n_slots, "n_slots")
         steps = np.asarray(sequence)
         _require_integers(steps, "sequence")
         require(steps.ndim == 1, "sequence of dimension", steps.ndim, "1")
@@ -415,7 +410,7 @@ class AmplifiedIteration:
         smallest in stochastic order, and mu does not increase in L, so its delta is the largest at
         every epsilon.
         """
-        require_count(n, "n")
+        numbers.require_count(n, "n")
         return mixture_of_slots(self.mu_after(np.arange(1, n - n // 2 + 1)))
 
     @property
@@ -428,7 +423,7 @@ def _require_integers(values: NDArray[np.generic], name: str) -> None:
         raise ValueError(f"Got {name} of type {values.dtype}, expected integers.")
 
 
-@quiet_underflow
+@numbers.quiet_underflow
 def split_budget(
     kind: str, n_steps: int, contraction: float = 1.0, noise: str = "laplace"
 ) -> NDArray[np.float64]:
@@ -482,7 +477,7 @@ def split_budget(
     """
     require(kind in ("equal", "optimal"), "kind", kind, "'equal' or 'optimal'")
     require(noise in _POWERS, "noise", noise, "'laplace' or 'gaussian'")
-    require_count(n_steps, "n_steps")
+    numbers.require_count(n_steps, "n_steps")
     require(0 < contraction <= 1, "contraction", contraction, "a float in (0, 1]")
     if kind == "equal":
         return np.full(n_steps, 1.0 / n_steps)

@@ -9,17 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skdpadmm.privacy import _numbers as numbers
 from skdpadmm.privacy._gaussian import GaussianDP, gaussian_deltas
 from skdpadmm.privacy._guarantee import Guarantee
-from skdpadmm.privacy._numbers import (
-    quiet_underflow,
-    require,
-    require_count,
-    require_delta,
-    require_epsilon,
-    require_finite,
-    require_positive,
-)
+from skdpadmm.privacy._numbers import require
 
 # Rare numbers of rounds share one component, the worst among them. What that adds to delta is at
 # most this part of delta for few rounds, and at most this probability for many rounds.
@@ -70,10 +63,10 @@ class Mixture(Guarantee, kind="mixture"):
         total = math.fsum(self.weights)
         require(abs(total - 1.0) <= 1e-12, "sum(weights)", total, "1; give every label its weight")
 
-    @quiet_underflow
+    @numbers.quiet_underflow
     def delta(self, epsilon: float) -> float:
         """Return the average delta at ``epsilon``; mass that rounding lost counts as delta."""
-        require_epsilon(epsilon)
+        numbers.require_epsilon(epsilon)
         if math.isinf(epsilon):
             return 0.0
         pairs = list(zip(self.weights, self.components, strict=True))
@@ -136,11 +129,11 @@ class Worst(Guarantee, kind="worst"):
         _require_guarantees(self.components)
 
     def delta(self, epsilon: float) -> float:
-        require_epsilon(epsilon)
+        numbers.require_epsilon(epsilon)
         return max(component.delta(epsilon) for component in self.components)
 
     def epsilon(self, delta: float) -> float:
-        require_delta(delta)
+        numbers.require_delta(delta)
         return max(component.epsilon(delta) for component in self.components)
 
     def describe(self) -> str:
@@ -286,10 +279,10 @@ def worst_participation(
     >>> worst_participation((3.0, 4.0), 10.0, n_rounds=2, cap=1)
     GaussianDP(mu=0.3)
     """
-    require_count(n_rounds, "n_rounds")
+    numbers.require_count(n_rounds, "n_rounds")
     if cap is not None:
-        require_count(cap, "cap")
-    require_positive(noise_std, "noise_std")
+        numbers.require_count(cap, "cap")
+    numbers.require_positive(noise_std, "noise_std")
     most = _most_rounds(n_rounds, cap)
     if len(sensitivities) < most:
         raise ValueError(
@@ -297,7 +290,7 @@ def worst_participation(
             "one for each message that the unit may send."
         )
     for sensitivity in sensitivities[:most]:
-        require_finite(sensitivity, "sensitivity")
+        numbers.require_finite(sensitivity, "sensitivity")
     return GaussianDP(math.hypot(*_ratios(sensitivities[:most], noise_std)))
 
 
@@ -309,7 +302,7 @@ def _ratios(sensitivities: Sequence[float], noise_std: float) -> list[float]:
     return [float(sensitivity) / float(noise_std) for sensitivity in sensitivities]
 
 
-@quiet_underflow
+@numbers.quiet_underflow
 def binomial_law(n: int, p: float, odds: float) -> NDArray[np.float64]:
     """Return the probabilities (n + 1,) of 0 to n successes of chance p, ``odds = p / (1 - p)``.
 

@@ -20,15 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
+from skdpadmm.privacy import _numbers as numbers
 from skdpadmm.privacy._gaussian import LOG_SQRT_2PI, mills
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
-from skdpadmm.privacy._numbers import (
-    quiet_underflow,
-    require,
-    require_epsilon,
-    require_finite,
-    round_up,
-)
+from skdpadmm.privacy._numbers import require
 
 _CELLS = 4096
 # The upper tail of the normal law underflows beyond.
@@ -171,7 +166,7 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
         object.__setattr__(self, "neighboring", Neighboring(self.neighboring))
         object.__setattr__(self, "derivative", LossDerivative(self.derivative))
         for name in ("gradient_ratio", "curvature_ratio", "gaussian_mu"):
-            require_finite(getattr(self, name), name)
+            numbers.require_finite(getattr(self, name), name)
             object.__setattr__(self, name, float(getattr(self, name)))
         logistic = self.derivative is LossDerivative.LOGISTIC
         expected = "a float in (0, 1]" if logistic else f"1.0 for derivative='{self.derivative}'"
@@ -179,10 +174,10 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
         require(valid, "saturation", self.saturation, expected)
         object.__setattr__(self, "saturation", float(self.saturation))
 
-    @quiet_underflow
+    @numbers.quiet_underflow
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta at ``epsilon`` in [0, inf]."""
-        require_epsilon(epsilon)
+        numbers.require_epsilon(epsilon)
         if math.isinf(epsilon):
             return 0.0
         return max(
@@ -191,11 +186,12 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
         )
 
     def describe(self) -> str:
-        shown = (
-            f"perturbed objective(L/sigma={round_up(self.gradient_ratio)}, "
-            f"beta/ridge={round_up(self.curvature_ratio)})"
+        gradient, curvature, mu = (
+            numbers.round_up(value)
+            for value in (self.gradient_ratio, self.curvature_ratio, self.gaussian_mu)
         )
-        return f"{shown} + GDP(mu={round_up(self.gaussian_mu)})" if self.gaussian_mu else shown
+        shown = f"perturbed objective(L/sigma={gradient}, beta/ridge={curvature})"
+        return f"{shown} + GDP(mu={mu})" if self.gaussian_mu else shown
 
     def directions(self) -> tuple[tuple[Law, ...], ...]:
         """For each direction of the comparison, laws of which each dominates the privacy loss."""

@@ -9,17 +9,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
+from skdpadmm.privacy import _numbers as numbers
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
-from skdpadmm.privacy._numbers import (
-    quiet_underflow,
-    require,
-    require_count,
-    require_delta,
-    require_epsilon,
-    require_positive,
-    round_down,
-    round_up,
-)
+from skdpadmm.privacy._numbers import require
 
 # Measured: a discretised round may lack mass of order 1e-13 and a Fourier convolution scatters
 # errors that add up to 1e-13. Both would be optimistic, so both are charged to delta.
@@ -63,7 +55,7 @@ def laplace_rounds(epsilon: float, n_rounds: int) -> Rounds:
     return Rounds(_laplace_law, (epsilon,), n_rounds, widest=epsilon, spread=epsilon)
 
 
-@quiet_underflow
+@numbers.quiet_underflow
 def pld_delta(rounds: tuple[Rounds, ...], epsilon: float) -> float:
     """Return a delta which the composed rounds do not exceed at ``epsilon``."""
     if math.isinf(epsilon):
@@ -74,7 +66,7 @@ def pld_delta(rounds: tuple[Rounds, ...], epsilon: float) -> float:
     return float(min(1.0, max(0.0, delta) * _inflation(rounds) + _CONVOLUTION_ERROR))
 
 
-@quiet_underflow
+@numbers.quiet_underflow
 def pld_epsilon(rounds: tuple[Rounds, ...], delta: float) -> float:
     """Return an epsilon which the composed rounds do not exceed at ``delta``."""
     if delta >= 1.0:
@@ -85,11 +77,13 @@ def pld_epsilon(rounds: tuple[Rounds, ...], delta: float) -> float:
     return float(_composed(rounds).get_epsilon_for_delta(target))
 
 
-def smaller(closed: float, composed: Callable[[], float]) -> float:
+def smaller(closed: float | None, composed: Callable[[], float]) -> float:
     """Return the smaller of two bounds; the first where dp-accounting is not installed."""
     try:
-        return min(closed, composed())
+        return composed() if closed is None else min(closed, composed())
     except ImportError:
+        if closed is None:
+            raise
         return closed
 
 
@@ -191,17 +185,17 @@ class PoissonSubsampledGaussian(Guarantee, kind="poisson_subsampled_gaussian"):
         object.__setattr__(self, "neighboring", Neighboring(self.neighboring))
         q = self.sampling_probability
         require(0 < q <= 1, "sampling_probability", q, "a float in (0, 1]")
-        require_positive(self.noise_multiplier, "noise_multiplier")
-        require_count(self.n_rounds, "n_rounds")
+        numbers.require_positive(self.noise_multiplier, "noise_multiplier")
+        numbers.require_count(self.n_rounds, "n_rounds")
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta at ``epsilon`` in [0, inf]."""
-        require_epsilon(epsilon)
+        numbers.require_epsilon(epsilon)
         return pld_delta(self._rounds(), epsilon)
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at ``delta`` in [0, 1]."""
-        require_delta(delta)
+        numbers.require_delta(delta)
         return pld_epsilon(self._rounds(), delta)
 
     def dominates(self, other: Guarantee) -> bool:
@@ -214,8 +208,8 @@ class PoissonSubsampledGaussian(Guarantee, kind="poisson_subsampled_gaussian"):
 
     def describe(self) -> str:
         return (
-            f"Poisson(q={round_up(self.sampling_probability)}) sampled Gaussian("
-            f"multiplier={round_down(self.noise_multiplier)}), {self.n_rounds} rounds"
+            f"Poisson(q={numbers.round_up(self.sampling_probability)}) sampled Gaussian("
+            f"multiplier={numbers.round_down(self.noise_multiplier)}), {self.n_rounds} rounds"
         )
 
     def _rounds(self) -> tuple[Rounds, ...]:

@@ -12,18 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from skdpadmm.privacy import _numbers as numbers
 from skdpadmm.privacy._composition import Composed, compose
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._laplace import LaplaceDP
 from skdpadmm.privacy._mixture import Mixture, Worst, worst
-from skdpadmm.privacy._numbers import (
-    bisect,
-    quiet_underflow,
-    require,
-    require_positive,
-    require_target,
-)
+from skdpadmm.privacy._numbers import require
 from skdpadmm.privacy._renyi import RenyiDP, on_common_orders
 
 # Small budgets are decided at high orders, large ones at low orders.
@@ -114,14 +109,14 @@ class PoissonTrials(TrialLaw):
     rate: float
 
     def __post_init__(self) -> None:
-        require_positive(self.rate, "rate")
+        numbers.require_positive(self.rate, "rate")
 
     @classmethod
     def of_mean(cls, mean: float) -> PoissonTrials:
         """Return the law with a mean number of trials, above 1."""
         _require_mean(mean)
         # The mean grows with the rate, and exceeds both it and 1.
-        return cls(bisect(lambda rate: cls(rate).mean >= mean, rejected=0.0, accepted=float(mean)))
+        return cls(numbers.bisect(lambda rate: cls(rate).mean >= mean, 0.0, float(mean)))
 
     @property
     def mean(self) -> float:
@@ -210,7 +205,7 @@ class NegativeBinomialTrials(TrialLaw):
         low = 0.5
         while cls(eta, low).mean < mean:
             low *= 0.5
-        return cls(eta, bisect(lambda g: cls(eta, g).mean >= mean, 1.0 - 2.0**-53, low))
+        return cls(eta, numbers.bisect(lambda g: cls(eta, g).mean >= mean, 1.0 - 2.0**-53, low))
 
     @property
     def mean(self) -> float:
@@ -280,7 +275,7 @@ class NegativeBinomialTrials(TrialLaw):
         )
 
 
-@quiet_underflow
+@numbers.quiet_underflow
 def best_of_trials(
     trial: Guarantee, law: TrialLaw, orders: Sequence[float] | None = None
 ) -> RenyiDP | NonPrivate:
@@ -446,7 +441,7 @@ def calibrate_trial(
     >>> f"{trial.epsilon(1e-5):.3f} {best_of_trials(trial, law).epsilon(1e-5):.3f}"
     '0.626 1.000'
     """
-    require_target(epsilon, delta)
+    numbers.require_target(epsilon, delta)
     other = None if beside is None else renyi_divergences(beside)
 
     def total(scale: float) -> Guarantee:

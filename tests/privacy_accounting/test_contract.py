@@ -108,6 +108,12 @@ def test_epsilon_is_the_safe_side_of_the_inverse_of_delta(guarantee):
 
 
 @of_each
+def test_what_underflows_is_zero_whatever_numpy_is_told(guarantee):
+    with np.errstate(under="raise"):
+        assert guarantee.delta(1e3) <= guarantee.delta(30.0) <= guarantee.delta(0.0)
+
+
+@of_each
 def test_questions_out_of_range_are_refused(guarantee):
     for epsilon in (-0.1, math.nan):
         with pytest.raises(ValueError, match="Got epsilon="):
