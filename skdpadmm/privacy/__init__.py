@@ -2,7 +2,7 @@
 
 This room knows nothing of optimisation or data. Importing it is cheap: dp-accounting, the optional
 extra ``[accounting]``, is loaded when a privacy loss distribution or a Renyi conversion is asked
-for.
+for. A parameter outside the range that its entry states is refused by a ``ValueError``.
 """
 
 from __future__ import annotations

@@ -200,7 +200,10 @@ def compose(*guarantees: Guarantee) -> Guarantee:
                 f"Got RenyiDP together with {type(others[0]).__name__}, expected one of "
                 f"the two; what composes is {_KNOWN}."
             )
-        return _add_divergences(renyi, _gaussian(parts))
+        # A Gaussian's divergence is exactly order mu^2 / 2.
+        (orders, curves), rho = on_common_orders(renyi), 0.5 * _gaussian(parts).mu ** 2
+        sums = (math.fsum([*each, a * rho]) for a, each in zip(orders, curves, strict=True))
+        return RenyiDP(orders, tuple(sums))
     return _compose_losses(parts)
 
 
@@ -325,14 +328,6 @@ def _compose_objective(parts: Sequence[Guarantee]) -> PerturbedObjectiveDP:
             f" most one beside Gaussian parts; what composes is {_KNOWN}."
         )
     return replace(perturbed, gaussian_mu=math.hypot(perturbed.gaussian_mu, _gaussian(parts).mu))
-
-
-def _add_divergences(renyi: list[RenyiDP], gaussian: GaussianDP) -> RenyiDP:
-    """Add divergences on the common orders; a Gaussian's is exactly order mu^2 / 2."""
-    orders, divergences = on_common_orders(renyi)
-    rho = 0.5 * gaussian.mu**2
-    sums = (math.fsum([*each, a * rho]) for a, each in zip(orders, divergences, strict=True))
-    return RenyiDP(orders, tuple(sums))
 
 
 def _merge(laplace: list[LaplaceDP]) -> LaplaceDP:

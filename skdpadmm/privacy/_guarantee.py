@@ -140,11 +140,6 @@ def guarantee_from_dict(plain: dict[str, Any]) -> Guarantee:
     plain : dict
         What ``to_dict`` gave, or the same after a way through JSON text.
 
-    Returns
-    -------
-    Guarantee
-        Equal to the one that was written.
-
     Raises
     ------
     TypeError

@@ -235,11 +235,6 @@ def expected_privacy_loss_factor_ceiling(
     ndarray
         Of the shape that all three broadcast to; in [0, 1], one where there is no interval.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or shapes do not match.
-
     Examples
     --------
     >>> from skdpadmm.privacy import expected_privacy_loss_factor_ceiling

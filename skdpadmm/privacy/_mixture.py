@@ -210,11 +210,6 @@ def participation_mixture(
         component is the worst realisation. A plain :class:`GaussianDP` where one number of rounds
         is left, as with ``probability=1``.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or there are too few sensitivities.
-
     Notes
     -----
     Given the rounds in which the unit takes part, its releases are adaptive Gaussian releases with

@@ -277,10 +277,9 @@ class PrivacyReport:
                     "neighboring": str(Neighboring(o.neighboring)),
                     **self._figures(o.guarantee),
                     "always": None if o.always is None else self._figures(o.always),
-                    "epsilon_per_agent": [
-                        _finite_or_text(epsilon)
-                        for epsilon in _epsilons(self._per_agent(o), self.delta).tolist()
-                    ],
+                    "epsilon_per_agent": list(
+                        map(_finite_or_text, _epsilons(self._per_agent(o), self.delta))
+                    ),
                 }
                 for o in self.observers
             ],

@@ -45,7 +45,7 @@ class TrialLaw(ABC):
 
     @abstractmethod
     def probability(self, n_trials: int) -> float:
-        """Return the probability of so many trials."""
+        """Return the probability of so many trials, at least one."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -124,9 +124,6 @@ class PoissonTrials(TrialLaw):
         return self.rate + math.exp(-self.rate)
 
     def probability(self, n_trials: int) -> float:
-        """Return the probability of so many trials."""
-        if n_trials < 1:
-            return 0.0
         log_probability = n_trials * math.log(self.rate) - self.rate - math.lgamma(n_trials + 1)
         return math.exp(log_probability) + (math.exp(-self.rate) if n_trials == 1 else 0.0)
 
@@ -215,9 +212,6 @@ class NegativeBinomialTrials(TrialLaw):
         return math.exp(math.log1p(-self.gamma) - math.log(self.gamma)) / self._normaliser
 
     def probability(self, n_trials: int) -> float:
-        """Return the probability of so many trials."""
-        if n_trials < 1:
-            return 0.0
         # Gamma(k + eta) / (k! Gamma(1 + eta)) (1 - gamma)^k, over the normaliser.
         log_probability = (
             n_trials * math.log1p(-self.gamma)
@@ -412,21 +406,8 @@ def calibrate_trial(
 ) -> GaussianDP:
     """Return the weakest Gaussian trial of which the best meets a budget.
 
-    Parameters
-    ----------
-    law : TrialLaw
-        Of the number of trials.
-    epsilon : float
-        In (0, inf): of the selection and of what is beside it, together.
-    delta : float
-        In (0, 1).
-    beside : Guarantee or None, default=None
-        What else is released of the same records, such as a last fit.
-
-    Returns
-    -------
-    GaussianDP
-        Of one trial; ``epsilon(delta)`` of it is a trial's budget.
+    ``epsilon`` in (0, inf) at ``delta`` in (0, 1) is that of the selection and of what is
+    ``beside`` it, such as a last fit on the same records, together.
 
     Raises
     ------
@@ -478,10 +459,8 @@ def _largest(guarantees: Sequence[RenyiDP | NonPrivate]) -> RenyiDP | NonPrivate
 
 
 def _orders_of(guarantee: Guarantee, orders: Sequence[float] | None) -> tuple[float, ...]:
-    known = _own_orders(guarantee)
-    if known is not None:
-        return known
-    return _ORDERS if orders is None else tuple(float(order) for order in orders)
+    given = _ORDERS if orders is None else tuple(float(order) for order in orders)
+    return _own_orders(guarantee) or given
 
 
 def _own_orders(guarantee: Guarantee) -> tuple[float, ...] | None:

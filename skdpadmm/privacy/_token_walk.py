@@ -91,12 +91,6 @@ class TokenWalk:
         Chances to pass the token from the agent of the row to that of the column: symmetric, and
         connected. None is the complete graph, ``1 / n_agents`` everywhere (an agent may keep it).
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or ``transition`` is not symmetric, stochastic and
-        connected.
-
     Notes
     -----
     **Conditions.** The first holder is uniform, and everybody, the observers included, passes the
