@@ -12,7 +12,7 @@ from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate
 from skdpadmm.privacy._laplace import LaplaceDP, tail_delta, tail_epsilon
 from skdpadmm.privacy._mixture import Mixture, Worst, binomial_law, worst
-from skdpadmm.privacy._numbers import require_delta, require_epsilon
+from skdpadmm.privacy._numbers import require, require_delta, require_epsilon
 from skdpadmm.privacy._objective_perturbation import PerturbedObjectiveDP
 from skdpadmm.privacy._pld import (
     PoissonSubsampledGaussian,
@@ -243,15 +243,13 @@ def _combine(laws: list[tuple[_Law, int]]) -> dict[_Choice, float]:
     position = {component: i for i, component in enumerate(distinct)}
     combinations: dict[_Counts, float] = {(): 1.0}
     for law, count in laws:
-        if math.comb(count + len(law) - 1, count) > _MOST_COMBINATIONS:
-            raise _too_many()
+        _require_few(math.comb(count + len(law) - 1, count))
         own = _draws([position[component] for component in law], list(law.values()), count)
         longer: defaultdict[_Counts, float] = defaultdict(float)
         for chosen, probability in combinations.items():
             for more, weight in own:
                 longer[_added(chosen, more)] += probability * weight
-            if len(longer) > _MOST_COMBINATIONS:
-                raise _too_many()
+            _require_few(len(longer))
         combinations = longer
     return {
         tuple((distinct[i], count) for i, count in chosen): weight
@@ -312,11 +310,9 @@ def _together(chosen: _Choice) -> Guarantee:
     return compose(*others, *([GaussianDP(math.hypot(*smooth))] if smooth else []))
 
 
-def _too_many() -> ValueError:
-    return ValueError(
-        f"Got guarantees with more than {_MOST_COMBINATIONS} combinations of components, "
-        "expected fewer. Compose equal ones, or bound each by its worst component first."
-    )
+def _require_few(combinations: int) -> None:
+    expected = f"at most {_MOST_COMBINATIONS}; compose equal guarantees first, or bound each"
+    require(combinations <= _MOST_COMBINATIONS, "combinations", combinations, expected)
 
 
 def _compose_objective(parts: Sequence[Guarantee]) -> PerturbedObjectiveDP:

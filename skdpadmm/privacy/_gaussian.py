@@ -64,9 +64,7 @@ class GaussianDP(Guarantee, kind="gaussian"):
         # The search of any guarantee, which looks at the curve within the bracket alone.
         rejected, accepted = bracket
         found = numbers.smallest_epsilon(
-            lambda epsilon: (
-                epsilon >= accepted or (epsilon > rejected and self.delta(epsilon) <= delta)
-            )
+            lambda e: e >= accepted or (e > rejected and self.delta(e) <= delta)
         )
         return found if self.delta(found) <= delta else accepted
 

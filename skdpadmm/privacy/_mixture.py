@@ -350,6 +350,5 @@ def mixture_of_slots(mu: ArrayLike) -> Mixture:
         if first.size <= _MOST_COMPONENTS:
             distinct, counts = distinct[first], np.add.reduceat(counts, first)
         width *= 1.25
-    return Mixture(
-        tuple((counts / values.size).tolist()), tuple(GaussianDP(m) for m in distinct.tolist())
-    )
+    weights = (counts / values.size).tolist()
+    return Mixture(tuple(weights), tuple(map(GaussianDP, distinct.tolist())))

@@ -186,10 +186,8 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
         )
 
     def describe(self) -> str:
-        gradient, curvature, mu = (
-            numbers.round_up(value)
-            for value in (self.gradient_ratio, self.curvature_ratio, self.gaussian_mu)
-        )
+        values = self.gradient_ratio, self.curvature_ratio, self.gaussian_mu
+        gradient, curvature, mu = map(numbers.round_up, values)
         shown = f"perturbed objective(L/sigma={gradient}, beta/ridge={curvature})"
         return f"{shown} + GDP(mu={mu})" if self.gaussian_mu else shown
 

@@ -414,9 +414,6 @@ def _checked_transition(transition: ArrayLike, n_agents: int) -> NDArray[np.floa
         and np.abs(matrix - matrix.T).max() <= 1e-12
         and connected_components(matrix, directed=False)[0] == 1
     )
-    expected = (
-        f"({n_agents}, {n_agents}), symmetric and connected, with rows that are laws;"
-        " Metropolis weights make it so on every graph"
-    )
+    expected = f"({n_agents}, {n_agents}), symmetric, connected, its rows laws: Metropolis weights"
     require(valid, "a transition of shape", matrix.shape, expected)
     return matrix
