@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.baselines._perturbed_rounds import perturbed_objective_rdp
 from skdpadmm.algorithms import Algorithm, count, size
 from skdpadmm.losses import LogisticLoss, SmoothedHinge
 from skdpadmm.noise import GRID_CELL
@@ -20,7 +21,6 @@ from skdpadmm.privacy import (
     PerturbedObjectiveDP,
     compose,
     gaussian_mu,
-    perturbed_objective_rdp,
 )
 from skdpadmm.protocol import (
     Budget,
