@@ -1,12 +1,14 @@
-"""What private linear models share, whatever the family: parameters, and a fit in few lines."""
+"""What private linear models share, whatever the family: parameters, and a fit on one page."""
 
+# ruff: noqa: RUF009
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,39 +18,49 @@ from sklearn.utils import check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._fitting import (
-    CURATOR,
-    Fitted,
-    PlannedFit,
-    Trust,
-    all_or_nothing,
-    plan_fit,
-    run_fit,
+from skdpadmm._fitting import CURATOR, Fitted, PendingFit, PlannedFit, Trust, announce, reserved
+from skdpadmm._report import assumptions_of, weak_delta
+from skdpadmm._sklearn import (
+    ALGORITHM,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    POSITIVE_OR_INF,
+    SHARE,
+    Interval,
+    StrOptions,
+    parameter,
 )
-from skdpadmm._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skdpadmm.algorithms import (
+    SharingAlgorithm,
+    exact_algorithm,
+    names_of_algorithms,
+    prepared,
+    resolve_algorithm,
+    serves,
+)
+from skdpadmm.engine import require_backend
 from skdpadmm.losses import (
     LogisticLoss,
     Loss,
     MultinomialLoss,
+    OneVsRestHinge,
+    SmoothedHinge,
     SquaredLoss,
     moderate,
     undo_clip,
 )
 from skdpadmm.network import Ownership
-from skdpadmm.penalties import ElasticNet, Penalty
-from skdpadmm.protocol import Plan
+from skdpadmm.penalties import L1, ElasticNet, Penalty, SquaredL2
+from skdpadmm.privacy import Neighboring
+from skdpadmm.protocol import Budget, Facts, Plan
+from skdpadmm.records import declared_coordinates, rounding_factor
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Targets:
-    """Targets as a loss expects them.
-
-    Attributes
-    ----------
-    encoded : ndarray of shape (n_samples,)
-    classes : ndarray of shape (n_classes,) or None, default=None
-        What their values mean.
-    """
+    """Targets as a loss expects them, and the classes that they stand for."""
 
     encoded: NDArray[Any]
     classes: NDArray[Any] | None = None
@@ -59,28 +71,31 @@ class Targets:
         return None if self.classes is None else len(self.classes)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLinearModel(BaseEstimator):
-    """Parameters, validation and planning of a linear model with a total budget."""
+    """Parameters, plan and fit of a linear model with a total budget."""
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "neighboring": [StrOptions({"replace_one", "zero_out"})],
-        "feature_bounds": "no_validation",
-        "fit_intercept": ["boolean"],
-        "algorithm": [str, HasMethods(["plan", "run"])],
-        "scale": [StrOptions({"private"}), None],
-        "conditioning": [StrOptions({"auto", "private"}), None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "sampler": [StrOptions({"floating-point", "opendp"})],
-        "random_state": "no_validation",
-        "n_jobs": [Integral, None],
-        "ledger": [str, os.PathLike, None],
-        "verbose": ["verbose"],
-    }
+    epsilon: Any = parameter(1.0, POSITIVE_OR_INF)
+    delta: float = parameter(1e-5, Interval(Real, 0, 1, closed="neither"))
+    neighboring: str = parameter("replace_one", StrOptions({"replace_one", "zero_out"}))
+    feature_bounds: Any = parameter(None)
+    fit_intercept: bool = parameter(True, "boolean")
+    algorithm: Any = parameter("consensus-admm", *ALGORITHM)
+    scale: str | None = parameter(None, StrOptions({"private"}), None)
+    conditioning: str | None = parameter("auto", StrOptions({"auto", "private"}), None)
+    max_iter: int = parameter(100, AT_LEAST_1)
+    sampler: str = parameter("floating-point", StrOptions({"floating-point", "opendp"}))
+    random_state: Any = parameter(None)
+    n_jobs: int | None = parameter(None, Integral, None)
+    ledger: str | None = parameter(None, str, os.PathLike, None)
+    verbose: int = parameter(0, "verbose")
+
+    @property
+    def _parameter_constraints(self) -> dict[str, Any]:
+        return {each.name: each.metadata["allowed"] for each in fields(self) if each.init}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of an algorithm object by ``algorithm__<knob>``.
+        """Set parameters, those of an algorithm object by ``algorithm__<parameter>``.
 
         Parameters
         ----------
@@ -94,7 +109,7 @@ class PrivateLinearModel(BaseEstimator):
         Raises
         ------
         ValueError
-            Where a parameter is not known, or where `algorithm` is a string, which has no knobs.
+            Where a parameter is not known, or `algorithm` is a string, which has none.
         """
         nested = [name for name in params if name.startswith("algorithm__")]
         algorithm = params.get("algorithm", self.algorithm)
@@ -106,54 +121,30 @@ class PrivateLinearModel(BaseEstimator):
             )
         return super().set_params(**params)
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike) -> Self:
-        """Fit the model; spends the whole budget.
-
-        Sample weights are not accepted: they change what one record can do, and no bound of that
-        is implemented.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, finite. Sparse input is used as CSR.
-        y : array-like of shape (n_samples,)
-            Target: finite numbers for a regressor, class labels for a classifier.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter or the input is not valid; nothing is stored then.
-        """
-        with all_or_nothing(self):
-            self._fit(X, y)
-        return self
-
-    def _fit(self, X: Any, y: ArrayLike, agents: Any = None) -> Fitted:
-        """Validate, plan, run, store."""
-        X, seen, targets = self._check_targets(X, y)
-        ownership, trust = self._owners(X, seen, agents)
+    def _fit(self, X: Any, y: ArrayLike, agents: Any = None) -> None:
+        """Validate, plan, reserve, run, keep: what every fit does, from top to bottom."""
+        self._forget()
+        X, labels, targets = self._check_targets(X, y)
+        ownership, trust = self._owners(X, labels, agents)
         planned = self._plan_fit(
             n_samples=X.shape[0],
             n_features=X.shape[1],
             feature_names=self._feature_names(),
-            trust=trust,
             n_classes=targets.n_classes,
+            trust=trust,
         )
-        fitted = run_fit(self, planned, X, targets.encoded, ownership)
-        self._keep(fitted, targets)
-        return fitted
+        fit = PendingFit(
+            estimator=self, planned=planned, X=X, y=targets.encoded, ownership=ownership
+        )
+        announce(fit)
+        noise = fit.noise(self.random_state, planned.plan.digest())
+        report = fit.report(planned.plan, noise)
+        with reserved(self.ledger, report, planned.plan):
+            plan, coordinates, solution = fit.solve(noise)
+        self._keep(
+            Fitted(plan=plan, coordinates=coordinates, solution=solution, report=report), targets
+        )
 
-    @abstractmethod
-    def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
-        """Validated rows, targets as they came, and targets as the loss expects them."""
-
-    @abstractmethod
     def _plan_fit(
         self,
         *,
@@ -163,15 +154,108 @@ class PrivateLinearModel(BaseEstimator):
         n_classes: int | None = None,
         trust: Trust = CURATOR,
     ) -> PlannedFit:
-        """Plan from public facts."""
+        """From parameters to facts to a plan: all of it public, and no data comes near."""
+        loss, penalty = self._loss(n_classes), self._penalty(n_samples, n_features)
+        require_backend(trust.backend)
+        epsilons = () if trust.agents is None else trust.agents.epsilons
+        budget = Budget(
+            epsilon=max(epsilons) if epsilons else float(self.epsilon),
+            delta=float(self.delta),
+            observer=trust.observer,
+        )
+        coordinates = declared_coordinates(
+            n_features=n_features,
+            fit_intercept=bool(self.fit_intercept),
+            feature_bounds=self.feature_bounds,
+            target_bounds=getattr(self, "target_bounds", None),
+            feature_names=feature_names,
+            has_target_scale=n_classes is None,
+        )
+        curvature = 0.0
+        if not self.fit_intercept:
+            # Of all parameters, rounded down. A unit of the target cancels: it scales coefficients
+            # and divides the penalty.
+            curvature = penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0
+            curvature *= 1 - 1e-12
+        algorithm, agents = resolve_algorithm(self.algorithm), trust.agents
+        if agents is not None and budget.is_private and isinstance(algorithm, SharingAlgorithm):
+            agents = algorithm.share_among(agents)
+        # The plan of a stream is that of one record.
+        n_samples = 1 if self._is_stream() else n_samples
+        facts = Facts(
+            n_samples=n_samples,
+            n_parameters=coordinates.n_parameters,
+            loss=loss.in_units(coordinates.target_scale),
+            penalty=penalty.scaled(coordinates.target_scale**-2.0),
+            neighboring=Neighboring(self.neighboring),
+            row_norm=coordinates.row_norm,
+            rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates),
+            max_iter=int(self.max_iter),
+            schema=coordinates.fingerprint,
+            is_declared=not coordinates.undeclared.any(),
+            penalty_curvature=curvature,
+            unit=trust.unit,
+            agents=agents,
+            is_stream=self._is_stream(),
+            coordinates=coordinates,
+        )
+        if not serves(algorithm, facts.setting):
+            raise ValueError(
+                f"Got algorithm={self.algorithm!r} for {type(self).__name__}, expected"
+                f" {names_of_algorithms(facts.setting)} or an object of that kind: one that is"
+                f" {facts.setting}."
+            )
+        # Whatever the budget: a grid over budgets should not fail at one end only.
+        algorithm.check(facts)
+        if budget.is_private:
+            choices = {"scale": self.scale, "conditioning": self.conditioning}
+            facts = prepared(facts, budget, algorithm, coordinates, **choices)
+        elif not algorithm.exact:
+            algorithm = exact_algorithm(facts.setting)
+        plan = algorithm.plan(facts, budget)
+        if budget.is_private:
+            general = assumptions_of(plan, coordinates, self.sampler)
+            lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
+            plan = replace(plan, assumptions=lines)
+            for line in weak_delta(budget, n_samples):
+                warnings.warn(line, UserWarning, stacklevel=2)
+        return PlannedFit(
+            plan=plan, algorithm=algorithm, coordinates=coordinates, backend=trust.backend
+        )
+
+    @abstractmethod
+    def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
+        """Validated rows, targets as they came, and targets as the loss expects them."""
+
+    @abstractmethod
+    def _loss(self, n_classes: int | None) -> Loss:
+        """Loss of a record, in the user's units."""
+
+    @abstractmethod
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        """Penalty of the mean loss, in the user's coefficients."""
+
+    @abstractmethod
+    def _undeclared(self) -> tuple[str, ...]:
+        """What a guarantee rests on where the user declared nothing."""
+
+    def _keep(self, fitted: Fitted, targets: Targets) -> None:
+        """Store what a fit leaves."""
+        self.n_iter_ = fitted.solution.n_iter
+        self.privacy_ = fitted.report
+
+    def _forget(self) -> None:
+        """Remove what an earlier fit left: names that end with an underscore."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
 
     def _is_stream(self) -> bool:
         """Whether records are used as they arrive."""
         return False
 
-    @abstractmethod
-    def _keep(self, fitted: Fitted, targets: Targets) -> None:
-        """Store what a fit leaves."""
+    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
+        """Who holds which row, and who is trusted: here a curator, who holds them all."""
+        return None, CURATOR
 
     def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """Validate what a fit gets, and note the columns."""
@@ -191,10 +275,6 @@ class PrivateLinearModel(BaseEstimator):
         """Names of the features, where a fit has seen some."""
         return getattr(self, "feature_names_in_", None)
 
-    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
-        """Who holds which row, and who is trusted: here a curator, who holds them all."""
-        return None, CURATOR
-
     def _public_shape(self, n_samples: int, n_features: int) -> dict[str, Any]:
         """What a plan without data knows of its shape and of the names of its columns."""
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
@@ -208,26 +288,124 @@ class PrivateLinearModel(BaseEstimator):
             "feature_names": names,
         }
 
-    @abstractmethod
-    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        """Penalty of the mean loss, in the user's coefficients."""
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
 
-class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
+class PredictsNumbers(RegressorMixin):
+    """Predictions of a linear model of a number."""
+
+    coef_: Array
+    intercept_: float
+    _check_predict: Any
+
+    def predict(self, X: Any) -> Array:
+        """Predict the target.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y_pred : ndarray of shape (n_samples,)
+        """
+        return np.asarray(self._check_predict(X) @ self.coef_ + self.intercept_)
+
+
+class PredictsClasses(ClassifierMixin):
+    """Predictions of a linear model of one of several classes."""
+
+    classes_: NDArray[Any]
+    coef_: Array
+    intercept_: Array
+    _check_predict: Any
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            With two classes, the score of ``classes_[1]``.
+        """
+        return self._by_class(np.asarray(self._check_predict(X) @ self.coef_.T + self.intercept_))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict class labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y_pred : ndarray of shape (n_samples,)
+        """
+        return self._labels(self.decision_function(X))
+
+    def _by_class(self, scores: Array) -> Array:
+        """Scores in the shape that users see."""
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def _labels(self, scores: Array) -> NDArray[Any]:
+        """The class with the largest score, for each row."""
+        index = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[index])
+
+
+class PredictsProbabilities(PredictsClasses):
+    """Probabilities of a logistic loss."""
+
+    def predict_proba(self, X: Any) -> Array:
+        """Predict the probability of each class, of a private fit corrected for clipping and noise.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Predict the logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return self._log_probabilities(self.decision_function(X))
+
+    def _log_probabilities(self, scores: Array) -> Array:
+        """Logarithms of probabilities, as the loss sees them."""
+        if scores.ndim == 2:
+            return np.asarray(log_softmax(scores, axis=1))
+        return np.column_stack([log_expit(-scores), log_expit(scores)])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
     """A linear model of a number in units."""
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **PrivateLinearModel._parameter_constraints,
-        "target_bounds": "no_validation",
-    }
+    target_bounds: Any = parameter(None)
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
-        """Say what a fit would release and what it would cost; no data is needed.
+        """Plan a fit: what it would release and what it would cost; no data is needed.
 
         Parameters
         ----------
@@ -247,36 +425,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         self._validate_params()
         return self._plan_fit(**self._public_shape(n_samples, n_features)).plan
 
-    def _plan_fit(
-        self,
-        *,
-        n_samples: int,
-        n_features: int,
-        feature_names: Any,
-        n_classes: int | None = None,
-        trust: Trust = CURATOR,
-    ) -> PlannedFit:
-        assumptions: tuple[str, ...] = ()
-        if self.target_bounds is None:
-            undeclared = "target_bounds not declared: targets are clipped to [-3, 3]."
-            assumptions = (undeclared,)
-        return plan_fit(
-            self,
-            n_samples=n_samples,
-            n_features=n_features,
-            feature_names=feature_names,
-            loss=self._loss(),
-            penalty=self._penalty(n_samples, n_features),
-            target_bounds=self.target_bounds,
-            has_target_scale=True,
-            assumptions=assumptions,
-            trust=trust,
-            is_stream=self._is_stream(),
-        )
-
-    def _loss(self) -> Loss:
-        """Loss of a record, in the user's units."""
+    def _loss(self, n_classes: int | None) -> Loss:
         return SquaredLoss()
+
+    def _undeclared(self) -> tuple[str, ...]:
+        line = "target_bounds not declared: targets are clipped to [-3, 3]."
+        return (line,) if self.target_bounds is None else ()
 
     def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
         X, y = self._check_fit(X, y, y_numeric=True, **checks)
@@ -284,35 +438,19 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return X, y, Targets(encoded=y)
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
-        self.coef_ = fitted.coef[0]
-        self.intercept_ = float(fitted.intercept[0])
-        self.n_iter_ = fitted.n_iter
-        self.privacy_ = fitted.report
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Predict the target.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        y_pred : ndarray of shape (n_samples,)
-        """
-        return np.asarray(self._check_predict(X) @ self.coef_ + self.intercept_)
+        super()._keep(fitted, targets)
+        coef, intercept = fitted.in_user_units()
+        self.coef_, self.intercept_ = coef[0], float(intercept[0])
 
 
-class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
     """A linear model of one of several classes, all of whose scores are released together."""
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **PrivateLinearModel._parameter_constraints,
-        "classes": ["array-like", None],
-    }
+    classes: Any = parameter(None, "array-like", None)
 
     def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
-        """Say what a fit would release and what it would cost; no data is needed.
+        """Plan a fit: what it would release and what it would cost; no data is needed.
 
         Parameters
         ----------
@@ -337,177 +475,116 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _n_classes(self, n_classes: int | None) -> int:
         """Number of classes that a plan without data is for."""
-        if n_classes is None:
-            if self.classes is None:
+        if self.classes is not None:
+            n_declared = len(_declared_classes(self.classes))
+            if n_classes not in (None, n_declared):
                 raise ValueError(
-                    "Got n_classes=None and classes=None, expected one of them."
-                    " Declare the classes or pass their number."
+                    f"Got n_classes={n_classes} with {n_declared} declared classes, expected the"
+                    " same number. Leave n_classes out."
                 )
-            n_classes = len(_declared_classes(self.classes))
-        elif self.classes is not None and n_classes != len(_declared_classes(self.classes)):
+            return n_declared
+        if n_classes is None:
             raise ValueError(
-                f"Got n_classes={n_classes} with {len(_declared_classes(self.classes))} declared"
-                " classes, expected the same number. Leave n_classes out."
+                "Got n_classes=None and classes=None, expected one of them."
+                " Declare the classes or pass their number."
             )
         check_scalar(n_classes, "n_classes", Integral, min_val=2)
         return int(n_classes)
 
-    def _plan_fit(
-        self,
-        *,
-        n_samples: int,
-        n_features: int,
-        feature_names: Any,
-        n_classes: int | None = None,
-        trust: Trust = CURATOR,
-    ) -> PlannedFit:
-        assert n_classes is not None
-        assumptions: tuple[str, ...] = ()
-        if self._known_classes() is None:
-            undeclared = (
-                "classes not declared: the set of labels seen in y is assumed to be public."
-            )
-            assumptions = (undeclared,)
-        return plan_fit(
-            self,
-            n_samples=n_samples,
-            n_features=n_features,
-            feature_names=feature_names,
-            loss=self._loss(n_classes),
-            penalty=self._penalty(n_samples, n_features),
-            target_bounds=None,
-            has_target_scale=False,
-            assumptions=assumptions,
-            trust=trust,
-            is_stream=self._is_stream(),
-        )
-
-    @abstractmethod
-    def _loss(self, n_classes: int) -> Loss:
-        """Loss of a record with that many classes."""
+    def _undeclared(self) -> tuple[str, ...]:
+        line = "classes not declared: the set of labels seen in y is assumed to be public."
+        return (line,) if self._known_classes() is None else ()
 
     def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
         X, y = self._check_fit(X, y, **checks)
-        classes, index = encode(y, self._known_classes())
-        encoded = 2.0 * index - 1.0 if len(classes) == 2 else index
-        return X, y, Targets(encoded=encoded, classes=classes)
+        return X, y, encoded_targets(y, self._known_classes())
 
     def _known_classes(self) -> Any:
         """Classes that are known before data."""
         return self.classes
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
+        super()._keep(fitted, targets)
         assert targets.classes is not None
         self.classes_ = targets.classes
-        self.coef_ = fitted.coef
-        self.intercept_ = fitted.intercept
-        self.n_iter_ = fitted.n_iter
-        self.privacy_ = fitted.report
-        self._store(fitted)
-
-    def _store(self, fitted: Fitted) -> None:
-        """Keep what a classifier needs beside its parameters."""
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of the classes.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With two classes, the score of ``classes_[1]``.
-        """
-        scores = np.asarray(self._check_predict(X) @ self.coef_.T + self.intercept_)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict class labels.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        y_pred : ndarray of shape (n_samples,)
-        """
-        return self._labels(self.decision_function(X))
-
-    def _labels(self, scores: NDArray[np.float64]) -> NDArray[Any]:
-        """The class with the largest score, for each row."""
-        index = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[index])
+        self.coef_, self.intercept_ = fitted.in_user_units()
 
 
-class CalibratedProbabilities:
+class CalibratedProbabilities(PredictsProbabilities, PrivateLinearClassifier):
     """Probabilities of a logistic loss, corrected for what privacy does to them."""
 
-    classes_: NDArray[Any]
-    decision_function: Any
+    def _log_probabilities(self, scores: Array) -> Array:
+        unclipped = undo_clip(super()._log_probabilities(scores), self._derivative_bound_)
+        return moderate(unclipped, self._score_variance_, self._doubt_)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Predict the probability of each class, corrected for clipping and for noise.
+    def _keep(self, fitted: Fitted, targets: Targets) -> None:
+        super()._keep(fitted, targets)
+        if isinstance(fitted.plan.facts.loss, LogisticLoss | MultinomialLoss):
+            self._derivative_bound_ = fitted.solution.derivative_bound
+            self._score_variance_ = fitted.solution.score_variance
+            # A little is left of the order of the scores, whatever the noise.
+            self._doubt_ = min(fitted.solution.doubt, 0.999)
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
 
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        return np.exp(self.predict_log_proba(X))
+@dataclass(kw_only=True, eq=False, repr=False)
+class RidgeRegression(PrivateLinearRegressor):
+    """Squared errors, and a squared l2 penalty of their sum."""
 
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Predict the logarithm of the probability of each class.
+    alpha: float = parameter(1.0, AT_LEAST_0)
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return SquaredL2(float(self.alpha) / n_samples)
 
-        Returns
-        -------
-        log_proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        return self._log_probabilities(self.decision_function(X))
 
-    def _log_probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Corrected logarithms of probabilities from scores."""
-        log_probability = (
-            log_softmax(scores, axis=1)
-            if scores.ndim == 2
-            else np.column_stack([log_expit(-scores), log_expit(scores)])
+@dataclass(kw_only=True, eq=False, repr=False)
+class LassoRegression(PrivateLinearRegressor):
+    """Squared errors, and an l1 penalty of their mean."""
+
+    alpha: float = parameter(1.0, AT_LEAST_0)
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return L1(float(self.alpha))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ElasticNetRegression(PrivateLinearRegressor):
+    """Squared errors, and both penalties of their mean."""
+
+    alpha: float = parameter(1.0, AT_LEAST_0)
+    l1_ratio: float = parameter(0.5, SHARE)
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return ElasticNet(
+            float(self.alpha * self.l1_ratio), float(self.alpha * (1 - self.l1_ratio))
         )
-        unclipped = undo_clip(log_probability, self._derivative_bound)
-        return moderate(unclipped, self._score_variance, self._doubt)
-
-    def _store(self, fitted: Fitted) -> None:
-        self._derivative_bound = fitted.solution.derivative_bound
-        self._score_variance = fitted.solution.score_variance
-        # A little is left of the order of the scores, whatever the noise.
-        self._doubt = min(fitted.solution.doubt, 0.999)
 
 
-class PrivateLogisticRegression(CalibratedProbabilities, PrivateLinearClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLogisticRegression(CalibratedProbabilities):
     """Logistic regression, binary and multinomial."""
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **PrivateLinearClassifier._parameter_constraints,
-        "C": [Interval(Real, 0, None, closed="right")],
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-    }
+    C: float = parameter(float("inf"), POSITIVE_OR_INF)
+    l1_ratio: float = parameter(0.0, SHARE)
 
-    def _loss(self, n_classes: int) -> Loss:
-        return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)
+    def _loss(self, n_classes: int | None) -> Loss:
+        return logistic_loss(n_classes)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         strength = 1.0 / (self.C * n_samples)
         return ElasticNet(float(strength * self.l1_ratio), float(strength * (1 - self.l1_ratio)))
+
+
+def logistic_loss(n_classes: int | None) -> Loss:
+    """The logistic loss of two classes, or the multinomial one of more."""
+    assert n_classes is not None
+    return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)
+
+
+def hinge_loss(n_classes: int | None, smoothing: float) -> Loss:
+    """The smoothed hinge of two classes, or of each against the rest."""
+    assert n_classes is not None
+    width = float(smoothing)
+    return SmoothedHinge(width) if n_classes == 2 else OneVsRestHinge(n_classes, width)
 
 
 def _declared_classes(classes: Any) -> NDArray[Any]:
@@ -518,6 +595,12 @@ def _declared_classes(classes: Any) -> NDArray[Any]:
             " Declare every class there can be."
         )
     return declared
+
+
+def encoded_targets(y: NDArray[Any], known: Any) -> Targets:
+    """Labels as a loss expects them: -1 and 1, or the index of a class."""
+    classes, index = encode(y, known)
+    return Targets(encoded=2.0 * index - 1.0 if len(classes) == 2 else index, classes=classes)
 
 
 def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:

@@ -1,12 +1,14 @@
 """What estimators share whose rows are held by agents: who they are, and which row is whose."""
 
+# ruff: noqa: RUF009
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,11 +19,24 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpadmm._fitting import Fitted, Trust, all_or_nothing
 from skdpadmm._linear_model import (
+    CalibratedProbabilities,
     PrivateLinearClassifier,
     PrivateLinearModel,
     PrivateLinearRegressor,
+    Targets,
+    hinge_loss,
+    logistic_loss,
 )
-from skdpadmm._sklearn import Interval, StrOptions, _fit_context
+from skdpadmm._sklearn import (
+    AT_LEAST_1,
+    POSITIVE,
+    POSITIVE_OR_INF,
+    StrOptions,
+    _fit_context,
+    absent,
+    parameter,
+)
+from skdpadmm.losses import HuberLoss, Loss, SquaredLoss
 from skdpadmm.network import (
     PARTITIONS,
     Ownership,
@@ -30,29 +45,22 @@ from skdpadmm.network import (
     ownership_of_labels,
     partition_rows,
 )
-from skdpadmm.protocol import Plan
+from skdpadmm.protocol import EAVESDROPPER, Agents, Plan
+
+Array = NDArray[np.float64]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ModelOfAgents(PrivateLinearModel):
     """Parameters of agents, and the way from rows to their owners."""
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "epsilon": [Interval(Real, 0, None, closed="right"), "array-like", dict],
-        "privacy_unit": [StrOptions({"record", "agent"})],
-        "partition": [Integral, StrOptions(set(PARTITIONS)), callable],
-        "n_agents": [Interval(Integral, 1, None, closed="left"), None],
-        "agent_column": [Integral, str, None],
-        "engine": [StrOptions({"local", "dask"})],
-    }
-
-    epsilon: Any
-    adversary: str
-    privacy_unit: str
-    partition: Any
-    n_agents: int | None
-    agent_column: int | str | None
-    engine: str
-    random_state: Any
+    epsilon: Any = parameter(1.0, POSITIVE_OR_INF, "array-like", dict)
+    adversary: str = absent(EAVESDROPPER)
+    privacy_unit: str = parameter("record", StrOptions({"record", "agent"}))
+    partition: Any = parameter("iid", Integral, StrOptions(set(PARTITIONS)), callable)
+    n_agents: int | None = parameter(None, AT_LEAST_1, None)
+    agent_column: int | str | None = parameter(None, Integral, str, None)
+    engine: str = parameter("local", StrOptions({"local", "dask"}))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, agents: ArrayLike | None = None) -> Self:
@@ -83,67 +91,77 @@ class ModelOfAgents(PrivateLinearModel):
         RuntimeError
             Where a worker of a cluster dies; nothing is stored, and the budget counts as spent.
         """
+        if isinstance(agents, str) and self.agent_column is None:
+            raise ValueError(
+                f"Got agents={agents!r}, expected a label for each row. The name of a column"
+                " goes into the parameter agent_column."
+            )
         with all_or_nothing(self):
-            if self.agent_column is not None:
-                if agents is not None:
-                    raise ValueError(
-                        f"Got agents and agent_column={self.agent_column!r}, expected one of the"
-                        " two. Leave agents out."
-                    )
-                agents = column_of(X, self._column_number(X))
-            elif isinstance(agents, str):
-                raise ValueError(
-                    f"Got agents={agents!r}, expected a label for each row. The name of a column"
-                    " goes into the parameter agent_column."
-                )
-            fitted = self._fit(X, y, agents)
-            self.n_rounds_ = fitted.solution.n_rounds
-            self.n_messages_ = fitted.solution.n_messages
-            self.bytes_sent_ = fitted.solution.bytes_sent
-            self._store_agents(fitted)
+            self._fit(X, y, self._asked(X, agents))
         return self
 
     @abstractmethod
+    def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
+        """The agents with rows of these numbers; a plan without data has no labels."""
+
+    def _keep(self, fitted: Fitted, targets: Targets) -> None:
+        super()._keep(fitted, targets)
+        self.n_rounds_ = fitted.solution.n_rounds
+        self.n_messages_ = fitted.solution.n_messages
+        self.bytes_sent_ = fitted.solution.bytes_sent
+
+    def _keep_own(self, coef: Array, intercept: Array) -> None:
+        """Store the models of agents, in the shapes that users see."""
+        one = not is_classifier(self)
+        self.coef_per_agent_ = coef[:, 0] if one else coef
+        self.intercept_per_agent_ = intercept[:, 0] if one else intercept
+
     def _trust(
-        self,
-        sizes: NDArray[np.intp],
-        assumptions: tuple[str, ...],
-        labels: NDArray[Any] | None = None,
+        self, sizes: NDArray[np.intp], labels: NDArray[Any] | None, *assumptions: str
     ) -> Trust:
-        """What `plan_fit` is told of agents and adversaries; a plan without data has no labels."""
-
-    def _store_agents(self, fitted: Fitted) -> None:
-        """Keep what agents learned beside the model that they agree on."""
-
-    def _own(
-        self, coef: NDArray[np.float64], intercept: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Coefficients and intercepts of agents, in the shapes that users see."""
-        return coef, intercept
+        return Trust(
+            agents=self._agents(sizes, labels),
+            unit=self.privacy_unit,
+            observer=self.adversary,
+            backend=self.engine,
+            assumptions=tuple(filter(None, assumptions)),
+        )
 
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
-        """Who holds which row, and what `plan_fit` is told of it."""
+        """Who holds which row, and what a plan is told of it."""
+        made_up = agents is None and not callable(self.partition)
         if agents is not None:
             ownership = ownership_of_labels(agents, n_samples=len(y))
         else:
-            seed = self.random_state
             ownership = partition_rows(
                 self._partition_rule(),
                 n_samples=len(y),
                 n_agents=self.n_agents,
-                # What is no seed is refused where noise is drawn.
-                seed=max(int(seed), 0) if isinstance(seed, Integral) else 0,
+                seed=self._seed(),
                 X=X,
                 y=y,
                 is_classification=is_classifier(self),
             )
-        made_up = agents is None and not callable(self.partition)
         ownership = ownership if made_up else self._with_everybody(ownership)
         self.agent_labels_ = ownership.labels
-        assumptions = (self._made_up() if made_up else "", ownership.condition)
-        return ownership, self._trust(
-            ownership.sizes, tuple(filter(None, assumptions)), ownership.labels
-        )
+        conditions = (self._made_up() if made_up else "", ownership.condition)
+        return ownership, self._trust(ownership.sizes, ownership.labels, *conditions)
+
+    def _seed(self) -> int:
+        """What partitions and graphs are drawn with; what is no seed is refused with the noise."""
+        seed = self.random_state
+        return max(int(seed), 0) if isinstance(seed, Integral) else 0
+
+    def _asked(self, X: Any, agents: Any) -> Any:
+        """The label of each row, from where the user says so."""
+        if self.agent_column is None:
+            return agents
+        if agents is not None:
+            raise ValueError(
+                f"Got agents and agent_column={self.agent_column!r}, expected one of the two."
+                " Leave agents out."
+            )
+        return column_of(X, self._column_number(X))
 
     def _partition_rule(self) -> Any:
         """How rows are divided where nobody says whose they are."""
@@ -162,9 +180,8 @@ class ModelOfAgents(PrivateLinearModel):
 
     def _planned_trust(self, n_samples: int, sizes: Any) -> Trust:
         """The same for a plan without data."""
-        made_up = sizes is None and not callable(self.partition)
+        made_up, labels = sizes is None and not callable(self.partition), None
         conditions = (self._made_up(), condition_of(self._partition_rule())) if made_up else ()
-        assumptions = tuple(filter(None, conditions))
         if has_labels(sizes):
             known = ownership_of_labels(
                 list(sizes.keys()), n_samples=len(sizes), name="labels in agent_sizes"
@@ -174,8 +191,7 @@ class ModelOfAgents(PrivateLinearModel):
             labels = self._with_everybody(known).labels
             rows = dict(zip(known.labels.tolist(), given, strict=True))
             sizes = [rows.get(label, 0) for label in labels.tolist()]
-            return self._trust(self._planned_sizes(n_samples, sizes), assumptions, labels)
-        return self._trust(self._planned_sizes(n_samples, sizes), assumptions)
+        return self._trust(self._planned_sizes(n_samples, sizes), labels, *conditions)
 
     def _planned_sizes(self, n_samples: int, sizes: ArrayLike | None) -> NDArray[np.intp]:
         """Sizes of agents for a plan without data."""
@@ -281,16 +297,12 @@ class ModelOfAgents(PrivateLinearModel):
         return tags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RegressorOfAgents(ModelOfAgents, PrivateLinearRegressor):
     """A linear model of a number in units, of rows that agents hold."""
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **PrivateLinearRegressor._parameter_constraints,
-        **ModelOfAgents._parameter_constraints,
-    }
-
     def plan(self, n_samples: int, n_features: int, agent_sizes: Any = None) -> Plan:
-        """Say what a fit would release and what it would cost; no data is needed.
+        """Plan a fit: what it would release and what it would cost; no data is needed.
 
         Parameters
         ----------
@@ -314,19 +326,10 @@ class RegressorOfAgents(ModelOfAgents, PrivateLinearRegressor):
         shape = self._public_shape(n_samples, n_features)
         return self._plan_fit(**shape, trust=self._planned_trust(n_samples, agent_sizes)).plan
 
-    def _own(
-        self, coef: NDArray[np.float64], intercept: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return coef[:, 0], intercept[:, 0]
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
     """A linear model of one of several classes, of rows that agents hold."""
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **PrivateLinearClassifier._parameter_constraints,
-        **ModelOfAgents._parameter_constraints,
-    }
 
     def plan(
         self,
@@ -335,7 +338,7 @@ class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
         n_classes: int | None = None,
         agent_sizes: Any = None,
     ) -> Plan:
-        """Say what a fit would release and what it would cost; no data is needed.
+        """Plan a fit: what it would release and what it would cost; no data is needed.
 
         Parameters
         ----------
@@ -355,16 +358,46 @@ class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
         Raises
         ------
         ValueError
-            Where a parameter is out of range, or where the number of classes or sizes of agents
-            are not known.
+            Where a parameter is out of range, or the number of classes or sizes of agents are not
+            known.
         """
         self._validate_params()
         shape = self._public_shape(n_samples, n_features)
-        return self._plan_fit(
-            n_classes=self._n_classes(n_classes),
-            **shape,
-            trust=self._planned_trust(n_samples, agent_sizes),
-        ).plan
+        trust, n_classes = self._planned_trust(n_samples, agent_sizes), self._n_classes(n_classes)
+        return self._plan_fit(**shape, n_classes=n_classes, trust=trust).plan
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ChosenRegression(RegressorOfAgents):
+    """A regression of which the user names the loss."""
+
+    loss: str = parameter("squared_error", StrOptions({"squared_error", "huber"}))
+    huber_threshold: float = parameter(1.35, POSITIVE)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return HuberLoss(float(self.huber_threshold)) if self.loss == "huber" else SquaredLoss()
+
+
+def has_probabilities(model: Any) -> bool:
+    """Whether a model was made, or fitted at home, by a logistic loss."""
+    if model.loss != "log_loss":
+        raise AttributeError(
+            f"Got loss={model.loss!r}, expected 'log_loss': the hinge has no probabilities."
+        )
+    return True
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ChosenClassification(CalibratedProbabilities, ClassifierOfAgents):
+    """A classification of which the user names the loss."""
+
+    loss: str = parameter("log_loss", StrOptions({"log_loss", "smoothed_hinge"}))
+    smoothing: float = parameter(1.0, POSITIVE)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        if self.loss == "log_loss":
+            return logistic_loss(n_classes)
+        return hinge_loss(n_classes, self.smoothing)
 
 
 def has_labels(values: Any) -> bool:
@@ -374,27 +407,9 @@ def has_labels(values: Any) -> bool:
 
 
 def in_order_of_agents(values: Any, labels: list[Any] | None, name: str) -> Any:
-    """Values of agents in the order of their labels.
+    """Values by label in the order of sorted labels, all of them there once; others as they are.
 
-    Parameters
-    ----------
-    values : object
-        A dict or a pandas Series is read by label; anything else is returned as it is.
-    labels : list or None
-        Of the agents, sorted; None where a plan without data knows none: those of the values stand
-        for them.
-    name : str
-        What error messages call the values.
-
-    Returns
-    -------
-    object
-        A list where the values have labels.
-
-    Raises
-    ------
-    ValueError
-        If an agent has no value or several, or a label is none of an agent.
+    Without labels, in a plan without data, those of the values stand for them.
     """
     if not has_labels(values):
         return values
@@ -422,18 +437,8 @@ def in_order_of_agents(values: Any, labels: list[Any] | None, name: str) -> Any:
     return [found[label] for label in labels]
 
 
-def own_scores(
-    X: Any, coef: NDArray[np.float64], intercept: NDArray[np.float64], who: NDArray[np.intp]
-) -> NDArray[np.float64]:
-    """Scores of rows, each by the model of one agent, of shape (n_samples, n_outputs).
-
-    Parameters
-    ----------
-    X : {ndarray, sparse matrix} of shape (n_samples, n_features)
-    coef : ndarray of shape (n_agents, n_outputs, n_features)
-    intercept : ndarray of shape (n_agents, n_outputs)
-    who : ndarray of intp of shape (n_samples,)
-    """
+def own_scores(X: Any, coef: Array, intercept: Array, who: NDArray[np.intp]) -> Array:
+    """Scores (n_samples, n_outputs) of rows, each by the model of one agent."""
     scores = intercept[who]
     order = np.argsort(who, kind="stable")
     agents, starts = np.unique(who[order], return_index=True)

@@ -1,12 +1,47 @@
-"""The only file that imports scikit-learn's private helpers.
+"""The only file that imports scikit-learn's private helpers: parameters are declared with them.
 
-They may move with any release of scikit-learn. Works on 1.6.1 to 1.9.1; what is public there
+The helpers may move with any release of scikit-learn. Works on 1.6.1 to 1.9.1; what is public there
 (``validate_data``, ``check_is_fitted``, tags) is imported directly where it is used.
 """
 
 from __future__ import annotations
 
+from dataclasses import field
+from numbers import Integral, Real
+from typing import Any
+
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 
-__all__ = ["HasMethods", "Interval", "Options", "StrOptions", "_fit_context"]
+__all__ = [
+    "ALGORITHM",
+    "AT_LEAST_0",
+    "AT_LEAST_1",
+    "POSITIVE",
+    "POSITIVE_OR_INF",
+    "SHARE",
+    "HasMethods",
+    "Interval",
+    "Options",
+    "StrOptions",
+    "_fit_context",
+    "absent",
+    "parameter",
+]
+
+ALGORITHM = (str, HasMethods(["plan", "run"]))
+AT_LEAST_0 = Interval(Real, 0, None, closed="left")
+AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
+POSITIVE = Interval(Real, 0, None, closed="neither")
+POSITIVE_OR_INF = Interval(Real, 0, None, closed="right")
+SHARE = Interval(Real, 0, 1, closed="both")
+
+
+def parameter(default: Any, *allowed: Any) -> Any:
+    """A parameter and what it may be; without that, the fit looks at it."""
+    return field(default=default, metadata={"allowed": list(allowed) or "no_validation"})
+
+
+def absent(value: Any = None) -> Any:
+    """A parameter of other families, which has this value here."""
+    return field(default=value, init=False)

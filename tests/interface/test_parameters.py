@@ -23,10 +23,10 @@ LEARNED = {
         "topology_", "consensus_error_", "expected_privacy_loss_",
     },
     "personalized": COMMON | MESSAGES | MODELS | {
-        "similarity_", "_facts", "_coordinates", "_public_models", "_trusts_by_size",
+        "similarity_", "_facts_", "_coordinates_", "_public_models_", "_trusts_by_size_",
     },
 }  # fmt: skip
-PROBABILITIES = {"_derivative_bound", "_doubt", "_score_variance"}
+PROBABILITIES = {"_derivative_bound_", "_doubt_", "_score_variance_"}
 
 
 # By errors of their own: see `test_errors.py`.
@@ -38,8 +38,8 @@ CHECKED_IN_FIT = {
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_every_parameter_is_named_and_has_a_constraint(name):
-    cls = type(DEFAULTS[name].estimator)
-    signature, constraints = inspect.signature(cls).parameters, cls._parameter_constraints
+    model = DEFAULTS[name].estimator
+    signature, constraints = inspect.signature(type(model)).parameters, model._parameter_constraints
     assert all(p.kind is p.KEYWORD_ONLY for p in signature.values())
     names = set(signature)
     assert names <= set(constraints)
@@ -66,7 +66,7 @@ def test_a_fit_stores_models_counts_and_the_report_in_their_shapes(row, epsilon)
     if is_classifier(model):
         known |= {"classes_"} | (PROBABILITIES if hasattr(model, "predict_proba") else set())
     if hasattr(model, "partial_fit") and math.isfinite(epsilon):
-        known |= {"_arrived", "n_samples_seen_"}
+        known |= {"_arrived_", "n_samples_seen_"}
     assert set(vars(model)) == known
     outputs = {1: (), 2: (1,), 3: (3,)}[row.n_classes]
     assert model.coef_.shape == (*outputs, 3)

@@ -167,13 +167,13 @@ def test_an_average_of_the_path_is_in_no_pickle_but_where_it_is_the_answer(lasso
     means = {}
     for average in (True, False):
         model.set_params(algorithm=GradientADMM(schedule="stream", average=average))
-        kept = pickle.loads(pickle.dumps(clone(model).partial_fit(X, y).finalize()))._arrived.state
+        kept = pickle.loads(pickle.dumps(clone(model).partial_fit(X, y).finalize()))._arrived_.state
         means[average] = np.append(kept.mean_x, kept.mean_multipliers)
     assert means[True].size == 10
     assert means[False].size == 0
     mean = np.zeros(10)
     for t in range(50):
-        state = model.partial_fit(X[t : t + 1], y[t : t + 1])._arrived.state
+        state = model.partial_fit(X[t : t + 1], y[t : t + 1])._arrived_.state
         mean += 4 / (t + 4) * (np.append(state.x, state.multipliers) - mean)
     content = pickle.dumps(model.finalize())
     assert all(struct.pack("<d", value) in content for value in state.x[:, 0])

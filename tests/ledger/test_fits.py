@@ -75,7 +75,7 @@ def test_searches_are_counted_fit_by_fit(tmp_path, monkeypatch, ledger, n_jobs):
 
 
 def killed_in_mid_fit(path):
-    fitting._solve = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    fitting.PendingFit.solve = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     DPAdmmRidge(ledger=path).fit(X, Y)
 
 

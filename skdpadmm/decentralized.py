@@ -1,0 +1,586 @@
+"""Estimators for agents without a server, who talk along the edges of a graph.
+
+**Guarantee.** Adversary: `adversary`, and the others at their own figures. Unit: `privacy_unit`.
+Neighbouring: `neighboring`; neighbouring data sets agree on which agent holds which row. `fit` is
+(epsilon, delta)-differentially private against the adversary for the rows of every agent, by
+composition over all messages of Algorithm 1 of [1]_, corrected; `privacy_` lists them and states
+the guarantees, and :class:`~skdpadmm.algorithms.MultiStepADMM` the theorem. It does not cover
+transformers fitted earlier in a pipeline, scores on private data, or other fits on the same
+records. A fit with `random_state` set is a simulation: the noise can be recomputed from the seed.
+
+Agents who trust nobody add noise of their own to everything, so the average of A agents has
+``sqrt(A)`` times the noise that a trusted curator would need. All agents are simulated by whoever
+runs `fit`: it shows what a network would learn, and protects nobody from the machine that it runs
+on.
+
+.. [1] Z. Huang, Y. Gong, "Differentially Private ADMM for Convex Distributed Learning: Improved
+   Accuracy via Multi-Step Approximation".
+"""
+
+# ruff: noqa: RUF009
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.metaestimators import available_if
+
+from skdpadmm._fitting import Fitted, Trust
+from skdpadmm._linear_model import Targets
+from skdpadmm._model_of_agents import (
+    ChosenClassification,
+    ChosenRegression,
+    ModelOfAgents,
+    has_probabilities,
+    own_scores,
+)
+from skdpadmm._sklearn import ALGORITHM, AT_LEAST_0, AT_LEAST_1, SHARE, StrOptions, parameter
+from skdpadmm.network import (
+    Ownership,
+    Topology,
+    ownership_of_labels,
+    positions_of_labels,
+    resolve_topology,
+)
+from skdpadmm.penalties import L1, ElasticNet, NoPenalty, Penalty, SquaredL2
+from skdpadmm.protocol import EAVESDROPPER, PEER, Agents, Network
+
+__all__ = ["DPDecentralizedClassifier", "DPDecentralizedRegressor"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DecentralizedModel(ModelOfAgents):
+    """Parameters of a network, and what its agents end up with."""
+
+    penalty: str | None = parameter("l2", StrOptions({"l1", "l2", "elasticnet"}), None)
+    alpha: float = parameter(1e-4, AT_LEAST_0)
+    l1_ratio: float = parameter(0.15, SHARE)
+    adversary: str = parameter(EAVESDROPPER, StrOptions({EAVESDROPPER, PEER}))
+    coalition: int = parameter(1, AT_LEAST_1)
+    topology: Any = parameter("complete")
+    algorithm: Any = parameter("multi-step-admm", *ALGORITHM)
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        alpha, l1_ratio = float(self.alpha), float(self.l1_ratio)
+        if self.penalty is None:
+            return NoPenalty()
+        if self.penalty == "l2":
+            return SquaredL2(alpha)
+        if self.penalty == "l1":
+            return L1(alpha)
+        return ElasticNet(alpha * l1_ratio, alpha * (1 - l1_ratio))
+
+    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
+        ownership, trust = super()._owners(X, y, agents)
+        assert isinstance(trust.agents, Network)
+        self.topology_ = trust.agents.topology
+        return ownership, trust
+
+    def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
+        return Network(
+            agent_sizes=tuple(sizes.tolist()),
+            topology=self._topology(len(sizes), labels),
+            coalition=int(self.coalition),
+            epsilons=self._epsilons(labels),
+            sizes_matter=self.privacy_unit == "agent",
+        )
+
+    def _topology(self, n_agents: int, labels: NDArray[Any] | None) -> Topology:
+        # A plan without data knows no labels: the order of the nodes stands for theirs.
+        if labels is None:
+            labels = np.arange(n_agents)
+            nodes = getattr(self.topology, "nodes", None)
+            if nodes is not None and len(nodes) == n_agents:
+                labels = ownership_of_labels(
+                    list(nodes), n_samples=n_agents, name="nodes of the topology"
+                ).labels
+        return resolve_topology(self.topology, labels, seed=self._seed())
+
+    def _keep(self, fitted: Fitted, targets: Targets) -> None:
+        super()._keep(fitted, targets)
+        # Without privacy, and where a token carries the model, agents agree on it.
+        coef, intercept = fitted.of_agents(len(self.agent_labels_))
+        average, intercept_of_average = fitted.in_user_units()
+        # Noise can take models out of the range of their squares.
+        with np.errstate(all="ignore"):
+            squares = np.square(coef - average).sum(axis=(1, 2))
+            squares += np.square(intercept - intercept_of_average).sum(axis=1)
+            self.consensus_error_ = float(np.sqrt(squares.mean()))
+        self.expected_privacy_loss_ = fitted.solution.expected_privacy_loss
+        self._keep_own(coef, intercept)
+
+    def _scores_of(self, X: Any, agents: ArrayLike) -> Array:
+        """Scores of rows, each by the model of the agent with its label."""
+        X, n_agents = self._check_predict(X), len(self.agent_labels_)
+        who = positions_of_labels(agents, self.agent_labels_, n_samples=X.shape[0])
+        coef = self.coef_per_agent_.reshape(n_agents, -1, X.shape[1])
+        return own_scores(X, coef, self.intercept_per_agent_.reshape(n_agents, -1), who)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
+    r"""Decentralised, differentially private linear classification.
+
+    Agents keep their rows and talk along the edges of a graph; there is no server. Minimises, as
+    :class:`sklearn.linear_model.SGDClassifier` does,
+
+    .. math:: \frac1n \sum_{i=1}^n \ell(W x_i + b, y_i) + \alpha R(W)
+
+    over the rows of all agents, where R is :math:`\frac12 \|W\|_F^2`, :math:`\|W\|_1`, or
+    :math:`\rho \|W\|_1 + \frac{1 - \rho}{2} \|W\|_F^2` with :math:`\rho` = `l1_ratio`. The scores
+    of all classes are released together: a record's gradient is clipped in one joint norm.
+
+    The guarantee, and for whom it holds: :mod:`skdpadmm.decentralized`.
+
+    Parameters
+    ----------
+    loss : {"log_loss", "smoothed_hinge"}, default="log_loss"
+        Logistic for two classes and multinomial for more; or a hinge whose corner is a parabola,
+        for more than two classes one against the rest.
+    smoothing : float, default=1.0
+        Width of the hinge's parabola in units of the margin, in (0, inf).
+    penalty : {"l2", "l1", "elasticnet"} or None, default="l2"
+        R.
+    alpha : float, default=1e-4
+        Strength of the penalty, at least 0, in the user's units.
+    l1_ratio : float, default=0.15
+        Share of the l1 penalty, in [0, 1].
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf], or that of each agent: by label, or in the order of
+        the sorted labels. At inf nothing is clipped: the fit is exact, not private.
+    delta : float, default=1e-5
+        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+    adversary : {"eavesdropper", "peer"}, default="eavesdropper"
+        Who the budget is spent against: whoever hears every message along every edge, or any one
+        agent, who hears what reaches it and sees the model. `privacy_` has both figures.
+    coalition : int, default=1
+        Number of peers that put together what they heard, for the figure of "peer". With
+        :class:`~skdpadmm.algorithms.SecretSharingGradientDescent` they are in league with an
+        eavesdropper too, and the more they are, the more noise every agent adds.
+    privacy_unit : {"record", "agent"}, default="record"
+        What is protected: one row, or all rows of an agent.
+    topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
+        Who talks to whom, which is public: a name that :func:`~skdpadmm.network.named_graph` knows,
+        such as "ring", "grid" or "erdos-renyi" (drawn with the seed in `random_state`, 0 where that
+        is no int); a connected, undirected graph whose nodes are the labels; or an adjacency matrix
+        in their order, or a DataFrame of one.
+    partition : int, str or callable, default="iid"
+        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents,
+        "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has classes,
+        or ranges of the target, of its own), "sorted" (rows sorted by the target), or a function of
+        ``(X, y)`` that returns labels. The last three look at the data: the guarantee is
+        conditional on the ownership that results.
+    n_agents : int, default=None
+        Number of agents that `partition` makes; None: ``min(10, n_samples)``.
+    agent_column : int or str, default=None
+        Column of `X` with the agent of each row, in fits and in predictions. It is no feature:
+        `coef_` leaves it out.
+    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+        How neighbouring data sets differ: one record (or agent) is replaced by any other of its
+        size; or a record's loss by zero, an agent by one that sends noise alone.
+    feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
+        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
+        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
+        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+    classes : array-like of shape (n_classes,), default=None
+        All classes there can be, which are public. None: those seen in `y` are assumed to be
+        public.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is not penalised.
+    algorithm : str or Algorithm, default="multi-step-admm"
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+    scale : {"private", None}, default=None
+        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
+        columns without `feature_bounds` by it.
+    conditioning : {"auto", "private", None}, default="auto"
+        "private" spends a share of the budget on a noisy second moment of the rows, and works in
+        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
+        and there are at most 1,000 parameters.
+    max_iter : int, default=100
+        Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
+        rounds need more noise in each.
+    sampler : {"floating-point", "opendp"}, default="floating-point"
+        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
+        ``skdpadmm[secure]`` and takes no seed.
+    random_state : int, RandomState instance, Generator or None, default=None
+        None draws noise from the operating system. Anything else makes the fit a simulation, whose
+        noise can be recomputed.
+    n_jobs : int, default=None
+        Number of threads. The result does not depend on it.
+    engine : {"local", "dask"}, default="local"
+        Where agents run: in this process, or in the workers of dask.distributed, which needs the
+        extra ``skdpadmm[dask]``: a larger simulation by one trusted party, not a boundary of
+        privacy.
+    ledger : str or None, default=None
+        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
+        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
+        data, and is refused where that would pass a limit.
+    verbose : int, default=0
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Coefficients, in the units of `X`: the average over agents.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Intercepts.
+    coef_per_agent_ : ndarray of shape (n_agents, 1 or n_classes, n_features)
+        Coefficients of each agent's model, in the order of `agent_labels_`.
+    intercept_per_agent_ : ndarray of shape (n_agents, 1 or n_classes)
+        Their intercepts.
+    consensus_error_ : float
+        Root mean square, over agents, of the distance of their models from the average.
+    expected_privacy_loss_ : ndarray of shape (n_agents,) or None
+        Where agents mix what they hear with secret random weights: a bound of the expected absolute
+        privacy loss of each along the released path. A diagnostic, and no guarantee.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, sorted.
+    n_iter_ : int
+        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+    n_rounds_ : int
+        Rounds of messages, or hops of a token.
+    n_messages_ : int
+        Messages, each direction counted; 0 at ``epsilon=inf``, where the optimum is computed in one
+        place.
+    bytes_sent_ : int
+        Their size.
+    agent_labels_ : ndarray of shape (n_agents,)
+        Labels of the agents, sorted.
+    topology_ : Topology
+        The graph that they talked over, its nodes in the order of `agent_labels_`.
+    privacy_ : PrivacyReport
+        Who sees what, and what guarantee each gets, agent by agent.
+    n_features_in_ : int
+        Number of columns of `X`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the columns, where all are strings.
+
+    See Also
+    --------
+    sklearn.linear_model.SGDClassifier : The same objective without privacy.
+    DPFedLogisticRegression : With a server.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPDecentralizedClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, size=(20_000, 2))
+    >>> y = np.where(X[:, 0] > X[:, 1] + rng.logistic(size=20_000), "more", "less")
+    >>> hospitals = np.repeat(["east", "north", "south", "west"], 5_000)
+    >>> model = DPDecentralizedClassifier(
+    ...     topology="ring", classes=["less", "more"], feature_bounds=(0, 10), random_state=0
+    ... )
+    >>> round(model.fit(X, y, agents=hospitals).score(X, y), 2)
+    0.88
+    >>> model.predict(X[:3], agents=["east", "west", "west"]).shape
+    (3,)
+    """
+
+    def decision_function(self, X: Any, agents: ArrayLike | None = None) -> Array:
+        """Scores of the classes, by the average model or by agents' own.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        agents : array-like of shape (n_samples,), default=None
+            For each row the label of the agent whose own model is used; None: the average model.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            With two classes, the score of ``classes_[1]``.
+
+        Raises
+        ------
+        ValueError
+            Where a label is none of the agents of the fit.
+        """
+        if agents is None:
+            return super().decision_function(X)
+        return self._by_class(self._scores_of(X, agents))
+
+    def predict(self, X: Any, agents: ArrayLike | None = None) -> NDArray[Any]:
+        """Predict class labels, by the average model or by agents' own.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        agents : array-like of shape (n_samples,), default=None
+            As in `decision_function`.
+
+        Returns
+        -------
+        y_pred : ndarray of shape (n_samples,)
+        """
+        return self._labels(self.decision_function(X, agents=agents))
+
+    @available_if(has_probabilities)
+    def predict_proba(self, X: Any, agents: ArrayLike | None = None) -> Array:
+        """Predict the probability of each class, by the average model or by agents' own.
+
+        They are corrected for the noise of the average model; an agent's own can have more.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        agents : array-like of shape (n_samples,), default=None
+            As in `decision_function`.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return np.exp(self.predict_log_proba(X, agents=agents))
+
+    @available_if(has_probabilities)
+    def predict_log_proba(self, X: Any, agents: ArrayLike | None = None) -> Array:
+        """Predict the logarithm of the probability of each class, as `predict_proba` does.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        agents : array-like of shape (n_samples,), default=None
+            As in `decision_function`.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return self._log_probabilities(self.decision_function(X, agents=agents))
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        agents: ArrayLike | None = None,
+    ) -> float:
+        """Share of labels that are predicted right.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+        agents : array-like of shape (n_samples,), default=None
+            As in `decision_function`.
+
+        Returns
+        -------
+        score : float
+            A score on private data is a release that no budget covers.
+        """
+        predicted = self.predict(X, agents=agents)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
+    r"""Decentralised, differentially private linear regression.
+
+    Agents keep their rows and talk along the edges of a graph; there is no server. Minimises, as
+    :class:`sklearn.linear_model.SGDRegressor` does,
+
+    .. math:: \frac1n \sum_{i=1}^n \ell(y_i - x_i^T w - b) + \alpha R(w)
+
+    over the rows of all agents, where R is :math:`\frac12 \|w\|_2^2`, :math:`\|w\|_1`, or
+    :math:`\rho \|w\|_1 + \frac{1 - \rho}{2} \|w\|_2^2` with :math:`\rho` = `l1_ratio`.
+
+    The guarantee, and for whom it holds: :mod:`skdpadmm.decentralized`.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "huber"}, default="squared_error"
+        Half the squared error, or Huber's, which is linear beyond `huber_threshold`.
+    huber_threshold : float, default=1.35
+        Residual beyond which Huber's loss is linear, in (0, inf), in the units of `y`.
+    penalty : {"l2", "l1", "elasticnet"} or None, default="l2"
+        R.
+    alpha : float, default=1e-4
+        Strength of the penalty, at least 0, in the user's units.
+    l1_ratio : float, default=0.15
+        Share of the l1 penalty, in [0, 1].
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf], or that of each agent: by label, or in the order of
+        the sorted labels. At inf nothing is clipped: the fit is exact, not private.
+    delta : float, default=1e-5
+        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+    adversary : {"eavesdropper", "peer"}, default="eavesdropper"
+        Who the budget is spent against: whoever hears every message along every edge, or any one
+        agent, who hears what reaches it and sees the model. `privacy_` has both figures.
+    coalition : int, default=1
+        Number of peers that put together what they heard, for the figure of "peer". With
+        :class:`~skdpadmm.algorithms.SecretSharingGradientDescent` they are in league with an
+        eavesdropper too, and the more they are, the more noise every agent adds.
+    privacy_unit : {"record", "agent"}, default="record"
+        What is protected: one row, or all rows of an agent.
+    topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
+        Who talks to whom, which is public: a name that :func:`~skdpadmm.network.named_graph` knows,
+        such as "ring", "grid" or "erdos-renyi" (drawn with the seed in `random_state`, 0 where that
+        is no int); a connected, undirected graph whose nodes are the labels; or an adjacency matrix
+        in their order, or a DataFrame of one.
+    partition : int, str or callable, default="iid"
+        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents,
+        "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has classes,
+        or ranges of the target, of its own), "sorted" (rows sorted by the target), or a function of
+        ``(X, y)`` that returns labels. The last three look at the data: the guarantee is
+        conditional on the ownership that results.
+    n_agents : int, default=None
+        Number of agents that `partition` makes; None: ``min(10, n_samples)``.
+    agent_column : int or str, default=None
+        Column of `X` with the agent of each row, in fits and in predictions. It is no feature:
+        `coef_` leaves it out.
+    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+        How neighbouring data sets differ: one record (or agent) is replaced by any other of its
+        size; or a record's loss by zero, an agent by one that sends noise alone.
+    feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
+        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
+        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
+        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+    target_bounds : pair of floats, default=None
+        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
+        target.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is not penalised.
+    algorithm : str or Algorithm, default="multi-step-admm"
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+    scale : {"private", None}, default=None
+        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
+        columns without `feature_bounds` by it.
+    conditioning : {"auto", "private", None}, default="auto"
+        "private" spends a share of the budget on a noisy second moment of the rows, and works in
+        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
+        and there are at most 1,000 parameters.
+    max_iter : int, default=100
+        Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
+        rounds need more noise in each.
+    sampler : {"floating-point", "opendp"}, default="floating-point"
+        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
+        ``skdpadmm[secure]`` and takes no seed.
+    random_state : int, RandomState instance, Generator or None, default=None
+        None draws noise from the operating system. Anything else makes the fit a simulation, whose
+        noise can be recomputed.
+    n_jobs : int, default=None
+        Number of threads. The result does not depend on it.
+    engine : {"local", "dask"}, default="local"
+        Where agents run: in this process, or in the workers of dask.distributed, which needs the
+        extra ``skdpadmm[dask]``: a larger simulation by one trusted party, not a boundary of
+        privacy.
+    ledger : str or None, default=None
+        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
+        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
+        data, and is refused where that would pass a limit.
+    verbose : int, default=0
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients, in the units of `X` and `y`: the average over agents.
+    intercept_ : float
+        Intercept.
+    coef_per_agent_ : ndarray of shape (n_agents, n_features)
+        Coefficients of each agent's model, in the order of `agent_labels_`.
+    intercept_per_agent_ : ndarray of shape (n_agents,)
+        Their intercepts.
+    consensus_error_ : float
+        Root mean square, over agents, of the distance of their models from the average.
+    expected_privacy_loss_ : ndarray of shape (n_agents,) or None
+        Where agents mix what they hear with secret random weights: a bound of the expected absolute
+        privacy loss of each along the released path. A diagnostic, and no guarantee.
+    n_iter_ : int
+        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+    n_rounds_ : int
+        Rounds of messages, or hops of a token.
+    n_messages_ : int
+        Messages, each direction counted; 0 at ``epsilon=inf``, where the optimum is computed in one
+        place.
+    bytes_sent_ : int
+        Their size.
+    agent_labels_ : ndarray of shape (n_agents,)
+        Labels of the agents, sorted.
+    topology_ : Topology
+        The graph that they talked over, its nodes in the order of `agent_labels_`.
+    privacy_ : PrivacyReport
+        Who sees what, and what guarantee each gets, agent by agent.
+    n_features_in_ : int
+        Number of columns of `X`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the columns, where all are strings.
+
+    See Also
+    --------
+    sklearn.linear_model.SGDRegressor : The same objective without privacy.
+    DPFedRidge : With a server.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPDecentralizedRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(20_000, 3))
+    >>> y = X @ [1.0, -2.0, 0.0] + 0.1 * rng.standard_normal(20_000)
+    >>> hospitals = np.repeat(["east", "north", "south", "west"], 5_000)
+    >>> model = DPDecentralizedRegressor(
+    ...     topology="ring", feature_bounds=(-1, 1), target_bounds=(-4, 4), random_state=0
+    ... )
+    >>> model.fit(X, y, agents=hospitals).coef_.round(2)
+    array([ 1., -2.,  0.])
+    >>> model.coef_per_agent_.shape, model.n_messages_
+    ((4, 3), 832)
+    >>> round(model.privacy_.pairwise("east", "south"), 2)
+    1.0
+    """
+
+    def predict(self, X: Any, agents: ArrayLike | None = None) -> Array:
+        """Predict the target, by the average model or by agents' own.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        agents : array-like of shape (n_samples,), default=None
+            For each row the label of the agent whose own model is used; None: the average model.
+
+        Returns
+        -------
+        y_pred : ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            Where a label is none of the agents of the fit.
+        """
+        return super().predict(X) if agents is None else self._scores_of(X, agents)[:, 0]
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        agents: ArrayLike | None = None,
+    ) -> float:
+        """Coefficient of determination of the predictions.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+        agents : array-like of shape (n_samples,), default=None
+            As in `predict`.
+
+        Returns
+        -------
+        score : float
+            A score on private data is a release that no budget covers.
+        """
+        predicted = self.predict(X, agents=agents)
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
