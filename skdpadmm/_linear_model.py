@@ -95,22 +95,7 @@ class PrivateLinearModel(BaseEstimator):
         return {each.name: each.metadata["allowed"] for each in fields(self) if each.init}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of an algorithm object by ``algorithm__<parameter>``.
-
-        Parameters
-        ----------
-        **params : dict
-            Parameter names and values.
-
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        ValueError
-            Where a parameter is not known, or `algorithm` is a string, which has none.
-        """
+        """Set parameters, those of an algorithm object by ``algorithm__<parameter>``."""
         nested = [name for name in params if name.startswith("algorithm__")]
         algorithm = params.get("algorithm", self.algorithm)
         if nested and isinstance(algorithm, str):
@@ -223,6 +208,14 @@ class PrivateLinearModel(BaseEstimator):
             plan=plan, algorithm=algorithm, coordinates=coordinates, backend=trust.backend
         )
 
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predictions for rows."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _answers(self, scores: Array) -> NDArray[Any]:
+        """Predictions from scores of shape (n_samples, n_outputs)."""
+
     @abstractmethod
     def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
         """Validated rows, targets as they came, and targets as the loss expects them."""
@@ -314,6 +307,10 @@ class PredictsNumbers(RegressorMixin):
         """
         return np.asarray(self._check_predict(X) @ self.coef_ + self.intercept_)
 
+    def _answers(self, scores: Array) -> Array:
+        """Predictions from scores of shape (n_samples, 1)."""
+        return scores[:, 0]
+
 
 class PredictsClasses(ClassifierMixin):
     """Predictions of a linear model of one of several classes."""
@@ -350,6 +347,10 @@ class PredictsClasses(ClassifierMixin):
         """
         return self._labels(self.decision_function(X))
 
+    def _answers(self, scores: Array) -> NDArray[Any]:
+        """Predictions from scores of shape (n_samples, n_outputs)."""
+        return self._labels(self._by_class(scores))
+
     def _by_class(self, scores: Array) -> Array:
         """Scores in the shape that users see."""
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -378,17 +379,7 @@ class PredictsProbabilities(PredictsClasses):
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> Array:
-        """Predict the logarithm of the probability of each class.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
+        """Logarithms of what `predict_proba` returns, with the same parameters."""
         return self._log_probabilities(self.decision_function(X))
 
     def _log_probabilities(self, scores: Array) -> Array:
@@ -405,7 +396,7 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
     target_bounds: Any = parameter(None)
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
-        """Plan a fit: what it would release and what it would cost; no data is needed.
+        """Say, without data, what a fit of data of this shape would release and what it would cost.
 
         Parameters
         ----------
@@ -415,12 +406,6 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
         Returns
         -------
         plan : Plan
-            The plan that `fit` makes for data of this shape.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter is out of range.
         """
         self._validate_params()
         return self._plan_fit(**self._public_shape(n_samples, n_features)).plan
@@ -450,7 +435,7 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
     classes: Any = parameter(None, "array-like", None)
 
     def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
-        """Plan a fit: what it would release and what it would cost; no data is needed.
+        """Say, without data, what a fit of data of this shape would release and what it would cost.
 
         Parameters
         ----------
@@ -462,12 +447,6 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
         Returns
         -------
         plan : Plan
-            The plan that `fit` makes for data of this shape.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter is out of range, or where the number of classes is not known.
         """
         self._validate_params()
         shape = self._public_shape(n_samples, n_features)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import is_classifier
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -64,10 +65,7 @@ class ModelOfAgents(PrivateLinearModel):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, agents: ArrayLike | None = None) -> Self:
-        """Fit the model; spends the whole budget.
-
-        Sample weights are not accepted: they change what one record can do, and no bound of that
-        is implemented.
+        """Fit the model; spends the whole budget. Sample weights are not accepted.
 
         Parameters
         ----------
@@ -82,14 +80,12 @@ class ModelOfAgents(PrivateLinearModel):
         Returns
         -------
         self : object
-            The fitted estimator.
 
         Raises
         ------
-        ValueError
-            Where a parameter or the input is not valid; nothing is stored then.
-        RuntimeError
-            Where a worker of a cluster dies; nothing is stored, and the budget counts as spent.
+        ValueError, RuntimeError
+            Where a parameter or the input is not valid; where a worker of a cluster dies, after
+            which the budget counts as spent. Nothing is stored then.
         """
         if isinstance(agents, str) and self.agent_column is None:
             raise ValueError(
@@ -302,7 +298,7 @@ class RegressorOfAgents(ModelOfAgents, PrivateLinearRegressor):
     """A linear model of a number in units, of rows that agents hold."""
 
     def plan(self, n_samples: int, n_features: int, agent_sizes: Any = None) -> Plan:
-        """Plan a fit: what it would release and what it would cost; no data is needed.
+        """Say, without data, what a fit of data of this shape would release and what it would cost.
 
         Parameters
         ----------
@@ -315,12 +311,6 @@ class RegressorOfAgents(ModelOfAgents, PrivateLinearRegressor):
         Returns
         -------
         plan : Plan
-            The plan that `fit` makes for data of this shape.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter is out of range, or where sizes follow from data.
         """
         self._validate_params()
         shape = self._public_shape(n_samples, n_features)
@@ -338,7 +328,7 @@ class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
         n_classes: int | None = None,
         agent_sizes: Any = None,
     ) -> Plan:
-        """Plan a fit: what it would release and what it would cost; no data is needed.
+        """Say, without data, what a fit of data of this shape would release and what it would cost.
 
         Parameters
         ----------
@@ -353,13 +343,6 @@ class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
         Returns
         -------
         plan : Plan
-            The plan that `fit` makes for data of this shape.
-
-        Raises
-        ------
-        ValueError
-            Where a parameter is out of range, or the number of classes or sizes of agents are not
-            known.
         """
         self._validate_params()
         shape = self._public_shape(n_samples, n_features)
@@ -407,14 +390,12 @@ def has_labels(values: Any) -> bool:
 
 
 def in_order_of_agents(values: Any, labels: list[Any] | None, name: str) -> Any:
-    """Values by label in the order of sorted labels, all of them there once; others as they are.
-
-    Without labels, in a plan without data, those of the values stand for them.
-    """
+    """Values by label in the order of sorted labels, all of them there once; others as they are."""
     if not has_labels(values):
         return values
     given, found = Counter(values.keys()), dict(values.items())
     if labels is None:
+        # In a plan without data those of the values stand for them.
         named = ownership_of_labels(list(given), n_samples=len(given), name=f"labels in {name}")
         labels = named.labels.tolist()
     known = set(labels)
@@ -435,6 +416,12 @@ def in_order_of_agents(values: Any, labels: list[Any] | None, name: str) -> Any:
             f" label in the type that it has.{hint}"
         )
     return [found[label] for label in labels]
+
+
+def score_of(model: Any, y: ArrayLike, predicted: NDArray[Any], weight: ArrayLike | None) -> float:
+    """Accuracy or coefficient of determination."""
+    metric = accuracy_score if is_classifier(model) else r2_score
+    return float(metric(y, predicted, sample_weight=weight))
 
 
 def own_scores(X: Any, coef: Array, intercept: Array, who: NDArray[np.intp]) -> Array:

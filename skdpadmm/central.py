@@ -7,7 +7,7 @@ default by composition over all that is released: the second moment and the path
 algorithm's own documentation the theorem: see :class:`~skdpadmm.algorithms.ConsensusADMM`. It holds
 for every finite input, because contributions are clipped after they are computed. It does not cover
 transformers fitted earlier in a pipeline, scores on private data, or other fits on the same
-records. A fit with `random_state` set is a simulation: the noise can be recomputed from the seed.
+records.
 
 .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
    Centralized and Federated Learning", ICML 2023.
@@ -119,7 +119,6 @@ class CentralModel(PrivateLinearModel):
         Returns
         -------
         self : object
-            The fitted estimator.
 
         Raises
         ------
@@ -139,17 +138,14 @@ class CentralModel(PrivateLinearModel):
     @available_if(_has_stream)
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: ArrayLike, classes: Any = None) -> Self:
-        """Take records in as they arrive, each of them once.
+        """Take records in as they arrive, each once, by ``GradientADMM(schedule="stream")``.
 
         Every record spends its own budget, however many there are: no two of them share a step.
-        Duplicates cannot be detected. A record that is passed twice gets a weaker guarantee. What
+        Duplicates cannot be detected: a record that is passed twice gets a weaker guarantee. What
         may be read in between, here or from a pickle, is private against whoever sees all of it.
-        Pieces of any size lead to the same model as one `fit`, bit for bit, where `random_state` is
-        an int.
-
-        With a `ledger` a stream is counted as it begins, and a copy that goes on beside it as a
-        stream of its own. After `fit` and after `finalize` it goes on: `privacy_` then speaks of
-        whoever saw every intermediate state, until `finalize` is called anew.
+        With an int `random_state` pieces of any size lead to the same model as one `fit`, bit for
+        bit. A `ledger` counts a stream as it begins, and a copy that goes on beside it anew. After
+        `fit` and `finalize` it goes on, until `finalize` is called again.
 
         Parameters
         ----------
@@ -158,8 +154,8 @@ class CentralModel(PrivateLinearModel):
         y : array-like of shape (n_new,)
             Target.
         classes : array-like of shape (n_classes,), default=None
-            For classifiers: every class there can be, unless the constructor has them. Needed with
-            the first records alone, and the same ones ever after.
+            For classifiers: every class there can be, with the first records, unless the
+            constructor has them.
 
         Returns
         -------
@@ -168,12 +164,9 @@ class CentralModel(PrivateLinearModel):
 
         Raises
         ------
-        AttributeError
-            Where the algorithm is none for streams.
         ValueError
             Where the input is not valid, `epsilon` is inf, or parameters have changed since the
-            first records, among them classes, `sampler`, `ledger`, and whether there is a
-            `random_state`; nothing is stored then.
+            first records; nothing is stored then.
         """
         with all_or_nothing(self):
             if not self._is_stream():
@@ -189,19 +182,13 @@ class CentralModel(PrivateLinearModel):
     def finalize(self) -> Self:
         """Say that the stream has ended, and what that is worth.
 
-        Nothing is computed from data. `privacy_` then also states, under "if no intermediate state
-        was seen", what holds for the record at the worst position, the last one; at a random
-        position; and for the first one. Whether somebody read `coef_`, a pickle or a prediction in
-        between is for the user to know. Records may still arrive; then call it again.
+        Nothing is computed from data. `privacy_` then also states what holds if nobody saw `coef_`,
+        a pickle or a prediction before the end: for the record at the worst position, the last one;
+        at a random position; and for the first one. Records may still arrive; then call it again.
 
         Returns
         -------
         self : object
-
-        Raises
-        ------
-        ValueError
-            Where there is no stream.
         """
         arrived = self._arrived_
         if arrived is None:
@@ -344,44 +331,37 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
     l1_ratio : float, default=0.5
         Share of the l1 penalty, in [0, 1].
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is clipped: the fit is exact, not
-        private.
+        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record is replaced by any other, or its loss by zero.
+        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     target_bounds : pair of floats, default=None
-        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
-        target.
+        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
         Length of the private iteration, fixed in advance. More steps need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -390,7 +370,6 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
     coef_ : ndarray of shape (n_features,)
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
-        Intercept.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_samples_seen_ : int
@@ -398,14 +377,7 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    sklearn.linear_model.ElasticNet : The same objective without privacy.
-    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     Examples
     --------
@@ -418,8 +390,6 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
     ...     random_state=0)
     >>> model.fit(X, y).coef_.round(2)
     array([ 0.98, -1.97,  0.  ])
-    >>> round(model.privacy_.epsilon(), 3)
-    1.0
     """
 
 
@@ -445,44 +415,37 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is clipped: the fit is exact, not
-        private.
+        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record is replaced by any other, or its loss by zero.
+        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     target_bounds : pair of floats, default=None
-        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
-        target.
+        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
         Length of the private iteration, fixed in advance. More steps need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -491,7 +454,6 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     coef_ : ndarray of shape (n_features,)
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
-        Intercept.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_samples_seen_ : int
@@ -499,14 +461,7 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    DPAdmmLasso : Where the coefficients themselves are to be sparse.
-    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     References
     ----------
@@ -525,8 +480,6 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     ...     target_bounds=(-6, 6), random_state=0)
     >>> model.fit(X, y).coef_.round(2)
     array([ 0.95,  0.95,  0.94, -0.95, -0.95, -0.95])
-    >>> round(model.privacy_.epsilon(), 3)
-    1.0
     """
 
     penalty_matrix: Any = parameter(
@@ -576,44 +529,37 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     alpha : float, default=1e-4
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is clipped: the fit is exact, not
-        private.
+        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record is replaced by any other, or its loss by zero.
+        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     target_bounds : pair of floats, default=None
-        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
-        target.
+        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
         Length of the private iteration, fixed in advance. More steps need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -622,7 +568,6 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     coef_ : ndarray of shape (n_features,)
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
-        Intercept.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_samples_seen_ : int
@@ -630,14 +575,7 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    sklearn.linear_model.HuberRegressor : With an estimated scale, without privacy.
-    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     Examples
     --------
@@ -649,8 +587,6 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     >>> model = DPAdmmHuberRegressor(feature_bounds=(-1, 1), target_bounds=(-4, 4), random_state=0)
     >>> model.fit(X, y).coef_.round(2)
     array([ 1.01, -2.01, -0.  ])
-    >>> round(model.privacy_.epsilon(), 3)
-    1.0
     """
 
     huber_threshold: float = parameter(1.35, POSITIVE)
@@ -678,44 +614,37 @@ class DPAdmmLasso(CentralModel, LassoRegression):
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is clipped: the fit is exact, not
-        private.
+        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record is replaced by any other, or its loss by zero.
+        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     target_bounds : pair of floats, default=None
-        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
-        target.
+        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
         Length of the private iteration, fixed in advance. More steps need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -724,7 +653,6 @@ class DPAdmmLasso(CentralModel, LassoRegression):
     coef_ : ndarray of shape (n_features,)
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
-        Intercept.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_samples_seen_ : int
@@ -732,14 +660,7 @@ class DPAdmmLasso(CentralModel, LassoRegression):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    sklearn.linear_model.Lasso : The same objective without privacy.
-    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     Examples
     --------
@@ -752,8 +673,6 @@ class DPAdmmLasso(CentralModel, LassoRegression):
     ...     random_state=0)
     >>> model.fit(X, y).coef_.round(2)
     array([ 0.96, -1.96,  0.  ])
-    >>> round(model.privacy_.epsilon(), 3)
-    1.0
     """
 
 
@@ -784,16 +703,15 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     smoothing : float, default=1.0
         Width of the hinge's parabola in units of the margin, in (0, inf).
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is clipped: the fit is exact, not
-        private.
+        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record is replaced by any other, or its loss by zero.
+        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
@@ -802,26 +720,21 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
         Length of the private iteration, fixed in advance. More steps need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -830,7 +743,6 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Coefficients, in the units of `X`.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Intercepts.
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
@@ -840,14 +752,7 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    sklearn.svm.LinearSVC : With an unsmoothed hinge or its square, without privacy.
-    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     Examples
     --------
@@ -856,11 +761,8 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 10, size=(5000, 2))
     >>> y = np.where(X[:, 0] > X[:, 1] + rng.logistic(size=5000), "more", "less")
-    >>> model = DPAdmmLinearSVC(
-    ...     classes=["less", "more"], feature_bounds=(0, 10), random_state=0
-    ... )
-    >>> model.plan(n_samples=5000, n_features=2).guarantee().describe()
-    'GDP(mu=0.2681)'
+    >>> model = DPAdmmLinearSVC(classes=["less", "more"], feature_bounds=(0, 10),
+    ...     random_state=0)
     >>> round(model.fit(X, y).score(X, y), 2)
     0.89
     """
@@ -896,16 +798,15 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
     l1_ratio : float, default=0.0
         Share of the l1 penalty, in [0, 1].
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is clipped: the fit is exact, not
-        private.
+        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record is replaced by any other, or its loss by zero.
+        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
@@ -914,26 +815,21 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
         Length of the private iteration, fixed in advance. More steps need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -942,7 +838,6 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Coefficients, in the units of `X`.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Intercepts.
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
@@ -952,14 +847,7 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    sklearn.linear_model.LogisticRegression : The same objective without privacy.
-    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     Examples
     --------
@@ -968,9 +856,8 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 10, size=(5000, 2))
     >>> y = np.where(X[:, 0] > X[:, 1] + rng.logistic(size=5000), "more", "less")
-    >>> model = DPAdmmLogisticRegression(
-    ...     classes=["less", "more"], feature_bounds=(0, 10), random_state=0
-    ... )
+    >>> model = DPAdmmLogisticRegression(classes=["less", "more"], feature_bounds=(0, 10),
+    ...     random_state=0)
     >>> model.plan(n_samples=5000, n_features=2).guarantee().describe()
     'GDP(mu=0.2681)'
     >>> round(model.fit(X, y).score(X, y), 2)
@@ -993,44 +880,37 @@ class DPAdmmRidge(CentralModel, RidgeRegression):
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is clipped: the fit is exact, not
-        private.
+        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record is replaced by any other, or its loss by zero.
+        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     target_bounds : pair of floats, default=None
-        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
-        target.
+        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
         Length of the private iteration, fixed in advance. More steps need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -1039,7 +919,6 @@ class DPAdmmRidge(CentralModel, RidgeRegression):
     coef_ : ndarray of shape (n_features,)
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
-        Intercept.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_samples_seen_ : int
@@ -1047,14 +926,7 @@ class DPAdmmRidge(CentralModel, RidgeRegression):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    sklearn.linear_model.Ridge : The same objective without privacy.
-    skdpadmm.algorithms.GradientADMM : With ``schedule="stream"``, for `partial_fit`.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     Examples
     --------

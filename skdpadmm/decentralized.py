@@ -6,12 +6,11 @@ Neighbouring: `neighboring`; neighbouring data sets agree on which agent holds w
 composition over all messages of Algorithm 1 of [1]_, corrected; `privacy_` lists them and states
 the guarantees, and :class:`~skdpadmm.algorithms.MultiStepADMM` the theorem. It does not cover
 transformers fitted earlier in a pipeline, scores on private data, or other fits on the same
-records. A fit with `random_state` set is a simulation: the noise can be recomputed from the seed.
+records.
 
 Agents who trust nobody add noise of their own to everything, so the average of A agents has
 ``sqrt(A)`` times the noise that a trusted curator would need. All agents are simulated by whoever
-runs `fit`: it shows what a network would learn, and protects nobody from the machine that it runs
-on.
+runs `fit`, from whom nobody is protected.
 
 .. [1] Z. Huang, Y. Gong, "Differentially Private ADMM for Convex Distributed Learning: Improved
    Accuracy via Multi-Step Approximation".
@@ -25,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 
 from skdpadmm._fitting import Fitted, Trust
@@ -36,6 +34,7 @@ from skdpadmm._model_of_agents import (
     ModelOfAgents,
     has_probabilities,
     own_scores,
+    score_of,
 )
 from skdpadmm._sklearn import ALGORITHM, AT_LEAST_0, AT_LEAST_1, SHARE, StrOptions, parameter
 from skdpadmm.network import (
@@ -121,6 +120,38 @@ class DecentralizedModel(ModelOfAgents):
         coef = self.coef_per_agent_.reshape(n_agents, -1, X.shape[1])
         return own_scores(X, coef, self.intercept_per_agent_.reshape(n_agents, -1), who)
 
+    def predict(self, X: Any, agents: ArrayLike | None = None) -> NDArray[Any]:
+        """Predict the target or the class of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        agents : array-like of shape (n_samples,), default=None
+            For each row the label of the agent whose own model is used; None: the average model.
+
+        Returns
+        -------
+        y_pred : ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            Where a label is none of the agents of the fit.
+        """
+        if agents is None:
+            return super().predict(X)
+        return self._answers(self._scores_of(X, agents))
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        agents: ArrayLike | None = None,
+    ) -> float:
+        """Accuracy or coefficient of determination of what `predict` says; no budget covers it."""
+        return score_of(self, y, self.predict(X, agents=agents), sample_weight)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
@@ -140,8 +171,7 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     Parameters
     ----------
     loss : {"log_loss", "smoothed_hinge"}, default="log_loss"
-        Logistic for two classes and multinomial for more; or a hinge whose corner is a parabola,
-        for more than two classes one against the rest.
+        Logistic (multinomial), or a hinge whose corner is a parabola (one class against the rest).
     smoothing : float, default=1.0
         Width of the hinge's parabola in units of the margin, in (0, inf).
     penalty : {"l2", "l1", "elasticnet"} or None, default="l2"
@@ -151,42 +181,37 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     l1_ratio : float, default=0.15
         Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent: by label, or in the order of
-        the sorted labels. At inf nothing is clipped: the fit is exact, not private.
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
         Who the budget is spent against: whoever hears every message along every edge, or any one
-        agent, who hears what reaches it and sees the model. `privacy_` has both figures.
+        agent, who hears what reaches it and sees the model.
     coalition : int, default=1
-        Number of peers that put together what they heard, for the figure of "peer". With
-        :class:`~skdpadmm.algorithms.SecretSharingGradientDescent` they are in league with an
-        eavesdropper too, and the more they are, the more noise every agent adds.
+        Number of peers that put together what they heard, for the figure of "peer"; if shares are
+        secret, also with an eavesdropper, and the more they are, the more noise every agent adds.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
-        Who talks to whom, which is public: a name that :func:`~skdpadmm.network.named_graph` knows,
-        such as "ring", "grid" or "erdos-renyi" (drawn with the seed in `random_state`, 0 where that
-        is no int); a connected, undirected graph whose nodes are the labels; or an adjacency matrix
-        in their order, or a DataFrame of one.
+        Who talks to whom, which is public: a name of :func:`~skdpadmm.network.named_graph`, such as
+        "ring" or "erdos-renyi" (drawn with an int `random_state`, or 0); a connected, undirected
+        graph of the labels; or an adjacency matrix in their order, or a DataFrame of one.
     partition : int, str or callable, default="iid"
-        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents,
-        "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has classes,
-        or ranges of the target, of its own), "sorted" (rows sorted by the target), or a function of
-        ``(X, y)`` that returns labels. The last three look at the data: the guarantee is
-        conditional on the ownership that results.
+        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+        is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and in predictions. It is no feature:
-        `coef_` leaves it out.
+        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record (or agent) is replaced by any other of its
-        size; or a record's loss by zero, an agent by one that sends noise alone.
+        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
@@ -195,31 +220,24 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     algorithm : str or Algorithm, default="multi-step-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
-        Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
-        rounds need more noise in each.
+        Number of rounds, or of a token's hops for each agent; fixed in advance. More need more
+        noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in the workers of dask.distributed, which needs the
-        extra ``skdpadmm[dask]``: a larger simulation by one trusted party, not a boundary of
-        privacy.
+        Where agents run: here, or in workers of dask (``skdpadmm[dask]``), no boundary of privacy.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -228,27 +246,21 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Coefficients, in the units of `X`: the average over agents.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Intercepts.
     coef_per_agent_ : ndarray of shape (n_agents, 1 or n_classes, n_features)
         Coefficients of each agent's model, in the order of `agent_labels_`.
     intercept_per_agent_ : ndarray of shape (n_agents, 1 or n_classes)
-        Their intercepts.
     consensus_error_ : float
         Root mean square, over agents, of the distance of their models from the average.
     expected_privacy_loss_ : ndarray of shape (n_agents,) or None
-        Where agents mix what they hear with secret random weights: a bound of the expected absolute
-        privacy loss of each along the released path. A diagnostic, and no guarantee.
+        With secret random weights: a bound of each agent's expected absolute privacy loss along the
+        released path. A diagnostic, and no guarantee.
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
-    n_rounds_ : int
-        Rounds of messages, or hops of a token.
-    n_messages_ : int
-        Messages, each direction counted; 0 at ``epsilon=inf``, where the optimum is computed in one
-        place.
-    bytes_sent_ : int
-        Their size.
+    n_rounds_, n_messages_, bytes_sent_ : int
+        Rounds (or hops of a token), messages in both directions, and their size; none at
+        ``epsilon=inf``, where the optimum is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     topology_ : Topology
@@ -256,13 +268,10 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets, agent by agent.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     See Also
     --------
-    sklearn.linear_model.SGDClassifier : The same objective without privacy.
     DPFedLogisticRegression : With a server.
 
     Examples
@@ -283,103 +292,20 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     """
 
     def decision_function(self, X: Any, agents: ArrayLike | None = None) -> Array:
-        """Scores of the classes, by the average model or by agents' own.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents : array-like of shape (n_samples,), default=None
-            For each row the label of the agent whose own model is used; None: the average model.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With two classes, the score of ``classes_[1]``.
-
-        Raises
-        ------
-        ValueError
-            Where a label is none of the agents of the fit.
-        """
+        """Scores of the classes, by the models that `predict` uses."""
         if agents is None:
             return super().decision_function(X)
         return self._by_class(self._scores_of(X, agents))
 
-    def predict(self, X: Any, agents: ArrayLike | None = None) -> NDArray[Any]:
-        """Predict class labels, by the average model or by agents' own.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents : array-like of shape (n_samples,), default=None
-            As in `decision_function`.
-
-        Returns
-        -------
-        y_pred : ndarray of shape (n_samples,)
-        """
-        return self._labels(self.decision_function(X, agents=agents))
-
     @available_if(has_probabilities)
     def predict_proba(self, X: Any, agents: ArrayLike | None = None) -> Array:
-        """Predict the probability of each class, by the average model or by agents' own.
-
-        They are corrected for the noise of the average model; an agent's own can have more.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents : array-like of shape (n_samples,), default=None
-            As in `decision_function`.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
+        """Probabilities, in the order of `classes_`, by the models that `predict` uses."""
         return np.exp(self.predict_log_proba(X, agents=agents))
 
     @available_if(has_probabilities)
     def predict_log_proba(self, X: Any, agents: ArrayLike | None = None) -> Array:
-        """Predict the logarithm of the probability of each class, as `predict_proba` does.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents : array-like of shape (n_samples,), default=None
-            As in `decision_function`.
-
-        Returns
-        -------
-        log_proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
+        """Logarithms of what `predict_proba` returns, with the same parameters."""
         return self._log_probabilities(self.decision_function(X, agents=agents))
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        agents: ArrayLike | None = None,
-    ) -> float:
-        """Share of labels that are predicted right.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-        agents : array-like of shape (n_samples,), default=None
-            As in `decision_function`.
-
-        Returns
-        -------
-        score : float
-            A score on private data is a release that no budget covers.
-        """
-        predicted = self.predict(X, agents=agents)
-        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -409,75 +335,62 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     l1_ratio : float, default=0.15
         Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent: by label, or in the order of
-        the sorted labels. At inf nothing is clipped: the fit is exact, not private.
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
         Who the budget is spent against: whoever hears every message along every edge, or any one
-        agent, who hears what reaches it and sees the model. `privacy_` has both figures.
+        agent, who hears what reaches it and sees the model.
     coalition : int, default=1
-        Number of peers that put together what they heard, for the figure of "peer". With
-        :class:`~skdpadmm.algorithms.SecretSharingGradientDescent` they are in league with an
-        eavesdropper too, and the more they are, the more noise every agent adds.
+        Number of peers that put together what they heard, for the figure of "peer"; if shares are
+        secret, also with an eavesdropper, and the more they are, the more noise every agent adds.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
-        Who talks to whom, which is public: a name that :func:`~skdpadmm.network.named_graph` knows,
-        such as "ring", "grid" or "erdos-renyi" (drawn with the seed in `random_state`, 0 where that
-        is no int); a connected, undirected graph whose nodes are the labels; or an adjacency matrix
-        in their order, or a DataFrame of one.
+        Who talks to whom, which is public: a name of :func:`~skdpadmm.network.named_graph`, such as
+        "ring" or "erdos-renyi" (drawn with an int `random_state`, or 0); a connected, undirected
+        graph of the labels; or an adjacency matrix in their order, or a DataFrame of one.
     partition : int, str or callable, default="iid"
-        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents,
-        "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has classes,
-        or ranges of the target, of its own), "sorted" (rows sorted by the target), or a function of
-        ``(X, y)`` that returns labels. The last three look at the data: the guarantee is
-        conditional on the ownership that results.
+        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+        is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and in predictions. It is no feature:
-        `coef_` leaves it out.
+        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record (or agent) is replaced by any other of its
-        size; or a record's loss by zero, an agent by one that sends noise alone.
+        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     target_bounds : pair of floats, default=None
-        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
-        target.
+        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="multi-step-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
-        Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
-        rounds need more noise in each.
+        Number of rounds, or of a token's hops for each agent; fixed in advance. More need more
+        noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in the workers of dask.distributed, which needs the
-        extra ``skdpadmm[dask]``: a larger simulation by one trusted party, not a boundary of
-        privacy.
+        Where agents run: here, or in workers of dask (``skdpadmm[dask]``), no boundary of privacy.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -486,25 +399,19 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     coef_ : ndarray of shape (n_features,)
         Coefficients, in the units of `X` and `y`: the average over agents.
     intercept_ : float
-        Intercept.
     coef_per_agent_ : ndarray of shape (n_agents, n_features)
         Coefficients of each agent's model, in the order of `agent_labels_`.
     intercept_per_agent_ : ndarray of shape (n_agents,)
-        Their intercepts.
     consensus_error_ : float
         Root mean square, over agents, of the distance of their models from the average.
     expected_privacy_loss_ : ndarray of shape (n_agents,) or None
-        Where agents mix what they hear with secret random weights: a bound of the expected absolute
-        privacy loss of each along the released path. A diagnostic, and no guarantee.
+        With secret random weights: a bound of each agent's expected absolute privacy loss along the
+        released path. A diagnostic, and no guarantee.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
-    n_rounds_ : int
-        Rounds of messages, or hops of a token.
-    n_messages_ : int
-        Messages, each direction counted; 0 at ``epsilon=inf``, where the optimum is computed in one
-        place.
-    bytes_sent_ : int
-        Their size.
+    n_rounds_, n_messages_, bytes_sent_ : int
+        Rounds (or hops of a token), messages in both directions, and their size; none at
+        ``epsilon=inf``, where the optimum is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     topology_ : Topology
@@ -512,13 +419,10 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets, agent by agent.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     See Also
     --------
-    sklearn.linear_model.SGDRegressor : The same objective without privacy.
     DPFedRidge : With a server.
 
     Examples
@@ -539,48 +443,3 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     >>> round(model.privacy_.pairwise("east", "south"), 2)
     1.0
     """
-
-    def predict(self, X: Any, agents: ArrayLike | None = None) -> Array:
-        """Predict the target, by the average model or by agents' own.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents : array-like of shape (n_samples,), default=None
-            For each row the label of the agent whose own model is used; None: the average model.
-
-        Returns
-        -------
-        y_pred : ndarray of shape (n_samples,)
-
-        Raises
-        ------
-        ValueError
-            Where a label is none of the agents of the fit.
-        """
-        return super().predict(X) if agents is None else self._scores_of(X, agents)[:, 0]
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        agents: ArrayLike | None = None,
-    ) -> float:
-        """Coefficient of determination of the predictions.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-        agents : array-like of shape (n_samples,), default=None
-            As in `predict`.
-
-        Returns
-        -------
-        score : float
-            A score on private data is a release that no budget covers.
-        """
-        predicted = self.predict(X, agents=agents)
-        return float(r2_score(y, predicted, sample_weight=sample_weight))

@@ -6,11 +6,9 @@ Neighbouring: `neighboring`; neighbouring data sets agree on which agent holds w
 Algorithm 3 of [1]_, corrected; `privacy_` lists them and states the guarantees, and
 :class:`~skdpadmm.algorithms.FederatedADMM` the theorem. It holds for every finite input, because
 contributions are clipped after they are computed. It does not cover transformers fitted earlier in
-a pipeline, scores on private data, or other fits on the same records. A fit with `random_state` set
-is a simulation: the noise can be recomputed from the seed.
+a pipeline, scores on private data, or other fits on the same records.
 
-All agents are simulated by whoever runs `fit`: it shows what a federation would learn, and protects
-nobody from the machine that it runs on.
+All agents are simulated by whoever runs `fit`, from whom nobody is protected.
 
 .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
    Centralized and Federated Learning", ICML 2023.
@@ -88,76 +86,61 @@ class DPFedElasticNet(FederatedModel, RegressorOfAgents, ElasticNetRegression):
     l1_ratio : float, default=0.5
         Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent: by label, or in the order of
-        the sorted labels. At inf nothing is clipped: the fit is exact, not private.
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
-        Who the budget is spent against: a server that sees every message, one that is shown sums of
-        messages by secure aggregation, or whoever sees the model. `privacy_` has all three figures.
-        Agents have budgets of their own against the server alone.
+        Who the budget is spent against: a server that sees every message (of agents with budgets of
+        their own, too), one that sees sums by secure aggregation, or whoever sees the model.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     partition : int, str or callable, default="iid"
-        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents,
-        "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has classes,
-        or ranges of the target, of its own), "sorted" (rows sorted by the target), or a function of
-        ``(X, y)`` that returns labels. The last three look at the data: the guarantee is
-        conditional on the ownership that results.
+        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+        is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and in predictions. It is no feature:
-        `coef_` leaves it out.
+        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
     participation : float or "auto", default="auto"
-        Share of the agents that take part in a round, in (0, 1]. "auto" is 1, which for as many
-        updates of each agent needs the least noise.
+        Share of the agents that take part in a round, in (0, 1]. "auto" is 1: it needs least noise.
     dropout : float, default=0.0
-        Probability, in [0, 1), that a message is lost, to simulate agents that fail. Noise is
-        planned for it, and a round that loses too many messages is void.
+        Probability, in [0, 1), that a message is lost, for which noise is planned, in simulations.
     n_honest : int, default=None
-        Agents of which "sums" may rely on: they add their noise and do not tell the server what it
-        was. None: the smallest majority, and never all: each agent knows its own noise.
+        Agents who keep their noise secret, for "sums". None: the smallest majority, and never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record (or agent) is replaced by any other of its
-        size; or a record's loss by zero, an agent by one that sends noise alone.
+        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     target_bounds : pair of floats, default=None
-        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
-        target.
+        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
-        Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
-        rounds need more noise in each.
+        Number of rounds, or of a token's hops for each agent; fixed in advance. More need more
+        noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in the workers of dask.distributed, which needs the
-        extra ``skdpadmm[dask]``: a larger simulation by one trusted party, not a boundary of
-        privacy.
+        Where agents run: here, or in workers of dask (``skdpadmm[dask]``), no boundary of privacy.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -166,28 +149,17 @@ class DPFedElasticNet(FederatedModel, RegressorOfAgents, ElasticNetRegression):
     coef_ : ndarray of shape (n_features,)
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
-        Intercept.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
-    n_rounds_ : int
-        Rounds of messages, or hops of a token.
-    n_messages_ : int
-        Messages, each direction counted; 0 at ``epsilon=inf``, where the optimum is computed in one
-        place.
-    bytes_sent_ : int
-        Their size.
+    n_rounds_, n_messages_, bytes_sent_ : int
+        Rounds (or hops of a token), messages in both directions, and their size; none at
+        ``epsilon=inf``, where the optimum is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    sklearn.linear_model.ElasticNet : The same objective without privacy.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     Examples
     --------
@@ -197,13 +169,10 @@ class DPFedElasticNet(FederatedModel, RegressorOfAgents, ElasticNetRegression):
     >>> X = rng.uniform(-1, 1, size=(20_000, 3))
     >>> y = X @ [1.0, -2.0, 0.0] + 0.1 * rng.standard_normal(20_000)
     >>> hospitals = np.repeat(["east", "north", "south", "west"], 5_000)
-    >>> model = DPFedElasticNet(
-    ...     alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4), random_state=0
-    ... )
+    >>> model = DPFedElasticNet(alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4),
+    ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
     array([ 0.97, -1.95,  0.  ])
-    >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
-    {'server': 1.0, 'sums': 0.55, 'model': 0.47}
     """
 
 
@@ -222,76 +191,61 @@ class DPFedLasso(FederatedModel, RegressorOfAgents, LassoRegression):
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent: by label, or in the order of
-        the sorted labels. At inf nothing is clipped: the fit is exact, not private.
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
-        Who the budget is spent against: a server that sees every message, one that is shown sums of
-        messages by secure aggregation, or whoever sees the model. `privacy_` has all three figures.
-        Agents have budgets of their own against the server alone.
+        Who the budget is spent against: a server that sees every message (of agents with budgets of
+        their own, too), one that sees sums by secure aggregation, or whoever sees the model.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     partition : int, str or callable, default="iid"
-        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents,
-        "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has classes,
-        or ranges of the target, of its own), "sorted" (rows sorted by the target), or a function of
-        ``(X, y)`` that returns labels. The last three look at the data: the guarantee is
-        conditional on the ownership that results.
+        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+        is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and in predictions. It is no feature:
-        `coef_` leaves it out.
+        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
     participation : float or "auto", default="auto"
-        Share of the agents that take part in a round, in (0, 1]. "auto" is 1, which for as many
-        updates of each agent needs the least noise.
+        Share of the agents that take part in a round, in (0, 1]. "auto" is 1: it needs least noise.
     dropout : float, default=0.0
-        Probability, in [0, 1), that a message is lost, to simulate agents that fail. Noise is
-        planned for it, and a round that loses too many messages is void.
+        Probability, in [0, 1), that a message is lost, for which noise is planned, in simulations.
     n_honest : int, default=None
-        Agents of which "sums" may rely on: they add their noise and do not tell the server what it
-        was. None: the smallest majority, and never all: each agent knows its own noise.
+        Agents who keep their noise secret, for "sums". None: the smallest majority, and never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record (or agent) is replaced by any other of its
-        size; or a record's loss by zero, an agent by one that sends noise alone.
+        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     target_bounds : pair of floats, default=None
-        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
-        target.
+        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
-        Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
-        rounds need more noise in each.
+        Number of rounds, or of a token's hops for each agent; fixed in advance. More need more
+        noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in the workers of dask.distributed, which needs the
-        extra ``skdpadmm[dask]``: a larger simulation by one trusted party, not a boundary of
-        privacy.
+        Where agents run: here, or in workers of dask (``skdpadmm[dask]``), no boundary of privacy.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -300,28 +254,17 @@ class DPFedLasso(FederatedModel, RegressorOfAgents, LassoRegression):
     coef_ : ndarray of shape (n_features,)
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
-        Intercept.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
-    n_rounds_ : int
-        Rounds of messages, or hops of a token.
-    n_messages_ : int
-        Messages, each direction counted; 0 at ``epsilon=inf``, where the optimum is computed in one
-        place.
-    bytes_sent_ : int
-        Their size.
+    n_rounds_, n_messages_, bytes_sent_ : int
+        Rounds (or hops of a token), messages in both directions, and their size; none at
+        ``epsilon=inf``, where the optimum is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    sklearn.linear_model.Lasso : The same objective without privacy.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     Examples
     --------
@@ -331,13 +274,10 @@ class DPFedLasso(FederatedModel, RegressorOfAgents, LassoRegression):
     >>> X = rng.uniform(-1, 1, size=(20_000, 3))
     >>> y = X @ [1.0, -2.0, 0.0] + 0.1 * rng.standard_normal(20_000)
     >>> hospitals = np.repeat(["east", "north", "south", "west"], 5_000)
-    >>> model = DPFedLasso(
-    ...     alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4), random_state=0
-    ... )
+    >>> model = DPFedLasso(alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4),
+    ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
     array([ 0.97, -1.97,  0.  ])
-    >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
-    {'server': 1.0, 'sums': 0.55, 'model': 0.47}
     """
 
 
@@ -362,43 +302,36 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
     l1_ratio : float, default=0.0
         Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent: by label, or in the order of
-        the sorted labels. At inf nothing is clipped: the fit is exact, not private.
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
-        Who the budget is spent against: a server that sees every message, one that is shown sums of
-        messages by secure aggregation, or whoever sees the model. `privacy_` has all three figures.
-        Agents have budgets of their own against the server alone.
+        Who the budget is spent against: a server that sees every message (of agents with budgets of
+        their own, too), one that sees sums by secure aggregation, or whoever sees the model.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     partition : int, str or callable, default="iid"
-        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents,
-        "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has classes,
-        or ranges of the target, of its own), "sorted" (rows sorted by the target), or a function of
-        ``(X, y)`` that returns labels. The last three look at the data: the guarantee is
-        conditional on the ownership that results.
+        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+        is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and in predictions. It is no feature:
-        `coef_` leaves it out.
+        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
     participation : float or "auto", default="auto"
-        Share of the agents that take part in a round, in (0, 1]. "auto" is 1, which for as many
-        updates of each agent needs the least noise.
+        Share of the agents that take part in a round, in (0, 1]. "auto" is 1: it needs least noise.
     dropout : float, default=0.0
-        Probability, in [0, 1), that a message is lost, to simulate agents that fail. Noise is
-        planned for it, and a round that loses too many messages is void.
+        Probability, in [0, 1), that a message is lost, for which noise is planned, in simulations.
     n_honest : int, default=None
-        Agents of which "sums" may rely on: they add their noise and do not tell the server what it
-        was. None: the smallest majority, and never all: each agent knows its own noise.
+        Agents who keep their noise secret, for "sums". None: the smallest majority, and never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record (or agent) is replaced by any other of its
-        size; or a record's loss by zero, an agent by one that sends noise alone.
+        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
@@ -407,31 +340,24 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
     algorithm : str or Algorithm, default="federated-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
-        Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
-        rounds need more noise in each.
+        Number of rounds, or of a token's hops for each agent; fixed in advance. More need more
+        noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in the workers of dask.distributed, which needs the
-        extra ``skdpadmm[dask]``: a larger simulation by one trusted party, not a boundary of
-        privacy.
+        Where agents run: here, or in workers of dask (``skdpadmm[dask]``), no boundary of privacy.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -440,30 +366,19 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Coefficients, in the units of `X`.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Intercepts.
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
-    n_rounds_ : int
-        Rounds of messages, or hops of a token.
-    n_messages_ : int
-        Messages, each direction counted; 0 at ``epsilon=inf``, where the optimum is computed in one
-        place.
-    bytes_sent_ : int
-        Their size.
+    n_rounds_, n_messages_, bytes_sent_ : int
+        Rounds (or hops of a token), messages in both directions, and their size; none at
+        ``epsilon=inf``, where the optimum is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    sklearn.linear_model.LogisticRegression : The same objective without privacy.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     Examples
     --------
@@ -473,13 +388,10 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
     >>> X = rng.uniform(0, 10, size=(20_000, 2))
     >>> y = np.where(X[:, 0] > X[:, 1] + rng.logistic(size=20_000), "more", "less")
     >>> hospitals = np.repeat(["east", "north", "south", "west"], 5_000)
-    >>> model = DPFedLogisticRegression(
-    ...     classes=["less", "more"], feature_bounds=(0, 10), random_state=0
-    ... )
+    >>> model = DPFedLogisticRegression(classes=["less", "more"], feature_bounds=(0, 10),
+    ...     random_state=0)
     >>> round(model.fit(X, y, agents=hospitals).score(X, y), 2)
     0.88
-    >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
-    {'server': 1.0, 'sums': 0.55, 'model': 0.47}
     """
 
 
@@ -498,76 +410,61 @@ class DPFedRidge(FederatedModel, RegressorOfAgents, RidgeRegression):
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent: by label, or in the order of
-        the sorted labels. At inf nothing is clipped: the fit is exact, not private.
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
-        Who the budget is spent against: a server that sees every message, one that is shown sums of
-        messages by secure aggregation, or whoever sees the model. `privacy_` has all three figures.
-        Agents have budgets of their own against the server alone.
+        Who the budget is spent against: a server that sees every message (of agents with budgets of
+        their own, too), one that sees sums by secure aggregation, or whoever sees the model.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     partition : int, str or callable, default="iid"
-        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents,
-        "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has classes,
-        or ranges of the target, of its own), "sorted" (rows sorted by the target), or a function of
-        ``(X, y)`` that returns labels. The last three look at the data: the guarantee is
-        conditional on the ownership that results.
+        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+        is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and in predictions. It is no feature:
-        `coef_` leaves it out.
+        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
     participation : float or "auto", default="auto"
-        Share of the agents that take part in a round, in (0, 1]. "auto" is 1, which for as many
-        updates of each agent needs the least noise.
+        Share of the agents that take part in a round, in (0, 1]. "auto" is 1: it needs least noise.
     dropout : float, default=0.0
-        Probability, in [0, 1), that a message is lost, to simulate agents that fail. Noise is
-        planned for it, and a round that loses too many messages is void.
+        Probability, in [0, 1), that a message is lost, for which noise is planned, in simulations.
     n_honest : int, default=None
-        Agents of which "sums" may rely on: they add their noise and do not tell the server what it
-        was. None: the smallest majority, and never all: each agent knows its own noise.
+        Agents who keep their noise secret, for "sums". None: the smallest majority, and never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record (or agent) is replaced by any other of its
-        size; or a record's loss by zero, an agent by one that sends noise alone.
+        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     target_bounds : pair of floats, default=None
-        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
-        target.
+        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget on a noisy histogram of row norms, and scales the
-        columns without `feature_bounds` by it.
+        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works in
-        coordinates in which it is near the identity. "auto" does so where the algorithm can use it
-        and there are at most 1,000 parameters.
+        "private" spends a share of the budget on a noisy second moment of the rows, and works where
+        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
     max_iter : int, default=100
-        Number of rounds, or of hops of a token for each agent, on average; fixed in advance. More
-        rounds need more noise in each.
+        Number of rounds, or of a token's hops for each agent; fixed in advance. More need more
+        noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in the workers of dask.distributed, which needs the
-        extra ``skdpadmm[dask]``: a larger simulation by one trusted party, not a boundary of
-        privacy.
+        Where agents run: here, or in workers of dask (``skdpadmm[dask]``), no boundary of privacy.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -576,28 +473,17 @@ class DPFedRidge(FederatedModel, RegressorOfAgents, RidgeRegression):
     coef_ : ndarray of shape (n_features,)
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
-        Intercept.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
-    n_rounds_ : int
-        Rounds of messages, or hops of a token.
-    n_messages_ : int
-        Messages, each direction counted; 0 at ``epsilon=inf``, where the optimum is computed in one
-        place.
-    bytes_sent_ : int
-        Their size.
+    n_rounds_, n_messages_, bytes_sent_ : int
+        Rounds (or hops of a token), messages in both directions, and their size; none at
+        ``epsilon=inf``, where the optimum is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
-
-    See Also
-    --------
-    sklearn.linear_model.Ridge : The same objective without privacy.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     Examples
     --------
@@ -607,9 +493,8 @@ class DPFedRidge(FederatedModel, RegressorOfAgents, RidgeRegression):
     >>> X = rng.uniform(-1, 1, size=(20_000, 3))
     >>> y = X @ [1.0, -2.0, 0.0] + 0.1 * rng.standard_normal(20_000)
     >>> hospitals = np.repeat(["east", "north", "south", "west"], 5_000)
-    >>> model = DPFedRidge(
-    ...     alpha=1.0, feature_bounds=(-1, 1), target_bounds=(-4, 4), random_state=0
-    ... )
+    >>> model = DPFedRidge(feature_bounds=(-1, 1), target_bounds=(-4, 4),
+    ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
     array([ 1.  , -2.01, -0.  ])
     >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}

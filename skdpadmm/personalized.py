@@ -7,12 +7,11 @@ over what that agent says, whatever others say or do, in the algorithm of [1]_ w
 and composition; `privacy_` lists it, and
 :class:`~skdpadmm.algorithms.PersonalizedCoordinateDescent` states the theorem. It does not cover
 transformers fitted earlier in a pipeline, scores on private data, or other fits on the same
-records. A fit with `random_state` set is a simulation: the noise can be recomputed from the seed.
+records.
 
 An agent hides among its own rows alone, so with few rows and many features its gradients are mostly
 noise. What helps most then is free: neighbours' models, and `local_model`. All agents are simulated
-by whoever runs `fit`: it shows what agents would learn, and protects nobody from the machine that
-it runs on.
+by whoever runs `fit`, from whom nobody is protected.
 
 .. [1] A. Bellet, R. Guerraoui, M. Taziki, M. Tommasi, "Fast and Differentially Private Algorithms
    for Decentralized Collaborative Machine Learning", 2017.
@@ -28,8 +27,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -49,6 +47,7 @@ from skdpadmm._model_of_agents import (
     has_probabilities,
     in_order_of_agents,
     own_scores,
+    score_of,
     without_column,
 )
 from skdpadmm._sklearn import (
@@ -61,6 +60,7 @@ from skdpadmm._sklearn import (
     parameter,
 )
 from skdpadmm.algorithms import refit_at_home
+from skdpadmm.losses import LogisticLoss, MultinomialLoss
 from skdpadmm.network import (
     PARTITIONS,
     Ownership,
@@ -278,9 +278,91 @@ class PersonalizedModel(ModelOfAgents):
             )
         return np.stack([self.similarity_.average_for(row) for row in rows])
 
-    def _check_own(
-        self, agent: Any, X: Any, y: ArrayLike, *, y_numeric: bool = False
-    ) -> tuple[int, Any, NDArray[Any]]:
+    def predict(
+        self, X: Any, agents: ArrayLike | None = None, similarities: Any = None
+    ) -> NDArray[Any]:
+        """Predict the target or the class of each row by the model of its agent.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        agents : array-like of shape (n_samples,), default=None
+            For each row the label of the agent whose model is asked. May be left out where there is
+            one agent, or an `agent_column`.
+        similarities : array-like of shape (n_new_agents, n_agents), default=None
+            How much agents that the fit has not seen are like those it has: a row for each new
+            agent in the order of their sorted labels, or a DataFrame that has labels as its index
+            and as columns. A new agent is predicted for by the average of models with these
+            weights.
+
+        Returns
+        -------
+        y_pred : ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            Where it is not said whose model is asked, or a label is new and has no similarities.
+        """
+        return self._answers(self._scores(X, agents, similarities))
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        agents: ArrayLike | None = None,
+        similarities: Any = None,
+    ) -> float:
+        """Accuracy or coefficient of determination of what `predict` says; no budget covers it."""
+        predicted = self.predict(X, agents=agents, similarities=similarities)
+        return score_of(self, y, predicted, sample_weight)
+
+    def local_model(self, agent: Any, X: Any, y: ArrayLike) -> Any:
+        """Fit the model of one agent again at home, without noise.
+
+        It minimises the objective over that agent's model alone, with its own rows and the released
+        models of its neighbours; nothing is clipped. This costs no budget as long as the agent
+        keeps it: it is not private, and nothing of it is stored here.
+
+        Parameters
+        ----------
+        agent : object
+            Label of the agent.
+        X : {array-like, sparse matrix} of shape (n_own, n_features)
+            Its own rows, with the columns that `fit` got.
+        y : array-like of shape (n_own,)
+            Its targets, or labels among `classes_`; some of them may be absent.
+
+        Returns
+        -------
+        model : LocalRegressor or LocalClassifier
+            A fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            Where the agent is not one of the fit, or the rows are not valid or another agent's.
+        """
+        position, features, y = self._check_own(agent, X, y)
+        if not is_classifier(self):
+            coef, intercept = self._refit(position, features, y.astype(np.float64))
+            found = {"coef_": coef[0], "intercept_": float(intercept[0])}
+            return self._at_home(LocalRegressor(), position, **found)
+        targets = encoded_targets(y, self.classes_)
+        coef, intercept = self._refit(position, features, targets.encoded)
+        # That of the fit, whatever the parameter is now.
+        is_logistic = isinstance(self._facts_.loss, LogisticLoss | MultinomialLoss)
+        return self._at_home(
+            LocalClassifier(),
+            position,
+            loss="log_loss" if is_logistic else "smoothed_hinge",
+            classes_=targets.classes,
+            coef_=coef,
+            intercept_=intercept,
+        )
+
+    def _check_own(self, agent: Any, X: Any, y: ArrayLike) -> tuple[int, Any, NDArray[Any]]:
         """Where an agent is among those of the fit; features and targets of its own rows."""
         check_is_fitted(self)
         known = self.agent_labels_.tolist()
@@ -299,7 +381,7 @@ class PersonalizedModel(ModelOfAgents):
                     f"Got rows of agents {list(others)[:5]!r} for agent={agent!r}, expected its own"
                     f" alone: those with {agent!r} in column {self.agent_column!r}."
                 )
-        if y_numeric:
+        if not is_classifier(self):
             y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         target = column_or_1d(y)
         check_consistent_length(features, target)
@@ -401,11 +483,8 @@ class LocalRegressor(PredictsNumbers, _ModelAtHome):
     coef_ : ndarray of shape (n_features,)
         Coefficients, in the units of `X`.
     intercept_ : float
-        Intercept.
     n_features_in_ : int
         Number of features, without a column of agents.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names, where all columns of the fit had strings.
 
     Examples
     --------
@@ -439,23 +518,8 @@ class LocalClassifier(PredictsProbabilities, _ModelAtHome):
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Coefficients, in the units of `X`.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Intercepts.
     n_features_in_ : int
         Number of features, without a column of agents.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names, where all columns of the fit had strings.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpadmm import DPPersonalizedClassifier
-    >>> X = np.linspace(-1, 1, 40).reshape(-1, 1)
-    >>> y, towns = np.where(X[:, 0] > 0, "more", "less"), np.resize(["east", "west"], 40)
-    >>> model = DPPersonalizedClassifier(
-    ...     trade_off=100.0, classes=["less", "more"], feature_bounds=(-1, 1), random_state=0
-    ... ).fit(X, y, agents=towns)
-    >>> model.local_model("east", X[::2], y[::2]).predict([[-0.5], [0.5]]).tolist()
-    ['less', 'more']
     """
 
     loss: str = "log_loss"
@@ -488,56 +552,49 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     Parameters
     ----------
     loss : {"log_loss", "smoothed_hinge"}, default="log_loss"
-        Logistic for two classes and multinomial for more; or a hinge whose corner is a parabola,
-        for more than two classes one against the rest.
+        Logistic (multinomial), or a hinge whose corner is a parabola (one class against the rest).
     smoothing : float, default=1.0
         Width of the hinge's parabola in units of the margin, in (0, inf).
     alpha : float, default=1e-4
         Strength of the penalty, at least 0, in the user's units.
     trade_off : float, default=1.0
-        :math:`\mu`, in (0, inf): how much own rows count beside the models of others. Losses bend
-        little, so agents who differ need 30 to 100; agents of one mind with few rows each do best
-        with 0.1 to 1. Where noise is large, own rows count less. Not to be tuned on the private
+        :math:`\mu`, in (0, inf): what own rows count beside models of others. Agents who differ
+        need 30 to 100; those of one mind with few rows 0.1 to 1. Not to be tuned on the private
         rows.
     similarity : str, matrix, networkx graph or Similarity, default="uniform"
-        S, the weights of pairs of agents: "uniform" (everybody is alike), "knn" or "gaussian" of
-        `agent_features`, a connected graph whose nodes are the labels and whose edges may have a
-        "weight", a symmetric matrix in the order of the sorted labels, or a DataFrame of one. An
-        agent that has a label here and no rows gets a model from its neighbours. Public: weights
-        that were learnt from private rows need a budget of their own. See
-        :func:`~skdpadmm.network.resolve_similarity`.
+        S, the public weights of pairs of agents: "uniform", "knn" or "gaussian" of
+        `agent_features`, or weights by label: see :func:`~skdpadmm.network.resolve_similarity`. An
+        agent with a label here and no rows gets a model from its neighbours. Weights learnt from
+        private rows need a budget.
     agent_features : array-like of shape (n_agents, n_agent_features), default=None
-        Public facts about the agents, for "knn" and "gaussian" and nothing else: in the order of
-        the sorted labels, or a DataFrame that has them as its index.
+        Public facts for "knn" and "gaussian", in the order of the sorted labels or with them as
+        index.
     confidence : float, array-like of shape (n_agents,), dict or Series, default=None
         c, in (0, 1]: how much each agent trusts its own rows, by label or in the order of the
         sorted labels. None: its number of rows, as a share of the largest. Public.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent: by label, or in the order of
-        the sorted labels. At inf nothing is clipped: the fit is exact, not private.
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     partition : int, str or callable, default=None
-        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents,
-        "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has classes,
-        or ranges of the target, of its own), "sorted" (rows sorted by the target), or a function of
-        ``(X, y)`` that returns labels. The last three look at the data: the guarantee is
-        conditional on the ownership that results. None: one agent holds all of them, or `n_agents`
-        as in "iid".
+        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+        is conditional on the ownership that results. None: one agent holds all of them, or
+        `n_agents` as in "iid".
     n_agents : int, default=None
         Number of agents that `partition` makes.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and in predictions. It is no feature:
-        `coef_` leaves it out.
+        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record (or agent) is replaced by any other of its
-        size; or a record's loss by zero, an agent by one that sends noise alone.
+        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
@@ -546,43 +603,32 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     algorithm : str or Algorithm, default="personalized-coordinate-descent"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     max_iter : int, default=100
-        Bound of the number of turns in which an agent uses its rows, fixed in advance; the
-        algorithm says how many it takes, by public facts.
+        Bound of the number of turns in which an agent uses its rows, fixed in advance.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Coefficients, in the units of `X`: the average of the models, which with several agents is a
-        model of nobody.
+        Coefficients, in the units of `X`: the average of the models.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Intercepts.
     coef_per_agent_ : ndarray of shape (n_agents, 1 or n_classes, n_features)
         Coefficients of each agent's model, in the order of `agent_labels_`.
     intercept_per_agent_ : ndarray of shape (n_agents, 1 or n_classes)
-        Their intercepts.
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
-    n_rounds_ : int
-        Rounds of messages, or hops of a token.
-    n_messages_ : int
-        Messages, each direction counted; 0 at ``epsilon=inf``, where the optimum is computed in one
-        place.
-    bytes_sent_ : int
-        Their size.
+    n_rounds_, n_messages_, bytes_sent_ : int
+        Rounds (or hops of a token), messages in both directions, and their size; none at
+        ``epsilon=inf``, where the optimum is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted, those without rows included.
     similarity_ : Similarity
@@ -590,9 +636,7 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets, agent by agent.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     See Also
     --------
@@ -627,153 +671,23 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     def decision_function(
         self, X: Any, agents: ArrayLike | None = None, similarities: Any = None
     ) -> Array:
-        """Scores of the classes for each row by the model of its agent.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents : array-like of shape (n_samples,), default=None
-            For each row the label of the agent whose model is asked. May be left out where there is
-            one agent, or an `agent_column`.
-        similarities : array-like of shape (n_new_agents, n_agents), default=None
-            How much agents that the fit has not seen are like those it has: a row for each new
-            agent in the order of their sorted labels, or a DataFrame that has labels as its index
-            and as columns. A new agent is predicted for by the average of models with these
-            weights. Not looked at for agents of the fit.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With two classes, the score of ``classes_[1]``.
-
-        Raises
-        ------
-        ValueError
-            Where it is not said whose model is asked, or a label is new and has no similarities.
-        """
+        """Scores of the classes, by the models that `predict` uses."""
         return self._by_class(self._scores(X, agents, similarities))
-
-    def predict(
-        self, X: Any, agents: ArrayLike | None = None, similarities: Any = None
-    ) -> NDArray[Any]:
-        """Predict the class of each row by the model of its agent.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents, similarities : array-like, default=None
-            As in `decision_function`.
-
-        Returns
-        -------
-        y_pred : ndarray of shape (n_samples,)
-        """
-        return self._labels(self.decision_function(X, agents=agents, similarities=similarities))
 
     @available_if(has_probabilities)
     def predict_proba(
         self, X: Any, agents: ArrayLike | None = None, similarities: Any = None
     ) -> Array:
-        """Predict the probability of each class, less sure of itself by what noise is left.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents, similarities : array-like, default=None
-            As in `decision_function`.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
+        """Probabilities, in the order of `classes_`, by the models that `predict` uses."""
         return np.exp(self.predict_log_proba(X, agents=agents, similarities=similarities))
 
     @available_if(has_probabilities)
     def predict_log_proba(
         self, X: Any, agents: ArrayLike | None = None, similarities: Any = None
     ) -> Array:
-        """Predict the logarithm of the probability of each class, as `predict_proba` does.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents, similarities : array-like, default=None
-            As in `decision_function`.
-
-        Returns
-        -------
-        log_proba : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
+        """Logarithms of what `predict_proba` returns, with the same parameters."""
         scores = self.decision_function(X, agents=agents, similarities=similarities)
         return self._log_probabilities(scores)
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        agents: ArrayLike | None = None,
-        similarities: Any = None,
-    ) -> float:
-        """Share of labels that are predicted right.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-        agents, similarities : array-like, default=None
-            As in `decision_function`.
-
-        Returns
-        -------
-        score : float
-            A score on private data is a release that no budget covers.
-        """
-        predicted = self.predict(X, agents=agents, similarities=similarities)
-        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-
-    def local_model(self, agent: Any, X: Any, y: ArrayLike) -> LocalClassifier:
-        """Fit the model of one agent again at home, without noise.
-
-        It minimises the objective over that agent's model alone, with its own rows and the released
-        models of its neighbours; nothing is clipped. This costs no budget as long as the agent
-        keeps it: it is not private, and nothing of it is stored here.
-
-        Parameters
-        ----------
-        agent : object
-            Label of the agent.
-        X : {array-like, sparse matrix} of shape (n_own, n_features)
-            Its own rows, with the columns that `fit` got.
-        y : array-like of shape (n_own,)
-            Labels among `classes_`; some of them may be absent.
-
-        Returns
-        -------
-        model : LocalClassifier
-            A fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            Where the agent is not one of the fit, or the rows are not valid, or `agent_column` says
-            that they are another agent's.
-        """
-        position, features, labels = self._check_own(agent, X, y)
-        targets = encoded_targets(labels, self.classes_)
-        coef, intercept = self._refit(position, features, targets.encoded)
-        is_logistic = "_doubt_" in vars(self)
-        return self._at_home(
-            LocalClassifier(),
-            position,
-            loss="log_loss" if is_logistic else "smoothed_hinge",
-            classes_=targets.classes,
-            coef_=coef,
-            intercept_=intercept,
-        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -805,92 +719,74 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
     alpha : float, default=1e-4
         Strength of the penalty, at least 0, in the user's units.
     trade_off : float, default=1.0
-        :math:`\mu`, in (0, inf): how much own rows count beside the models of others. Losses bend
-        little, so agents who differ need 30 to 100; agents of one mind with few rows each do best
-        with 0.1 to 1. Where noise is large, own rows count less. Not to be tuned on the private
+        :math:`\mu`, in (0, inf): what own rows count beside models of others. Agents who differ
+        need 30 to 100; those of one mind with few rows 0.1 to 1. Not to be tuned on the private
         rows.
     similarity : str, matrix, networkx graph or Similarity, default="uniform"
-        S, the weights of pairs of agents: "uniform" (everybody is alike), "knn" or "gaussian" of
-        `agent_features`, a connected graph whose nodes are the labels and whose edges may have a
-        "weight", a symmetric matrix in the order of the sorted labels, or a DataFrame of one. An
-        agent that has a label here and no rows gets a model from its neighbours. Public: weights
-        that were learnt from private rows need a budget of their own. See
-        :func:`~skdpadmm.network.resolve_similarity`.
+        S, the public weights of pairs of agents: "uniform", "knn" or "gaussian" of
+        `agent_features`, or weights by label: see :func:`~skdpadmm.network.resolve_similarity`. An
+        agent with a label here and no rows gets a model from its neighbours. Weights learnt from
+        private rows need a budget.
     agent_features : array-like of shape (n_agents, n_agent_features), default=None
-        Public facts about the agents, for "knn" and "gaussian" and nothing else: in the order of
-        the sorted labels, or a DataFrame that has them as its index.
+        Public facts for "knn" and "gaussian", in the order of the sorted labels or with them as
+        index.
     confidence : float, array-like of shape (n_agents,), dict or Series, default=None
         c, in (0, 1]: how much each agent trusts its own rows, by label or in the order of the
         sorted labels. None: its number of rows, as a share of the largest. Public.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent: by label, or in the order of
-        the sorted labels. At inf nothing is clipped: the fit is exact, not private.
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels; at inf the fit is exact and not private.
     delta : float, default=1e-5
-        In (0, 1), to be chosen well below ``1 / n_samples``; at or above it `fit` warns.
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     partition : int, str or callable, default=None
-        Who holds which row, where neither `agents` nor `agent_column` says so: a number of agents,
-        "iid" (equal sizes), "quantity" (sizes by a power law), "dirichlet" (each agent has classes,
-        or ranges of the target, of its own), "sorted" (rows sorted by the target), or a function of
-        ``(X, y)`` that returns labels. The last three look at the data: the guarantee is
-        conditional on the ownership that results. None: one agent holds all of them, or `n_agents`
-        as in "iid".
+        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+        is conditional on the ownership that results. None: one agent holds all of them, or
+        `n_agents` as in "iid".
     n_agents : int, default=None
         Number of agents that `partition` makes.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and in predictions. It is no feature:
-        `coef_` leaves it out.
+        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        How neighbouring data sets differ: one record (or agent) is replaced by any other of its
-        size; or a record's loss by zero, an agent by one that sends noise alone.
+        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, never taken from private data: ``(lower, upper)``, or a dict
-        of such pairs by column name. Features are clipped to it and scaled inside the model. None:
-        rows are clipped to a norm of about ``sqrt(n_features)``, which suits standardised features.
+        Public range to which features are clipped, never taken from private data: ``(lower,
+        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
+        ``sqrt(n_features)``.
     target_bounds : pair of floats, default=None
-        Public range of the target, to which it is clipped. None: [-3, 3], for a standardised
-        target.
+        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="personalized-coordinate-descent"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
     max_iter : int, default=100
-        Bound of the number of turns in which an agent uses its rows, fixed in advance; the
-        algorithm says how many it takes, by public facts.
+        Bound of the number of turns in which an agent uses its rows, fixed in advance.
     sampler : {"floating-point", "opendp"}, default="floating-point"
-        Source of noise. "opendp" resists attacks on floating-point arithmetic; it needs the extra
-        ``skdpadmm[secure]`` and takes no seed.
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system. Anything else makes the fit a simulation, whose
-        noise can be recomputed.
+        None draws noise from the operating system; anything else makes the fit a simulation.
     ledger : str or None, default=None
-        Path of an account, such as ``"study.db"`` or ``"study.db::adult"``: see
-        :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` reserves its cost there before it touches
-        data, and is refused where that would pass a limit.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
+        data.
     verbose : int, default=0
         Whether to show a progress bar.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficients, in the units of `X` and `y`: the average of the models, which with several
-        agents is a model of nobody.
+        Coefficients, in the units of `X` and `y`: the average of the models.
     intercept_ : float
-        Intercept.
     coef_per_agent_ : ndarray of shape (n_agents, n_features)
         Coefficients of each agent's model, in the order of `agent_labels_`.
     intercept_per_agent_ : ndarray of shape (n_agents,)
-        Their intercepts.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
-    n_rounds_ : int
-        Rounds of messages, or hops of a token.
-    n_messages_ : int
-        Messages, each direction counted; 0 at ``epsilon=inf``, where the optimum is computed in one
-        place.
-    bytes_sent_ : int
-        Their size.
+    n_rounds_, n_messages_, bytes_sent_ : int
+        Rounds (or hops of a token), messages in both directions, and their size; none at
+        ``epsilon=inf``, where the optimum is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted, those without rows included.
     similarity_ : Similarity
@@ -898,9 +794,7 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets, agent by agent.
     n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
 
     See Also
     --------
@@ -924,81 +818,3 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
     >>> model.predict(X[:2], agents=["east", "west"]).shape
     (2,)
     """
-
-    def predict(self, X: Any, agents: ArrayLike | None = None, similarities: Any = None) -> Array:
-        """Predict the target of each row by the model of its agent.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents, similarities : array-like, default=None
-            As in :meth:`DPPersonalizedClassifier.decision_function`.
-
-        Returns
-        -------
-        y_pred : ndarray of shape (n_samples,)
-
-        Raises
-        ------
-        ValueError
-            Where it is not said whose model is asked, or a label is new and has no similarities.
-        """
-        return self._scores(X, agents, similarities)[:, 0]
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        agents: ArrayLike | None = None,
-        similarities: Any = None,
-    ) -> float:
-        """Coefficient of determination of the predictions.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-        agents, similarities : array-like, default=None
-            As in :meth:`DPPersonalizedClassifier.decision_function`.
-
-        Returns
-        -------
-        score : float
-            A score on private data is a release that no budget covers.
-        """
-        predicted = self.predict(X, agents=agents, similarities=similarities)
-        return float(r2_score(y, predicted, sample_weight=sample_weight))
-
-    def local_model(self, agent: Any, X: Any, y: ArrayLike) -> LocalRegressor:
-        """Fit the model of one agent again at home, without noise.
-
-        It minimises the objective over that agent's model alone, with its own rows and the released
-        models of its neighbours; nothing is clipped. This costs no budget as long as the agent
-        keeps it: it is not private, and nothing of it is stored here.
-
-        Parameters
-        ----------
-        agent : object
-            Label of the agent.
-        X : {array-like, sparse matrix} of shape (n_own, n_features)
-            Its own rows, with the columns that `fit` got.
-        y : array-like of shape (n_own,)
-
-        Returns
-        -------
-        model : LocalRegressor
-            A fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            Where the agent is not one of the fit, or the rows are not valid, or `agent_column` says
-            that they are another agent's.
-        """
-        position, features, target = self._check_own(agent, X, y, y_numeric=True)
-        coef, intercept = self._refit(position, features, target.astype(np.float64))
-        return self._at_home(
-            LocalRegressor(), position, coef_=coef[0], intercept_=float(intercept[0])
-        )
