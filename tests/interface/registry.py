@@ -61,76 +61,63 @@ AGENTS = {
 }
 
 
-def _row(family: str, estimator: BaseEstimator, counterpart: Any = None) -> Row:
-    return Row(estimator.set_params(**AGENTS[family], **SMALL), family, counterpart)
+def _row(family: str, estimator: BaseEstimator, counterpart: str = "") -> Row:
+    made = estimator.set_params(**AGENTS[family], **SMALL)
+    return Row(made, family, COUNTERPARTS.get(counterpart))
 
 
-def _lasso(n: int) -> BaseEstimator:
-    return Lasso(alpha=0.05, tol=1e-14)
-
-
-def _mixed(n: int) -> BaseEstimator:
-    return ElasticNet(alpha=0.1, l1_ratio=0.7, tol=1e-14)
-
-
-def _ridge(n: int) -> BaseEstimator:
-    return Ridge(alpha=2.0)
-
-
-def _mean_ridge(n: int) -> BaseEstimator:
-    return Ridge(alpha=0.05 * n, solver="cholesky")
-
-
-def _logistic(n: int) -> BaseEstimator:
-    return logistic(0.5)
-
-
-def _mean_logistic(n: int) -> BaseEstimator:
-    return logistic(1 / (0.05 * n))
-
-
+# What scikit-learn calls them, for a number of rows.
+COUNTERPARTS: dict[str, Callable[[int], BaseEstimator]] = {
+    "lasso": lambda n: Lasso(alpha=0.05, tol=1e-14),
+    "mixed": lambda n: ElasticNet(alpha=0.1, l1_ratio=0.7, tol=1e-14),
+    "ridge": lambda n: Ridge(alpha=2.0),
+    "mean ridge": lambda n: Ridge(alpha=0.05 * n, solver="cholesky"),
+    "logistic": lambda n: logistic(0.5),
+    "mean logistic": lambda n: logistic(1 / (0.05 * n)),
+    "linear": lambda n: LinearRegression(),
+}
 MIXED = {"alpha": 0.1, "l1_ratio": 0.7}
 SHARING = "secret-sharing-gradient-descent"
 
 # Every public estimator with its default algorithm.
 DEFAULTS: dict[str, Row] = {
-    "ridge": _row("central", dp.DPAdmmRidge(alpha=2.0), _ridge),
-    "lasso": _row("central", dp.DPAdmmLasso(alpha=0.05), _lasso),
-    "elastic net": _row("central", dp.DPAdmmElasticNet(**MIXED), _mixed),
-    "fused": _row("central", dp.DPAdmmGeneralizedLasso(alpha=0.0), lambda n: LinearRegression()),
+    "ridge": _row("central", dp.DPAdmmRidge(alpha=2.0), "ridge"),
+    "lasso": _row("central", dp.DPAdmmLasso(alpha=0.05), "lasso"),
+    "elastic net": _row("central", dp.DPAdmmElasticNet(**MIXED), "mixed"),
+    "fused": _row("central", dp.DPAdmmGeneralizedLasso(alpha=0.0), "linear"),
     "huber": _row("central", dp.DPAdmmHuberRegressor()),
     "linear svc": _row("central", dp.DPAdmmLinearSVC()),
     "three hinges": _row("central", dp.DPAdmmLinearSVC(**THREE)),
-    "logistic": _row("central", dp.DPAdmmLogisticRegression(C=0.5), _logistic),
-    "multinomial": _row("central", dp.DPAdmmLogisticRegression(C=0.5, **THREE), _logistic),
-    "fed ridge": _row("federated", dp.DPFedRidge(alpha=2.0), _ridge),
-    "fed lasso": _row("federated", dp.DPFedLasso(alpha=0.05), _lasso),
-    "fed elastic net": _row("federated", dp.DPFedElasticNet(**MIXED), _mixed),
-    "fed logistic": _row("federated", dp.DPFedLogisticRegression(C=0.5), _logistic),
-    "network": _row("decentralized", dp.DPDecentralizedRegressor(**MEAN), _mean_ridge),
+    "logistic": _row("central", dp.DPAdmmLogisticRegression(C=0.5), "logistic"),
+    "multinomial": _row("central", dp.DPAdmmLogisticRegression(C=0.5, **THREE), "logistic"),
+    "fed ridge": _row("federated", dp.DPFedRidge(alpha=2.0), "ridge"),
+    "fed lasso": _row("federated", dp.DPFedLasso(alpha=0.05), "lasso"),
+    "fed elastic net": _row("federated", dp.DPFedElasticNet(**MIXED), "mixed"),
+    "fed logistic": _row("federated", dp.DPFedLogisticRegression(C=0.5), "logistic"),
+    "network": _row("decentralized", dp.DPDecentralizedRegressor(**MEAN), "mean ridge"),
     "network of classes": _row(
-        "decentralized", dp.DPDecentralizedClassifier(**MEAN, **THREE), _mean_logistic
+        "decentralized", dp.DPDecentralizedClassifier(**MEAN, **THREE), "mean logistic"
     ),
-    "personal": _row("personalized", dp.DPPersonalizedRegressor(**MEAN), _mean_ridge),
-    "personal classes": _row("personalized", dp.DPPersonalizedClassifier(**MEAN), _mean_logistic),
+    "personal": _row("personalized", dp.DPPersonalizedRegressor(**MEAN), "mean ridge"),
+    "personal classes": _row("personalized", dp.DPPersonalizedClassifier(**MEAN), "mean logistic"),
 }
 # One algorithm of each other kind.
 KINDS: dict[str, Row] = {
-    "stream": _row("central", dp.DPAdmmLasso(alpha=0.05, algorithm=STREAM), _lasso),
+    "stream": _row("central", dp.DPAdmmLasso(alpha=0.05, algorithm=STREAM), "lasso"),
     "path of gradients": _row(
-        "central", dp.DPAdmmRidge(alpha=2.0, algorithm=GradientDescent()), _ridge
+        "central", dp.DPAdmmRidge(alpha=2.0, algorithm=GradientDescent()), "ridge"
     ),
     "perturbed objective": _row(
-        "central", dp.DPAdmmRidge(alpha=2.0, algorithm="objective-perturbation"), _ridge
+        "central", dp.DPAdmmRidge(alpha=2.0, algorithm="objective-perturbation"), "ridge"
     ),
-    "fed sharing": _row("federated", dp.DPFedRidge(alpha=2.0, algorithm=SHARING), _ridge),
+    "fed sharing": _row("federated", dp.DPFedRidge(alpha=2.0, algorithm=SHARING), "ridge"),
     "walk": _row(
         "decentralized",
         dp.DPDecentralizedRegressor(**MEAN, algorithm="random-walk-admm"),
-        _mean_ridge,
+        "mean ridge",
     ),
     "alone": _row(
-        "personalized", dp.DPPersonalizedRegressor(**MEAN, algorithm="local-models"), _mean_ridge
+        "personalized", dp.DPPersonalizedRegressor(**MEAN, algorithm="local-models"), "mean ridge"
     ),
 }
 ROWS = DEFAULTS | KINDS

@@ -147,17 +147,6 @@ def test_a_plan_for_given_sizes_is_the_plan_inside_fit(name, plans):
         assert plans == [plan_of(unnamed(name), 60, 3, agent_sizes=given)] * 2
 
 
-@pytest.mark.parametrize(
-    ("name", "unit"), zip(FAMILIES, ["record", "agent", "agent"] * 2, strict=True)
-)
-def test_an_agent_may_hold_one_row_and_lack_classes(name, unit):
-    X, y = ROWS[name].data()
-    for agents in (np.where(np.arange(60) == 9, 0, 1 + np.arange(60) % 3), np.round(y).astype(int)):
-        model = unnamed(name, privacy_unit=unit).fit(X, y, agents=agents)
-        assert np.isfinite(parameters(model)).all()
-        assert len(model.agent_labels_) == len(set(agents.tolist()))
-
-
 # Budgets of agents.
 
 BUDGETS = {"west": 4.0, "east": 1.0, "north": 0.5}
@@ -295,11 +284,3 @@ def test_messages_are_two_along_each_edge_in_each_round(topology, edges, inner_s
     model = unnamed("network", conditioning="private", **knobs).fit(X, y)
     assert model.n_messages_ == 2 * edges * (4 + 5)
     assert model.bytes_sent_ == 8 * 2 * edges * (4 * 4 + 5 * 10)
-
-
-def test_the_model_of_a_network_is_the_average_of_those_of_agents():
-    X, y = ROWS["network of classes"].data()
-    model = unnamed("network of classes", epsilon=5.0, feature_bounds=(-3, 1))
-    model.fit(X, y, agents=AGENTS)
-    assert_alike(model.coef_per_agent_.mean(axis=0), model.coef_)
-    assert_alike(model.intercept_per_agent_.mean(axis=0), model.intercept_)

@@ -15,8 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
 
-from skdpadmm import DPAdmmRidge
-from skdpadmm.algorithms import ConsensusADMM
 from skdpadmm.preprocessing import BoundedScaler
 from tests.interface.registry import ROWS, assert_alike
 
@@ -38,18 +36,6 @@ def test_a_model_works_in_pipelines_grids_and_folds(name):
     grid = {f"{pipeline.steps[-1][0]}__epsilon": [0.1, math.inf]}
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-
-
-def test_a_grid_reaches_the_knobs_of_an_algorithm_object():
-    X, y = ROWS["ridge"].data(n=200)
-    model = make_pipeline(DPAdmmRidge(algorithm=ConsensusADMM(), random_state=0, epsilon=50.0))
-    grid = {"dpadmmridge__algorithm__step_size": [1e-6, 0.5]}
-    search = GridSearchCV(model, grid, cv=3, error_score="raise").fit(X, y)
-    assert search.best_params_ == {"dpadmmridge__algorithm__step_size": 0.5}
-    assert search.best_estimator_[-1].plan(200, 3).settings.step_size == 0.5
-    wrong = GridSearchCV(DPAdmmRidge(), {"algorithm__step_size": [0.1, 1.0]}, cv=2)
-    with pytest.raises(ValueError, match="Pass an object first"):
-        wrong.fit(X, y)
 
 
 def requested(model):

@@ -83,28 +83,6 @@ def test_extreme_rows_of_a_sparse_matrix_end_in_a_finite_private_model(row):
     assert_a_finite_fit(row.make(**units(row)), sparse.csr_matrix(X), y)
 
 
-@pytest.mark.parametrize("name", ["lasso", "linear svc", "multinomial", "personal"])
-def test_without_privacy_an_extreme_row_ends_in_a_finite_model_or_in_a_clear_error(name):
-    X, y = ROWS[name].data()
-    for extreme in HUGE_ROWS:
-        X[7] = extreme
-        model = ROWS[name].make(epsilon=math.inf)
-        try:
-            assert_a_finite_fit(model, X, y)
-        except ValueError as error:
-            assert str(error).startswith("Got X with values beyond")  # noqa: PT017
-
-
-@pytest.mark.filterwarnings("ignore:Got delta")
-@pytest.mark.parametrize("epsilon", BUDGETS)
-@pytest.mark.parametrize("name", [n for n in DEFAULTS if DEFAULTS[n].n_classes == 1])
-def test_one_row_is_enough_for_a_regression(name, epsilon):
-    model = DEFAULTS[name].make(epsilon=epsilon)
-    if DEFAULTS[name].family != "central":
-        model.set_params(n_agents=None, **units(DEFAULTS[name]))
-    assert_a_finite_fit(model, [[0.5, 1.0, 0.2]], [0.3])
-
-
 @pytest.mark.parametrize("name", [*HERE, "stream", "perturbed objective", "fed sharing", "walk"])
 def test_an_extreme_budget_ends_in_a_finite_model_or_is_refused_before_data(name):
     row = ROWS[name]
@@ -144,57 +122,6 @@ def test_container_and_type_change_only_rounding(name, container, dtype, bounds,
     np.testing.assert_allclose(other, dense, rtol=10 * tolerance, atol=10 * tolerance)
 
 
-@pytest.mark.parametrize("name", [*HERE, "stream", "perturbed objective", "walk"])
-def test_repeated_entries_of_a_sparse_matrix_count_as_their_sum(name):
-    # Entry by entry they would pass a bound that their sum does not pass.
-    row = ROWS[name]
-    X, y = row.data()
-    X[0] = [500.0, 0, 0]
-    canonical = sparse.csr_matrix(X)
-    repeated = sparse.csr_matrix(
-        (
-            np.concatenate([np.ones(500), canonical.data[1:]]),
-            np.concatenate([np.zeros(500, dtype=int), canonical.indices[1:]]),
-            np.concatenate([[0], canonical.indptr[1:] + 499]),
-        ),
-        shape=X.shape,
-    )
-    expected = parameters(row.make().fit(canonical, y))
-    np.testing.assert_allclose(parameters(row.make().fit(repeated, y)), expected, rtol=1e-9)
-
-
-# Names of columns.
-
-
-@pytest.mark.parametrize("name", HERE)
-def test_column_names_are_kept_and_checked(name):
-    row = ROWS[name]
-    X, y = row.data()
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    model = row.make().fit(frame, y)
-    assert list(model.feature_names_in_) == ["a", "b", "c"]
-    with pytest.raises(ValueError, match="feature names should match"):
-        model.predict(frame[["c", "b", "a"]])
-    with pytest.raises(ValueError, match="features, but"):
-        row.make().fit(X, y).predict(X[:, :2])
-
-
-@pytest.mark.parametrize("name", HERE)
-def test_bounds_by_column_name_are_bounds_by_position(name):
-    row = ROWS[name]
-    X, y = row.data()
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    by_name = row.make(feature_bounds={"c": (-2, 1), "a": (-1, 3), "b": (-1, 1)})
-    by_position = row.make(feature_bounds=([-1, -1, -2], [3, 1, 1])).fit(frame, y)
-    np.testing.assert_allclose(
-        parameters(by_name.fit(frame, y)), parameters(by_position), rtol=1e-9
-    )
-    with pytest.raises(ValueError, match=r"Got feature_bounds for columns \['c'\]"):
-        by_name.fit(frame.rename(columns={"c": "d"}), y)
-    with pytest.raises(ValueError, match="expected X to be a DataFrame"):
-        by_name.fit(X, y)
-
-
 # Classes.
 
 CLASSIFIERS = {
@@ -210,27 +137,18 @@ def classifier(name, classes=None, **changed):
     return ROWS[name].make(classes=classes, **CLASSIFIERS[name], **changed)
 
 
-LABELS = {
-    "unsigned": np.array([0, 200], dtype=np.uint8),
-    "float": np.array([0.0, 1.0]),
-    "bool": np.array([False, True]),
-    "str of several lengths": np.array(["a", "a much longer label"]),
-    "string": pd.Series(["no", "yes"], dtype="string"),
-}
-
-
+@pytest.mark.parametrize(
+    "labels",
+    [np.array([0, 200], dtype=np.uint8), np.array([False, True]), np.array(["a", "much longer"])],
+    ids=["unsigned", "bool", "str"],
+)
 @pytest.mark.parametrize("declare", [False, True])
-@pytest.mark.parametrize("kind", LABELS)
-def test_labels_of_every_type_come_back_as_they_are(kind, declare):
+def test_labels_come_back_as_they_are(labels, declare):
     X, y = ROWS["logistic"].data()
-    name = list(CLASSIFIERS)[(list(LABELS).index(kind) + declare) % len(CLASSIFIERS)]
-    given = LABELS[kind]
-    labels = np.asarray(given if not hasattr(given, "iloc") else given.astype(object))
-    plain = classifier(name).fit(X, y)
-    model = classifier(name, classes=list(labels[::-1]) if declare else None)
-    model.fit(X, given.iloc[y] if hasattr(given, "iloc") else given[y])
+    plain = classifier("logistic").fit(X, y)
+    model = classifier("logistic", classes=list(labels[::-1]) if declare else None)
+    model.fit(X, labels[y])
     assert model.classes_.tolist() == labels.tolist()
-    assert_alike(model.coef_, plain.coef_)
     assert model.predict(X).tolist() == labels[plain.predict(X)].tolist()
     assert ("classes not declared" in repr(model.privacy_)) == (not declare)
 
@@ -252,7 +170,7 @@ def test_a_declared_class_may_be_absent_and_their_order_does_not_matter(name, ep
 
 @pytest.mark.parametrize(
     ("classes", "labels"),
-    [([0, 1], [0, 2]), (["a", "b"], ["a", "c"]), ([0, 1], ["0", "1"]), ([0.5, 1.5], [0, 1])],
+    [([0, 1], [0, 2]), ([0, 1], ["0", "1"])],
 )
 def test_a_label_that_is_not_declared_is_an_error_that_shows_no_data(classes, labels):
     X, y = ROWS["logistic"].data()

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from skdpadmm import DPAdmmLogisticRegression
-from skdpadmm.algorithms import FederatedADMM, MultiStepADMM, PersonalizedCoordinateDescent
+from skdpadmm.algorithms import FederatedADMM, MultiStepADMM
 from tests.interface.registry import ROWS, plan_of
 
 CENTRAL, FEDERATED, NETWORK, PERSONAL = "ridge", "fed logistic", "network", "personal classes"
@@ -18,84 +18,32 @@ OF_AGENTS = (FEDERATED, NETWORK, PERSONAL)
 EVERYWHERE = (CENTRAL, *OF_AGENTS)
 
 
-def linked(*entries, n=10):
-    """A path as a matrix, with some entries changed."""
-    matrix = nx.to_numpy_array(nx.path_graph(n))
-    for i, j, value in entries:
-        matrix[i, j] = value
-    return matrix
-
-
 # Kinds of estimators, parameters, message. Every family with agents gets ten of them.
 REFUSED = [
     (EVERYWHERE, {"algorithm": "admm"}, "^Got algorithm='admm', expected one of"),
     (EVERYWHERE, {"epsilon": -1.0}, "^The 'epsilon' parameter of .* must be"),
-    (EVERYWHERE, {"neighboring": "add_remove"}, "^The 'neighboring' parameter of .* must be"),
-    (CENTRAL, {"algorithm": "federated-admm"}, "^Got algorithm=.* one that is central"),
+    (EVERYWHERE, {"feature_bounds": (1, -1)}, "^Got feature_bounds"),
+    ((CENTRAL, NETWORK), {"target_bounds": (1, -1)}, "^Got target_bounds"),
     (CENTRAL, {"algorithm": FederatedADMM()}, "^Got algorithm=Fed.* one that is central"),
     (FEDERATED, {"algorithm": "consensus-admm"}, "^Got algorithm='cons.*one that is federated"),
     (NETWORK, {"algorithm": MultiStepADMM(inner_steps=0)}, "^Got inner_steps=0, expected an int"),
-    (PERSONAL, {"algorithm": PersonalizedCoordinateDescent(turns=0)}, "^Got turns=0, expected"),
-    *(
-        (EVERYWHERE, {"feature_bounds": bounds}, "^Got feature_bounds")
-        for bounds in ((1, -1), (0, math.inf), ("a", "b"), dict.fromkeys("abcd", (0, 1)))
-    ),
-    *(
-        ((CENTRAL, NETWORK), {"target_bounds": bounds}, "^Got target_bounds")
-        for bounds in ((1, -1), (0, math.inf), ("a", "b"))
-    ),
     # Budgets of agents.
     (OF_AGENTS, {"epsilon": [1.0, 2.0]}, "^Got 2 values of epsilon for 10 agents, expected"),
-    (OF_AGENTS, {"epsilon": [1.0] * 11}, "^Got 11 values of epsilon for 10 agents"),
     (OF_AGENTS, {"epsilon": [0.0] + [1.0] * 9}, "^Got epsilon="),
     (OF_AGENTS, {"epsilon": [math.inf] + [1.0] * 9}, "all of them finite or all"),
     (FEDERATED, {"epsilon": [1.0] * 10, "adversary": "sums"}, "adversary='sums', expected 'serv"),
-    # Agents.
+    # Agents, graphs, similarities and confidences.
     (OF_AGENTS, {"n_agents": 61}, "^Got n_agents=61 for 60 rows"),
-    (OF_AGENTS, {"partition": 61, "n_agents": None}, "^Got partition=61 for 60 rows"),
     (OF_AGENTS, {"partition": 3, "n_agents": 3}, "^Got n_agents=3 with partition=3"),
     (FEDERATED, {"n_honest": 11}, r"^Got n_honest=11, expected an int in \[1, 10\]"),
-    (
-        FEDERATED, {"algorithm": FederatedADMM(relaxation=0.4), "participation": 0.5},
-        "^Got relaxation=0.4",
-    ),
     (NETWORK, {"coalition": 10}, r"^Got coalition=10, expected an int in \[1, 9\]"),
-    # Graphs.
-    *(
-        (NETWORK, {"topology": graph}, message)
-        for graph, message in [
-            (nx.disjoint_union(nx.path_graph(4), nx.path_graph(6)), "^Got a topology with 2 comp"),
-            (nx.path_graph(4), "^Got a topology of 4 nodes for 10 agents"),
-            (None, "^Got topology=None, expected one of"),
-            ("circle", "^Got topology='circle', expected one of"),
-        ]
-    ),
-    # Similarities and confidences.
-    *(
-        (PERSONAL, {"similarity": relation}, message)
-        for relation, message in [
-            (linked((0, 1, 0), (1, 0, 0)), r"agents without a neighbour: \[0\]"),
-            (linked((4, 5, 0), (5, 4, 0)), "2 components.*expected a connected graph"),
-            (None, "^Got similarity=None, expected one of"),
-            ("knn", "^Got similarity='knn' without features"),
-        ]
-    ),
-    *(
-        (PERSONAL, {"agent_features": features, "similarity": name}, message)
-        for features, name, message in [
-            (np.ones((9, 2)), "gaussian", r"^Got features of shape \(9, 2\)"),
-            (np.ones((10, 2)), "uniform", "^Got features of the agents with similarity='unif"),
-        ]
-    ),
-    *(
-        (PERSONAL, {"confidence": given}, message)
-        for given, message in [
-            ([0.5, 1.0], "^Got 2 values of confidence for 10"),
-            ([1.0] * 9 + [0.0], "^Got confidence={9: 0.0}"),
-            ([2.0] * 10, "4: 2.0} and others, expected"),
-        ]
-    ),
-]  # fmt: skip
+    (NETWORK, {"topology": nx.path_graph(4)}, "^Got a topology of 4 nodes for 10 agents"),
+    (NETWORK, {"topology": "circle"}, "^Got topology='circle', expected one of"),
+    (PERSONAL, {"similarity": "knn"}, "^Got similarity='knn' without features"),
+    (PERSONAL, {"agent_features": np.ones((10, 2))}, "^Got features of the agents with similar"),
+    (PERSONAL, {"confidence": [0.5, 1.0]}, "^Got 2 values of confidence for 10"),
+    (PERSONAL, {"confidence": [2.0] * 10}, "4: 2.0} and others, expected"),
+]
 CASES = [
     pytest.param(name, given, message, id=f"{name}-{i}")
     for i, (names, given, message) in enumerate(REFUSED)
@@ -145,16 +93,7 @@ def test_a_plan_for_data_without_rows_or_columns_is_refused(name, shape):
         plan_of(ROWS[name].make(), *shape)
 
 
-SIZES = {
-    "too few rows": [10, 10],
-    "too many rows": [60, 1],
-    "floats": [30.0, 30.0],
-    "words": ["30", "30"],
-    "by label": {"east": 1.5, "west": 58.5},
-}
-
-
-@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("sizes", [[10, 10], [30.0, 30.0], {"east": 1.5, "west": 58.5}], ids=str)
 @pytest.mark.parametrize("name", OF_AGENTS)
 def test_a_plan_for_sizes_that_cannot_be_is_refused(name, sizes):
     with pytest.raises(ValueError, match=r"^Got .*expected"):
@@ -191,10 +130,7 @@ def test_a_classifier_needs_to_know_its_classes():
 LABELS = np.resize([3, 1, 2, 1], 60)
 BAD_AGENTS = {
     "too short": LABELS[1:],
-    "two dimensions": LABELS[:, None],
     "None among them": [None, *LABELS[1:]],
-    "NaN among them": np.where(np.arange(60) == 5, np.nan, LABELS),
-    "two types": [1] + ["a"] * 59,
 }
 
 
@@ -225,8 +161,6 @@ BAD_COLUMNS = [
     (4, lambda X: np.column_stack([X, LABELS]), "^Got agent_column=4.* expected the index of"),
     ("town", lambda X: pd.DataFrame(X), "^Got agent_column='town', expected the index of a col"),
     (3, lambda X: beside(X, [None, *LABELS[1:]]), "missing label"),
-    (3, lambda X: beside(np.where(X == X[0, 1], math.inf, X), LABELS), "infinity"),
-    (0, lambda X: LABELS[:, None].astype(float), "0 feature|minimum of 1"),
 ]
 
 

