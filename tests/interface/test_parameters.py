@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -37,13 +39,51 @@ CHECKED_IN_FIT = {
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_every_parameter_is_named_and_has_a_constraint(name):
+def test_every_parameter_is_named_and_has_a_constraint_and_a_description(name):
     model = DEFAULTS[name].estimator
     signature, constraints = inspect.signature(type(model)).parameters, model._parameter_constraints
     assert all(p.kind is p.KEYWORD_ONLY for p in signature.values())
-    names = set(signature)
-    assert names <= set(constraints)
-    assert {name for name in names if constraints[name] == "no_validation"} <= CHECKED_IN_FIT
+    assert set(signature) == set(constraints)
+    assert {name for name in signature if constraints[name] == "no_validation"} <= CHECKED_IN_FIT
+    described = entries(type(model), "Parameters")
+    assert set(described) == set(signature)
+    for name, (kind, _) in described.items():
+        default = kind.rpartition("default=")[2]
+        assert eval(default, {"inf": math.inf}) == signature[name].default
+
+
+# Of these each family says something of its own.
+OF_FAMILIES = {
+    "adversary", "coef_", "epsilon", "loss", "max_iter", "n_agents", "neighboring", "partition",
+    "agent_labels_", "privacy_",
+}  # fmt: skip
+
+
+def entries(cls, section):
+    """Names in a section of a docstring, with their types and descriptions."""
+    text = inspect.getdoc(cls).split(f"{section}\n{'-' * len(section)}\n")[1]
+    text = re.split(r"\n\n\S+.*\n---", text)[0]
+    found = re.findall(r"^(\w[\w, ]*) : (.*)\n((?:    .*\n?)*)", text, flags=re.MULTILINE)
+    return {name: (kind, " ".join(said.split())) for name, kind, said in found}
+
+
+@pytest.mark.parametrize("section", ["Parameters", "Attributes"])
+def test_what_estimators_share_is_described_alike(section):
+    said = collections.defaultdict(set)
+    for row in DEFAULTS.values():
+        for name, (_, words) in entries(type(row.estimator), section).items():
+            of = (row.family, row.n_classes > 1) if name in OF_FAMILIES else ()
+            said[name, of].add(words)
+    assert {key: words for key, words in said.items() if len(words) > 1} == {}
+
+
+@pytest.mark.parametrize("name", ["network of classes", "personal classes"])
+def test_a_fit_first_removes_what_an_earlier_fit_left(name):
+    X, y = ROWS[name].data()
+    model = ROWS[name].make().fit(X, y)
+    assert set(vars(model)) >= PROBABILITIES
+    model.set_params(loss="smoothed_hinge").fit(X, y)
+    assert not PROBABILITIES & set(vars(model))
 
 
 def test_knobs_of_an_algorithm_are_parameters_and_those_of_a_name_are_an_error():
