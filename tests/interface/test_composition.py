@@ -10,7 +10,7 @@ import pytest
 import sklearn
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
@@ -93,27 +93,6 @@ def test_agents_are_routed_to_predictions_and_scores(name):
             ):
                 own = fitted.score(X[test], y[test], agents=TOWNS[test])
                 assert score == pytest.approx(own)
-
-
-def test_agents_that_are_held_out_are_scored_by_the_model_of_all_or_refused():
-    X, y = ROWS["network"].data()
-    with config_context(enable_metadata_routing=True):
-        knobs = {"params": {"agents": TOWNS, "groups": TOWNS}, "cv": GroupKFold(3)}
-        for name in ("fed ridge", "network"):
-            model = ROWS[name].make(n_agents=None).set_fit_request(agents=True)
-            if name == "network":
-                model.set_score_request(agents=False)
-            result = cross_validate(
-                model, X, y, error_score="raise", return_estimator=True, **knobs
-            )
-            assert np.isfinite(result["test_score"]).all()
-            held_out = [set(NAMES) - set(fitted.agent_labels_) for fitted in result["estimator"]]
-            assert sorted(map(tuple, held_out)) == [("east",), ("north",), ("west",)]
-        everybody = pd.DataFrame(1 - np.eye(3), index=NAMES, columns=NAMES)
-        alike = requested(ROWS["personal"].make(similarity=everybody))
-        result = cross_validate(alike, X, y, error_score="raise", return_estimator=True, **knobs)
-        # Whoever is held out is in the relation, so there is a model for it.
-        assert all(fitted.agent_labels_.tolist() == NAMES for fitted in result["estimator"])
 
 
 @pytest.mark.parametrize("name", WITH_AGENTS)

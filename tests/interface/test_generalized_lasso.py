@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import lsq_linear
-from sklearn.linear_model import Lasso, LinearRegression
+from sklearn.linear_model import Lasso
 
 from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso
 from skdpadmm.algorithms import CoordinateDescent, GradientADMM, ObjectivePerturbation
@@ -92,15 +92,6 @@ def test_coefficients_that_are_fused_are_equal_and_lines_are_straight():
     coef = exact("trend", 1.0).fit(X, y).coef_
     assert np.abs(np.diff(coef, n=2)).max() < 1e-9
     assert np.ptp(coef) > 1
-
-
-@pytest.mark.parametrize(("name", "p"), [("fused", 1), ("trend", 1), ("trend", 2)])
-def test_so_few_features_that_there_is_nothing_to_compare_have_no_penalty(name, p):
-    X, y = data(coef=np.ones(p))
-    expected = LinearRegression().fit(X, y).coef_
-    np.testing.assert_allclose(exact(name, 5.0).fit(X, y).coef_, expected, atol=1e-8)
-    private = exact(name, 5.0, random_state=0).set_params(epsilon=1.0).fit(X, y)
-    assert np.isfinite(private.coef_).all()
 
 
 @pytest.mark.parametrize(

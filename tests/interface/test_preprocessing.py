@@ -106,7 +106,6 @@ def test_sparse_with_bounds_that_move_zero_is_refused(method):
         (BoundedScaler(lower=2, upper=1), r"Got lower=2.0 and upper=1.0 for column 0, .*Swap"),
         (BoundedScaler(lower=[0, 0, 0], upper=1), r"Got lower of shape \(3,\), expected a float"),
         (BoundedScaler(lower=[0, np.nan], upper=1), r"Got lower=\[0, nan\], expected finite"),
-        (RowNormClipper(norm=0.0), "'norm' parameter of RowNormClipper must be a float in"),
     ],
 )
 def test_wrong_parameters_are_refused_with_and_without_fit(transformer, message):
