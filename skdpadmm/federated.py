@@ -277,7 +277,7 @@ class DPFedLasso(FederatedModel, RegressorOfAgents, LassoRegression):
     >>> model = DPFedLasso(alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 0.97, -1.97,  0.  ])
+    array([ 0.98, -1.97,  0.  ])
     """
 
 
@@ -496,7 +496,7 @@ class DPFedRidge(FederatedModel, RegressorOfAgents, RidgeRegression):
     >>> model = DPFedRidge(feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 1.  , -2.01, -0.  ])
+    array([ 1.01, -2.  , -0.01])
     >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
     {'server': 1.0, 'sums': 0.55, 'model': 0.47}
     """

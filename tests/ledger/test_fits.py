@@ -91,7 +91,7 @@ def test_a_process_that_is_killed_in_mid_fit_stays_counted(path, ledger, states)
 
 
 def test_a_fit_that_fails_after_it_touched_data_stays_counted(path, ledger, states, monkeypatch):
-    monkeypatch.setattr(fitting, "_solve", lambda *_: 1 / 0)
+    monkeypatch.setattr(fitting.PendingFit, "solve", lambda *_: 1 / 0)
     model = DPAdmmRidge(ledger=path)
     with pytest.raises(ZeroDivisionError):
         model.fit(X, Y)
@@ -102,7 +102,7 @@ def test_a_fit_that_fails_after_it_touched_data_stays_counted(path, ledger, stat
 
 def test_what_cannot_be_counted_touches_no_data(path, tmp_path, ledger, monkeypatch):
     ledger.limit(0.9, DELTA)
-    monkeypatch.setattr(fitting, "_solve", lambda *_: pytest.fail("it touched data"))
+    monkeypatch.setattr(fitting.PendingFit, "solve", lambda *_: pytest.fail("it touched data"))
     with pytest.raises(PrivacyBudgetExceeded, match="no data was used"):
         DPAdmmRidge(ledger=path).fit(X, Y)
     with pytest.raises(LedgerError):
