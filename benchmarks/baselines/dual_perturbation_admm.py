@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.baselines._perturbed_rounds import perturbed_objective_rdp
 from skdpadmm.algorithms import Algorithm, count, size
 from skdpadmm.losses import LogisticLoss, SmoothedHinge
 from skdpadmm.noise import GRID_CELL
@@ -34,6 +33,7 @@ from skdpadmm.protocol import (
 )
 
 from . import _network as consensus
+from ._perturbed_rounds import perturbed_objective_rdp
 
 LINEAR_TERMS, MINIMISERS = "linear terms of agents", "minimisers of agents"
 # Of the squared budget for inexact solutions, and what these lack beside what a record moves.
