@@ -232,7 +232,7 @@ def test_peers_and_coalitions():
     pairs = {report.pairwise(a, b) for a in range(4) for b in range(4) if a != b}
     assert pairs == {report.epsilon("peer")}
     assert report.pairwise(0, 3, delta=1e-3) < report.epsilon()
-    with pytest.raises(ValueError, match=r"^Got agent -?\d, expected one of \[0, 1, 2, 3\]"):
+    with pytest.raises(ValueError, match=r"^Got agent=-?\d, expected one of \[0, 1, 2, 3\]"):
         report.pairwise(0, 4)
     with pytest.raises(ValueError, match=r"^Got agent 2 as its own peer, expected two"):
         report.pairwise(2, 2)
