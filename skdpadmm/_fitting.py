@@ -19,7 +19,6 @@ from tqdm import tqdm
 from skdpadmm._report import report_of
 from skdpadmm.algorithms import Algorithm, condition, rescale
 from skdpadmm.engine import Engine
-from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
 from skdpadmm.privacy import PrivacyReport
@@ -237,6 +236,9 @@ def reserved(
     if ledger is None:
         yield None
         return
+    # Whoever has no ledger pays for no SQLite.
+    from skdpadmm.ledger import LedgerEntry, PrivacyLedger
+
     account = PrivacyLedger(ledger)
     if begun is not None and account.advance(*begun):
         yield begun[0]
