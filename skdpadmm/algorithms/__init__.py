@@ -22,10 +22,9 @@ from skdpadmm.algorithms._algorithm import (
 )
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
-from skdpadmm.algorithms._coordinate_descent import CoordinateDescent
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._gradient_admm import GradientADMM
-from skdpadmm.algorithms._gradient_descent import GradientDescent
+from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
 from skdpadmm.algorithms._local_models import LocalModels
 from skdpadmm.algorithms._model_propagation import (
     propagate,

@@ -14,18 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._accelerated_gradient import (
-    accelerated_gradient,
-    planned_steps,
-    step_rounding,
-)
 from skdpadmm.algorithms._agent_gradients import agent_gradients
 from skdpadmm.algorithms._algorithm import check_zero_at_zero
-from skdpadmm.algorithms._clipped_loss import (
+from skdpadmm.algorithms._certified_solves import (
     LossBounds,
+    accelerated_gradient,
     loss_bounds,
     open_clip,
+    planned_steps,
     score_rounding,
+    step_rounding,
     sum_rounding,
     typical_norm,
 )

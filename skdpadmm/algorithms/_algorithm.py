@@ -166,6 +166,11 @@ class Algorithm(BaseEstimator, ABC):
                 f"Got unit={facts.unit!r} for {type(self).__name__}, expected"
                 f" {' or '.join(map(repr, self.units))}. Choose another algorithm or unit."
             )
+        if facts.conditioning is not None and not self.conditionable:
+            raise ValueError(
+                f"Got conditioning with {self!r}, expected conditioning=None: it works on the"
+                " user's coordinates, or rests on bounds of curvature that only they have."
+            )
         self.check_facts(facts)
 
     def check_facts(self, facts: Facts) -> None:
@@ -240,6 +245,13 @@ class Algorithm(BaseEstimator, ABC):
             tail = tail_length(constants["tail_fraction"], constants["n_iter"])
             constants.setdefault("n_averaged", tail)
         return Settings(tuple(constants.items()))
+
+
+def refuse(advice: str, *cases: tuple[bool, str, str]) -> None:
+    """Raise for the first case that applies; each says what was got and what is expected."""
+    for applies, got, expected in cases:
+        if applies:
+            raise ValueError(f"Got {got}, expected {expected}. {advice}")
 
 
 def tail_length(share: float, n: int) -> int:

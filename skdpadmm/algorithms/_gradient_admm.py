@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from skdpadmm.algorithms._certified_solves import typical_norm
 from skdpadmm.algorithms._compiled_steps import (
     CompiledSteps,
     loss_code,
@@ -37,6 +38,7 @@ from skdpadmm.algorithms._knobs import (
     check_steps,
 )
 from skdpadmm.algorithms._last_iterate import (
+    LONGEST_DRAW,
     ROOM,
     SUMS,
     check_smooth_steps,
@@ -44,9 +46,7 @@ from skdpadmm.algorithms._last_iterate import (
     longest_step,
     non_expansive,
     open_clip,
-    typical_norm,
 )
-from skdpadmm.algorithms._linear_terms import LONGEST_DRAW
 from skdpadmm.algorithms._record_schedule import NOBODY, RecordSchedule, calibrated
 from skdpadmm.algorithms._splitting import (
     splitting_facts,

@@ -53,6 +53,10 @@ class Settings:
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         return iter(self.values)
 
+    def but(self, **changed: Any) -> Settings:
+        """The same with some values changed or added."""
+        return Settings(tuple((dict(self.values) | changed).items()))
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from skdpadmm.algorithms import AveragedADMM, ObjectivePerturbation
-from skdpadmm.algorithms import _accelerated_gradient as descent
-from skdpadmm.algorithms._clipped_loss import loss_bounds
-from skdpadmm.algorithms._objective_perturbation import LONGEST_DRAW, _bounds, longest_solution
+from skdpadmm.algorithms import _certified_solves as descent
+from skdpadmm.algorithms._certified_solves import loss_bounds, settled_bounds
+from skdpadmm.algorithms._objective_perturbation import LONGEST_DRAW, longest_solution
 from skdpadmm.losses import HuberLoss, LogisticLoss, SmoothedHinge, SquaredLoss, clip_derivative
 from skdpadmm.penalties import L1, ElasticNet, SquaredL2
 from skdpadmm.privacy import LossDerivative, compose
@@ -124,7 +124,8 @@ def test_the_solution_minimises_the_perturbed_objective_within_the_tolerance(
     algorithm = ObjectivePerturbation(clip_norm=clip_norm, ridge=2.0)
     around = {"penalty": penalty, "fit_intercept": fit_intercept} | given(term=b)
     result = run(algorithm, X, y, loss=loss, **around)
-    settings, bounds = result.plan.settings, _bounds(result.plan.facts, result.plan.settings, None)
+    settings = result.plan.settings
+    bounds = settled_bounds(result.plan.facts, settings)
     length, convexity = bounds.gradient_norm, settings.ridge * bounds.curvature
     # A ridge of the penalty counts as part of lambda, where it is one of all parameters.
     added = convexity - (0.0 if fit_intercept else n * penalty.strong_convexity)

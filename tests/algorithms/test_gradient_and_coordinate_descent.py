@@ -9,8 +9,7 @@ import pytest
 
 from skdpadmm import DPAdmmRidge
 from skdpadmm.algorithms import CoordinateDescent, GradientDescent
-from skdpadmm.algorithms._coordinate_descent import block_schedule
-from skdpadmm.algorithms._gradient_descent import batch_order, batch_sizes
+from skdpadmm.algorithms._gradient_descent import batch_order, batch_sizes, coordinate_order
 from skdpadmm.losses import LogisticLoss, SquaredLoss, clip_derivative
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1, ElasticNet
@@ -93,8 +92,7 @@ def test_a_coordinate_step_is_that_of_the_docstring(loss, schedule):
         step_size=steps.tolist(), clip_norm=clips.tolist(), schedule=schedule, order_seed=7
     )
     result = run(algorithm, X, y, loss=loss, penalty=PENALTY, max_iter=6, noise=noise)
-    kind = "permutation" if schedule == "cyclic" else "random"
-    order = block_schedule(kind, n_blocks=4, n_passes=6, seed=7)[:, 0]
+    order = coordinate_order(schedule, 4, 6, seed=7)
     steps = steps / loss.smoothness
     passes = naive_passes(X, y, loss, steps=steps, clips=clips, noise=noise, order=order)
     u = np.mean(passes[3:], axis=0)
@@ -102,14 +100,12 @@ def test_a_coordinate_step_is_that_of_the_docstring(loss, schedule):
     close(result.solution.parameters, expected, 1e-12)
 
 
-def test_blocks_are_permuted_in_each_pass_or_drawn_and_follow_their_seed():
-    passes = block_schedule("permutation", n_blocks=5, n_passes=40).reshape(40, 5).tolist()
+def test_coordinates_are_permuted_in_each_pass_or_drawn():
+    passes = coordinate_order("cyclic", 5, 40, seed=0).reshape(40, 5).tolist()
     assert all(sorted(order) == list(range(5)) for order in passes)
     assert len({tuple(order) for order in passes}) > 10
-    single = block_schedule("random", n_blocks=5, n_passes=400)[:, 0]
-    assert np.all(np.abs(np.bincount(single) - 400) < 6 * np.sqrt(400))
-    one, other = (block_schedule("random", n_blocks=9, n_passes=3, seed=s) for s in (1, 2))
-    assert not np.array_equal(one, other)
+    drawn = coordinate_order("random", 5, 400, seed=0)
+    assert np.all(np.abs(np.bincount(drawn) - 400) < 6 * np.sqrt(400))
 
 
 # Conditions of the theorems of a last iterate.

@@ -12,8 +12,7 @@ import pytest
 from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso, DPAdmmRidge
 from skdpadmm.algorithms import AveragedADMM, GradientADMM, GradientDescent, ObjectivePerturbation
 from skdpadmm.algorithms import _last_iterate as last_iterate
-from skdpadmm.algorithms._clipped_loss import loss_bounds, score_rounding
-from skdpadmm.algorithms._gradient_descent import batch_order, batch_sizes
+from skdpadmm.algorithms._certified_solves import loss_bounds, score_rounding
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.penalties import L1, LinearConstraint, Penalty
 from skdpadmm.records import Rows
@@ -173,25 +172,3 @@ def test_the_error_of_scores_has_its_bound_wherever_bounds_are_centred(centre):
     # Without the centre the bound would be that of centred rows, which is less than what is found.
     plain = (p + 1 + 16) * 2.0**-52 * np.linalg.norm(parameters) * facts.row_norm
     assert (np.abs(error).max() > plain) == (centre >= 1e3)
-
-
-def test_with_equal_noise_one_record_moves_the_end_by_its_own_step_at_most():
-    """Nothing that follows may take two iterates farther apart, in units decades apart either."""
-    rng, bounds, n = np.random.default_rng(0), np.array([1e-3, 1e5, 1e-4]), 320
-    for seed in range(40):
-        model = DPAdmmGeneralizedLasso(
-            alpha=10 ** rng.uniform(-7, -4), epsilon=1.5, max_iter=16, fit_intercept=False,
-            algorithm=HIDDEN["cyclic"].algorithm, random_state=seed,
-        )  # fmt: skip
-        parameters = {"feature_bounds": (-bounds, bounds), "target_bounds": (-1, 1)}
-        settings = plan_of(model, n_samples=n, **parameters).settings
-        sizes = batch_sizes(n, settings)
-        step = int(rng.integers(16))
-        record = np.flatnonzero(batch_order(sizes, settings.order_seed) == step)[0]
-        X = rng.choice([-1.0, 1.0], size=(n, 3)) * bounds
-        y = rng.choice([-1.0, 1.0], size=n)
-        one = model.fit(X, y).coef_ * bounds
-        y[record] *= -1
-        other = model.fit(X, y).coef_ * bounds
-        unit = settings.step_size * settings.clip_norm * math.sqrt(3)
-        assert np.linalg.norm(one - other) <= 2 * unit / sizes[step] * (1 + 1e-4)

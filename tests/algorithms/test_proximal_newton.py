@@ -15,7 +15,13 @@ from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRe
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
 
-from skdpadmm import DPAdmmElasticNet, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm import (
+    DPAdmmElasticNet,
+    DPAdmmLasso,
+    DPAdmmLinearSVC,
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+)
 from skdpadmm.algorithms import _proximal_newton
 
 TIGHT = {"tol": 1e-14, "max_iter": 10**6}
@@ -102,6 +108,17 @@ def test_neither_constant_columns_nor_another_solver_matter(model, n_classes, mo
         np.testing.assert_allclose(coef[:, :-1], expected, atol=1e-6 * scale)
         assert np.abs(coef[:, -1]).max() <= 1e-6 * scale / max(value, 1.0)
     monkeypatch.setattr(_proximal_newton, "LARGEST_HESSIAN", 0)
-    monkeypatch.setattr(_proximal_newton, "_derivatives", None)
+    monkeypatch.setattr(_proximal_newton._Objective, "derivatives", None)
     coef = model.fit(sparse.csr_matrix(X), y).coef_
     np.testing.assert_allclose(np.atleast_2d(coef), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_a_flat_hinge_does_not_end_newton_steps_before_the_optimum(monkeypatch):
+    """Where no row of a class has curvature, Newton steps are short however steep the slope."""
+    X = np.random.default_rng(1).uniform(-1, 1, size=(150, 3))
+    y = np.digitize(X @ [1, -2, 0.5], [-0.5, 0.5])
+    model = exact(DPAdmmLinearSVC(smoothing=0.2, C=0.05))
+    coef, intercept = model.fit(X, y).coef_, model.intercept_
+    monkeypatch.setattr(_proximal_newton, "LARGEST_HESSIAN", 0)
+    np.testing.assert_allclose(coef, model.fit(X, y).coef_, atol=1e-8)
+    np.testing.assert_allclose(intercept, model.intercept_, atol=1e-8)

@@ -7,7 +7,7 @@ import pytest
 
 import skdpadmm
 import skdpadmm.algorithms._agent_blocks as record_blocks
-import skdpadmm.algorithms._clipped_loss as clipped_loss
+import skdpadmm.algorithms._certified_solves as certified_solves
 import skdpadmm.audit._replay as replay_module
 from skdpadmm import (
     DPAdmmLogisticRegression,
@@ -159,7 +159,7 @@ FAR = "moves too far"
 CLIP, RUN = "clip_derivative", "run"
 PLANTED = {
     "clip of records": (DPAdmmRidge(), record_blocks, CLIP, never, {"mean displacement": FAR}),
-    "clip of a hidden term": (HIDDEN, clipped_loss, CLIP, never, {"linear term": FAR}),
+    "clip of a hidden term": (HIDDEN, certified_solves, CLIP, never, {"linear term": FAR}),
     "replace one as zero out":
         (DPAdmmRidge(), Neighboring, "sensitivity_factor", 1, {"mean displacement": FAR}),
     "a model that knows more": (DPAdmmRidge(), ConsensusADMM, RUN, leaks(ConsensusADMM.run),

@@ -437,13 +437,14 @@ def a_second_hidden_term(patch: pytest.MonkeyPatch) -> None:
 def an_iterate_as_a_gradient(patch: pytest.MonkeyPatch) -> None:
     from skdpadmm.algorithms import _gradient_descent
 
-    honest = _gradient_descent._last_release
+    honest = _gradient_descent.GradientDescent._last_release
 
     def misnamed(*args: Any) -> Any:
-        return dataclasses.replace(honest(*args), name="iterate")
+        settings, release = honest(*args)
+        return settings, dataclasses.replace(release, name="iterate")
 
     patch.setattr(_gradient_descent, "ITERATE", "mean gradient")
-    patch.setattr(_gradient_descent, "_last_release", misnamed)
+    patch.setattr(_gradient_descent.GradientDescent, "_last_release", misnamed)
 
 
 PLANNED, FRESH = "noise_is_as_planned_and_fresh", "noise_is_as_planned_and_fresh"
@@ -494,8 +495,8 @@ BUGS = [
         "consensus-exact federated-server"),
     Bug("no clip of records in a replay", no_clip(f"{ALGORITHMS}._agent_blocks"), REPLAY,
         "consensus-linearized-undeclared"),
-    Bug("no clip of a loss", no_clip(f"{ALGORITHMS}._clipped_loss"), LINEAR, "averaged-path"),
-    Bug("no clip of coordinates", no_clip(f"{ALGORITHMS}._coordinate_descent"), LINEAR,
+    Bug("no clip of a loss", no_clip(f"{ALGORITHMS}._certified_solves"), LINEAR, "averaged-path"),
+    Bug("no clip of coordinates", no_clip(f"{ALGORITHMS}._gradient_descent"), LINEAR,
         "coordinates-cyclic"),
     Bug("no clip of gradients", no_clip(f"{ALGORITHMS}._gradient_descent"), LINEAR,
         "gradient-path"),
@@ -618,7 +619,7 @@ def a_weak_ridge(patch: pytest.MonkeyPatch) -> None:
     run = ObjectivePerturbation.run
 
     def weaker(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
-        settings = dataclasses.replace(plan.settings, ridge=plan.settings.ridge / 100)
+        settings = plan.settings.but(ridge=plan.settings.ridge / 100)
         return run(self, dataclasses.replace(plan, settings=settings), problem, gate)
 
     patch.setattr(ObjectivePerturbation, "run", weaker)
@@ -678,7 +679,7 @@ THEOREM_BUGS = [
     TheoremBug("half the noise of a perturbed objective", planned(halved),
                f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",
                ("logistic", "zero_out")),
-    TheoremBug("no clip in a perturbed objective", no_clip(f"{ALGORITHMS}._clipped_loss"),
+    TheoremBug("no clip in a perturbed objective", no_clip(f"{ALGORITHMS}._certified_solves"),
                f"{OBJECTIVE}.test_a_clip_that_binds_stays_below_the_claim"),
     TheoremBug("a ridge that is weaker than planned", a_weak_ridge,
                f"{OBJECTIVE}.test_a_curved_loss_needs_the_planned_ridge"),
@@ -687,7 +688,7 @@ THEOREM_BUGS = [
     TheoremBug("an amplification of gradient ADMM that is not there", lenient(f"{ALGORITHMS}._gradient_admm.amplification_constant", 1 / 40),
                f"{LAST}.test_the_state_of_gradient_admm_tells_of_no_record_more_than_is_claimed",
                (10.0, 3, 30.0)),
-    TheoremBug("inner solutions that stop early", setting(f"{ALGORITHMS}._averaged_admm.steps_to_reach", lambda *_, **__: 3),
+    TheoremBug("inner solutions that stop early", setting(f"{ALGORITHMS}._certified_solves.steps_to_reach", lambda *_, **__: 3),
                "tests.privacy.test_inexact_solutions.test_more_steps_than_planned_move_what_averaged_admm_releases_within_its_tolerance",
                (pytest.MonkeyPatch,)),
     TheoremBug("messages of hidden models", gradients_at_own_models,

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-import skdpadmm.algorithms._averaged_admm as averaged_admm
+import skdpadmm.algorithms._certified_solves as certified_solves
 from skdpadmm import DPDecentralizedRegressor
 from skdpadmm.algorithms import RandomWalkADMM, RandomWalkProximalPoint
 from tests.contract.harness import moves, record, replay
@@ -65,10 +65,10 @@ def test_more_steps_than_planned_move_what_averaged_admm_releases_within_its_tol
     (row,) = (row for row in ROWS if row.id == "averaged-path")
     knobs = {"step_size": 50.0, "clip_norm": 3.0, "tolerance": 0.01}
     X, y = row.data()
-    planned = averaged_admm.steps_to_reach
+    planned = certified_solves.steps_to_reach
     recorded = record(row, X, y, algorithm=knobs)
     monkeypatch.setattr(
-        averaged_admm, "steps_to_reach", lambda *args, **more: 20 * planned(*args, **more)
+        certified_solves, "steps_to_reach", lambda *args, **more: 20 * planned(*args, **more)
     )
     found = list(moves(recorded, replay(row, recorded, X, y, algorithm=knobs)))
     assert len(found) == 4
