@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso, DPAdmmRidge
-from skdpadmm.algorithms import AveragedADMM, GradientADMM, GradientDescent, ObjectivePerturbation
-from skdpadmm.algorithms import _last_iterate as last_iterate
+from skdpadmm.algorithms import AveragedADMM, GradientADMM, GradientDescent
 from skdpadmm.algorithms._certified_solves import loss_bounds, score_rounding
 from skdpadmm.noise import GRID_CELL
-from skdpadmm.penalties import L1, LinearConstraint, Penalty
+from skdpadmm.penalties import L1, LinearConstraint
 from skdpadmm.records import Rows
 from tests.algorithms.runs import BUDGET
 
@@ -76,37 +75,6 @@ def test_units_that_are_found_later_have_to_be_certified_before():
         algorithm.plan(replace(facts, coordinates=mixed), BUDGET)
 
 
-@dataclass(frozen=True)
-class Undeclared(L1):
-    """A penalty of somebody who says nothing about its proximal operator."""
-
-    proximal_rounding = Penalty.proximal_rounding
-
-
-class NotAtZero(L1):
-    """A constraint that zero does not meet."""
-
-    def value(self, coef):
-        return math.inf
-
-
-REFUSED = [
-    *((name, Undeclared(0.01), "") for name in ("cyclic", "last", "gradient ADMM", "stopping")),
-    *((name, NotAtZero(1.0), " that is 0 at 0") for name in ("cyclic", "last")),
-    ("perturbed", Undeclared(0.1), " of single coefficients"),
-]
-
-
-@pytest.mark.parametrize(("name", "penalty", "expected"), REFUSED)
-def test_a_penalty_without_a_bound_on_what_its_proximal_step_does_is_refused(
-    name, penalty, expected
-):
-    model = (HIDDEN | {"perturbed": DPAdmmLasso(algorithm=ObjectivePerturbation())})[name]
-    facts = replace(plan_of(model).facts, penalty=penalty)
-    with pytest.raises(ValueError, match=f"expected a penalty{expected}"):
-        model.algorithm.plan(facts, BUDGET)
-
-
 def test_gradient_admm_refuses_steps_that_iterate_unless_they_are_seen():
     joint = LinearConstraint(B=np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
     facts = replace(plan_of(DPAdmmLasso(algorithm=GradientADMM())).facts, penalty=L1(0.01))
@@ -139,15 +107,6 @@ def test_gradient_admm_counts_rounding_where_the_constraint_is_badly_conditioned
     counted = plan_of(model, **bounds).releases[-1].noise_std
     monkeypatch.setattr(GradientADMM, "_shift", lambda *_: 0.0)
     assert counted > plan_of(model, **bounds).releases[-1].noise_std * (1 + 1e-9)
-
-
-def test_a_state_stays_within_a_ball_that_moves_no_two_apart():
-    rng = np.random.default_rng(0)
-    for _ in range(100):
-        u, v = rng.standard_normal((2, 4, 1)) * 10 ** rng.uniform(-1, 1, size=(2, 1, 1))
-        a, b = last_iterate.within(1.5, u), last_iterate.within(1.5, v)
-        assert np.linalg.norm(a) <= 1.5 * (1 + 1e-15)
-        assert np.linalg.norm(a - b) <= np.linalg.norm(u - v) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("centre", [0.0, 1e3, 1e7])

@@ -15,7 +15,7 @@ from skdpadmm import algorithms as alg
 from skdpadmm.algorithms import AveragedADMM, FederatedADMM, GradientADMM, GradientDescent
 from skdpadmm.algorithms._registry import ALGORITHMS
 from skdpadmm.losses import MultinomialLoss, SquaredLoss
-from skdpadmm.penalties import L1, GeneralizedL1, LinearConstraint
+from skdpadmm.penalties import L1, GeneralizedL1, LinearConstraint, Penalty
 from tests.algorithms import runs
 from tests.algorithms.runs import BUDGET, coordinates_of, federated_facts
 
@@ -77,6 +77,12 @@ def test_the_ends_of_a_range_are_refused(knob):
     for value in values:
         with pytest.raises(ValueError, match=rf"^Got {knob}=.*, expected "):
             plan_of(make(**{knob: value}))
+
+
+class Undeclared(L1):
+    """A penalty of somebody who says nothing about its proximal operator."""
+
+    proximal_rounding = Penalty.proximal_rounding
 
 
 class NotAtZero(L1):
@@ -162,11 +168,11 @@ def test_facts_that_no_theorem_covers_are_refused(monkeypatch):
             make().plan(replace(FACTS, unit="agent"), BUDGET)
     perturbed, coupled = alg.ObjectivePerturbation(), GeneralizedL1([[1.0, -1.0]], 0.1)
     for algorithm, fact, message in (
-        (
-            alg.CoordinateDescent(),
-            {"penalty": coupled},
-            "^Got penalty GeneralizedL1.*expected one of",
-        ),
+        (alg.CoordinateDescent(), {"penalty": coupled}, "^Got penalty GeneralizedL1.*expected one"),
+        (perturbed, {"penalty": Undeclared(0.1)}, "expected a penalty of single coefficients"),
+        (GradientDescent(**LAST), {"penalty": Undeclared(0.1)}, "certified to move no two points"),
+        (GradientDescent(**LAST), {"penalty": NotAtZero(1.0)}, "a penalty that is 0 at 0"),
+        (GradientADMM(), {"penalty": Undeclared(0.1)}, "expected a penalty"),
         (perturbed, {"loss": MultinomialLoss(3)}, "Got 3 scores.*expected one"),
         (perturbed, {"penalty": NotAtZero(1.0)}, "expected a penalty that is 0 at 0"),
         (perturbed, {"row_norm": math.inf}, "expected a finite bound"),
