@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._algorithm import Operator, penalty_operator
+from skdpadmm.algorithms._algorithm import Operator, penalty_operator, refuse
 from skdpadmm.losses import LogisticLoss, Loss, clip_derivative
 from skdpadmm.protocol import Facts, Problem, Settings
 from skdpadmm.records import Rows
@@ -247,13 +247,12 @@ def certified_distance(
     :math:`\sqrt{\Phi_0} \le \sqrt{(\beta - m) / 2} D + (e + a m D) \sqrt{2 / m}`: no larger a share
     of e than that. Finally :math:`\frac m2 \|x_k - x^*\|^2 \le \Phi_k`.
     """
-    if not (0 < strong_convexity <= smoothness < math.inf and 0 <= relative_error <= 0.125):
-        raise ValueError(
-            f"Got strong_convexity={strong_convexity!r}, smoothness={smoothness!r} and"
-            f" relative_error={relative_error!r}, expected 0 < strong_convexity <= smoothness < inf"
-            " and an error in [0, 0.125]: floats cannot resolve a problem as badly conditioned as"
-            " this. Strengthen the ridge."
-        )
+    in_range = 0 < strong_convexity <= smoothness < math.inf and 0 <= relative_error <= 0.125
+    got = f"curvature from {strong_convexity!r} to {smoothness!r}, {relative_error:.3g} of rounding"
+    refuse(
+        "Floats cannot resolve a problem as badly conditioned as this: strengthen the ridge.",
+        (not in_range, got, "finite and positive curvature, and at most 0.125 of rounding"),
+    )
     if n_steps == 0:
         return initial_distance
     excess = math.sqrt((smoothness - strong_convexity) / strong_convexity)
@@ -281,12 +280,15 @@ def steps_to_reach(tolerance: float, *, initial_distance: float, **constants: fl
     if reached(0):
         return 0
     n_steps = 1 + bisect_left(range(1, MOST_STEPS), True, key=reached)
-    if n_steps == MOST_STEPS:
-        floor = certified_distance(1, initial_distance=0.0, **constants)
-        raise ValueError(
-            f"Got tolerance={tolerance!r}, expected more than {floor:.3g}, what rounding leaves, of"
-            " a problem that can be solved. Allow a larger tolerance or a stronger ridge."
-        )
+    floor = certified_distance(1, initial_distance=0.0, **constants)
+    refuse(
+        "Allow a larger tolerance or a stronger ridge.",
+        (
+            n_steps == MOST_STEPS,
+            f"tolerance={tolerance!r}",
+            f"more than {floor:.3g}, what rounding leaves, of a problem that can be solved",
+        ),
+    )
     return n_steps
 
 

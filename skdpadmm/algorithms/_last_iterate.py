@@ -62,11 +62,14 @@ def last_release(
     """
     most, n_iter = mu / amplified, len(sensitivities)
     rounding = spread * _shift(facts, unit, relative_error, n_iter, most / worst)
-    if not most - rounding > most / 2:
-        raise ValueError(
-            "Got a budget so small that rounding takes up half of it, expected a larger epsilon or"
-            " fewer steps. Use guarantee='path', which rounding does not touch."
-        )
+    refuse(
+        "Use guarantee='path', which rounding does not touch.",
+        (
+            not most - rounding > most / 2,
+            "a budget so small that rounding takes up half of it",
+            "a larger epsilon or fewer steps",
+        ),
+    )
     noise_std = worst / (most - rounding) * (1 + 1e-12)
     guarantee = GaussianDP(amplified * (worst / noise_std + rounding))
     return Release(
@@ -96,11 +99,9 @@ def _shift(
     noise = unit / inverse_noise
     scales = np.concatenate([np.ones(1), *_possible_scales(facts)])
     least, most = noise * GRID_CELL * scales.min(), noise * radius * scales.max()
-    if not (least > SMALLEST and most < LARGEST):
-        raise ValueError(
-            "Got steps and feature_bounds whose products are beyond what floats resolve, expected"
-            " steps and bounds closer to 1."
-        )
+    got = "steps and feature_bounds whose products are beyond what floats resolve"
+    resolved = least > SMALLEST and most < LARGEST
+    refuse("Bring steps and bounds closer to 1.", (not resolved, got, "floats with all digits"))
     return cell + max(cell, 2.0 * relative_error * radius)
 
 
@@ -150,12 +151,12 @@ def certified_rounding(facts: Facts) -> float:
     Refuses an operator that is not certified as non-expansive, to rounding.
     """
     rounding = proximal_rounding(facts)
-    if not rounding < math.inf:
-        raise ValueError(
-            f"Got {facts.penalty!r} for a guarantee of the last iterate, expected a penalty whose"
-            " proximal operator is certified to move no two points apart, in the units of the"
-            " features: bring feature_bounds closer to each other, or use guarantee='path'."
-        )
+    got = f"{facts.penalty!r} for a guarantee of the last iterate"
+    certified = "a penalty whose proximal operator is certified to move no two points apart"
+    refuse(
+        "Bring feature_bounds closer to each other, or use guarantee='path'.",
+        (not rounding < math.inf, got, f"{certified}, in the units of the features"),
+    )
     return rounding
 
 

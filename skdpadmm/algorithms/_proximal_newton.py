@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from skdpadmm.algorithms._algorithm import Algorithm, number, penalty_operator
+from skdpadmm.algorithms._algorithm import Algorithm, number, penalty_operator, refuse
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, not_private
 
 OPTIMUM = "optimum"
@@ -55,11 +55,8 @@ class ProximalNewton(Algorithm):
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
         """The optimum, without noise; a finite budget is refused."""
-        if budget.is_private:
-            raise ValueError(
-                f"Got epsilon={budget.epsilon:g} for ProximalNewton, expected inf: it adds no"
-                " noise. Use ConsensusADMM."
-            )
+        got = f"epsilon={budget.epsilon:g} for ProximalNewton"
+        refuse("It adds no noise: use ConsensusADMM.", (budget.is_private, got, "inf"))
         shape = (facts.n_parameters, facts.loss.n_outputs)
         settings = self.resolved(max_iter=max(facts.max_iter, 100))
         return settings, not_private(OPTIMUM, shape, facts.observers)
@@ -95,9 +92,8 @@ class _Objective:
 
     def penalty_value(self, parameters: Array) -> float:
         coordinates = self.rows.coordinates
-        return self.penalty.value(
-            (parameters[: coordinates.n_features].T * coordinates.coefficient_scale).T
-        )
+        features = parameters[: coordinates.n_features]
+        return self.penalty.value(features * coordinates.coefficient_scale[:, None])
 
     def loss_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         loss, rows, target = self.loss, self.rows, self.problem.target

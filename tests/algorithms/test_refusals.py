@@ -120,7 +120,7 @@ COMBINATIONS = [  # of knobs with each other, with the estimator, and with its o
     (LASSO, GradientADMM(constraint=LinearConstraint(c=np.full(3, 1e12))), {}, "c up to .* floats"),
     (RIDGE, GradientDescent(**LAST), {"epsilon": 1e-9, "delta": 1e-9}, "a budget so small"),
     (THREE, GradientADMM(compiled=True), {}, "compiled=True with .* Use compiled=False"),
-    (LASSO, alg.ProximalNewton(), {}, "epsilon=1 for ProximalNewton, expected inf: "),
+    (LASSO, alg.ProximalNewton(), {}, "epsilon=1 for ProximalNewton, expected inf"),
 ]  # fmt: skip
 
 
