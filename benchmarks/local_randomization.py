@@ -42,9 +42,6 @@ from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 from scipy import stats
 
-import skdpadmm.algorithms._randomized_admm as _randomized_admm
-import skdpadmm.algorithms._randomized_gradient_descent as _randomized_gradient_descent
-import skdpadmm.algorithms._randomized_sgd as _randomized_sgd
 from skdpadmm import DPDecentralizedClassifier
 from skdpadmm.algorithms import (
     DecentralizedGradientDescent,
@@ -55,8 +52,7 @@ from skdpadmm.algorithms import (
     SecretSharingGradientDescent,
     SharingAlgorithm,
 )
-from skdpadmm.algorithms._random_aggregators import ClosedNeighborhoods, gradient_turns
-from skdpadmm.algorithms._randomized_gradient_descent import boxes_of
+from skdpadmm.algorithms._random_aggregators import ClosedNeighborhoods, GradientTurns, boxes_of
 from skdpadmm.engine import Engine
 from skdpadmm.losses import HuberLoss, LogisticLoss
 from skdpadmm.network import MixingMatrix, Topology, ownership_of_labels, resolve_topology
@@ -251,20 +247,17 @@ def ridge_in_gradients() -> Iterator[None]:
 
     Its gradient is public where the model is, and moves nothing that is protected.
     """
-    modules = (_randomized_admm, _randomized_gradient_descent, _randomized_sgd)
-    true = gradient_turns
+    true = GradientTurns.gradient
 
-    def with_ridge(*args: Any, **kwargs: Any) -> tuple[Any, Callable[[Any, Array], Array]]:
-        turns, gradient = true(*args, **kwargs)
-        return turns, lambda agents, points: gradient(agents, points) + points
+    def with_ridge(turns: GradientTurns, agents: Any, points: Array) -> Array:
+        return true(turns, agents, points) + points
 
-    for module in modules:
-        vars(module)["gradient_turns"] = with_ridge
+    vars_of: Any = GradientTurns
+    vars_of.gradient = with_ridge
     try:
         yield
     finally:
-        for module in modules:
-            vars(module)["gradient_turns"] = true
+        vars_of.gradient = true
 
 
 @dataclass(frozen=True, eq=False)

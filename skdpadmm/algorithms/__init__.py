@@ -32,7 +32,6 @@ from skdpadmm.algorithms._model_propagation import (
     propagation_limit,
 )
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
-from skdpadmm.algorithms._multi_step_theory import multi_step_bound, useful_steps
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
 from skdpadmm.algorithms._personalized_optimum import PersonalizedOptimum
@@ -40,8 +39,7 @@ from skdpadmm.algorithms._preparations import condition, prepared, rescale
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
 from skdpadmm.algorithms._randomized_admm import RandomizedADMM
-from skdpadmm.algorithms._randomized_gradient_descent import RandomizedGradientDescent
-from skdpadmm.algorithms._randomized_sgd import RandomizedSGD
+from skdpadmm.algorithms._randomized_descent import RandomizedGradientDescent, RandomizedSGD
 from skdpadmm.algorithms._refit import refit_at_home
 from skdpadmm.algorithms._registry import (
     exact_algorithm,
@@ -80,7 +78,6 @@ __all__ = [
     "flag",
     "is_streaming",
     "knob",
-    "multi_step_bound",
     "names_of_algorithms",
     "number",
     "penalty_operator",
@@ -94,5 +91,4 @@ __all__ = [
     "serves",
     "share",
     "size",
-    "useful_steps",
 ]

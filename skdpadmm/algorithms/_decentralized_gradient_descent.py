@@ -10,59 +10,34 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._agent_messages import agent_messages
-from skdpadmm.algorithms._algorithm import penalty_operator
-from skdpadmm.algorithms._knobs import (
-    check_batches,
-    check_choice,
-    check_steps,
-    check_tail_fraction,
-    tail_length,
-)
-from skdpadmm.algorithms._messages import unit_limits
-from skdpadmm.algorithms._network_defaults import default_network_steps
+from skdpadmm.algorithms._algorithm import Algorithm, choice, number, share, size
 from skdpadmm.algorithms._network_steps import (
-    network_solution,
+    Array,
+    Step,
+    check_batches,
+    default_network_steps,
+    descend,
+    gradient_messages,
+    noise_of_messages,
     noisy_gradients,
-    proximal_steps,
-    summed_noise,
 )
 from skdpadmm.network import mixing_matrix
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
-
-GRADIENTS = "gradients of agents"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecentralizedGradientDescentSettings:
-    """Constants of one run, resolved.
-
-    Attributes
-    ----------
-    n_rounds : int
-        Steps, each followed by a broadcast.
-    step_size : float
-    clip_norm : float
-        Bound of the norm of a unit's gradient, in units of `Rows.clip_unit`.
-    mixing : str
-        Rule of the weights of neighbours.
-    sampling : float
-        Chance of each record to be in a step.
-    n_averaged : int
-        Length of the averaged tail of the path.
-    """
-
-    n_rounds: int
-    step_size: float
-    clip_norm: float
-    mixing: str
-    sampling: float
-    n_averaged: int
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Settings,
+    Solution,
+    network_of,
+)
 
 
-class DecentralizedGradientDescent(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class DecentralizedGradientDescent(Algorithm):
     r"""Each agent averages models with its neighbours and takes a private gradient step.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents, roughly:
@@ -94,8 +69,8 @@ class DecentralizedGradientDescent(BaseEstimator):
     mixing : {"metropolis", "max_degree", "laplacian"}, default="metropolis"
         Weights W, see :func:`~skdpadmm.network.mixing_matrix`.
     batch_fraction : float, default=1.0
-        In (0, 1]: chance of each record to be in a step, drawn anew for every step and kept secret.
-        Below 1 the guarantee is that of Poisson sampling; it takes the extra
+        In [1e-6, 1]: chance of each record to be in a step, drawn anew for every step and kept
+        secret. Below 1 the guarantee is that of Poisson sampling; it takes the extra
         ``skdpadmm[accounting]``.
     tail_fraction : float, default=0.5
         In (0, 1]: share of all steps, at their end, that is averaged. Free: all steps count as
@@ -103,14 +78,8 @@ class DecentralizedGradientDescent(BaseEstimator):
 
     Notes
     -----
-    **Guarantee.** Observers "eavesdropper" (sees every message), "peer" and "model": one figure for
-    all three. Unit: one record, or all records of an agent, whose gradient is then clipped as a
-    whole. Given what was released before, a record moves its agent's gradient by at most 2C under
-    replace-one and C under zero-out, so with noise of standard deviation s the T steps are GDP with
-    :math:`\mu = \sqrt T \, 2 C / s`, by exact composition. Models and mixtures of them are
-    post-processing. It needs neither convexity nor honest neighbours. Each agent has a guarantee,
-    and if it likes a budget, of its own. With batches a step is a Poisson-sampled Gaussian
-    mechanism.
+    **Guarantee.** As for :class:`MultiStepADMM`, with T = `max_iter` steps: what is released are
+    the same noisy gradients, and models and mixtures of them are post-processing.
 
     References
     ----------
@@ -127,127 +96,43 @@ class DecentralizedGradientDescent(BaseEstimator):
     50
     """
 
-    conditionable = True
     setting = "decentralized"
-    exact = False
 
-    def __init__(
-        self,
-        *,
-        step_size: float | Literal["auto"] = "auto",
-        clip_norm: float | Literal["auto"] = "auto",
-        mixing: Literal["metropolis", "max_degree", "laplacian"] = "metropolis",
-        batch_fraction: float = 1.0,
-        tail_fraction: float = 0.5,
-    ) -> None:
-        self.step_size = step_size
-        self.clip_norm = clip_norm
-        self.mixing = mixing
-        self.batch_fraction = batch_fraction
-        self.tail_fraction = tail_fraction
+    step_size: float | Literal["auto"] = size()
+    clip_norm: float | Literal["auto"] = size()
+    mixing: Literal["metropolis", "max_degree", "laplacian"] = choice(
+        "metropolis", "max_degree", "laplacian"
+    )
+    batch_fraction: float = number(1.0, 1e-6, 1.0)
+    tail_fraction: float = share(0.5)
 
-    def check(self, facts: Facts) -> None:
-        """Refuse knobs outside of their range, whatever the budget.
-
-        Raises
-        ------
-        ValueError
-            Says what was expected.
-        """
-        check_steps(self.step_size, self.clip_norm)
-        check_choice("mixing", self.mixing, ("metropolis", "max_degree", "laplacian"))
+    def check_facts(self, facts: Facts) -> None:
+        """Batches protect records."""
         check_batches(self.batch_fraction, facts)
-        check_tail_fraction(self.tail_fraction)
 
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
-        """Decide steps and each agent's noise from public facts.
-
-        Parameters
-        ----------
-        facts : Facts
-            Of a network.
-        budget : Budget
-            With a finite epsilon.
-
-        Returns
-        -------
-        Plan
-
-        Raises
-        ------
-        ValueError
-            Where a knob is outside its range.
-        """
-        self.check(facts)
-        sampling = float(self.batch_fraction)
-        messages = agent_messages(
-            facts,
-            budget,
-            name=GRADIENTS,
-            n_times=facts.max_iter,
-            limits=unit_limits(facts),
-            sampling=sampling,
-        )
+    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+        """Every agent's gradient, in each round."""
+        n_iter, sampling = facts.max_iter, float(self.batch_fraction)
+        messages = gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
         step_size, clip_norm = default_network_steps(facts, messages, sampling=sampling)
-        settings = DecentralizedGradientDescentSettings(
-            n_rounds=facts.max_iter,
-            step_size=step_size if self.step_size == "auto" else float(self.step_size),
-            clip_norm=clip_norm if self.clip_norm == "auto" else float(self.clip_norm),
-            mixing=self.mixing,
-            sampling=sampling,
-            n_averaged=tail_length(self.tail_fraction, facts.max_iter),
-        )
-        return Plan(
-            algorithm="DecentralizedGradientDescent",
-            facts=facts,
-            budget=budget,
-            settings=settings,
-            releases=(*facts.preparations, messages),
-        )
+        return self.resolved(n_iter=n_iter, step_size=step_size, clip_norm=clip_norm), messages
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """Run the rounds as planned; every number in the solution has passed the gate.
-
-        Parameters
-        ----------
-        plan : Plan
-        problem : Problem
-            With an ownership.
-        gate : Gate
-
-        Returns
-        -------
-        Solution
-        """
-        facts, rows = plan.facts, problem.rows
-        settings: DecentralizedGradientDescentSettings = plan.settings
-        network, step_size = network_of(facts), settings.step_size
-        clip_norm = settings.clip_norm * rows.clip_unit
-        gradient = noisy_gradients(
-            plan, problem, gate, name=GRADIENTS, clip_norm=clip_norm, sampling=settings.sampling
-        )
+        """Run the rounds as planned; symbols as above."""
+        settings, network = plan.settings, network_of(plan.facts)
+        eta, clip_norm = settings.step_size, settings.clip_norm * problem.rows.clip_unit
+        gradient = noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
         mixing = mixing_matrix(network.topology, settings.mixing)
-        proximal, sparse = proximal_steps(facts, rows), facts.penalty.is_sparse
-        curvature = np.full(network.n_agents, 1 / step_size)
-        models = np.zeros((network.n_agents, facts.n_parameters, facts.loss.n_outputs))
-        tail = np.zeros(models.shape)
-        for k in range(settings.n_rounds):
-            points = mixing.dot(models) - step_size * gradient(models)
-            models = proximal(points, curvature)
-            if k >= settings.n_rounds - settings.n_averaged:
-                # An average of sparse models would not be sparse; that of points can be made so.
-                tail += points if sparse else models
-            problem.progress(k + 1)
-        (noise,) = (r for r in plan.releases if r.made_of == "agents")
-        return network_solution(
+        curvature = np.full(network.n_agents, 1 / eta)
+
+        def step(k: int, models: Array) -> Step:
+            return Step(points=mixing.dot(models) - eta * gradient(models), curvature=curvature)
+
+        return descend(
             plan,
-            rows,
-            tail / settings.n_averaged,
-            last_step=penalty_operator(facts.penalty, step_size, rows) if sparse else None,
-            noise_std=clip_norm * summed_noise(plan, noise) / (facts.n_samples * settings.sampling),
-            step_size=step_size,
-            n_iter=settings.n_rounds,
-            n_averaged=settings.n_averaged,
-            n_rounds=settings.n_rounds,
-            derivative_bound=clip_norm / rows.typical_norm,
+            problem,
+            step,
+            step_size=eta,
+            noise_std=noise_of_messages(plan, clip_norm),
+            clip_norm=clip_norm,
         )

@@ -1,4 +1,4 @@
-"""What algorithms over a graph share: steps of all agents at once, and what they end up with.
+"""What algorithms over a graph share: gradients of all agents at once, and one loop of steps.
 
 Arrays of models, points and gradients have the shape (n_agents, n_parameters, n_outputs), in the
 basis of the rows.
@@ -8,56 +8,116 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._agent_blocks import clip_vectors
-from skdpadmm.algorithms._agent_gradients import agent_gradients
-from skdpadmm.algorithms._agent_messages import flooded
+from skdpadmm.algorithms._agent_messages import agent_messages, flooded
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
+from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
 from skdpadmm.algorithms._messages import unit_limits
-from skdpadmm.algorithms._noise_left import (
-    doubt,
-    drop_noise,
-    parameter_variance,
-    score_variance,
-)
+from skdpadmm.algorithms._noise_left import doubt, drop_noise, parameter_variance, score_variance
+from skdpadmm.engine import N_TASKS
+from skdpadmm.losses import Loss, clip_derivative
+from skdpadmm.network import Topology
 from skdpadmm.penalties import NoPenalty
-from skdpadmm.protocol import Facts, Gate, Plan, Problem, Release, Solution, network_of
-from skdpadmm.records import Rows
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
+from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
 
 Array = NDArray[np.float64]
+GRADIENTS = "gradients of agents"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GradientBlocks:
+    """Records in neighbouring blocks, which add to gradients of their agents."""
+
+    segments: Segments
+    target: NDArray[Any]
+    loss: Loss
+    slope_bound: Array
+    start: int  # Which record is the first one.
+
+    def gradients(self, prepared: tuple[Array, Array], batch: NDArray[np.bool_] | None) -> Array:
+        """Raw sums of clipped gradients, of shape (n_agents, n_outputs, n_features + 1)."""
+
+        def slopes(scores: Array, own: slice) -> Array:
+            found = scores[:, 0] if self.loss.n_outputs == 1 else scores
+            found = self.loss.derivative(found, self.target[own])
+            found = clip_derivative(found, self.slope_bound[own]).reshape(scores.shape)
+            if batch is not None:
+                found *= batch[self.start + own.start : self.start + own.stop, None]
+            return found
+
+        return self.segments.sums(prepared, slopes)
+
+
+def agent_gradients(problem: Problem, *, loss: Loss, clip_norm: float) -> Callable[..., Array]:
+    """Place the records of a problem where gradients of their agents are computed.
+
+    What is returned maps models, and optionally which records take part, to the ``sum of
+    clip(loss'(a_i @ w_a, y_i)) a_i`` over the records i of each agent a: a record contributes to
+    its agent's gradient alone, with norm at most `clip_norm`.
+    """
+    rows, ownership = problem.rows, problem.ownership
+    assert ownership is not None
+    owner = ownership.index.astype(np.int32)
+    with np.errstate(divide="ignore"):
+        bound = clip_norm / np.sqrt(rows.squared_norm)
+    # Sums of all agents are added up once for each part: a little beside a pass over its rows.
+    n_parts = min(max(rows.n_samples // (100 * ownership.n_agents), 2), N_TASKS, rows.n_blocks)
+    parts = []
+    for part in range(n_parts):
+        blocks = range(rows.n_blocks * part // n_parts, rows.n_blocks * (part + 1) // n_parts)
+        own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
+        parts.append(
+            GradientBlocks(
+                segments=Segments(rows=rows.part(blocks), owner=owner[own]),
+                target=problem.target[own],
+                loss=loss,
+                slope_bound=bound[own],
+                start=own.start,
+            )
+        )
+    placed = problem.engine.place(parts)
+
+    def gradients(models: Array, batch: NDArray[np.bool_] | None = None) -> Array:
+        raw = placed.sum("gradients", prepare_agents(rows, models), batch)
+        return collect_agents(rows, raw)
+
+    return gradients
+
+
+def check_batches(sampling: float, facts: Facts) -> None:
+    """Refuse batches where they protect nobody."""
+    if sampling != 1 and facts.unit == "agent":
+        raise ValueError(
+            f"Got batch_fraction={sampling} with privacy_unit='agent', expected 1.0: batches of"
+            " records protect records. Use privacy_unit='record'."
+        )
+
+
+def gradient_messages(facts: Facts, budget: Budget, *, n_times: int, sampling: float) -> Release:
+    """Agents' clipped gradients, which `noisy_gradients` releases so many times."""
+    limits = unit_limits(facts)
+    return agent_messages(
+        facts, budget, name=GRADIENTS, n_times=n_times, limits=limits, sampling=sampling
+    )
 
 
 def noisy_gradients(
-    plan: Plan, problem: Problem, gate: Gate, *, name: str, clip_norm: float, sampling: float = 1.0
+    plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float
 ) -> Callable[[Array], Array]:
-    """Gradients of all agents' weighted losses, clipped and released.
+    """Map models to gradients of ``F_a = (A / n) sum_{i in a} f_i``, clipped and released.
 
-    Parameters
-    ----------
-    plan : Plan
-        With a release of this name.
-    problem : Problem
-        With an ownership.
-    gate : Gate
-    name : str
-    clip_norm : float
-        Bound of a record's gradient, or of an agent's mean gradient.
-    sampling : float, default=1.0
-        Chance of each record to be in a step.
-
-    Returns
-    -------
-    callable
-        Maps models to noisy gradients of ``F_a = (A / n) sum_{i in a} f_i``.
+    The clip bound is that of a record's gradient, or of an agent's mean gradient.
     """
-    facts, ownership = plan.facts, problem.ownership
-    network = network_of(facts)
-    assert ownership is not None
-    of_records = facts.unit == "record"
+    facts, of_records = plan.facts, plan.facts.unit == "record"
+    network, sampling = network_of(facts), plan.settings.batch_fraction
     exact = agent_gradients(
         problem, loss=facts.loss, clip_norm=clip_norm if of_records else math.inf
     )
@@ -71,48 +131,62 @@ def noisy_gradients(
         sums = exact(models, batch) / clip_norm
         if not of_records:
             sums = clip_vectors(sums, limits)
-        return weight * gate.release(name, sums)
+        return weight * gate.release(GRADIENTS, sums)
 
     return gradient
 
 
-def summed_noise(plan: Plan, release: Release) -> float:
-    """Noise in the sum of what all agents say, in the units of the release."""
-    kind = network_of(plan.facts).kind
-    return float(np.sqrt(np.sum(np.square(np.asarray(release.agent_noise_std)[kind]))))
+def noise_of_messages(plan: Plan, clip_norm: float) -> float:
+    """Noise in the mean gradient of all agents, in each entry."""
+    facts = plan.facts
+    shares = np.asarray(plan.releases[-1].agent_noise_std)[network_of(facts).kind]
+    total = clip_norm * float(np.sqrt(np.sum(np.square(shares))))
+    return total / (facts.n_samples * float(plan.settings.batch_fraction))
+
+
+def default_network_steps(
+    facts: Facts, messages: Release, *, sampling: float = 1.0
+) -> tuple[float, float]:
+    """Step size and clip bound, by the rule for a curator who has as much noise in the sum.
+
+    The step is one in the coordinates that the algorithm works in, the bound in units of
+    `Rows.clip_unit`; there are as many messages as steps.
+    """
+    moved = facts.neighboring.sensitivity_factor * facts.working_rounding
+    shares = np.asarray(messages.agent_noise_std)[network_of(facts).kind]
+    noise, n_times = float(np.linalg.norm(shares)) / sampling, len(messages.sensitivities)
+    step_size, clip_norm = default_steps(
+        replace(facts, max_iter=n_times), math.sqrt(n_times) * moved / noise
+    )
+    factor = agent_clip_factor(facts)
+    return step_size / factor, clip_norm * factor
 
 
 def proximal_steps(facts: Facts, rows: Rows) -> Callable[[Array, Array], Array]:
-    """Proximal operator of the penalty for all agents, each with a curvature of its own.
-
-    Parameters
-    ----------
-    facts : Facts
-    rows : Rows
-        Only what is public about them is used.
-
-    Returns
-    -------
-    callable
-        Maps points and curvatures of shape (n_agents,) to models: ``prox_{r / curvature}``.
-    """
+    """Map points and curvatures of shape (n_agents,) to models: ``prox_{r / curvature}``."""
     if isinstance(facts.penalty, NoPenalty):
         return lambda points, curvature: points
 
     @cache
     def operator(curvature: float) -> Operator:
-        return penalty_operator(facts.penalty, 1.0 / curvature, rows)
+        prox = penalty_operator(facts.penalty, 1.0 / curvature, rows)
+        return lambda points: rows.from_coordinates(prox(points))
 
     def proximal(points: Array, curvature: Array) -> Array:
         models = np.empty(points.shape)
         for value in np.unique(curvature).tolist():
             who = curvature == value
-            columns = points[who].transpose(1, 0, 2)
-            moved = rows.from_coordinates(operator(value)(columns.reshape(len(columns), -1)))
-            models[who] = moved.reshape(columns.shape).transpose(1, 0, 2)
+            models[who] = _side_by_side(points[who], operator(value))
         return models
 
     return proximal
+
+
+def _side_by_side(points: Array, operator: Operator) -> Array:
+    """Apply what is made for one model to those of all agents."""
+    columns = points.transpose(1, 0, 2)
+    moved = operator(columns.reshape(len(columns), -1))
+    return moved.reshape(columns.shape).transpose(1, 0, 2)
 
 
 def into_ball(models: Array, radius: float) -> Array:
@@ -122,50 +196,97 @@ def into_ball(models: Array, radius: float) -> Array:
     return clip_vectors(models, np.full(len(models), radius))
 
 
-def network_solution(
+def disagreement(topology: Topology, models: Array) -> Array:
+    """``sum_{b in N_a} (w_a - w_b)`` of each agent; over all agents it sums to zero."""
+    degrees = topology.degrees.reshape(-1, *(1,) * (models.ndim - 1))
+    return np.asarray(degrees * models - topology.neighbor_sum(models))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Step:
+    """Where a step of all agents leads before its proximal step.
+
+    Attributes
+    ----------
+    points : ndarray of shape (n_agents, n_parameters, n_outputs)
+    curvature : ndarray of shape (n_agents,) or None
+        Inverse of the length of the proximal step; None: points are models.
+    longer : float or ndarray or None
+        The mean length of steps over that of this one; None: one.
+    """
+
+    points: Array
+    curvature: Array | None
+    longer: float | Array | None = None
+
+
+def descend(
     plan: Plan,
-    rows: Rows,
-    answers: Array,
+    problem: Problem,
+    step: Callable[[int, Array], Step],
     *,
-    last_step: Callable[[Array], Array] | None,
-    noise_std: float,
     step_size: float,
-    n_iter: int,
-    n_averaged: int,
-    n_rounds: int,
-    derivative_bound: float,
+    noise_std: float,
+    clip_norm: float,
+    radius: float = math.inf,
+    n_groups: int | None = None,
+    steps_of_round: int = 1,
+    leaves_last_out: bool = False,
+    has_zeros: bool | None = None,
 ) -> Solution:
-    """What agents end up with: each its own model, and their average.
+    """Mix, take noisy steps and proximal steps, and average the tail: what agents end up with.
 
     Parameters
     ----------
     plan : Plan
-    rows : Rows
-        Only what is public about them is used.
-    answers : ndarray of shape (n_agents, n_parameters, n_outputs)
-        In the basis of the rows.
-    last_step : callable or None
-        Taken on points in the basis, of agents and of their average, for the sake of zeros: its
-        answer is in public coordinates. None: answers are models already.
+        Whose settings say `n_iter` and `n_averaged`.
+    problem : Problem
+    step : callable
+        Maps the number of a step and the models before it to a `Step`.
+    step_size : float
+        The mean length of averaged steps.
     noise_std : float
         In the mean gradient of a step.
-    step_size : float
-    n_iter, n_averaged : int
-        Steps, and how many of them were averaged.
-    n_rounds : int
-        Broadcasts along all edges.
-    derivative_bound : float
-        Of the loss of a typical record.
-
-    Returns
-    -------
-    Solution
+    clip_norm : float
+        Bound of a record's gradient.
+    radius : float
+        Of the ball that models are projected onto.
+    n_groups : int or None
+        Models of so many groups of agents, whose mean is the only answer; None: of each agent.
+    steps_of_round : int
+        Between two broadcasts.
+    leaves_last_out : bool
+        Whether models at the start of steps are averaged, and not those at their end.
+    has_zeros : bool or None
+        Whether answers do; None: if the penalty says so.
     """
-    facts, network = plan.facts, network_of(plan.facts)
-    finish = rows.to_coordinates if last_step is None else last_step
-    parameters = finish(answers.mean(axis=0))
-    columns = answers.transpose(1, 0, 2)
-    own = finish(columns.reshape(len(columns), -1)).reshape(columns.shape).transpose(1, 0, 2)
+    facts, rows, network = plan.facts, problem.rows, network_of(plan.facts)
+    n_iter, n_averaged = plan.settings.n_iter, plan.settings.n_averaged
+    n_rounds = n_iter // steps_of_round
+    proximal = proximal_steps(facts, rows)
+    if has_zeros is None:
+        has_zeros = facts.penalty.is_sparse
+    shape = (facts.n_parameters, facts.loss.n_outputs)
+    models = np.zeros((network.n_agents if n_groups is None else n_groups, *shape))
+    tail = np.zeros(models.shape if n_groups is None else shape)
+    for k in range(n_iter):
+        taken = step(k, models)
+        models = taken.points
+        if taken.curvature is not None:
+            models = into_ball(proximal(taken.points, taken.curvature), radius)
+        if n_iter - n_averaged <= k + leaves_last_out < n_iter:
+            found = models
+            if has_zeros:
+                # An average of sparse models is not sparse. One more step from an average of points
+                # is, where all of them are brought to its length.
+                found = taken.points
+                if taken.longer is not None:
+                    found = models + taken.longer * (taken.points - models)
+            tail += found if n_groups is None else found.mean(axis=0)
+        if (k + 1) % steps_of_round == 0:
+            problem.progress((k + 1) // steps_of_round)
+    answers = tail / n_averaged
+    finish = penalty_operator(facts.penalty, step_size, rows) if has_zeros else rows.to_coordinates
     variance = parameter_variance(
         rows=rows,
         smoothness=facts.loss.smoothness,
@@ -174,17 +295,19 @@ def network_solution(
         n_iter=n_iter,
         n_averaged=n_averaged,
     )
+    # What groups say is passed on along all edges.
+    n_passed = n_rounds if n_groups is None else network.n_agents
     return noisy_solution(
         facts,
         rows,
-        parameters,
+        finish(answers.mean(axis=0) if n_groups is None else answers),
         variance,
-        has_zeros=last_step is not None,
-        parameters_per_agent=own,
+        has_zeros=has_zeros,
+        parameters_per_agent=_side_by_side(answers, finish) if n_groups is None else None,
         n_iter=n_iter,
         n_rounds=n_rounds,
-        n_messages=n_rounds * 2 * network.topology.n_edges,
-        derivative_bound=derivative_bound,
+        n_messages=2 * n_passed * network.topology.n_edges,
+        derivative_bound=clip_norm / rows.typical_norm,
     )
 
 
@@ -203,29 +326,8 @@ def noisy_solution(
 ) -> Solution:
     """A common model with what its noise leaves to doubt, and what it took to send.
 
-    Parameters
-    ----------
-    facts : Facts
-        Of a network.
-    rows : Rows
-        Only what is public about them is used.
-    parameters : ndarray of shape (n_parameters, n_outputs)
-        In public coordinates.
-    variance : ndarray of shape (n_parameters,)
-        Of the parameters, in the basis of the rows.
-    has_zeros : bool
-        Whether the penalty makes zeros, which noise has moved.
-    parameters_per_agent : ndarray of shape (n_agents, n_parameters, n_outputs) or None
-        In public coordinates.
-    n_iter, n_rounds : int
-    n_messages : int
-        Of the size of the parameters, beside those of preparations.
-    derivative_bound : float
-        Of the loss of a typical record.
-
-    Returns
-    -------
-    Solution
+    Parameters are in public coordinates, their variance in the basis of the rows; messages are
+    those beside preparations.
     """
     n_flooded, n_numbers = flooded(facts)
     return Solution(

@@ -8,31 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._agent_blocks import clip_vectors
 from skdpadmm.algorithms._agent_turns import awake_gradients, clip_absolute_sums
-from skdpadmm.algorithms._aggregator_defaults import law_factor
+from skdpadmm.algorithms._defaults import is_regression, typical_row
 from skdpadmm.algorithms._messages import unit_limits
-from skdpadmm.network import MixingMatrix, Topology
+from skdpadmm.algorithms._network_steps import Array, default_network_steps
+from skdpadmm.network import Topology, mixing_matrix
 from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
-from skdpadmm.protocol import Gate, Plan, Problem, Release, network_of
+from skdpadmm.protocol import Facts, Gate, Plan, Problem, Release, network_of
 
-Array = NDArray[np.float64]
+Agents = NDArray[np.intp]
+# The noise of the first round over that of the last one is at most this, or its inverse.
+MOST_DECAY = 1e12
+# Bound of the derivative of a typical record's loss that hardly anything exceeds.
+WIDEST_CLIP = 1.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Box:
-    """Where mixes can be: ``start + r * extent``, with r in [0, 1] for each entry.
-
-    Attributes
-    ----------
-    start, extent : ndarray of shape (n_agents, n_parameters, n_outputs)
-        Functions of what was said.
-    """
+    """Where mixes can be: ``start + r * extent``, with r in [0, 1] for each entry."""
 
     start: Array
     extent: Array
@@ -48,13 +47,7 @@ class Box:
         return np.abs(self.extent)
 
     def draw(self, uniform: Callable[[tuple[int, ...]], Array]) -> Array:
-        """A mix with weights that are drawn now, for each entry, and forgotten.
-
-        Parameters
-        ----------
-        uniform : callable
-            `Gate.uniform`.
-        """
+        """A mix with weights that are drawn now, for each entry, and forgotten."""
         return self.start + uniform(self.extent.shape) * self.extent
 
 
@@ -64,100 +57,60 @@ def between(one: Array, other: Array) -> Box:
 
 
 def neighbors_box(topology: Topology, models: Array) -> Box:
-    """Between an agent's own model and the mean of its neighbours.
-
-    An agent without neighbours stays where it is.
-
-    Parameters
-    ----------
-    topology : Topology
-    models : ndarray of shape (n_agents, ...)
-    """
+    """Between an agent's own model and the mean of its neighbours; alone it stays where it is."""
     if topology.n_edges == 0:
         return between(models, models)
     degrees = topology.degrees.reshape(-1, *(1,) * (models.ndim - 1))
     return between(models, topology.neighbor_sum(models) / degrees)
 
 
-def metropolis_box(mixing: MixingMatrix, models: Array) -> Box:
-    """Between an agent's own model and what doubly stochastic weights make of the neighbourhood.
-
-    Parameters
-    ----------
-    mixing : MixingMatrix
-    models : ndarray of shape (n_agents, ...)
-    """
-    return between(models, mixing.dot(models))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class ClosedNeighborhoods:
-    """Each agent with its neighbours, one after another.
+    """Each agent with its neighbours, one after another."""
 
-    Attributes
-    ----------
-    starts : ndarray of intp of shape (n_agents,)
-        Where each begins.
-    members : ndarray of intp
-        Agents.
-    """
+    def __init__(self, topology: Topology) -> None:
+        self.topology, n, edges = topology, topology.n_agents, topology.edges
+        own = np.arange(n, dtype=np.intp)
+        owner = np.concatenate([own, edges[:, 0], edges[:, 1]])
+        member = np.concatenate([own, edges[:, 1], edges[:, 0]])
+        order = np.lexsort((member, owner))
+        self.starts = np.searchsorted(owner[order], own)
+        self.members = member[order]
+        self.sizes = np.diff(np.append(self.starts, len(member)))
 
-    starts: NDArray[np.intp]
-    members: NDArray[np.intp]
-
-    @property
-    def sizes(self) -> NDArray[np.intp]:
-        """Degrees, and one for oneself."""
-        return np.diff(np.append(self.starts, len(self.members)))
-
-    def pairs(self, random: np.random.Generator) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Two different members of each neighbourhood; twice the agent where it is alone."""
-        first = random.integers(self.sizes)
-        second = (first + 1 + random.integers(np.maximum(self.sizes - 1, 1))) % self.sizes
-        return self.members[self.starts + first], self.members[self.starts + second]
-
-    def pair_box(
-        self, topology: Topology, models: Array, pair: tuple[NDArray[np.intp], NDArray[np.intp]]
-    ) -> Box:
+    def pair_box(self, models: Array, random: np.random.Generator) -> Box:
         """Means over neighbourhoods in which two members share their weights at random.
 
         They have ``2 r / (d + 1)`` and ``2 (1 - r) / (d + 1)``, the others ``1 / (d + 1)``: rows
-        sum to one, which r and 1 - r over d + 1 would not make them.
-
-        Parameters
-        ----------
-        topology : Topology
-        models : ndarray of shape (n_agents, ...)
-        pair : tuple of ndarray of intp of shape (n_agents,)
-            See `pairs`; public.
+        sum to one, which r and 1 - r over d + 1 would not make them. The two are drawn in public;
+        where an agent is alone it is both.
         """
+        first = random.integers(self.sizes)
+        second = (first + 1 + random.integers(np.maximum(self.sizes - 1, 1))) % self.sizes
+        one, other = (models[self.members[self.starts + which]] for which in (first, second))
         sizes = self.sizes.reshape(-1, *(1,) * (models.ndim - 1))
-        one, other = models[pair[0]], models[pair[1]]
-        means = (models + topology.neighbor_sum(models)) / sizes
+        means = (models + self.topology.neighbor_sum(models)) / sizes
         return Box(start=means + (other - one) / sizes, extent=2.0 * (one - other) / sizes)
 
     def interval_box(self, models: Array) -> Box:
-        """Between the largest and the smallest entry of each neighbourhood.
-
-        Parameters
-        ----------
-        models : ndarray of shape (n_agents, ...)
-        """
+        """Between the largest and the smallest entry of each neighbourhood."""
         heard = models[self.members]
         return between(
             np.minimum.reduceat(heard, self.starts), np.maximum.reduceat(heard, self.starts)
         )
 
 
-def closed_neighborhoods(topology: Topology) -> ClosedNeighborhoods:
-    """List each agent with its neighbours."""
-    n, edges = topology.n_agents, topology.edges
-    own = np.arange(n, dtype=np.intp)
-    owner = np.concatenate([own, edges[:, 0], edges[:, 1]])
-    member = np.concatenate([own, edges[:, 1], edges[:, 0]])
-    order = np.lexsort((member, owner))
-    starts = np.searchsorted(owner[order], own)
-    return ClosedNeighborhoods(starts=np.asarray(starts, dtype=np.intp), members=member[order])
+def boxes_of(topology: Topology, mixing: str, seed: int) -> Callable[[Array], Box]:
+    """Map models to where mixes of them are, once in each round; the seed of pairs is public."""
+    if mixing == "neighbors":
+        return lambda models: neighbors_box(topology, models)
+    if mixing == "metropolis":
+        weights = mixing_matrix(topology)
+        return lambda models: between(models, weights.dot(models))
+    closed = ClosedNeighborhoods(topology)
+    if mixing == "interval":
+        return closed.interval_box
+    random = np.random.Generator(np.random.Philox(seed))
+    return lambda models: closed.pair_box(models, random)
 
 
 class Turns:
@@ -169,62 +122,41 @@ class Turns:
     Parameters
     ----------
     plan : Plan
-        With a release in turns of this name.
+        Its last release is in turns.
     gate : Gate
-    name : str
     weights : ndarray of shape (n_turns,)
         What each turn is multiplied by before noise is added, and divided by afterwards.
     units : ndarray of shape (n_agents,)
         What a unit can move, in the norm of the noise.
     """
 
-    def __init__(self, plan: Plan, gate: Gate, *, name: str, weights: Array, units: Array) -> None:
-        release = next(r for r in plan.releases if r.name == name)
+    def __init__(self, plan: Plan, gate: Gate, *, weights: Array, units: Array) -> None:
+        release = plan.releases[-1]
         assert release.door == "take_turns"
         kind = network_of(plan.facts).kind
-        self._gate, self._name, self._weights, self._units = gate, name, weights, units
-        self.law, self._is_private = release.law, release.noise_std > 0
+        self._gate, self._name, self._weights, self._units = gate, release.name, weights, units
+        self._counts = release.law == "laplace" and release.noise_std > 0
         # Laplace noise of scale one has the standard deviation sqrt(2).
         self._scales = np.asarray(release.agent_noise_std)[kind] / math.sqrt(2.0)
         self._moved = np.asarray(release.sensitivities)
         self._taken = np.zeros(len(kind), dtype=np.intp)
         self._expected = np.zeros(len(kind))
 
-    def __call__(self, agents: NDArray[np.intp], exact: Array) -> Array:
-        """Take the next turn of some agents.
-
-        Parameters
-        ----------
-        agents : ndarray of intp of shape (n_awake,)
-            Each once.
-        exact : ndarray of shape (n_awake, n_parameters, n_outputs)
-            What they know, in the units of the models.
-
-        Returns
-        -------
-        ndarray of the shape of `exact`
-            With noise.
-        """
+    def __call__(self, agents: Agents, exact: Array) -> Array:
+        """Take the next turn of some agents, each once: what they know, with noise."""
         units = self._units[agents, None, None]
         weights = self._weights[self._taken[agents], None, None]
         heard = self._gate.take_turns(self._name, agents, weights * (exact / units))
         self._taken[agents] += 1
         return np.asarray(units * (heard / weights))
 
-    def count_losses(
-        self, agents: NDArray[np.intp], widths: Array, step_size: float | Array
-    ) -> None:
+    def count_losses(self, agents: Agents, widths: Array, step_size: float | Array) -> None:
         """Add what the turns that were just taken are expected to tell, mixed as they were.
 
-        Parameters
-        ----------
-        agents : ndarray of intp of shape (n_awake,)
-        widths : ndarray of shape (n_awake, n_parameters, n_outputs)
-            Of the intervals that mixes were drawn from; public.
-        step_size : float or ndarray of shape (n_awake,)
-            What was multiplied with before it met the mix.
+        Widths are those of the intervals that mixes were drawn from, and public; the step is what
+        was multiplied with before it met the mix.
         """
-        if not self._is_private or self.law != "laplace":
+        if not self._counts:
             return
         turns = self._taken[agents] - 1
         scales = self._units[agents] * self._scales[agents] / self._weights[turns] * step_size
@@ -236,94 +168,120 @@ class Turns:
     @property
     def expected_loss(self) -> Array | None:
         """Expected absolute privacy losses of all agents' turns so far; None where unknown."""
-        if not self._is_private or self.law != "laplace":
-            return None
-        return self._expected.copy()
+        return self._expected.copy() if self._counts else None
 
 
-def gradient_turns(
-    plan: Plan, problem: Problem, gate: Gate, *, name: str, clip_norm: float, weights: Array
-) -> tuple[Turns, Callable[[NDArray[np.intp], Array], Array]]:
+class GradientTurns(Turns):
     """Gradients of agents' weighted losses, clipped in the norm of the noise and released.
 
-    Parameters
-    ----------
-    plan : Plan
-        With a release in turns of this name.
-    problem : Problem
-        With an ownership.
-    gate : Gate
-    name : str
-    clip_norm : float
-        Bound of a record's gradient, or of an agent's mean gradient: with Gaussian noise in the
-        Euclidean norm, with Laplace noise in the L1 norm at ``clip_norm * law_factor``. Infinite
-        only where the plan is not private.
-    weights : ndarray of shape (n_turns,)
-        Of each turn.
-
-    Returns
-    -------
-    turns : Turns
-    gradient : callable
-        Maps agents and their points to noisy gradients of ``F_a = (A / n) sum_{i in a} f_i``.
+    `clip_norm` bounds a record's gradient, or an agent's mean gradient: with Gaussian noise in the
+    Euclidean norm, with Laplace noise in the L1 norm at ``clip_norm * law_factor``. It is infinite
+    only where the plan is not private.
     """
-    facts, ownership = plan.facts, problem.ownership
-    network = network_of(facts)
-    assert ownership is not None
-    release = next(r for r in plan.releases if r.name == name)
-    assert release.door == "take_turns"
-    law, of_records = release.law, facts.unit == "record"
-    bound = clip_norm * law_factor(facts, law)
-    exact = awake_gradients(
-        problem.rows,
-        problem.target,
-        ownership,
-        loss=facts.loss,
-        clip_norm=bound if of_records else math.inf,
-        law=law,
-    )
-    share = network.n_agents / facts.n_samples
-    clips = math.isfinite(bound)
-    units = share * unit_limits(facts)[network.kind] * (bound if clips else 1.0)
-    turns = Turns(plan, gate, name=name, weights=weights, units=units)
 
-    def gradient(agents: NDArray[np.intp], points: Array) -> Array:
-        sums = share * exact(agents, points)
-        if clips and not of_records:
-            sums = clipped(sums, units[agents], law)
-        return turns(agents, sums)
+    def __init__(
+        self, plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float, weights: Array
+    ) -> None:
+        facts, ownership, law = plan.facts, problem.ownership, plan.releases[-1].law
+        network, of_records = network_of(facts), facts.unit == "record"
+        assert ownership is not None
+        bound = clip_norm * law_factor(facts, law)
+        self._exact = awake_gradients(
+            problem.rows,
+            problem.target,
+            ownership,
+            loss=facts.loss,
+            clip_norm=bound if of_records else math.inf,
+            law=law,
+        )
+        self._share, self._law = network.n_agents / facts.n_samples, law
+        clips = math.isfinite(bound)
+        self._clips_agents = clips and not of_records
+        units = self._share * unit_limits(facts)[network.kind] * (bound if clips else 1.0)
+        super().__init__(plan, gate, weights=weights, units=units)
 
-    return turns, gradient
+    def gradient(self, agents: Agents, points: Array) -> Array:
+        """Noisy gradients of ``F_a = (A / n) sum_{i in a} f_i`` at agents' points."""
+        sums = self._share * self._exact(agents, points)
+        if self._clips_agents:
+            sums = clipped(sums, self._units[agents], self._law)
+        return self(agents, sums)
 
 
 def clipped(vectors: Array, limits: Array, law: str) -> Array:
-    """Scale each agent's matrix down in the norm of the noise; what is not finite becomes zero.
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (n_agents, n_parameters, n_outputs)
-    limits : ndarray of shape (n_agents,)
-    law : {"gaussian", "laplace"}
-    """
+    """Scale each agent's matrix down in the norm of the noise; what is not finite becomes zero."""
     if law == "gaussian":
         return clip_vectors(vectors, limits)
     each = limits[:, None, None]
     return np.asarray(clip_absolute_sums(vectors / each, 1.0) * each)
 
 
-def noise_of_mean(plan: Plan, release: Release, weights: Array) -> float:
-    """Noise in the mean gradient of all agents, in each entry, over the Euclidean clip bound.
+def check_noise_decay(noise_decay: float, n_rounds: int) -> None:
+    """Refuse noise that changes so much over all rounds that its sizes cannot be added."""
+    if n_rounds * abs(math.log(noise_decay)) > math.log(MOST_DECAY):
+        raise ValueError(
+            f"Got noise_decay={noise_decay} over {n_rounds} rounds, expected noise that changes by"
+            f" a factor of at most {MOST_DECAY:g} over all of them. Choose it closer to 1."
+        )
 
-    Parameters
-    ----------
-    plan : Plan
-    release : Release
-    weights : ndarray of shape (n_averaged,)
-        Of the turns that answers are made of.
+
+def decay_weights(noise_decay: float, n_rounds: int) -> Array:
+    """What turns are multiplied by so that their noise shrinks, with a mean square of one.
+
+    The decay is the noise of a round over that of the next one.
     """
-    facts = plan.facts
-    shares = (
-        np.asarray(release.agent_noise_std) * unit_limits(facts) * law_factor(facts, release.law)
+    relative = np.exp(math.log(noise_decay) * (np.arange(n_rounds) + 1.0 - n_rounds))
+    return np.asarray(relative / math.sqrt(float(np.mean(np.square(relative)))))
+
+
+def law_factor(facts: Facts, law: str) -> float:
+    """Bound of the norm of the noise over that of a Euclidean one, for typical parameters."""
+    return 1.0 if law == "gaussian" else math.sqrt(facts.n_parameters * facts.loss.n_outputs)
+
+
+def noise_of_gradients(facts: Facts, turns: Release) -> Array:
+    """Noise in each entry of the sums of each kind of agent, over the Euclidean clip bound."""
+    return np.asarray(turns.agent_noise_std) * unit_limits(facts) * law_factor(facts, turns.law)
+
+
+def noise_of_mean(plan: Plan, clip_norm: float, weights: Array, widened: float = 1.0) -> float:
+    """Noise in each entry of the mean gradient of all agents, in turns of these weights."""
+    facts, release = plan.facts, plan.releases[-1]
+    if release.noise_std == 0:
+        return 0.0
+    shares = noise_of_gradients(facts, release)[network_of(facts).kind]
+    one = float(np.linalg.norm(shares)) / facts.n_samples
+    return clip_norm * (one * math.sqrt(float(np.mean(np.square(1.0 / weights)))) * widened)
+
+
+def smoothness_of_agents(facts: Facts) -> Array:
+    """Public bounds of the curvature of ``F_a``, of shape (n_agents,)."""
+    agents = network_of(facts)
+    shares = np.asarray(agents.agent_sizes) * (agents.n_agents / facts.n_samples)
+    row_norm = facts.row_norm if math.isfinite(facts.row_norm) else typical_row(facts)
+    return np.asarray(shares * facts.loss.smoothness * row_norm**2)
+
+
+def default_aggregator_steps(
+    facts: Facts, turns: Release, *, longest: float | None = None
+) -> tuple[float, float]:
+    """Step size and clip bound, by the rule for a curator who has as much noise in the sum.
+
+    There are as many turns as steps, with weights whose mean square is one. The longest step is by
+    default one over the curvature of the mean loss; the bound is in units of `Rows.clip_unit`, and
+    infinite where nothing is private.
+    """
+    if longest is None:
+        longest = 1.0 / float(smoothness_of_agents(facts).mean())
+    if turns.noise_std == 0:
+        return longest, math.inf
+    shares = tuple(noise_of_gradients(facts, turns).tolist())
+    step_size, clip_norm = default_network_steps(
+        facts, replace(turns, agent_noise_std=shares, noise_std=max(shares))
     )
-    one = float(np.linalg.norm(shares[network_of(facts).kind])) / facts.n_samples
-    return one * math.sqrt(float(np.mean(np.square(1.0 / weights))))
+    shorter = min(step_size, longest)
+    if not is_regression(facts):
+        # A shorter step with a wider clip goes as far, with as much noise in the model: half way.
+        wider = clip_norm * math.sqrt(step_size / shorter)
+        clip_norm = max(min(wider, WIDEST_CLIP), clip_norm)
+    return shorter, clip_norm

@@ -10,111 +10,76 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._agent_minimisers import (
-    AgentMinimisersSettings,
-    agent_minimisers,
-    least_open_clip,
-    minimiser_settings,
+from skdpadmm.algorithms._accelerated_gradient import (
+    accelerated_gradient,
+    planned_steps,
+    step_rounding,
 )
-from skdpadmm.algorithms._aggregator_defaults import (
+from skdpadmm.algorithms._algorithm import (
+    Algorithm,
+    check_zero_at_zero,
+    choice,
+    number,
+    share,
+    size,
+)
+from skdpadmm.algorithms._clipped_loss import (
+    LossBounds,
+    loss_bounds,
+    open_clip,
+    score_rounding,
+    sum_rounding,
+    typical_norm,
+)
+from skdpadmm.algorithms._messages import unit_limits
+from skdpadmm.algorithms._network_steps import (
+    GRADIENTS,
+    Array,
+    Step,
+    agent_gradients,
+    descend,
+    disagreement,
+    into_ball,
+    proximal_steps,
+)
+from skdpadmm.algorithms._random_aggregators import (
+    GradientTurns,
+    Turns,
     check_noise_decay,
+    clipped,
     decay_weights,
     default_aggregator_steps,
     law_factor,
-    smoothness_of_agents,
-)
-from skdpadmm.algorithms._algorithm import penalty_operator
-from skdpadmm.algorithms._knobs import (
-    check_choice,
-    check_range,
-    check_steps,
-    check_tail_fraction,
-    tail_length,
-)
-from skdpadmm.algorithms._messages import unit_limits
-from skdpadmm.algorithms._neighbor_consensus import NeighborConsensus
-from skdpadmm.algorithms._network_steps import network_solution, proximal_steps
-from skdpadmm.algorithms._random_aggregators import (
-    Turns,
-    clipped,
-    gradient_turns,
     neighbors_box,
     noise_of_mean,
+    smoothness_of_agents,
 )
 from skdpadmm.algorithms._turn_noise import agent_turns
-from skdpadmm.network import Topology
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Settings,
+    Solution,
+    network_of,
+)
 
-Array = NDArray[np.float64]
-GRADIENTS, DISPLACEMENTS = "gradients of agents", "displacements of agents"
+DISPLACEMENTS = "displacements of agents"
 # Bound of a gradient where nothing is private and the inner solution needs one.
 OPEN_CLIP = 100.0
+# What is certified leaves room for the rounding of differences.
+CERTIFIED = 0.9
 
 
-@dataclass(frozen=True, kw_only=True)
-class RandomizedADMMSettings:
-    """Constants of one run, resolved; symbols of the paper in brackets.
-
-    Attributes
-    ----------
-    n_rounds : int
-        Broadcasts [K].
-    curvature : tuple of float
-        Of each agent's step [D_i].
-    dual_step : float
-        [zeta].
-    clip_norm : float
-        Bound of the Euclidean norm of a unit's gradient, in units of `Rows.clip_unit`; with
-        Laplace noise of its L1 norm, at ``clip_norm * law_factor`` in these units. Exact
-        steps clip the derivative of a record's loss, whatever the law.
-    aggregator : {"random", "fixed"}
-    noise_decay : float
-        Noise of a round over that of the next one.
-    n_averaged : int
-        Length of the averaged tail of the path.
-    tolerance : float
-        Certified distance of an inner solution from the exact one, in units of the distance that
-        one record can move that.
-    minimisers : AgentMinimisersSettings or None
-        None: a linearised step.
-    """
-
-    n_rounds: int
-    curvature: tuple[float, ...]
-    dual_step: float
-    clip_norm: float
-    aggregator: str
-    noise_decay: float
-    n_averaged: int
-    tolerance: float
-    minimisers: AgentMinimisersSettings | None
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class GivenCurvature(NeighborConsensus):
-    """Consensus whose agents' quadratics are told, whatever their degrees.
-
-    Attributes
-    ----------
-    given : ndarray of shape (n_agents,)
-    """
-
-    given: Array
-
-    @cached_property
-    def curvature(self) -> Array:
-        """Of the quadratic of each agent."""
-        return self.given
-
-
-class RandomizedADMM(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomizedADMM(Algorithm):
     r"""ADMM over a graph, in which nobody knows how an agent mixed what it heard.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents. Agent a
@@ -203,251 +168,195 @@ class RandomizedADMM(BaseEstimator):
     ('gradients of agents', 50, 'laplace')
     """
 
-    conditionable = False
     setting = "decentralized"
-    exact = False
+    conditionable = False
 
-    def __init__(
-        self,
-        *,
-        aggregator: Literal["random", "fixed"] = "random",
-        local_step: Literal["linearized", "exact"] = "linearized",
-        curvature: float | Literal["auto"] = "auto",
-        dual_step: float | Literal["auto"] = "auto",
-        clip_norm: float | Literal["auto"] = "auto",
-        noise: Literal["laplace", "gaussian"] = "laplace",
-        noise_decay: float = 1.0,
-        tail_fraction: float = 0.5,
-        tolerance: float = 0.01,
-    ) -> None:
-        self.aggregator = aggregator
-        self.local_step = local_step
-        self.curvature = curvature
-        self.dual_step = dual_step
-        self.clip_norm = clip_norm
-        self.noise = noise
-        self.noise_decay = noise_decay
-        self.tail_fraction = tail_fraction
-        self.tolerance = tolerance
+    aggregator: Literal["random", "fixed"] = choice("random", "fixed")
+    local_step: Literal["linearized", "exact"] = choice("linearized", "exact")
+    curvature: float | Literal["auto"] = size()
+    dual_step: float | Literal["auto"] = size()
+    clip_norm: float | Literal["auto"] = size()
+    noise: Literal["laplace", "gaussian"] = choice("laplace", "gaussian")
+    noise_decay: float = number(1.0, 0.5, 2.0)
+    tail_fraction: float = share(0.5)
+    tolerance: float = number(0.01, 1e-6, 1.0)
 
-    def check(self, facts: Facts) -> None:
-        """Refuse knobs outside of their range, whatever the budget.
-
-        Raises
-        ------
-        ValueError
-            Says what was expected.
-        """
-        check_choice("aggregator", self.aggregator, ("random", "fixed"))
-        check_choice("local_step", self.local_step, ("linearized", "exact"))
-        check_choice("noise", self.noise, ("laplace", "gaussian"))
-        check_range("curvature", self.curvature, 1e-100, 1e100)
-        check_range("dual_step", self.dual_step, 1e-100, 1e100)
-        check_steps("auto", self.clip_norm)
+    def check_facts(self, facts: Facts) -> None:
+        """Noise of all rounds can be added."""
         check_noise_decay(self.noise_decay, facts.max_iter)
-        check_tail_fraction(self.tail_fraction)
-        check_range("tolerance", self.tolerance, 1e-6, 1.0, auto=False)
 
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
-        """Decide steps and each agent's noise from public facts.
-
-        Parameters
-        ----------
-        facts : Facts
-            Of a network.
-        budget : Budget
-            Without privacy there is no noise, and linearised steps clip nothing unless `clip_norm`
-            says so.
-
-        Returns
-        -------
-        Plan
-
-        Raises
-        ------
-        ValueError
-            Where a knob is outside its range, or outside the range of its theorem.
-        """
-        self.check(facts)
+    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+        """Every agent's gradient, or displacement of its minimiser, in each round."""
+        network, is_exact = network_of(facts), self.local_step == "exact"
         turns = agent_turns(
             facts,
             budget,
-            name=GRADIENTS if self.local_step == "linearized" else DISPLACEMENTS,
+            name=DISPLACEMENTS if is_exact else GRADIENTS,
             weights=decay_weights(self.noise_decay, facts.max_iter),
             law=self.noise,
         )
-        return Plan(
-            algorithm="RandomizedADMM",
-            facts=facts,
-            budget=budget,
-            settings=self._settings(facts, turns),
-            releases=(*facts.preparations, turns),
-        )
-
-    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """Run the rounds as planned; every number in the solution has passed the gate.
-
-        Parameters
-        ----------
-        plan : Plan
-        problem : Problem
-            With an ownership.
-        gate : Gate
-
-        Returns
-        -------
-        Solution
-        """
-        facts, rows = plan.facts, problem.rows
-        settings: RandomizedADMMSettings = plan.settings
-        network = network_of(facts)
-        topology, everybody = network.topology, np.arange(network.n_agents)
-        (release,) = (r for r in plan.releases if r.door == "take_turns")
-        clip_norm = settings.clip_norm * rows.clip_unit
-        curvature = np.asarray(settings.curvature)
-        column = curvature[:, None, None]
-        weights = decay_weights(settings.noise_decay, settings.n_rounds)
-        proximal, linearised = proximal_steps(facts, rows), settings.minimisers is None
-        sparse = facts.penalty.is_sparse and linearised
-        step_size = float(np.mean(1 / curvature))
-        if linearised:
-            turns, gradient = gradient_turns(
-                plan, problem, gate, name=GRADIENTS, clip_norm=clip_norm, weights=weights
-            )
-        else:
-            minimise = _exact_steps(plan, problem, gate, clip_norm=clip_norm, weights=weights)
-        models = duals = np.zeros((network.n_agents, facts.n_parameters, facts.loss.n_outputs))
-        tail = np.zeros(models.shape)
-        for k in range(settings.n_rounds):
-            box = neighbors_box(topology, models)
-            random = settings.aggregator == "random"
-            mix = box.draw(gate.uniform) if random else box.center
-            if linearised:
-                points = mix + (duals - gradient(everybody, models)) / column
-                turns.count_losses(everybody, box.widths * random, 1 / curvature)
-                models = proximal(points, curvature)
-            else:
-                points = models = minimise(column * mix + duals)
-            duals = duals - settings.dual_step * disagreement(topology, models)
-            if k >= settings.n_rounds - settings.n_averaged:
-                # An average of sparse models is not sparse. One more step from an average of points
-                # is, where all of them are brought to its length.
-                tail += models + column * step_size * (points - models) if sparse else models
-            problem.progress(k + 1)
-        noise = noise_of_mean(plan, release, weights[-settings.n_averaged :])
-        if not linearised:
-            noise *= _widened(facts, settings, release.law) / law_factor(facts, release.law)
-        solution = network_solution(
-            plan,
-            rows,
-            tail / settings.n_averaged,
-            last_step=penalty_operator(facts.penalty, step_size, rows) if sparse else None,
-            noise_std=0.0 if release.noise_std == 0 else clip_norm * noise,
-            step_size=step_size,
-            n_iter=settings.n_rounds,
-            n_averaged=settings.n_averaged,
-            n_rounds=settings.n_rounds,
-            derivative_bound=clip_norm / rows.typical_norm,
-        )
-        expected = turns.expected_loss if linearised else None
-        return replace(solution, expected_privacy_loss=expected)
-
-    def _settings(self, facts: Facts, turns: Release) -> RandomizedADMMSettings:
-        network = network_of(facts)
         step_size, clip_norm = default_aggregator_steps(facts, turns)
-        exact = self.local_step == "exact"
-        several = exact and facts.loss.n_outputs > 1 and facts.unit == "record"
+        several = is_exact and facts.loss.n_outputs > 1 and facts.unit == "record"
+        never_binds = 0.0
         if several:
-            clip_norm = least_open_clip(facts)
-        elif exact and math.isinf(clip_norm):
+            clip_norm = never_binds = open_clip(facts.loss, facts.row_norm) / typical_norm(facts)
+        elif is_exact and math.isinf(clip_norm):
             clip_norm = OPEN_CLIP
-        if self.clip_norm != "auto":
-            clip_norm = float(self.clip_norm)
-        if several and clip_norm < least_open_clip(facts):
-            raise ValueError(
-                f"Got clip_norm={clip_norm:g} for {facts.loss.n_outputs} scores, expected at least"
-                f" {least_open_clip(facts):.6g}, which never binds: a loss whose vector of"
-                " derivatives is clipped has no minimiser. Use 'auto', or"
-                " local_step='linearized'."
-            )
         curvature = np.full(network.n_agents, 1.0 / step_size)
         if self.curvature != "auto":
             curvature = np.full(network.n_agents, float(self.curvature))
-        elif not exact:
+        elif not is_exact:
             curvature = np.maximum(curvature, smoothness_of_agents(facts))
-        dual_step = float(curvature.min()) / (3.0 * max(int(network.topology.degrees.max()), 1))
-        settings = RandomizedADMMSettings(
-            n_rounds=facts.max_iter,
-            curvature=tuple(curvature.tolist()),
-            dual_step=dual_step if self.dual_step == "auto" else float(self.dual_step),
+        most = max(int(network.topology.degrees.max()), 1)
+        settings = self.resolved(
+            n_iter=facts.max_iter,
+            curvature=None,
+            curvatures=tuple(curvature.tolist()),
+            dual_step=float(curvature.min()) / (3.0 * most),
             clip_norm=clip_norm,
-            aggregator=self.aggregator,
-            noise_decay=float(self.noise_decay),
-            n_averaged=tail_length(self.tail_fraction, facts.max_iter),
-            tolerance=float(self.tolerance),
-            minimisers=None,
         )
-        if not exact:
-            return settings
-        weights = decay_weights(self.noise_decay, facts.max_iter)
+        if settings.clip_norm < never_binds:
+            raise ValueError(
+                f"Got clip_norm={settings.clip_norm:g} for {facts.loss.n_outputs} scores, expected"
+                f" at least {never_binds:.6g}, which never binds: a loss whose vector of"
+                " derivatives is clipped has no minimiser. Use 'auto', or"
+                " local_step='linearized'."
+            )
+        if is_exact:
+            inner = self._inner_constants(facts, turns, settings)
+            settings = Settings((*settings, *inner.items()))
+        return settings, turns
+
+    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
+        """Run the rounds as planned; symbols as above."""
+        facts, settings, network = plan.facts, plan.settings, network_of(plan.facts)
+        topology, everybody = network.topology, np.arange(network.n_agents)
+        clip_norm = settings.clip_norm * problem.rows.clip_unit
+        curvature = np.asarray(settings.curvatures)
+        column, step_size = curvature[:, None, None], float(np.mean(1 / curvature))
+        weights = decay_weights(settings.noise_decay, settings.n_iter)
+        is_exact, is_random = settings.local_step == "exact", settings.aggregator == "random"
+        if is_exact:
+            minimise = _exact_steps(plan, problem, gate, clip_norm=clip_norm, weights=weights)
+        else:
+            turns = GradientTurns(plan, problem, gate, clip_norm=clip_norm, weights=weights)
+        duals = np.zeros((network.n_agents, facts.n_parameters, facts.loss.n_outputs))
+
+        def step(k: int, models: Array) -> Step:
+            nonlocal duals
+            # What the last round's models say; nothing at first, where all of them are zero.
+            duals = duals - settings.dual_step * disagreement(topology, models)
+            box = neighbors_box(topology, models)
+            mix = box.draw(gate.uniform) if is_random else box.center
+            if is_exact:
+                return Step(points=minimise(column * mix + duals), curvature=None)
+            points = mix + (duals - turns.gradient(everybody, models)) / column
+            turns.count_losses(everybody, box.widths * is_random, 1 / curvature)
+            return Step(points=points, curvature=curvature, longer=column * step_size)
+
+        widened = 1.0
+        if is_exact:
+            widened = _widened(facts, settings.tolerance, settings.noise)
+            widened /= law_factor(facts, settings.noise)
+        solution = descend(
+            plan,
+            problem,
+            step,
+            step_size=step_size,
+            noise_std=noise_of_mean(plan, clip_norm, weights[-settings.n_averaged :], widened),
+            clip_norm=clip_norm,
+            has_zeros=False if is_exact else None,
+        )
+        return replace(solution, expected_privacy_loss=None if is_exact else turns.expected_loss)
+
+    def _inner_constants(
+        self, facts: Facts, turns: Release, settings: Settings
+    ) -> dict[str, float]:
+        """Accelerated steps that bring every agent within the tolerance of its minimiser.
+
+        In units of v, see `_exact_steps`: their number, the smoothness of the smooth part for every
+        data set and agent, and the radius of the ball that public linear terms are projected onto.
+        """
+        if not math.isfinite(facts.row_norm):
+            raise ValueError(
+                f"Got row_norm={facts.row_norm}, expected a finite bound: the number of inner steps"
+                " follows from it."
+            )
+        check_zero_at_zero(facts.penalty)
+        network, curvature = network_of(facts), np.asarray(settings.curvatures)
+        least = float(curvature.min())
+        weights = decay_weights(settings.noise_decay, settings.n_iter)
         n_entries = facts.n_parameters * facts.loss.n_outputs
-        largest = turns.noise_std * _widened(facts, settings, self.noise) / float(weights.min())
-        minimisers = minimiser_settings(
-            facts,
-            _quadratics(network.topology, curvature),
-            n_rounds=facts.max_iter,
-            clip_norm=clip_norm,
-            tolerance=float(self.tolerance) * facts.neighboring.sensitivity_factor,
-            # Tails of Laplace noise are heavier.
-            noise=16.0 * largest * float(unit_limits(facts).max()) * math.sqrt(n_entries),
-            advice=f"Got curvature={curvature.min():g} and tolerance={self.tolerance:g}, expected a"
-            " larger curvature or tolerance",
+        spread = turns.noise_std * _widened(facts, settings.tolerance, settings.noise)
+        # Up to draws that never come; tails of Laplace noise are heavier.
+        noise = 16.0 * (spread / float(weights.min()))
+        noise = noise * float(unit_limits(facts).max()) * math.sqrt(n_entries)
+        bound = settings.clip_norm * typical_norm(facts)
+        of_record = loss_bounds(facts.loss, row_norm=facts.row_norm, clip_norm=bound).curvature
+        largest = float(max(network.agent_sizes))
+        share = network.n_agents / facts.n_samples
+        smoothness = 1.0 + largest * (share * of_record / least)
+        radius = 8.0 * settings.n_iter * float(curvature.max() / least) * (largest + noise)
+        unit_bounds = LossBounds(
+            row_norm=1.0, gradient_norm=1.0, curvature=(smoothness - 1.0) / facts.n_samples
         )
-        return replace(settings, minimisers=minimisers)
+        relative = 2 * step_rounding(smoothness) + score_rounding(facts, unit_bounds)
+        n_steps = planned_steps(
+            f"Got curvature={least:g} and tolerance={self.tolerance:g}, expected a larger curvature"
+            " or tolerance",
+            CERTIFIED * (settings.tolerance * facts.neighboring.sensitivity_factor),
+            strong_convexity=1.0,
+            smoothness=smoothness,
+            initial_distance=largest * facts.working_rounding,
+            gradient_error=sum_rounding(facts, unit_bounds) + relative * (radius + largest + noise),
+            relative_error=relative,
+        )
+        return {"inner_steps": n_steps, "inner_smoothness": smoothness, "inner_radius": radius}
 
 
-def disagreement(topology: Topology, models: Array) -> Array:
-    """``sum_{b in N_a} (w_a - w_b)`` of each agent; over all agents it sums to zero."""
-    degrees = topology.degrees.reshape(-1, *(1,) * (models.ndim - 1))
-    return np.asarray(degrees * models - topology.neighbor_sum(models))
-
-
-def _quadratics(topology: Topology, curvature: Array) -> GivenCurvature:
-    return GivenCurvature(topology=topology, penalty_weight=1.0, given=curvature)
-
-
-def _widened(facts: Facts, settings: RandomizedADMMSettings, law: str) -> float:
+def _widened(facts: Facts, tolerance: float, law: str) -> float:
     """How far the computed minimiser moves in the norm of the noise, over the exact one's bound."""
     if facts.unit == "agent":
         return law_factor(facts, law)
-    return (1.0 + 2.0 * settings.tolerance) * law_factor(facts, law)
+    return (1.0 + 2.0 * tolerance) * law_factor(facts, law)
 
 
 def _exact_steps(
     plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float, weights: Array
 ) -> Callable[[Array], Array]:
-    """Noisy minimisers of agents' problems, for public linear terms of them."""
-    facts, settings = plan.facts, plan.settings
-    network = network_of(facts)
-    of_records = facts.unit == "record"
-    (release,) = (r for r in plan.releases if r.door == "take_turns")
-    units, solve = agent_minimisers(
-        facts,
-        problem,
-        _quadratics(network.topology, np.asarray(settings.curvature)),
-        settings.minimisers,
-        clip_norm=clip_norm,
-        of_records=of_records,
-    )
-    limits = unit_limits(facts)[network.kind] * _widened(facts, settings, release.law)
-    turns = Turns(plan, gate, name=DISPLACEMENTS, weights=weights, units=limits)
-    everybody = np.arange(network.n_agents)
+    """Noisy minimisers of agents' problems, for public linear terms p of them.
 
-    def step(linear: Array) -> Array:
-        without, minimisers = solve(linear, np.zeros(linear.shape))
+    Agent a minimises ``F_a(w) + r(w) + D_a / 2 |w|^2 - <p_a, w>``. With :math:`w = u_a v`,
+    ``u_a = C A / (n D_a)``, the quadratic is ``|v|^2 / 2``, and a record moves the minimiser v by
+    at most the share of C that its gradient is. Without clipped records nothing is certified.
+    """
+    facts, settings = plan.facts, plan.settings
+    network, of_records = network_of(facts), facts.unit == "record"
+    gradient = agent_gradients(
+        problem, loss=facts.loss, clip_norm=clip_norm if of_records else math.inf
+    )
+    curvature, everybody = np.asarray(settings.curvatures), np.arange(network.n_agents)
+    units = (clip_norm * network.n_agents / facts.n_samples / curvature)[:, None, None]
+    prox = proximal_steps(facts, problem.rows)
+    limits = unit_limits(facts)[network.kind]
+    limits = limits * _widened(facts, settings.tolerance, settings.noise)
+    turns = Turns(plan, gate, weights=weights, units=limits)
+
+    def step(pull: Array) -> Array:
+        # Only draws of noise that never come would leave the ball: so rounding has a bound.
+        linear = into_ball(pull / (units * curvature[:, None, None]), settings.inner_radius)
+        without = prox(units * linear, curvature) / units
+        minimisers = accelerated_gradient(
+            lambda v: gradient(units * v) / clip_norm + v - linear,
+            without,
+            settings.inner_steps,
+            strong_convexity=1.0,
+            smoothness=settings.inner_smoothness,
+            prox=lambda v: prox(units * v, curvature * settings.inner_smoothness) / units,
+        )
         moved = minimisers - without
         if not of_records:
-            moved = clipped(moved, limits, release.law)
+            moved = clipped(moved, limits, settings.noise)
         return np.asarray(units * (without + turns(everybody, moved)))
 
     return step

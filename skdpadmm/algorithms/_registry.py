@@ -21,8 +21,7 @@ from skdpadmm.algorithms._personalized_optimum import PersonalizedOptimum
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
 from skdpadmm.algorithms._randomized_admm import RandomizedADMM
-from skdpadmm.algorithms._randomized_gradient_descent import RandomizedGradientDescent
-from skdpadmm.algorithms._randomized_sgd import RandomizedSGD
+from skdpadmm.algorithms._randomized_descent import RandomizedGradientDescent, RandomizedSGD
 from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = MappingProxyType(

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._agent_blocks import clip_vectors
-from skdpadmm.algorithms._agent_gradients import agent_gradients
 from skdpadmm.algorithms._algorithm import (
     Algorithm,
     count,
@@ -28,6 +27,7 @@ from skdpadmm.algorithms._algorithm import (
 )
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import shared_sum, unit_limits
+from skdpadmm.algorithms._network_steps import agent_gradients
 from skdpadmm.algorithms._noise_left import averaged_solution
 from skdpadmm.protocol import (
     Agents,

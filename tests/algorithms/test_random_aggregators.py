@@ -12,8 +12,8 @@ import skdpadmm.algorithms._randomized_admm as randomized_admm
 from skdpadmm.algorithms import DecentralizedGradientDescent as FixedDescent
 from skdpadmm.algorithms import RandomizedADMM, RandomizedSGD
 from skdpadmm.algorithms import RandomizedGradientDescent as Descent
-from skdpadmm.algorithms._randomized_gradient_descent import boxes_of
-from skdpadmm.algorithms._randomized_sgd import groups_of_agents
+from skdpadmm.algorithms._random_aggregators import boxes_of
+from skdpadmm.algorithms._randomized_descent import groups_of_agents
 from skdpadmm.network import mixing_matrix, resolve_topology
 from skdpadmm.penalties import L1, NoPenalty, SquaredL2
 from tests.algorithms import runs as agents
@@ -62,7 +62,7 @@ def test_randomised_admm_is_admm_on_edges_with_random_penalties(
         aggregator=aggregator, clip_norm=CLIP / 2, noise=noise, noise_decay=1.1, dual_step=0.7
     )
     plan, solution, gate = run(algorithm, task, epsilon=1e4, gate_class=Watched)
-    links, D = task.facts.agents.topology, np.array(plan.settings.curvature)
+    links, D = task.facts.agents.topology, np.array(plan.settings.curvatures)
     near, v = neighbors_of(links), np.zeros((4, 4, task.facts.loss.n_outputs))
     w, edge_duals, models, points = 0 * v, np.zeros((len(links.edges), *v.shape[1:])), [], []
     for k in range(ROUNDS):

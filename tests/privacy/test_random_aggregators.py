@@ -11,8 +11,7 @@ from scipy.stats import kstest
 import skdpadmm.algorithms._randomized_admm as randomized_admm
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor
 from skdpadmm.algorithms import RandomizedADMM
-from skdpadmm.algorithms._aggregator_defaults import decay_weights
-from skdpadmm.algorithms._random_aggregators import between
+from skdpadmm.algorithms._random_aggregators import between, decay_weights
 from skdpadmm.noise import noise_source
 from skdpadmm.privacy import LaplaceDP
 from skdpadmm.protocol import Gate
@@ -71,8 +70,8 @@ def test_what_an_inner_solution_may_lack_is_in_the_noise(law, tolerance, widened
     model = DPDecentralizedRegressor(algorithm=algorithm, conditioning=None, max_iter=4)
     factor = math.sqrt(4.0) if law == "laplace" else 1.0
     plan = model.plan(n_samples=100, n_features=3)
-    found = randomized_admm._widened(plan.facts, plan.settings, law)
+    found = randomized_admm._widened(plan.facts, tolerance, law)
     assert found == pytest.approx(widened * factor)
     # An agent's displacement is clipped as it was computed.
     agents = model.set_params(privacy_unit="agent").plan(n_samples=100, n_features=3)
-    assert randomized_admm._widened(agents.facts, agents.settings, law) == pytest.approx(factor)
+    assert randomized_admm._widened(agents.facts, tolerance, law) == pytest.approx(factor)
