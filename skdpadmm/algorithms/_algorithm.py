@@ -19,10 +19,21 @@ from sklearn.base import BaseEstimator
 
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Guarantee
-from skdpadmm.protocol import Agents, Budget, Facts, Gate, Plan, Problem, Settings, Solution
+from skdpadmm.protocol import (
+    Agents,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Settings,
+    Solution,
+)
 from skdpadmm.records import Rows
 
 Operator = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Released = tuple[Settings, *tuple[Release, ...]]
 
 
 def knob(default: Any, check: Callable[[Any], bool], expected: str, *, convert: Any = None) -> Any:
@@ -206,7 +217,7 @@ class Algorithm(BaseEstimator, ABC):
         )
 
     @abstractmethod
-    def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """Settings of a run, from `resolved`, followed by its releases."""
 
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:

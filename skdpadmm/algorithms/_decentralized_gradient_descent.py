@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from skdpadmm.algorithms._algorithm import Algorithm, choice, number, share, size
+from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, number, share, size
 from skdpadmm.algorithms._network_steps import (
     Array,
     Step,
@@ -23,17 +23,7 @@ from skdpadmm.algorithms._network_steps import (
     noisy_gradients,
 )
 from skdpadmm.network import mixing_matrix
-from skdpadmm.protocol import (
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Release,
-    Settings,
-    Solution,
-    network_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -110,7 +100,7 @@ class DecentralizedGradientDescent(Algorithm):
         """Batches protect records."""
         check_batches(self.batch_fraction, facts)
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
         n_iter, sampling = facts.max_iter, float(self.batch_fraction)
         messages = gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)

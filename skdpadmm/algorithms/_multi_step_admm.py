@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from skdpadmm.algorithms._algorithm import Algorithm, count, knob, number, share, size
+from skdpadmm.algorithms._algorithm import Algorithm, Released, count, knob, number, share, size
 from skdpadmm.algorithms._network_steps import (
     Array,
     Step,
@@ -26,17 +26,7 @@ from skdpadmm.algorithms._network_steps import (
     noise_of_messages,
     noisy_gradients,
 )
-from skdpadmm.protocol import (
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Release,
-    Settings,
-    Solution,
-    network_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
 
 def _is_weight(value: Any) -> bool:
@@ -158,7 +148,7 @@ class MultiStepADMM(Algorithm):
                 " schedule is a multiple of 1 / diameter."
             )
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each step."""
         n_iter, sampling = facts.max_iter * int(self.inner_steps), float(self.batch_fraction)
         messages = gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)

@@ -21,6 +21,7 @@ from skdpadmm.algorithms._accelerated_gradient import (
 )
 from skdpadmm.algorithms._algorithm import (
     Algorithm,
+    Released,
     check_zero_at_zero,
     choice,
     number,
@@ -59,17 +60,7 @@ from skdpadmm.algorithms._random_aggregators import (
     smoothness_of_agents,
 )
 from skdpadmm.algorithms._turn_noise import agent_turns
-from skdpadmm.protocol import (
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Release,
-    Settings,
-    Solution,
-    network_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Settings, Solution, network_of
 
 DISPLACEMENTS = "displacements of agents"
 # Bound of a gradient where nothing is private and the inner solution needs one.
@@ -185,7 +176,7 @@ class RandomizedADMM(Algorithm):
         """Noise of all rounds can be added."""
         check_noise_decay(self.noise_decay, facts.max_iter)
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, or displacement of its minimiser, in each round."""
         network, is_exact = network_of(facts), self.local_step == "exact"
         turns = agent_turns(
@@ -223,7 +214,7 @@ class RandomizedADMM(Algorithm):
                 " local_step='linearized'."
             )
         if is_exact:
-            inner = self._inner_constants(facts, turns, settings)
+            inner = self._inner_steps(facts, settings, turns.noise_std)
             settings = Settings((*settings, *inner.items()))
         return settings, turns
 
@@ -269,9 +260,7 @@ class RandomizedADMM(Algorithm):
         )
         return replace(solution, expected_privacy_loss=None if is_exact else turns.expected_loss)
 
-    def _inner_constants(
-        self, facts: Facts, turns: Release, settings: Settings
-    ) -> dict[str, float]:
+    def _inner_steps(self, facts: Facts, settings: Settings, noise_std: float) -> dict[str, float]:
         """Accelerated steps that bring every agent within the tolerance of its minimiser.
 
         In units of v, see `_exact_steps`: their number, the smoothness of the smooth part for every
@@ -287,7 +276,7 @@ class RandomizedADMM(Algorithm):
         least = float(curvature.min())
         weights = decay_weights(settings.noise_decay, settings.n_iter)
         n_entries = facts.n_parameters * facts.loss.n_outputs
-        spread = turns.noise_std * _widened(facts, settings.tolerance, settings.noise)
+        spread = noise_std * _widened(facts, settings.tolerance, settings.noise)
         # Up to draws that never come; tails of Laplace noise are heavier.
         noise = 16.0 * (spread / float(weights.min()))
         noise = noise * float(unit_limits(facts).max()) * math.sqrt(n_entries)

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from skdpadmm.algorithms._algorithm import Algorithm, choice, count, number, share, size
+from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, number, share, size
 from skdpadmm.algorithms._defaults import typical_row
 from skdpadmm.algorithms._network_steps import GRADIENTS, Array, Step, descend
 from skdpadmm.algorithms._random_aggregators import (
@@ -29,17 +29,7 @@ from skdpadmm.algorithms._random_aggregators import (
     noise_of_mean,
 )
 from skdpadmm.algorithms._turn_noise import agent_turns
-from skdpadmm.protocol import (
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Release,
-    Settings,
-    Solution,
-    network_of,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
 # Norm of the mean gradient of agents, beside the clip bound.
 TYPICAL_MEAN = 0.5
@@ -152,7 +142,7 @@ class RandomizedGradientDescent(Algorithm):
         """Noise of all rounds can be added."""
         check_noise_decay(self.noise_decay, facts.max_iter)
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
         weights = decay_weights(self.noise_decay, facts.max_iter)
         turns = agent_turns(facts, budget, name=GRADIENTS, weights=weights, law=self.noise)
@@ -292,7 +282,7 @@ class RandomizedSGD(Algorithm):
                 " takes two groups of agents, and each agent takes part once."
             )
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, once."""
         turns = agent_turns(facts, budget, name=GRADIENTS, weights=np.ones(1), law=self.noise)
         rounds = default_rounds(facts, turns) if self.rounds == "auto" else int(self.rounds)

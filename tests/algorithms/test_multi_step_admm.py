@@ -1,4 +1,4 @@
-"""Multi-step ADMM: the corrected algorithm agent by agent, exact noise, and the utility theorem."""
+"""Multi-step ADMM: the corrected algorithm agent by agent, and the utility theorem."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scipy.optimize import minimize
 from skdpadmm.algorithms import MultiStepADMM
 from skdpadmm.algorithms._multi_step_admm import noisy_gradient_bound
 from skdpadmm.penalties import ElasticNet, NoPenalty, SquaredL2
-from skdpadmm.privacy import Neighboring, gaussian_mu
+from skdpadmm.privacy import Neighboring
 from tests.algorithms import runs as agents
-from tests.algorithms.runs import Watched, make_task, neighbors_of, planned
+from tests.algorithms.runs import Watched, make_task, neighbors_of
 from tests.algorithms.runs import run_agents as run
 
 N_ROUNDS, INNER = 4, 3
@@ -67,7 +67,6 @@ def naive_path(task, plan, gate, clip):
     [
         ("squared", "record", "star", "step", 1.0, SquaredL2(0.1)),
         ("squared", "agent", "path", "growing", 1.0, NoPenalty()),
-        ("logistic", "record", "complete", "growing", 1.0, SquaredL2(0.1)),
         ("logistic", "agent", "star", "constant", 1.0, SquaredL2(0.1)),
         ("three", "record", "path", "constant", 1.0, NoPenalty()),
         ("three", "agent", "complete", "step", 1.0, SquaredL2(0.1)),
@@ -88,23 +87,6 @@ def test_steps_equal_the_algorithm_agent_by_agent(loss, unit, topology, weight, 
     agents.assert_tail(task, solution, models, points, 0.8)
     assert (solution.n_iter, solution.n_rounds) == (12, 4)
     assert len({drawn.tobytes() for drawn in gate.drawn}) == (12 if batches < 1 else 0)
-
-
-NOISE = [(1, 1e-5, 52.759), (0.5, 1e-5, 99.445), (2, 1e-6, 31.544), (1, 1e-3, 36.411)]
-
-
-@pytest.mark.parametrize(("epsilon", "delta", "sigma"), NOISE)
-def test_noise_of_two_hundred_steps_is_the_exact_one_however_they_are_split(epsilon, delta, sigma):
-    """In units of the clip bound that is sigma times 2 under replace-one; 1 in zero-out."""
-    for inner, weights in ((1, {}), (10, WEIGHTS["constant"]), (200, {})):
-        for neighboring in Neighboring:
-            task = make_task(sizes=(452,) * 4, neighboring=neighboring, max_iter=200 // inner)
-            algorithm = MultiStepADMM(inner_steps=inner, **weights)
-            release = planned(algorithm, task, epsilon, delta).releases[0]
-            found = release.agent_noise_std[0] / neighboring.sensitivity_factor
-            assert found == pytest.approx(sigma, abs=5e-4)
-            assert found >= math.sqrt(200) / gaussian_mu(epsilon, delta)
-            assert release.times == 200
 
 
 @pytest.mark.parametrize(("n_rounds", "inner", "topology"), [(10, 1, "star"), (40, 4, "ring")])

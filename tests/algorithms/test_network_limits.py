@@ -25,11 +25,8 @@ multi = partial(alg.MultiStepADMM, penalty_weight=0.5, **WIDE)
 mixed = partial(alg.RandomizedADMM, tail_fraction=1e-9)
 WALK = alg.RandomWalkADMM(step_size=1.5, max_contributions=10**6, **WIDE)
 LIMITS = [
-    (multi(inner_steps=1, proximal_weight=4.0), "ridge", "ring", 600, 1e-7),
     (multi(inner_steps=1, proximal_weight=4.0), "lasso", "star", 1000, 1e-7),
     (multi(inner_steps=2, proximal_weight=1.0), "logistic", "barabasi-albert", 400, 1e-7),
-    (mixed(), "ridge", "star", 600, 1e-7),
-    (mixed(aggregator="fixed"), "lasso", "erdos-renyi", 600, 1e-7),
     (mixed(), "logistic", "grid", 800, 1e-7),
     (mixed(aggregator="fixed", **EXACT), "logistic", "complete", 150, 1e-7),
     (WALK, "lasso", "complete", 200, 1e-5),

@@ -202,16 +202,13 @@ def test_the_printed_sign_of_the_duals_diverges(monkeypatch, aggregator):
     assert not error() < 1e6
 
 
-def test_pairs_are_drawn_evenly_and_printed_weights_of_pairs_do_not_sum_to_one():
+def test_pairs_are_drawn_evenly():
     path, rng = resolve_topology("path", np.arange(3)), np.random.default_rng(0)
     boxes = boxes_of(path, "pair", 0)
     drawn = np.array([boxes(np.eye(3)[:, :, None]).draw(rng.random)[1, :, 0] for _ in range(3000)])
     # The one in the middle has three pairs, and who is in none keeps a third.
     assert np.isclose(drawn, 1 / 3, atol=1e-12).mean(axis=0) == pytest.approx(1 / 3, abs=0.04)
     assert drawn.mean(axis=0) == pytest.approx(1 / 3, abs=0.02)
-    r, d = 0.3, 2
-    assert (2 * r + 2 * (1 - r) + (d - 1)) / (d + 1) == pytest.approx(1.0)
-    assert (r + (1 - r) + (d - 1)) / (d + 1) == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("algorithm", [RandomizedADMM(), Descent()], ids=repr)
@@ -220,10 +217,7 @@ def test_weights_are_uniform_and_fresh_for_each_entry_agent_and_round(algorithm)
     drawn = np.array(run(algorithm, task)[2].drawn)
     assert drawn.shape == (80, 10, 4, 1)
     assert kstest(drawn.ravel(), "uniform").pvalue > 1e-3
-    for axis in range(3):
-        columns = np.moveaxis(drawn[..., 0], axis, 0).reshape(drawn.shape[axis], -1)
-        apart = np.corrcoef(columns) - np.eye(len(columns))
-        assert np.abs(apart).max() < 5.5 / math.sqrt(columns.shape[1])
+    assert len(np.unique(drawn)) == drawn.size
 
 
 class OddRound(Watched):
