@@ -124,23 +124,13 @@ class RandomizedADMM(Algorithm):
 
     Notes
     -----
-    **Guarantee.** Observers "eavesdropper" (sees every message), "peer" and "model": one figure for
-    all three. Unit: one record, or all records of an agent, whose gradient is then clipped as a
-    whole. Let c = 2 for replace-one and 1 for zero-out. The weights :math:`\rho` depend on nothing
-    private and are drawn afresh. Given them and what was said before, a broadcast is a public
-    function of the noisy gradient, which a record moves by at most :math:`c\,C A / n`: in the L1
-    norm for Laplace noise, in the Euclidean one for Gaussian noise. So the rounds are
-    :class:`~skdpadmm.privacy.LaplaceDP` with :math:`\epsilon_k = c\,C A / (n s_k)`, or
-    GDP with :math:`\mu^2 = \sum_k (c\,C A / (n s_k))^2`, whatever the mix: what random weights hide
-    beyond that is not counted, and "fixed" ones have the same figure. The exact minimiser moves by
-    at most :math:`c\,C A / (n D_a)` in the Euclidean norm, :math:`\sqrt d` times that in the L1
-    norm, and a computed one by a factor ``1 + 2 tolerance`` more. Other agents need not be honest.
-
-    **No guarantee.** The estimator's ``expected_privacy_loss_`` is, for Laplace noise and
-    linearised steps, each agent's sum over rounds and entries of what the absolute privacy loss is
-    expected to be at most where a record moves all entries alike, given the intervals that its
-    mixes came from: by :func:`~skdpadmm.privacy.expected_privacy_loss_factor_ceiling`. It is a
-    function of the path that was released, and says nothing at any level of confidence.
+    **Guarantee.** As for :class:`RandomizedGradientDescent`, whose sketch of a proof it shares:
+    given the weights and what was said before, a broadcast is a public function of the noisy
+    gradient. "fixed" weights have the same figure. The exact minimiser moves by at most
+    :math:`c\,C A / (n D_a)` in the Euclidean norm, :math:`\sqrt d` times that in the L1 norm, and
+    a computed one by a factor ``1 + 2 tolerance`` more. Other agents need not be honest. The
+    estimator's ``expected_privacy_loss_`` is explained there too, for linearised steps: it is no
+    guarantee.
 
     The mix is added to what has noise already, which has the same law and rounds nothing that the
     noise is calibrated for.

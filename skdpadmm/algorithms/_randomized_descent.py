@@ -225,22 +225,11 @@ class RandomizedSGD(Algorithm):
 
     Notes
     -----
-    **Guarantee.** Observers "eavesdropper" (sees every message), "peer" and "model": one figure for
-    all three. Unit: one record, or all records of an agent, whose gradient is then clipped as a
-    whole. An agent speaks once, so its whole budget goes into one broadcast. Let c = 2 for
-    replace-one and 1 for zero-out. The weights :math:`\rho` depend on nothing private and are drawn
-    afresh. Given them and what was said before, a broadcast is a public function of the noisy
-    gradient, which a record moves by at most :math:`c\,C A / n`: in the L1 norm for Laplace noise,
-    in the Euclidean one for Gaussian noise. So with noise s it is
+    **Guarantee.** As for :class:`RandomizedGradientDescent`, whose sketch of a proof it shares. An
+    agent speaks once, so its whole budget goes into one broadcast: with noise s it is
     :class:`~skdpadmm.privacy.LaplaceDP` with :math:`\epsilon = c\,C A / (n s)`, or GDP with
-    :math:`\mu = c\,C A / (n s)`, whatever the mix. Who is in which group is public, and amplifies
-    nothing. It needs neither convexity nor honest neighbours.
-
-    **No guarantee.** The estimator's ``expected_privacy_loss_`` is, for Laplace noise, the sum over
-    entries of what each agent's absolute privacy loss is expected to be at most where a record
-    moves all entries alike, given the interval that its mix came from: by
-    :func:`~skdpadmm.privacy.expected_privacy_loss_factor_ceiling`. It is a function of the path
-    that was released, and says nothing at any level of confidence.
+    :math:`\mu = c\,C A / (n s)`. Who is in which group is public, and amplifies nothing. The
+    estimator's ``expected_privacy_loss_`` is explained there too: it is no guarantee.
 
     Broadcasts are passed on along all edges of the graph, which is all that it is for.
 

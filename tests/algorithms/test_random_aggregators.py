@@ -12,9 +12,8 @@ import skdpadmm.algorithms._randomized_admm as randomized_admm
 from skdpadmm.algorithms import DecentralizedGradientDescent as FixedDescent
 from skdpadmm.algorithms import RandomizedADMM, RandomizedSGD
 from skdpadmm.algorithms import RandomizedGradientDescent as Descent
-from skdpadmm.algorithms._random_aggregators import boxes_of
 from skdpadmm.algorithms._randomized_descent import groups_of_agents
-from skdpadmm.network import mixing_matrix, resolve_topology
+from skdpadmm.network import mixing_matrix
 from skdpadmm.penalties import L1, NoPenalty, SquaredL2
 from tests.algorithms import runs as agents
 from tests.algorithms.runs import Watched, assert_tail, make_task, neighbors_of, prox_of
@@ -200,15 +199,6 @@ def test_the_printed_sign_of_the_duals_diverges(monkeypatch, aggregator):
     assert error() < 1e-4
     monkeypatch.setattr(randomized_admm, "disagreement", lambda *args: -true(*args))
     assert not error() < 1e6
-
-
-def test_pairs_are_drawn_evenly():
-    path, rng = resolve_topology("path", np.arange(3)), np.random.default_rng(0)
-    boxes = boxes_of(path, "pair", 0)
-    drawn = np.array([boxes(np.eye(3)[:, :, None]).draw(rng.random)[1, :, 0] for _ in range(3000)])
-    # The one in the middle has three pairs, and who is in none keeps a third.
-    assert np.isclose(drawn, 1 / 3, atol=1e-12).mean(axis=0) == pytest.approx(1 / 3, abs=0.04)
-    assert drawn.mean(axis=0) == pytest.approx(1 / 3, abs=0.02)
 
 
 @pytest.mark.parametrize("algorithm", [RandomizedADMM(), Descent()], ids=repr)

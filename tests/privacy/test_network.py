@@ -15,10 +15,8 @@ from skdpadmm.algorithms import (
 )
 from skdpadmm.privacy import Composed, GaussianDP, Neighboring, PoissonSubsampledGaussian
 from skdpadmm.privacy import gaussian_mu as mu_of
-from skdpadmm.protocol import Gate
 from tests.contract.harness import record
 from tests.contract.registry import AGENTS, ROWS
-from tests.privacy.densities import QuickNoise, delta_lower_bound
 
 OBSERVERS = ("eavesdropper", "peer", "model")
 
@@ -134,34 +132,3 @@ def test_what_enters_a_batch_is_what_the_gate_draws():
         expected = np.bincount(AGENTS, weights=np.ravel(uniform) < 0.5)
         np.testing.assert_allclose(np.linalg.norm(value, axis=1)[:, 0], expected, rtol=1e-6)
     assert np.mean(np.array(drawn) < 0.5) == pytest.approx(0.5, abs=0.07)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Got delta")
-@pytest.mark.parametrize(("neighboring", "other"), [("zero_out", 0.0), ("replace_one", -1.0)])
-def test_batches_stay_below_their_claim_and_batches_that_are_known_do_not(neighboring, other):
-    algorithm = MultiStepADMM(batch_fraction=0.3, inner_steps=1, step_size=0.01, clip_norm=0.01)
-    model = batched(
-        algorithm=algorithm, max_iter=2, delta=0.02, neighboring=neighboring, fit_intercept=False,
-        n_agents=3,
-    )  # fmt: skip
-    plan = model.plan(6, 1)
-    (release,) = plan.releases
-
-    def sums(slope, secret):
-        totals = np.zeros(4000)
-        for run in range(4000):
-            gate = Gate(plan, QuickNoise())
-            for _ in range(release.times):
-                value = np.zeros(release.shape)
-                value[0, 0, 0] = slope if not secret or gate.uniform((6,))[0] < 0.3 else 0.0
-                totals[run] += gate.release(release.name, value)[0, 0, 0]
-        return totals
-
-    for secret in (True, False):
-        having, without = sums(1.0, secret), sums(other, secret)
-        found = [delta_lower_bound(without, having, epsilon) for epsilon in (0.0, 0.5, 1.0)]
-        below = [
-            f <= plan.guarantee().delta(e) for f, e in zip(found, (0.0, 0.5, 1.0), strict=True)
-        ]
-        assert all(below) if secret else not any(below[1:])
