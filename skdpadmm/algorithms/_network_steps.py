@@ -16,16 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._agent_blocks import clip_vectors
-from skdpadmm.algorithms._agent_messages import agent_messages, flooded
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
-from skdpadmm.algorithms._messages import unit_limits
+from skdpadmm.algorithms._messages import calibrated_multiplier, spent_before, unit_limits
 from skdpadmm.algorithms._noise_left import doubt, drop_noise, parameter_variance, score_variance
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, clip_derivative
 from skdpadmm.network import Topology
 from skdpadmm.penalties import NoPenalty
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
+from skdpadmm.privacy import GaussianDP, Guarantee, PoissonSubsampledGaussian
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Solution,
+    View,
+    network_of,
+)
 from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
 
 Array = NDArray[np.float64]
@@ -102,10 +112,38 @@ def check_batches(sampling: float, facts: Facts) -> None:
 
 
 def gradient_messages(facts: Facts, budget: Budget, *, n_times: int, sampling: float) -> Release:
-    """Agents' clipped gradients, which `noisy_gradients` releases so many times."""
-    limits = unit_limits(facts)
-    return agent_messages(
-        facts, budget, name=GRADIENTS, n_times=n_times, limits=limits, sampling=sampling
+    """Plan agents' clipped gradients, which `noisy_gradients` releases so many times.
+
+    All that an agent lets out is made of its own noisy gradients and of what others said, so the
+    guarantee is that of the agent's releases, whoever listens: an eavesdropper on every edge, a
+    peer next door or far away, or somebody who only sees the model.
+    """
+    agents, limits = network_of(facts), unit_limits(facts)
+    moved = facts.neighboring.sensitivity_factor * facts.working_rounding
+
+    def family(multiplier: float) -> Guarantee:
+        # Of steps in which a unit's part has norm one.
+        if sampling < 1:
+            noise = multiplier / facts.working_rounding
+            return PoissonSubsampledGaussian(sampling, noise, n_times, facts.neighboring)
+        return GaussianDP(n_times**0.5 * moved / multiplier)
+
+    @cache
+    def calibrated(epsilon: float, prior: Guarantee) -> float:
+        return calibrated_multiplier(family, epsilon, budget.delta, prior)
+
+    pairs = zip(agents.budgets(budget.epsilon), spent_before(facts, budget), strict=True)
+    multipliers = [calibrated(*pair) for pair in pairs]
+    guarantees = tuple(family(multiplier) for multiplier in multipliers)
+    shares = limits * np.asarray(multipliers)
+    return Release(
+        name=GRADIENTS,
+        shape=(agents.n_agents, facts.n_parameters, facts.loss.n_outputs),
+        sensitivities=(float(limits.max()) * moved,) * n_times,
+        noise_std=float(shares.max()),
+        made_of="agents",
+        agent_noise_std=tuple(shares.tolist()),
+        views=tuple(View(observer=o, guarantees=guarantees) for o in agents.observers),
     )
 
 
@@ -329,7 +367,10 @@ def noisy_solution(
     Parameters are in public coordinates, their variance in the basis of the rows; messages are
     those beside preparations.
     """
-    n_flooded, n_numbers = flooded(facts)
+    network, preparations = network_of(facts), facts.preparations
+    # Every agent's part of a preparation is passed on along each edge, in both directions.
+    passed = network.n_agents * 2 * network.topology.n_edges
+    n_numbers = passed * sum(math.prod(release.shape) for release in preparations)
     return Solution(
         parameters=drop_noise(parameters, rows, variance) if has_zeros else parameters,
         parameters_per_agent=parameters_per_agent,
@@ -338,6 +379,6 @@ def noisy_solution(
         score_variance=score_variance(rows, variance),
         doubt=doubt(rows, parameters, variance),
         n_rounds=n_rounds,
-        n_messages=n_messages + n_flooded,
+        n_messages=n_messages + passed * len(preparations),
         bytes_sent=8 * (n_messages * parameters.size + n_numbers),
     )
