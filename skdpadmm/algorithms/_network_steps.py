@@ -229,15 +229,12 @@ def _side_by_side(points: Array, operator: Operator) -> Array:
 
 def into_ball(models: Array, radius: float) -> Array:
     """Project each agent's model onto the ball around zero."""
-    if math.isinf(radius):
-        return models
-    return clip_vectors(models, np.full(len(models), radius))
+    return models if math.isinf(radius) else clip_vectors(models, np.full(len(models), radius))
 
 
 def disagreement(topology: Topology, models: Array) -> Array:
     """``sum_{b in N_a} (w_a - w_b)`` of each agent; over all agents it sums to zero."""
-    degrees = topology.degrees.reshape(-1, *(1,) * (models.ndim - 1))
-    return np.asarray(degrees * models - topology.neighbor_sum(models))
+    return np.asarray(topology.degrees[:, None, None] * models - topology.neighbor_sum(models))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

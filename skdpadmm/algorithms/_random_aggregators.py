@@ -60,8 +60,7 @@ def neighbors_box(topology: Topology, models: Array) -> Box:
     """Between an agent's own model and the mean of its neighbours; alone it stays where it is."""
     if topology.n_edges == 0:
         return between(models, models)
-    degrees = topology.degrees.reshape(-1, *(1,) * (models.ndim - 1))
-    return between(models, topology.neighbor_sum(models) / degrees)
+    return between(models, topology.neighbor_sum(models) / topology.degrees[:, None, None])
 
 
 class ClosedNeighborhoods:
@@ -87,7 +86,7 @@ class ClosedNeighborhoods:
         first = random.integers(self.sizes)
         second = (first + 1 + random.integers(np.maximum(self.sizes - 1, 1))) % self.sizes
         one, other = (models[self.members[self.starts + which]] for which in (first, second))
-        sizes = self.sizes.reshape(-1, *(1,) * (models.ndim - 1))
+        sizes = self.sizes[:, None, None]
         means = (models + self.topology.neighbor_sum(models)) / sizes
         return Box(start=means + (other - one) / sizes, extent=2.0 * (one - other) / sizes)
 
