@@ -14,11 +14,6 @@ from typing import Literal
 
 import numpy as np
 
-from skdpadmm.algorithms._accelerated_gradient import (
-    accelerated_gradient,
-    planned_steps,
-    step_rounding,
-)
 from skdpadmm.algorithms._algorithm import (
     Algorithm,
     Released,
@@ -28,11 +23,14 @@ from skdpadmm.algorithms._algorithm import (
     share,
     size,
 )
-from skdpadmm.algorithms._clipped_loss import (
+from skdpadmm.algorithms._certified_solves import (
     LossBounds,
+    accelerated_gradient,
     loss_bounds,
     open_clip,
+    planned_steps,
     score_rounding,
+    step_rounding,
     sum_rounding,
     typical_norm,
 )
