@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
 from skdpadmm.engine import N_TASKS
-from skdpadmm.losses import Loss, SquaredLoss, clip_derivative
+from skdpadmm.losses import Loss, SquaredLoss, clip_derivative, clip_vectors
 from skdpadmm.protocol import Problem
 from skdpadmm.records import Rows
 
@@ -278,18 +278,6 @@ def agent_blocks(
             )
         )
     return parts
-
-
-def clip_vectors(vectors: NDArray[np.float64], bounds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale each agent's matrix down to a Frobenius norm; what is not finite becomes zero."""
-    peak = np.abs(vectors).max(axis=(1, 2))
-    usable = np.isfinite(peak)
-    peak = np.where(usable & (peak > 0), peak, 1.0)
-    # Squares of vectors that are scaled to a peak of one neither overflow nor vanish.
-    scaled = np.where(usable[:, None, None], vectors, 0.0) / peak[:, None, None]
-    norms = np.sqrt(np.einsum("ajk,ajk->a", scaled, scaled)) * peak
-    factor = np.where(norms > bounds, bounds / np.where(norms > 0, norms, 1.0), 1.0)
-    return np.asarray(scaled * (peak * factor)[:, None, None])
 
 
 # The objective is 1-strongly convex, so the norm of its gradient bounds the distance to the

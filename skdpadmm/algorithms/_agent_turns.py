@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._agent_blocks import clip_vectors
-from skdpadmm.losses import Loss, clip_derivative
+from skdpadmm.losses import Loss, clip_derivative, clip_vectors
 from skdpadmm.network import Ownership, Similarity
 from skdpadmm.protocol import Gate, Plan, Problem
 from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._agent_blocks import clip_vectors
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
 from skdpadmm.algorithms._messages import calibrated_multiplier, spent_before, unit_limits
 from skdpadmm.algorithms._noise_left import doubt, drop_noise, parameter_variance, score_variance
 from skdpadmm.engine import N_TASKS
-from skdpadmm.losses import Loss, clip_derivative
+from skdpadmm.losses import Loss, clip_derivative, clip_vectors
 from skdpadmm.network import Topology
 from skdpadmm.penalties import NoPenalty
 from skdpadmm.privacy import GaussianDP, Guarantee, PoissonSubsampledGaussian

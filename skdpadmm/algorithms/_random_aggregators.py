@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._agent_blocks import clip_vectors
 from skdpadmm.algorithms._agent_turns import awake_gradients, clip_absolute_sums
 from skdpadmm.algorithms._defaults import is_regression, typical_row
 from skdpadmm.algorithms._messages import unit_limits
 from skdpadmm.algorithms._network_steps import Array, default_network_steps
+from skdpadmm.losses import clip_vectors
 from skdpadmm.network import Topology, mixing_matrix
 from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
 from skdpadmm.protocol import Facts, Gate, Plan, Problem, Release, network_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._loss import Loss, clip_derivative, moderate, undo_clip
+from ._loss import Loss, clip_derivative, clip_vectors, moderate, undo_clip
 from ._margin import LogisticLoss, OneVsRestHinge, SmoothedHinge
 from ._multinomial import MultinomialLoss
 from ._residual import HuberLoss, SquaredLoss
@@ -16,6 +16,7 @@ __all__ = [
     "SmoothedHinge",
     "SquaredLoss",
     "clip_derivative",
+    "clip_vectors",
     "moderate",
     "undo_clip",
 ]

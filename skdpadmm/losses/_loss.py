@@ -177,6 +177,28 @@ def clip_derivative(derivative: FloatArray, limit: FloatArray | float) -> FloatA
         return np.where(largest <= allowed, vectors, direction * allowed)
 
 
+def clip_vectors(vectors: FloatArray, bounds: FloatArray) -> FloatArray:
+    """Scale each matrix down to a Frobenius norm; what is not finite becomes zero.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (n_agents, n_parameters, n_outputs)
+    bounds : ndarray of shape (n_agents,)
+
+    Returns
+    -------
+    ndarray of the shape of `vectors`
+    """
+    peak = np.abs(vectors).max(axis=(1, 2))
+    usable = np.isfinite(peak)
+    peak = np.where(usable & (peak > 0), peak, 1.0)
+    # Squares of vectors that are scaled to a peak of one neither overflow nor vanish.
+    scaled = np.where(usable[:, None, None], vectors, 0.0) / peak[:, None, None]
+    norms = np.sqrt(np.einsum("ajk,ajk->a", scaled, scaled)) * peak
+    factor = np.where(norms > bounds, bounds / np.where(norms > 0, norms, 1.0), 1.0)
+    return np.asarray(scaled * (peak * factor)[:, None, None])
+
+
 def undo_clip(log_probability: FloatArray, bound: float) -> FloatArray:
     r"""What the scores of a clipped fit say about probabilities, as logarithms of shape (n, K).
 

@@ -13,9 +13,8 @@ import pytest
 import skdpadmm.algorithms._agent_blocks as record_blocks
 import skdpadmm.algorithms._consensus_admm as federated
 from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
-from skdpadmm.algorithms._agent_blocks import clip_vectors
 from skdpadmm.algorithms._messages import Schedule
-from skdpadmm.losses import SquaredLoss
+from skdpadmm.losses import SquaredLoss, clip_vectors
 from skdpadmm.penalties import L1, ElasticNet
 from tests.algorithms import runs as direct
 from tests.algorithms.runs import close, coordinates_of, data_for, facts_for, run

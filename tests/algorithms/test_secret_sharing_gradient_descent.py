@@ -14,7 +14,8 @@ from scipy.stats import norm
 
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor, DPFedRidge
 from skdpadmm.algorithms import SecretSharingGradientDescent
-from skdpadmm.algorithms._messages import CERTAIN, FEWEST_CELLS, LONGEST_NOISE, unit_limits
+from skdpadmm.algorithms._messages import CERTAIN, unit_limits
+from skdpadmm.algorithms._secret_sharing_gradient_descent import FEWEST_CELLS, LONGEST_NOISE
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.network import named_graph
 from skdpadmm.noise import grid_cell
