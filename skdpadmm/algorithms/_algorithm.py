@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdpadmm.penalties import Penalty
-from skdpadmm.privacy import Guarantee
+from skdpadmm.privacy import GaussianDP, Guarantee, compose
 from skdpadmm.protocol import (
     Agents,
     Budget,
@@ -263,6 +263,14 @@ def refuse(advice: str, *cases: tuple[bool, str, str]) -> None:
     for applies, got, expected in cases:
         if applies:
             raise ValueError(f"Got {got}, expected {expected}. {advice}")
+
+
+def spent_before(facts: Facts, budget: Budget) -> list[Guarantee]:
+    """What preparations cost each kind of agent."""
+    assert facts.agents is not None
+    views = [release.view(budget.observer).guarantees for release in facts.preparations]
+    nothing: list[Guarantee] = [GaussianDP(0.0)] * len(facts.agents.sizes)
+    return [compose(*parts) for parts in zip(*views, strict=True)] or nothing
 
 
 def tail_length(share: float, n: int) -> int:

@@ -4,6 +4,10 @@ One number drives it: the *signal* ``m = n mu / c``, the number of records that 
 whole run hides (c is 2 for replace-one and 1 for zero-out). It was fitted on eight public data sets
 and checked on others, under both relations and budgets from 0.1 to 10; `benchmarks/accuracy.py`
 shows what it is worth.
+
+Everywhere mu is what the budget leaves for the iteration, as a Gaussian-DP parameter. Where
+nothing else is said step sizes are in the coordinates that the algorithm works in, and clip bounds
+in units of `Rows.clip_unit`.
 """
 
 from __future__ import annotations
@@ -36,21 +40,12 @@ def typical_row(facts: Facts) -> float:
 
 
 def conditioning_choices(facts: Facts) -> dict[str, float]:
-    """What `plan_conditioning` is told.
+    """What `plan_conditioning` is told, by its parameters.
 
     Rows are cut a little below their typical norm: a smaller bound means less noise, and only the
     shape of the second moment matters. A third of the end of the noise's spectrum is the floor.
     Classifiers care less for a direction that all rows share, such as their mean: what counts for
     them is noise beside the rest, so the floor follows the spread, and the clip opens up.
-
-    Parameters
-    ----------
-    facts : Facts
-
-    Returns
-    -------
-    dict
-        Keyword arguments.
     """
     choices = {"row_norm": typical_row(facts) * 5 / 6, "floor": 0.7}
     if is_regression(facts):
@@ -60,17 +55,11 @@ def conditioning_choices(facts: Facts) -> dict[str, float]:
 
 
 def conditioning_pays(facts: Facts, edge: float) -> bool:
-    """Whether a noisy second moment is worth its cost.
+    """Whether a noisy second moment, whose noise ends at `edge` squared norm bounds, is worth it.
 
     For a classifier always. A regression saves the budget where not even its largest direction
     would stand out of the noise. That direction holds about 70 % of the trace where bounds are
     declared, because means are then far from zero, and 25 % where features are standardised.
-
-    Parameters
-    ----------
-    facts : Facts
-    edge : float
-        Of the noise, in units of the squared norm bound.
     """
     if not is_regression(facts):
         return True
@@ -85,19 +74,6 @@ def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
     gradient can make, in units of one over the curvature: until the iteration converges only their
     product counts, so the number of steps is no choice but a cost. More signal affords more travel,
     up to where the path settles anyway.
-
-    Parameters
-    ----------
-    facts : Facts
-    mu : float
-        What the budget leaves for the iteration, as a Gaussian-DP parameter.
-
-    Returns
-    -------
-    step_size : float
-        In the coordinates that the algorithm works in.
-    clip_norm : float
-        In units of `Rows.clip_unit`.
     """
     signal = facts.n_samples * mu / facts.neighboring.sensitivity_factor
     if is_regression(facts):
@@ -123,16 +99,6 @@ def agent_clip_factor(facts: Facts) -> float:
 
     A mean over m rows of one law is shorter by up to the root of m; where agents differ it is not.
     This is far from both ends, and was best or close to it on agents of both sorts.
-
-    Parameters
-    ----------
-    facts : Facts
-        Of a federation.
-
-    Returns
-    -------
-    float
-        In (0, 1].
     """
     if facts.unit == "record" or facts.agents is None:
         return 1.0
@@ -167,24 +133,6 @@ def default_descent(
     The rule of `default_steps`, which serves exact proximal steps of any size where rows are not
     conditioned: there a step is made up of momentum instead, and kept below one over the bound of
     the curvature, where Nesterov's momentum is stable for every data set.
-
-    Parameters
-    ----------
-    facts : Facts
-    mu : float
-        What the budget leaves for the iteration, as a Gaussian-DP parameter.
-    n_iter : int
-        Steps.
-    momentum : float or None, default=None
-        Where it is given already.
-
-    Returns
-    -------
-    step_size : float
-        In the coordinates that the algorithm works in.
-    clip_norm : float
-        In units of the typical norm of a row.
-    momentum : float
     """
     step_size, clip_norm = default_steps(replace(facts, max_iter=n_iter), mu)
     if momentum is None:
@@ -202,20 +150,6 @@ def default_stochastic_descent(facts: Facts, mu: float, n_steps: int) -> tuple[f
     Noise adds up over steps, each with the noise that hides a whole record, to what it would be
     for a full pass over ``sqrt(n_steps)`` records: with that many, the rule of `default_steps`. The
     last iterate has no average to calm it: where signal is little, steps are shorter.
-
-    Parameters
-    ----------
-    facts : Facts
-    mu : float
-        What the budget leaves for the iteration, as a Gaussian-DP parameter.
-    n_steps : int
-
-    Returns
-    -------
-    step_size : float
-        In public coordinates.
-    clip_norm : float
-        In units of the typical norm of a row.
     """
     alike = replace(facts, n_samples=max(math.isqrt(n_steps), 1), max_iter=n_steps, agents=None)
     step_size, clip_norm = default_steps(alike, mu)
@@ -228,20 +162,8 @@ def default_coordinate_steps(facts: Facts, mu: float) -> tuple[float, float]:
 
     A pass over all coordinates with these bounds meets the noise of one step of gradient descent,
     so the rule is that of `default_steps`; a coordinate of a declared feature has a curvature of at
-    most the loss's own, which bounds its step.
-
-    Parameters
-    ----------
-    facts : Facts
-    mu : float
-        What the budget leaves for the iteration, as a Gaussian-DP parameter.
-
-    Returns
-    -------
-    step_size : float
-        In units of one over the smoothness of the loss.
-    clip_norm : float
-        Bound of one coordinate of a record's gradient.
+    most the loss's own, which bounds its step. The step is in units of one over the smoothness of
+    the loss, and what is bounded is one coordinate of a record's gradient.
     """
     step_size, clip_norm = default_steps(facts, mu)
     return min(step_size * facts.loss.smoothness, 1.0), clip_norm

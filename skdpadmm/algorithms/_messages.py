@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from skdpadmm.algorithms._algorithm import spent_before
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import (
     GaussianDP,
@@ -231,18 +232,6 @@ def widened_by_grid(mu: float, n_entries: int) -> float:
         )
     # Where ``(sensitivity + cells) / noise = mu``, and cells grow with the noise.
     return 1 / (CERTAIN - rounding)
-
-
-def spent_before(facts: Facts, budget: Budget) -> list[Guarantee]:
-    """What preparations cost each kind of agent."""
-    assert facts.agents is not None
-    return [
-        compose(*parts)
-        for parts in zip(
-            *(release.view(budget.observer).guarantees for release in facts.preparations),
-            strict=True,
-        )
-    ] or [GaussianDP(0.0)] * len(facts.agents.sizes)
 
 
 def calibrated_multipliers(

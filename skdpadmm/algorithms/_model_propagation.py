@@ -1,22 +1,18 @@
-"""Model propagation: models that are public are smoothed over similar agents.
+"""Models that are public are smoothed over similar agents, and who wakes up when.
 
 Source: Vanhaesebrouck, Bellet & Tommasi, "Decentralized collaborative learning of personalized
 models over networks", AISTATS 2017; in this form Bellet, Guerraoui, Taziki & Tommasi, "Fast and
 Differentially Private Algorithms for Decentralized Collaborative Machine Learning", 2017, App. B.
+Arrays of models have the shape (n_agents, ...).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.linalg import spsolve
 
-from skdpadmm.algorithms._agent_turns import neighbor_means
-from skdpadmm.algorithms._wake_ups import weights_of_agents
 from skdpadmm.network import Similarity
 
 Array = NDArray[np.float64]
@@ -26,6 +22,42 @@ LEAST_PULL = 1e-3
 # Rounds of averaging that noise may ask for: 1, 2, 4, and so on; what the agent with the least
 # noise does in each; and the least that is left of models, whose signs count however noisy.
 MOST_ROUNDS, LEAST_PART, LEAST_FACTOR = 32, 1e-3, 0.03
+
+
+def neighbor_means(
+    similarity: Similarity, models: Array, agents: NDArray[np.intp] | None = None
+) -> Array:
+    """Means of neighbours' models; an agent that is alone stays where it is."""
+    if similarity.n_agents == 1:
+        return models.copy() if agents is None else models[agents]
+    return similarity.neighbor_mean(models, agents)
+
+
+def weights_of_agents(similarity: Similarity) -> Array:
+    """Sums of the weights of each agent's edges; one for an agent that is alone."""
+    return np.ones(1) if similarity.n_agents == 1 else similarity.degrees
+
+
+def wake_order(*, n_agents: int, n_wakes: int, clock: str, seed: int) -> NDArray[np.intp]:
+    """Who wakes up when, each agent equally often, by a public seed.
+
+    With Poisson clocks of one rate the next one to wake up is anybody, by the same chance, which is
+    what an index that is drawn says at once. Agents who have woken up often enough sleep on. Both
+    have the same law.
+    """
+    random = np.random.Generator(np.random.Philox(seed))
+    if clock == "poisson":
+        times = random.exponential(size=(n_agents, n_wakes)).cumsum(axis=1)
+        return np.argsort(times.ravel(), kind="stable") // max(n_wakes, 1)
+    order = np.empty(0, dtype=np.intp)
+    while len(order) < n_agents * n_wakes:
+        order = np.concatenate([order, random.integers(n_agents, size=n_agents * n_wakes)])
+        by_agent = np.argsort(order, kind="stable")
+        sizes = np.bincount(order, minlength=n_agents)
+        came_before = np.empty(len(order), dtype=np.intp)
+        came_before[by_agent] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        order = order[came_before < n_wakes]
+    return order
 
 
 def propagate(
@@ -65,7 +97,7 @@ def propagate(
     >>> propagate(path, models, pull)[0].round(4).tolist()
     [-0.314, -0.5243, 0.1969]
     """
-    own = _column(pull, models)
+    own = own_column(pull, models)
     if similarity.n_agents == 1:
         return models.copy(), 0
     # Eigenvalues of the iteration lie in [-radius, radius].
@@ -80,56 +112,6 @@ def propagate(
     return smoothed, n_rounds
 
 
-def propagate_in_turn(
-    similarity: Similarity, models: Array, pull: Array, order: Sequence[int], start: Array
-) -> Array:
-    """Smooth public models, one agent after another.
-
-    Parameters
-    ----------
-    similarity : Similarity
-    models : ndarray of shape (n_agents, ...)
-        What each agent is pulled to.
-    pull : ndarray of shape (n_agents,)
-        How much an agent's own model counts beside the mean of its neighbours.
-    order : sequence of int
-        Who wakes up, one after another.
-    start : ndarray of the shape of `models`
-
-    Returns
-    -------
-    ndarray of the shape of `models`
-    """
-    own, smoothed = _column(pull, models), start.astype(np.float64)
-    for wave in similarity.waves(order):
-        means = neighbor_means(similarity, smoothed, wave)
-        smoothed[wave] = (means + own[wave] * models[wave]) / (1.0 + own[wave])
-    return smoothed
-
-
-def propagation_limit(similarity: Similarity, models: Array, pull: Array) -> Array:
-    """Solve the linear system that propagation ends at.
-
-    Parameters
-    ----------
-    similarity : Similarity
-    models : ndarray of shape (n_agents, ...)
-    pull : ndarray of shape (n_agents,)
-        Positive.
-
-    Returns
-    -------
-    ndarray of the shape of `models`
-    """
-    if similarity.n_agents == 1:
-        return models.copy()
-    degrees = weights_of_agents(similarity)
-    own = degrees * pull
-    system = sparse.csc_array(sparse.diags_array(degrees + own) - similarity.weights)
-    flat = models.reshape(len(models), -1)
-    return np.asarray(spsolve(system, own[:, None] * flat)).reshape(models.shape)
-
-
 def smooth_by_noise(
     similarity: Similarity, models: Array, probes: Array, has_rows: NDArray[np.bool_]
 ) -> tuple[Array, Array, float]:
@@ -140,29 +122,14 @@ def smooth_by_noise(
     estimate of the risk says of models that consist of signal and of noise of a known law. All of
     it is public. Where there is no noise nothing happens.
 
-    Parameters
-    ----------
-    similarity : Similarity
-    models : ndarray of shape (n_agents, n_parameters, n_outputs)
-        Noisy.
-    probes : ndarray of shape (n_agents, n_probes)
-        Noise of the law that is in each entry of `models`, drawn anew.
-    has_rows : ndarray of bool of shape (n_agents,)
-
-    Returns
-    -------
-    smoothed : ndarray of the shape of `models`
-    left : ndarray of the shape of `probes`
-        What became of the probes.
-    factor : float
-        By which both were scaled down.
+    Probes, of shape (n_agents, n_probes), are noise of the law that is in each entry of the models,
+    drawn anew. Returns the models, what became of the probes, and by what both were scaled down.
     """
     n_agents, n_entries = len(models), models[0].size
     variance = np.square(probes).mean(axis=1)
     if not variance.any():
         return models, probes, 1.0
-    largest = variance.max()
-    part = 0.5 * np.where(has_rows, variance / largest, 1.0)
+    part = 0.5 * np.where(has_rows, variance / variance.max(), 1.0)
     part = np.maximum(part, LEAST_PART)[:, None]
     flat = models.reshape(n_agents, -1)
     # Of few entries noise may be more than it is on average: by a standard deviation.
@@ -190,5 +157,6 @@ def smooth_by_noise(
     return chosen[:, :n_entries].reshape(models.shape), chosen[:, n_entries:], least
 
 
-def _column(pull: Array, models: Array) -> Array:
+def own_column(pull: Array, models: Array) -> Array:
+    """An entry for each agent, to multiply models by."""
     return pull.reshape(-1, *(1,) * (models.ndim - 1))

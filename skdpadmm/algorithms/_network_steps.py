@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._algorithm import Operator, penalty_operator
+from skdpadmm.algorithms._algorithm import Operator, penalty_operator, spent_before
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
-from skdpadmm.algorithms._messages import calibrated_multiplier, spent_before, unit_limits
+from skdpadmm.algorithms._messages import calibrated_multiplier, unit_limits
 from skdpadmm.algorithms._noise_left import doubt, drop_noise, parameter_variance, score_variance
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, clip_derivative, clip_vectors

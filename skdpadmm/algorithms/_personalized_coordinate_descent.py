@@ -13,107 +13,74 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._agent_turns import NoisyTurns, Wakes, neighbor_means
+from skdpadmm.algorithms import _model_propagation as propagation
+from skdpadmm.algorithms import _personalized_defaults as defaults
+from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, flag, knob, size
 from skdpadmm.algorithms._defaults import typical_row
-from skdpadmm.algorithms._knobs import (
-    check_choice,
-    check_count,
-    check_flag,
-    check_range,
-    check_seed,
-)
-from skdpadmm.algorithms._model_propagation import (
-    LEAST_FACTOR,
-    LEAST_PULL,
-    MOST_ROUNDS,
-    propagate,
-    smooth_by_noise,
-)
-from skdpadmm.algorithms._personalized_defaults import (
-    FEWEST_TURNS,
-    Pace,
-    default_clip_norm,
-    default_turns,
-    left_of_noise,
-    noise_of_agents,
-    noise_trust,
-    one_look_is_best,
-    pace_of_agents,
-    signal_of_path,
-    typical_curvature,
-    usual_curvature,
-)
-from skdpadmm.algorithms._personalized_theory import (
-    block_constants,
-    coordinate_contraction,
-    wake_contraction,
-)
-from skdpadmm.algorithms._turn_noise import agent_turns, turn_weights
-from skdpadmm.algorithms._wake_ups import (
-    absolute_clip,
-    check_squared_penalty,
-    penalty_curvature,
-    wake_order,
-    weights_of_agents,
-)
+from skdpadmm.algorithms._turns import MeanGradients, agent_turns
+from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import split_budget
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, neighborhood_of
-from skdpadmm.records import Coordinates
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, neighborhood_of
+from skdpadmm.records import Coordinates, Rows
 
 Array = NDArray[np.float64]
 
 GRADIENTS = "gradients of agents, in turns"
 # Of the linear system of the warm start: far below its noise.
-PROPAGATION_TOLERANCE = 1e-4
+TOLERANCE = 1e-4
 # How much the agent that is trusted most counts at least, beside the mean of its neighbours. The
 # warm start was best with it for 2 to 100 parameters and budgets from .15 to 4.
 FARTHEST_PULL = 0.3
 N_PROBES = 8
 # Probes of the path, over all agents: their mean square has to be known well.
 N_PATH_PROBES = 256
-# With so few turns the first one is worth a warm start.
-FEW_TURNS = 5
+# With so few turns the first one is worth a warm start; noise asks for no fewer than the second.
+FEW_TURNS, FEWEST_TURNS = 5, 10
 # Keeps the public randomness of the probes apart from that of the order of wake-ups.
 PROBE_STREAM, PATH_STREAM = 1, 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class PersonalizedCoordinateDescentSettings:
-    """Constants of one run, resolved.
+@dataclass(kw_only=True, eq=False, repr=False)
+class Personal(Algorithm):
+    """Agents with models of their own, in public coordinates."""
 
-    Attributes
-    ----------
-    n_turns : int
-        How often each agent uses its rows, the warm start included.
-    averaging_wakes : int
-        How often each averages after that, without its rows.
-    is_smoothed : bool
-        Whether models are smoothed in the end, as far as noise asks.
-    tempered : bool
-    clip_norm : float
-        Bound of the norm of a unit's gradient, in units of `Rows.clip_unit`; for Laplace noise of
-        its L1 norm, in units of that times the root of the number of parameters.
-    weights : tuple of float
-        Of each turn, in its noise: the larger, the less noise.
-    warm_start : {"propagation", None}
-    clock : {"poisson", "index"}
-    order_seed : int
-    """
+    setting = "personalized"
+    conditionable = False
 
-    n_turns: int
-    averaging_wakes: int
-    is_smoothed: bool
-    tempered: bool
-    clip_norm: float
-    weights: tuple[float, ...]
-    warm_start: str | None
-    clock: str
-    order_seed: int
+    def check_facts(self, facts: Facts) -> None:
+        """Penalties are quadratic: their gradients are exact, and their curvature is known."""
+        if not isinstance(facts.penalty, SquaredL2 | NoPenalty):
+            raise ValueError(
+                f"Got {facts.penalty!r}, expected SquaredL2 or none: models of agents are averaged,"
+                " which keeps no zeros."
+            )
 
 
-class PersonalizedCoordinateDescent(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class InTurns(Personal):
+    """Agents whose gradients are clipped and released in turns."""
+
+    turns: int | Literal["auto"] = count("auto")
+    noise: Literal["gaussian", "laplace"] = choice("gaussian", "laplace")
+    clip_norm: float | Literal["auto"] = size()
+
+    def default_turns(self, facts: Facts, budget: Budget) -> int:
+        """How often agents use their rows."""
+        return defaults.default_turns(facts, budget, self.noise)
+
+    def turns_of(self, facts: Facts, budget: Budget) -> int:
+        """How often agents use their rows, whoever says so."""
+        return self.default_turns(facts, budget) if self.turns == "auto" else int(self.turns)
+
+    def absolute_clip(self, clip_norm: float, facts: Facts, rows: Rows) -> float:
+        """The clip bound in the coordinates of the rows, and in the norm of the noise."""
+        widened = 1.0 if self.noise == "gaussian" else math.sqrt(facts.n_parameters)
+        return clip_norm * rows.clip_unit * widened
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PersonalizedCoordinateDescent(InTurns):
     r"""Each agent learns a model of its own, pulled towards those of similar agents.
 
     Minimises, over the models :math:`\Theta_i` of all agents,
@@ -198,9 +165,6 @@ class PersonalizedCoordinateDescent(BaseEstimator):
     they become on the way is sent, and `bytes_sent_` counts it. They have random numbers of their
     own, apart from those of the order.
 
-    Waves of agents that are no neighbours of each other are computed at once, with the result that
-    one by one has.
-
     References
     ----------
     .. [1] A. Bellet, R. Guerraoui, M. Taziki, M. Tommasi, "Personalized and Private Peer-to-Peer
@@ -215,191 +179,98 @@ class PersonalizedCoordinateDescent(BaseEstimator):
     3
     """
 
-    conditionable = False
-    setting = "personalized"
-    exact = False
+    averaging_wakes: int | Literal["auto"] = count("auto", least=0)
+    split: Literal["equal", "optimal"] = choice("equal", "optimal")
+    warm_start: Literal["auto", "propagation"] | None = knob(
+        "auto", lambda value: value in ("propagation", None), "'propagation' or None"
+    )
+    tempered: bool = flag(True)
+    clock: Literal["poisson", "index"] = choice("poisson", "index")
+    order_seed: int = count(0, least=0)
 
-    def __init__(
-        self,
-        *,
-        turns: int | Literal["auto"] = "auto",
-        averaging_wakes: int | Literal["auto"] = "auto",
-        noise: Literal["gaussian", "laplace"] = "gaussian",
-        split: Literal["equal", "optimal"] = "equal",
-        clip_norm: float | Literal["auto"] = "auto",
-        warm_start: Literal["auto", "propagation"] | None = "auto",
-        tempered: bool = True,
-        clock: Literal["poisson", "index"] = "poisson",
-        order_seed: int = 0,
-    ) -> None:
-        self.turns = turns
-        self.averaging_wakes = averaging_wakes
-        self.noise = noise
-        self.split = split
-        self.clip_norm = clip_norm
-        self.warm_start = warm_start
-        self.tempered = tempered
-        self.clock = clock
-        self.order_seed = order_seed
-
-    def check(self, facts: Facts) -> None:
-        """Refuse knobs outside of their range, whatever the budget.
-
-        Raises
-        ------
-        ValueError
-            Says what was expected.
-        """
-        if self.turns != "auto":
-            check_count("turns", self.turns)
-        if self.averaging_wakes != "auto":
-            check_seed("averaging_wakes", self.averaging_wakes)
-        check_seed("order_seed", self.order_seed)
-        check_choice("noise", self.noise, ("gaussian", "laplace"))
-        check_choice("split", self.split, ("equal", "optimal"))
-        check_range("clip_norm", self.clip_norm, 1e-100, 1e100)
-        if self.warm_start not in ("auto", "propagation", None):
-            raise ValueError(
-                f"Got warm_start={self.warm_start!r}, expected 'auto', 'propagation' or None."
-            )
-        check_flag("tempered", self.tempered)
-        check_choice("clock", self.clock, ("poisson", "index"))
-        check_squared_penalty(facts.penalty)
-
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
-        """Decide turns and each agent's noise from public facts.
-
-        Parameters
-        ----------
-        facts : Facts
-            Of a neighbourhood.
-        budget : Budget
-            Without privacy there is no noise, and nothing is clipped unless `clip_norm` says so.
-
-        Returns
-        -------
-        Plan
-
-        Raises
-        ------
-        ValueError
-            Where a knob is outside its range.
-        """
-        self.check(facts)
-        tempered = bool(self.tempered) and budget.is_private
-        n_turns = self._n_turns(facts, budget) if self.turns == "auto" else int(self.turns)
-        warm_start = self.warm_start
-        if warm_start == "auto":
-            warm_start = None if tempered and n_turns > FEW_TURNS else "propagation"
-        automatic = self.averaging_wakes == "auto"
-        shares = split_budget(self.split, n_turns, _contraction(facts), self.noise)
-        weights = turn_weights(shares, self.noise)
-        clip_norm = default_clip_norm(facts) if budget.is_private else math.inf
-        settings = PersonalizedCoordinateDescentSettings(
-            n_turns=n_turns,
-            averaging_wakes=0 if automatic else int(self.averaging_wakes),
-            is_smoothed=automatic and tempered,
-            tempered=tempered,
-            clip_norm=clip_norm if self.clip_norm == "auto" else float(self.clip_norm),
+    def released(self, facts: Facts, budget: Budget) -> Released:
+        """Gradients of all agents, in turns of equal noise or of less and less."""
+        is_tempered = bool(self.tempered) and budget.is_private
+        n_turns = self.turns_of(facts, budget)
+        shares = split_budget(self.split, n_turns, defaults.wake_contraction(facts), self.noise)
+        # What turns are multiplied by, with noise of one size; shares are of mu^2 or of epsilon.
+        weights = shares * n_turns if self.noise == "laplace" else np.sqrt(shares * n_turns)
+        settings = self.resolved(
+            turns=n_turns,
+            averaging_wakes=0,
+            is_smoothed=self.averaging_wakes == "auto" and is_tempered,
+            is_tempered=is_tempered,
+            clip_norm=defaults.default_clip_norm(facts) if budget.is_private else math.inf,
             weights=tuple(weights.tolist()),
-            warm_start=warm_start,
-            clock=self.clock,
-            order_seed=int(self.order_seed),
+            warm_start=None if is_tempered and n_turns > FEW_TURNS else "propagation",
         )
-        turns = agent_turns(facts, budget, name=GRADIENTS, weights=weights, law=self.noise)
-        return Plan(
-            algorithm="PersonalizedCoordinateDescent",
-            facts=facts,
-            budget=budget,
-            settings=settings,
-            releases=(*facts.preparations, turns),
-        )
+        return settings, agent_turns(facts, budget, name=GRADIENTS, weights=weights, law=self.noise)
 
-    def _n_turns(self, facts: Facts, budget: Budget) -> int:
-        """Turns that nobody asked for: no more than noise lets agents travel."""
-        n_turns = default_turns(facts, budget, self.noise)
+    def default_turns(self, facts: Facts, budget: Budget) -> int:
+        """No more than noise lets agents travel."""
+        n_turns = super().default_turns(facts, budget)
         if not (budget.is_private and self.tempered and self.noise == "gaussian"):
             return n_turns
-        if one_look_is_best(facts, budget):
+        if defaults.one_look_is_best(facts, budget):
             return 1
         once = agent_turns(facts, budget, name=GRADIENTS, weights=np.ones(1), law=self.noise)
-        clip_norm = default_clip_norm(facts) if self.clip_norm == "auto" else float(self.clip_norm)
-        bound = absolute_clip(clip_norm, facts, math.sqrt(facts.n_parameters), self.noise)
-        noise = noise_of_agents(facts, once, clip_norm=bound, weight=1.0)
-        share = _pace(facts, facts.coordinates, noise, n_turns).share.max()
+        automatic = self.clip_norm == "auto"
+        clip_norm = defaults.default_clip_norm(facts) if automatic else float(self.clip_norm)
+        clip_norm *= math.sqrt(facts.n_parameters)
+        noise = defaults.noise_of_agents(facts, once, clip_norm=clip_norm)
+        share = defaults.pace_of_agents(facts, facts.coordinates, noise, n_turns).share.max()
         return min(max(math.ceil(share * n_turns), FEWEST_TURNS), n_turns)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """Wake agents up as planned; every number in the solution has passed the gate.
-
-        Parameters
-        ----------
-        plan : Plan
-        problem : Problem
-            With an ownership.
-        gate : Gate
-
-        Returns
-        -------
-        Solution
-        """
-        facts, rows = plan.facts, problem.rows
-        settings: PersonalizedCoordinateDescentSettings = plan.settings
-        agents = neighborhood_of(facts)
+        """Wake agents up as planned; symbols as in the class."""
+        facts, settings, rows = plan.facts, plan.settings, problem.rows
+        agents, is_private = neighborhood_of(facts), plan.budget.is_private
         similarity, n_agents = agents.similarity, agents.n_agents
-        (release,) = (r for r in plan.releases if r.door == "take_turns")
-        clip_norm = absolute_clip(settings.clip_norm, facts, rows.clip_unit, release.law)
-        gradient = NoisyTurns(
-            plan,
-            problem,
-            gate,
-            name=GRADIENTS,
-            clip_norm=clip_norm,
-            weights=np.asarray(settings.weights),
-        )
-        curvature = penalty_curvature(facts.penalty, rows.coordinates)
-        pull = agents.trade_off * np.asarray(agents.confidence) * gradient.has_rows
-        step = 1.0 / (1.0 + pull * _smoothness(facts, rows.coordinates))
+        clip_norm = self.absolute_clip(settings.clip_norm, facts, rows)
+        weights = np.asarray(settings.weights)
+        gradient = MeanGradients(plan, problem, gate, clip_norm=clip_norm, weights=weights)
+        curvature = defaults.penalty_curvature(facts, rows.coordinates)
+        pull = defaults.own_pull(facts) * gradient.has_rows
+        step = 1.0 / (1.0 + pull * defaults.smoothness_of_agents(facts, rows.coordinates))
         path = None
-        if settings.tempered:
-            path = _TemperedPath(plan, release, clip_norm, rows.coordinates)
+        if settings.is_tempered:
+            path = _TemperedPath(plan, clip_norm, rows.coordinates)
             pull, step = path.pace.pull, path.pace.step
-        models = np.zeros((n_agents, facts.n_parameters, facts.loss.n_outputs))
-        n_rounds, n_turns, n_probes = 0, settings.n_turns, 0
+        models = np.zeros(plan.releases[-1].shape)
+        n_rounds, n_turns, n_probes = 0, settings.turns, 0
         if settings.warm_start is not None:
-            models, n_rounds, noise = _warm_start(plan, release, gradient, clip_norm)
+            models, n_rounds, noise = _warm_start(plan, gradient, clip_norm)
+            n_turns, n_probes = n_turns - 1, N_PROBES * is_private
             if path is not None:
-                path.start(noise)
-            n_turns -= 1
-            n_probes = N_PROBES if plan.budget.is_private else 0
+                path.start(models, noise)
         n_wakes = n_turns + settings.averaging_wakes
-        order = wake_order(
+        order = propagation.wake_order(
             n_agents=n_agents, n_wakes=n_wakes, clock=settings.clock, seed=settings.order_seed
         )
         woken, done = np.zeros(n_agents, dtype=np.intp), 0
-        wakes = Wakes(
-            gradient=gradient,
-            similarity=similarity,
-            curvature=curvature,
-            pull=pull,
-            step=step,
-            n_turns=n_turns,
-        )
         # A path that heeds its noise has sweeps; another one is a single piece.
         size = max(len(order), 1) if path is None else n_agents
         for sweep in (order[start : start + size] for start in range(0, len(order), size)):
             if path is not None:
                 path.extrapolate(models)
+            # Waves of agents that are no neighbours of each other are computed at once, with the
+            # result that one by one has.
             for wave in similarity.waves(sweep):
-                wakes.advance(models, woken, wave)
+                own, means = models[wave], propagation.neighbor_means(similarity, models, wave)
+                learns = gradient.has_rows[wave] & (woken[wave] < n_turns)
+                who, theirs = wave[learns], own[learns]
+                slopes = gradient(who, theirs) + curvature * theirs
+                means[learns] -= pull[who, None, None] * slopes
+                models[wave] = own + step[wave, None, None] * (means - own)
+                woken[wave] += 1
                 done += len(wave)
-                problem.progress(settings.n_turns - n_turns + done // n_agents)
+                problem.progress(settings.turns - n_turns + done // n_agents)
             if path is not None:
                 path.sweep_is_over(models, n_wakes)
         variance = 0.0
         if path is not None:
             models, variance = path.result(models)
-            n_rounds += MOST_ROUNDS if settings.is_smoothed and n_agents > 1 else 0
+            n_rounds += propagation.MOST_ROUNDS if settings.is_smoothed and n_agents > 1 else 0
         n_edges = int(similarity.n_neighbors.sum())
         n_messages = (n_rounds + n_wakes) * n_edges
         # Probes are smoothed along with models: their start is public, what they become is sent.
@@ -407,7 +278,7 @@ class PersonalizedCoordinateDescent(BaseEstimator):
         return Solution(
             parameters=models.mean(axis=0),
             parameters_per_agent=models,
-            n_iter=settings.n_turns,
+            n_iter=settings.turns,
             n_rounds=n_rounds + n_wakes,
             n_messages=n_messages,
             bytes_sent=8 * n_numbers,
@@ -419,74 +290,57 @@ class _TemperedPath:
     """A path that heeds its noise, and public noise that goes the same way, to know what is left.
 
     Probes go in whole sweeps, which are much like sweeps one by one, with the usual curvature in
-    place of that of the rows.
-
-    Parameters
-    ----------
-    plan : Plan
-    release : Release
-    clip_norm : float
-    coordinates : Coordinates
-
-    Attributes
-    ----------
-    pace : Pace
+    place of that of the rows. `pace` says how agents step.
     """
 
-    def __init__(
-        self, plan: Plan, release: Release, clip_norm: float, coordinates: Coordinates
-    ) -> None:
-        facts, settings = plan.facts, plan.settings
+    def __init__(self, plan: Plan, clip_norm: float, coordinates: Coordinates) -> None:
+        facts, settings, release = plan.facts, plan.settings, plan.releases[-1]
         agents = neighborhood_of(facts)
-        self._facts, self._settings, self._similarity = facts, settings, agents.similarity
-        self._has_rows = np.asarray(agents.agent_sizes) > 0
+        self._facts, self._settings, self._agents = facts, settings, agents
         self._noise = [
-            noise_of_agents(facts, release, clip_norm=clip_norm, weight=weight)
+            defaults.noise_of_agents(facts, release, clip_norm=clip_norm, weight=weight)
             for weight in settings.weights
         ]
-        whole = np.sqrt(np.mean(np.square(self._noise), axis=0) / settings.n_turns)
-        self.pace = _pace(facts, coordinates, whole, settings.n_turns)
-        self._signal = signal_of_path(
-            facts, self.pace, clip_norm=clip_norm, law=release.law, n_turns=settings.n_turns
+        whole = np.sqrt(np.mean(np.square(self._noise), axis=0) / settings.turns)
+        self.pace = defaults.pace_of_agents(facts, coordinates, whole, settings.turns)
+        self._signal = defaults.signal_of_path(
+            facts, self.pace, clip_norm=clip_norm, law=release.law, n_turns=settings.turns
         )
         n_probes = max(N_PROBES, -(-N_PATH_PROBES // agents.n_agents))
         self._random = _public_random(settings.order_seed, PATH_STREAM)
-        self._probes = np.zeros((agents.n_agents, n_probes))
-        self._probes_before = self._probes
-        self._before: Array | None = None
+        self._probes = self._probes_before = np.zeros((agents.n_agents, n_probes))
+        self._before = self._model_sum = np.zeros(release.shape)
+        self._probe_sum = np.zeros_like(self._probes)
         self._turn = self._sweep = self._n_summed = 0
-        self._model_sum, self._probe_sum = np.zeros(release.shape), np.zeros_like(self._probes)
 
-    def start(self, noise: Array) -> None:
-        """Note what noise a warm start left, which took the first turn."""
+    def start(self, models: Array, noise: Array) -> None:
+        """Note the models of a warm start, which took the first turn, and what noise it left."""
         n_probes = self._probes.shape[1]
         # Columns of the warm start in another order and with signs are as good as new.
         signs = self._random.choice([-1.0, 1.0], size=n_probes)
         self._probes = signs * noise[:, np.arange(n_probes) % noise.shape[1]]
-        self._probes_before, self._turn = self._probes, 1
-
-    def extrapolate(self, models: Array) -> None:
-        """Repeat a part of what the last sweep changed, in place."""
-        momentum, before = self.pace.momentum, self._before
-        self._before = models.copy()
-        if before is not None and self._learns:
-            models += momentum[:, None, None] * (models - before)
-        ahead = self._probes
-        if self._learns:
-            ahead = ahead + momentum[:, None] * (ahead - self._probes_before)
-        self._probes_before, self._probes = self._probes, ahead
+        self._probes_before, self._before, self._turn = self._probes, models, 1
 
     @property
     def _learns(self) -> bool:
-        return self._turn < self._settings.n_turns
+        return self._turn < self._settings.turns
+
+    def extrapolate(self, models: Array) -> None:
+        """Repeat a part of what the last sweep changed, in place."""
+        before, probes = models.copy(), self._probes
+        if self._learns:
+            momentum = self.pace.momentum
+            models += momentum[:, None, None] * (models - self._before)
+            self._probes = probes + momentum[:, None] * (probes - self._probes_before)
+        self._before, self._probes_before = before, probes
 
     def sweep_is_over(self, models: Array, n_sweeps: int) -> None:
         """Let probes follow, and sum up the second half."""
         ahead, pace = self._probes, self.pace
-        moved = neighbor_means(self._similarity, ahead) - ahead
+        moved = propagation.neighbor_means(self._agents.similarity, ahead) - ahead
         if self._learns:
             added = self._noise[self._turn][:, None] * self._random.standard_normal(ahead.shape)
-            slopes = usual_curvature(self._facts) * ahead + added
+            slopes = defaults.usual_curvature(self._facts) * ahead + added
             moved = moved - pace.pull[:, None] * slopes
             self._turn += 1
         self._probes = ahead + pace.step[:, None] * moved
@@ -502,13 +356,13 @@ class _TemperedPath:
         if self._n_summed > 0:
             models, probes = self._model_sum / self._n_summed, self._probe_sum / self._n_summed
         if self._settings.is_smoothed:
-            models, probes, factor = smooth_by_noise(
-                self._similarity, models, probes, self._has_rows
+            models, probes, factor = propagation.smooth_by_noise(
+                self._agents.similarity, models, probes, np.asarray(self._agents.agent_sizes) > 0
             )
             # Estimates of the risk err where agents are few, but what to expect is public.
             noise = float(np.square(probes).mean()) / factor**2
             trust = self._signal / (self._signal + noise) if noise > 0 else 1.0
-            lower = min(max(trust, LEAST_FACTOR) / factor, 1.0)
+            lower = min(max(trust, propagation.LEAST_FACTOR) / factor, 1.0)
             models, probes, factor = lower * models, lower * probes, lower * factor
         # What is scaled down by the share of signal leaves the share of noise.
         variance = float(np.square(probes).mean()) / factor
@@ -520,71 +374,29 @@ def _public_random(seed: int, stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(stream,))))
 
 
-def _pace(facts: Facts, coordinates: Coordinates | None, noise: Array, n_turns: int) -> Pace:
-    """Steps for noise in the mean of all gradients."""
-    agents = neighborhood_of(facts)
-    assert coordinates is not None
-    has_rows = np.asarray(agents.agent_sizes) > 0
-    return pace_of_agents(
-        facts,
-        agents.similarity,
-        pull=agents.trade_off * np.asarray(agents.confidence) * has_rows,
-        smoothness=_smoothness(facts, coordinates),
-        noise=noise,
-        n_turns=n_turns,
-    )
-
-
-def _warm_start(
-    plan: Plan, release: Release, gradient: NoisyTurns, clip_norm: float
-) -> tuple[Array, int, Array]:
+def _warm_start(plan: Plan, gradient: MeanGradients, clip_norm: float) -> tuple[Array, int, Array]:
     """Models of the first turn's gradients, smoothed; rounds; what noise is left."""
-    facts, weights = plan.facts, plan.settings.weights
+    facts, settings, release = plan.facts, plan.settings, plan.releases[-1]
     agents, has_rows = neighborhood_of(facts), gradient.has_rows
     models, who = np.zeros(release.shape), np.flatnonzero(has_rows)
-    curvature = typical_curvature(facts)
+    curvature = defaults.typical_curvature(facts)
     models[who] = -gradient(who, models[who]) / curvature
     trust, noise = has_rows.astype(np.float64), np.zeros(len(models))
     if plan.budget.is_private:
-        noise = noise_of_agents(facts, release, clip_norm=clip_norm, weight=weights[0])
-        trust = noise_trust(facts, noise, clip_norm=clip_norm, law=release.law)
+        noise = defaults.noise_of_agents(
+            facts, release, clip_norm=clip_norm, weight=settings.weights[0]
+        )
+        trust = defaults.noise_trust(facts, noise, clip_norm=clip_norm, law=release.law)
     relative = np.asarray(agents.confidence) * trust
     # Noise is a reason to trust others more, but not to smooth until everybody is like everybody.
     pull = max(agents.trade_off * curvature * relative.max(), FARTHEST_PULL) * np.maximum(
-        relative / relative.max(), LEAST_PULL
+        relative / relative.max(), propagation.LEAST_PULL
     )
     # Public noise of the same size goes along, to see how much of it is left.
-    random = _public_random(plan.settings.order_seed, PROBE_STREAM)
+    random = _public_random(settings.order_seed, PROBE_STREAM)
     probes = noise[:, None] / curvature * random.standard_normal((len(models), N_PROBES))
     both = np.concatenate([models.reshape(len(models), -1), probes], axis=1)
-    both, n_rounds = propagate(agents.similarity, both, pull, tolerance=PROPAGATION_TOLERANCE)
-    smoothed = both[:, :-N_PROBES]
-    factor = left_of_noise(smoothed, both[:, -N_PROBES:])
-    return factor * smoothed.reshape(models.shape), n_rounds, factor * both[:, -N_PROBES:]
-
-
-def _smoothness(facts: Facts, coordinates: Coordinates) -> float:
-    """Public bound of the curvature of an agent's mean loss plus penalty."""
-    largest = float(penalty_curvature(facts.penalty, coordinates).max())
-    row_norm = min(coordinates.row_norm, facts.row_norm)
-    return facts.loss.smoothness * row_norm**2 + largest
-
-
-def _contraction(facts: Facts) -> float:
-    """From one wake-up of an agent to its next one, by public constants."""
-    agents, coordinates = neighborhood_of(facts), facts.coordinates
-    if coordinates is None or agents.n_agents == 1:
-        return 1.0
-    constants = block_constants(
-        smoothness=_smoothness(facts, coordinates),
-        strong_convexity=float(penalty_curvature(facts.penalty, coordinates).min()),
-        degrees=weights_of_agents(agents.similarity),
-        confidence=agents.confidence,
-        trade_off=agents.trade_off,
-    )
-    one_step = coordinate_contraction(
-        strong_convexity=constants.strong_convexity,
-        n_agents=agents.n_agents,
-        lipschitz=constants.lipschitz,
-    )
-    return wake_contraction(contraction=one_step, n_agents=agents.n_agents)
+    both, n_rounds = propagation.propagate(agents.similarity, both, pull, tolerance=TOLERANCE)
+    smoothed, left = both[:, :-N_PROBES], both[:, -N_PROBES:]
+    factor = defaults.left_of_noise(smoothed, left)
+    return factor * smoothed.reshape(models.shape), n_rounds, factor * left

@@ -1,4 +1,4 @@
-"""What personalised descent leaves open: turns, clip bounds, steps, and how far to trust noise.
+"""What personalised descent takes from public facts: turns, clip bounds, steps, trust in noise.
 
 The steps were chosen on states of unequal sizes, hundreds of agents of one mind, features off the
 middle of their bounds, a table of thirty features, and the collaborative task of the paper, with
@@ -13,22 +13,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._defaults import (
-    agent_clip_factor,
-    is_regression,
-    typical_row,
-)
+from skdpadmm.algorithms._defaults import agent_clip_factor, is_regression, typical_row
+from skdpadmm.algorithms._model_propagation import neighbor_means, weights_of_agents
 from skdpadmm.network import Similarity
 from skdpadmm.privacy import gaussian_mu
-from skdpadmm.protocol import Budget, Facts, Release
+from skdpadmm.protocol import Budget, Facts, Release, neighborhood_of
+from skdpadmm.records import Coordinates
 
+Array = NDArray[np.float64]
 # Bound of a derivative of the loss, about: the largest of a logistic loss at zero is 1/2.
 CLIP = 0.5
 # Norm of the mean gradient of an agent at zero, beside the clip bound.
 TYPICAL_MEAN = 0.5
 # Turns for each unit of signal, with Laplace noise.
 REGRESSION_TURNS, CLASSIFICATION_TURNS = 2.5, 0.1
-FEWEST_TURNS = 10
 # Signal below which a classifier does without a path.
 LEAST_SIGNAL = 2.0
 # Directions of classifiers count, however little is left of them.
@@ -45,17 +43,54 @@ CURVATURE_LEFT, CLASSIFIER_CURVATURE = 0.5, 0.7
 POOLING_ROUNDS, POOLING_PULL = 40, 0.01
 
 
-def default_clip_norm(facts: Facts) -> float:
-    """Clip bound of a record's gradient, or an agent's, in units of `Rows.clip_unit`.
+def penalty_curvature(facts: Facts, coordinates: Coordinates | None) -> Array:
+    """Curvature of a squared penalty along each parameter in public coordinates, (d, 1).
 
-    Parameters
-    ----------
-    facts : Facts
-
-    Returns
-    -------
-    float
+    Zero for the intercept, so that times parameters it is the gradient.
     """
+    assert coordinates is not None
+    curvature = np.zeros((coordinates.n_parameters, 1))
+    square = np.square(coordinates.coefficient_scale)
+    curvature[: coordinates.n_features, 0] = facts.penalty.strong_convexity * square
+    return curvature
+
+
+def smoothness_of_agents(facts: Facts, coordinates: Coordinates | None) -> float:
+    """Public bound of the curvature of an agent's mean loss plus penalty."""
+    largest = float(penalty_curvature(facts, coordinates).max())
+    assert coordinates is not None
+    row_norm = min(coordinates.row_norm, facts.row_norm)
+    return facts.loss.smoothness * row_norm**2 + largest
+
+
+def wake_contraction(facts: Facts) -> float:
+    r"""Contraction that is expected from one wake-up of an agent to its next one.
+
+    A step of any of n agents contracts the gap by ``C = 1 - sigma / (n max(L))``, where
+    ``L = D (1 + mu c smoothness)`` is the curvature of an agent's block and
+    ``sigma = min(mu D c convexity)`` bounds that of the joint objective from below. The next
+    wake-up comes after a geometric number of them: ``sum_g (1 / n) (1 - 1 / n)^(g - 1) C^g``, which
+    is ``C / (n - (n - 1) C)``.
+    """
+    agents, n = neighborhood_of(facts), neighborhood_of(facts).n_agents
+    if facts.coordinates is None or n == 1:
+        return 1.0
+    degrees, pull = weights_of_agents(agents.similarity), own_pull(facts)
+    growth = 1.0 + pull * smoothness_of_agents(facts, facts.coordinates)
+    convexity = float(penalty_curvature(facts, facts.coordinates).min())
+    convexity = float((degrees * pull * convexity).min())
+    one_step = 1.0 - convexity / (n * float(np.max(degrees * growth)))
+    return one_step / (n - (n - 1) * one_step)
+
+
+def own_pull(facts: Facts) -> Array:
+    """What an agent's loss counts beside agreement: trade-off times confidence."""
+    agents = neighborhood_of(facts)
+    return agents.trade_off * np.asarray(agents.confidence)
+
+
+def default_clip_norm(facts: Facts) -> float:
+    """Clip bound of a record's gradient, or an agent's, in units of `Rows.clip_unit`."""
     row = typical_row(facts) / math.sqrt(facts.n_parameters)
     return CLIP * row * agent_clip_factor(facts)
 
@@ -71,26 +106,19 @@ def typical_curvature(facts: Facts) -> float:
     return whole if is_regression(facts) else whole / facts.n_parameters
 
 
+def usual_curvature(facts: Facts) -> float:
+    """Curvature of a mean loss along one parameter of typical rows."""
+    whole = facts.loss.smoothness * typical_row(facts) ** 2 / facts.n_parameters
+    return whole if is_regression(facts) else CLASSIFIER_CURVATURE * whole
+
+
 def default_turns(facts: Facts, budget: Budget, law: str) -> int:
     """How often agents use their rows, the warm start included.
 
     Gaussian noise of many turns adds up to that of one, and many turns look at better models: as
     many as there may be. With Laplace noise a turn has to be worth its noise, which is a matter of
-    the signal: records of an agent over those that its noise hides, beside the root of the number
-    of parameters. A classifier has most of what it can learn after one look. A regression needs
-    many: its scale counts, and features are correlated.
-
-    Parameters
-    ----------
-    facts : Facts
-        Of personalised models.
-    budget : Budget
-    law : {"gaussian", "laplace"}
-
-    Returns
-    -------
-    int
-        In [1, `max_iter`].
+    the signal. A classifier has most of what it can learn after one look. A regression needs many:
+    its scale counts, and features are correlated.
     """
     if not budget.is_private or law == "gaussian":
         return facts.max_iter
@@ -99,20 +127,8 @@ def default_turns(facts: Facts, budget: Budget, law: str) -> int:
 
 
 def signal_beside_noise(facts: Facts, budget: Budget) -> float:
-    """Records of a typical agent over those that its noise hides, and the root of the parameters.
-
-    Parameters
-    ----------
-    facts : Facts
-        Of personalised models.
-    budget : Budget
-
-    Returns
-    -------
-    float
-    """
-    agents = facts.agents
-    assert agents is not None
+    """Records of a typical agent over those that its noise hides and the root of all entries."""
+    agents = neighborhood_of(facts)
     units = np.asarray(agents.agent_sizes, dtype=np.float64)
     units = np.minimum(units, 1.0) if facts.unit == "agent" else units
     mu = np.array([gaussian_mu(e, budget.delta) for e in agents.budgets(budget.epsilon)])
@@ -126,53 +142,33 @@ def one_look_is_best(facts: Facts, budget: Budget) -> bool:
 
     A classifier has most of what it can learn after one look; where next to nothing of an agent's
     records stands out of its noise, a path has nothing to add but noise.
-
-    Parameters
-    ----------
-    facts : Facts
-        Of personalised models.
-    budget : Budget
     """
-    agents = facts.agents
-    assert agents is not None
     few = signal_beside_noise(facts, budget) < LEAST_SIGNAL
-    return few and agents.n_agents > 1 and not is_regression(facts)
+    return few and neighborhood_of(facts).n_agents > 1 and not is_regression(facts)
 
 
 class Pace(NamedTuple):
-    """How agents step where what they say is noisy.
+    """How agents step where what they say is noisy; an entry for each agent.
 
-    Attributes
-    ----------
-    pull, step, momentum : ndarray of shape (n_agents,)
-        What own gradients count beside neighbours, the share of a wake-up that is new, and what is
-        repeated of the last sweep.
-    share : ndarray of shape (n_agents,)
-        Of the step of the theory.
+    What own gradients count beside neighbours, the share of a wake-up that is new, what is repeated
+    of the last sweep, and the share of the step of the theory.
     """
 
-    pull: NDArray[np.float64]
-    step: NDArray[np.float64]
-    momentum: NDArray[np.float64]
-    share: NDArray[np.float64]
-
-
-def usual_curvature(facts: Facts) -> float:
-    """Curvature of a mean loss along one parameter of typical rows."""
-    whole = facts.loss.smoothness * typical_row(facts) ** 2 / facts.n_parameters
-    return whole if is_regression(facts) else CLASSIFIER_CURVATURE * whole
+    pull: Array
+    step: Array
+    momentum: Array
+    share: Array
 
 
 def pace_of_agents(
     facts: Facts,
-    similarity: Similarity | None,
-    *,
-    pull: NDArray[np.float64],
-    smoothness: float,
-    noise: NDArray[np.float64],
+    coordinates: Coordinates | None,
+    noise: Array,
     n_turns: int,
+    *,
+    isolated_step: float | None = None,
 ) -> Pace:
-    """Steps of agents, from public facts.
+    """Steps of agents, from public facts; those of the theory where there is no noise.
 
     How far noise takes a model is a matter of the *travel*, turns times the length of a step, and
     not of the number of turns, over which the budget is spread. Along flat directions it grows with
@@ -180,43 +176,33 @@ def pace_of_agents(
     less beside its neighbours, the more noise would set it apart; its steps get shorter where noise
     would take it too far, and momentum makes them longer where there is little.
 
-    Parameters
-    ----------
-    facts : Facts
-        Of a neighbourhood.
-    similarity : Similarity or None
-        None: every agent is alone.
-    pull : ndarray of shape (n_agents,)
-        Trade-off times confidence, zero without rows.
-    smoothness : float
-        Bound of the curvature of a mean loss and its penalty.
-    noise : ndarray of shape (n_agents,)
-        Standard deviation in each entry of the mean of all gradients that an agent says.
-    n_turns : int
-
-    Returns
-    -------
-    Pace
-        That of the theory where there is no noise.
+    Noise is the standard deviation in each entry of the mean of all gradients that an agent says.
+    An isolated step is that of agents who do not even hear each other.
     """
-    alone = similarity is None or similarity.n_agents == 1
-    pull, curvature = np.array(pull, dtype=np.float64), usual_curvature(facts)
+    agents = neighborhood_of(facts)
+    if isolated_step is None:
+        pull = own_pull(facts) * (np.asarray(agents.agent_sizes) > 0)
+        smoothness = smoothness_of_agents(facts, coordinates)
+    else:
+        pull, smoothness = np.ones(agents.n_agents), 1.0 / isolated_step
+    alone = isolated_step is not None or agents.n_agents == 1
+    curvature = usual_curvature(facts)
     # In scores of a typical row.
     noise = noise * typical_row(facts) * (1.0 if is_regression(facts) else CLASSIFIER_SCORE)
     if not alone:
         apart = np.maximum(noise / NOISE_APART - curvature, 0.0)
-        pull /= 1.0 + pull * apart
+        pull = pull / (1.0 + pull * apart)
     # An agent that is alone has nobody to stay close to.
     step = 1.0 / (float(not alone) + pull * smoothness)
     if not noise.any():
         return Pace(pull, step, np.zeros_like(step), np.ones_like(step))
-    left = CURVATURE_LEFT * curvature
-    held = left if alone else left + 1.0 / np.maximum(pull, 1e-9)
-    pooled = np.zeros_like(step)
-    if similarity is not None and not alone:
-        pooled = _pooled(similarity, pull * curvature)
+    left, pooled = CURVATURE_LEFT * curvature, np.zeros_like(step)
+    held: Array | float = left
+    if not alone:
+        held = left + 1.0 / np.maximum(pull, 1e-9)
+        pooled = _pooled(agents.similarity, pull * curvature)
 
-    def reached(travel: NDArray[np.float64]) -> NDArray[np.float64]:
+    def reached(travel: Array) -> Array:
         own = np.minimum(travel**2, travel / (2.0 * held))
         shared = np.square(pooled) * np.minimum(travel**2, travel / (2.0 * left))
         return np.asarray(noise * np.sqrt(own + shared))
@@ -238,22 +224,21 @@ def pace_of_agents(
     return Pace(pull, shorter * step, momentum, shorter)
 
 
+def _pooled(similarity: Similarity, own: Array) -> Array:
+    """What smoothing leaves of noise of size one, for each agent."""
+    random = np.random.Generator(np.random.Philox(0))
+    start = random.standard_normal((len(own), 16))
+    own = np.maximum(own, POOLING_PULL)[:, None]
+    smoothed = start
+    for _ in range(POOLING_ROUNDS):
+        smoothed = (neighbor_means(similarity, smoothed) + own * start) / (1.0 + own)
+    return np.asarray(np.sqrt(np.mean(np.square(smoothed), axis=1)))
+
+
 def signal_of_path(facts: Facts, pace: Pace, *, clip_norm: float, law: str, n_turns: int) -> float:
     """Square that an entry of a model is expected to have in the end, without noise.
 
-    Parameters
-    ----------
-    facts : Facts
-    pace : Pace
-    clip_norm : float
-        In the norm of the release.
-    law : {"gaussian", "laplace"}
-    n_turns : int
-
-    Returns
-    -------
-    float
-        The mean over agents with rows.
+    The mean over agents with rows; the clip bound is in the norm of the release.
     """
     travel = n_turns * pace.step * pace.pull / (1.0 - pace.momentum)
     reached = np.minimum(travel, 1.0 / usual_curvature(facts))[pace.pull > 0]
@@ -268,83 +253,31 @@ def _typical_square(facts: Facts, clip_norm: float, law: str) -> float:
     return norm**2 / n_entries
 
 
-def _pooled(similarity: Similarity, own: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What smoothing leaves of noise of size one, for each agent."""
-    random = np.random.Generator(np.random.Philox(0))
-    start = random.standard_normal((len(own), 16))
-    own = np.maximum(own, POOLING_PULL)[:, None]
-    smoothed = start
-    for _ in range(POOLING_ROUNDS):
-        smoothed = (similarity.neighbor_mean(smoothed) + own * start) / (1.0 + own)
-    return np.asarray(np.sqrt(np.mean(np.square(smoothed), axis=1)))
-
-
 def noise_of_agents(
-    facts: Facts, release: Release, *, clip_norm: float, weight: float
-) -> NDArray[np.float64]:
-    """Standard deviation of the noise in each entry of agents' mean gradients.
+    facts: Facts, release: Release, *, clip_norm: float, weight: float = 1.0
+) -> Array:
+    """Standard deviation of the noise in each entry of agents' mean gradients, in a turn.
 
-    Parameters
-    ----------
-    facts : Facts
-    release : Release
-    clip_norm : float
-        In the norm of the release.
-    weight : float
-        Of the turn.
-
-    Returns
-    -------
-    ndarray of shape (n_agents,)
-        Zero for agents without rows.
+    The clip bound is in the norm of the release. Zero for agents without rows.
     """
-    agents = facts.agents
-    assert agents is not None
+    agents = neighborhood_of(facts)
     sizes = np.asarray(agents.agent_sizes, dtype=np.float64)
     units = np.maximum(sizes, 1.0) if facts.unit == "record" else np.ones(len(sizes))
     noise = np.asarray(release.agent_noise_std)[agents.kind] * clip_norm / (weight * units)
     return np.asarray(np.where(sizes > 0, noise, 0.0))
 
 
-def noise_trust(
-    facts: Facts, noise: NDArray[np.float64], *, clip_norm: float, law: str
-) -> NDArray[np.float64]:
-    """Share of the variance of agents' noisy gradients that is no noise.
-
-    Parameters
-    ----------
-    facts : Facts
-    noise : ndarray of shape (n_agents,)
-        See `noise_of_agents`.
-    clip_norm : float
-        In the norm of the release.
-    law : {"gaussian", "laplace"}
-
-    Returns
-    -------
-    ndarray of shape (n_agents,)
-        In [0, 1]; zero for agents without rows.
-    """
-    assert facts.agents is not None
+def noise_trust(facts: Facts, noise: Array, *, clip_norm: float, law: str) -> Array:
+    """Share of the variance of agents' noisy gradients that is no noise; zero without rows."""
     signal = _typical_square(facts, clip_norm, law)
-    has_rows = np.asarray(facts.agents.agent_sizes) > 0
+    has_rows = np.asarray(neighborhood_of(facts).agent_sizes) > 0
     return np.asarray(np.where(has_rows, signal / (signal + np.square(noise)), 0.0))
 
 
-def left_of_noise(smoothed: NDArray[np.float64], probes: NDArray[np.float64]) -> float:
+def left_of_noise(smoothed: Array, probes: Array) -> float:
     """What to multiply noisy models by, so that they are as large as what is no noise in them.
 
-    Parameters
-    ----------
-    smoothed : ndarray of shape (n_agents, n_entries)
-        Public models.
-    probes : ndarray of shape (n_agents, n_probes)
-        Noise of the law that is in them, drawn anew, that went the same way.
-
-    Returns
-    -------
-    float
-        In [SMALLEST_FACTOR, 1].
+    Probes are noise of the law that is in them, drawn anew, that went the same way.
     """
     seen, noise = float(np.mean(np.square(smoothed))), float(np.mean(np.square(probes)))
     return min(max(1.0 - noise / seen, SMALLEST_FACTOR), 1.0) if seen > 0 else 1.0

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._agent_turns import awake_gradients, clip_absolute_sums
 from skdpadmm.algorithms._defaults import is_regression, typical_row
 from skdpadmm.algorithms._messages import unit_limits
 from skdpadmm.algorithms._network_steps import Array, default_network_steps
+from skdpadmm.algorithms._turns import awake_gradients
 from skdpadmm.losses import clip_vectors
 from skdpadmm.network import Topology, mixing_matrix
 from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
@@ -212,7 +212,7 @@ def clipped(vectors: Array, limits: Array, law: str) -> Array:
     if law == "gaussian":
         return clip_vectors(vectors, limits)
     each = limits[:, None, None]
-    return np.asarray(clip_absolute_sums(vectors / each, 1.0) * each)
+    return clip_vectors(vectors / each, np.ones(len(limits)), law) * each
 
 
 def check_noise_decay(noise_decay: float, n_rounds: int) -> None:

@@ -28,10 +28,11 @@ from skdpadmm.algorithms._algorithm import (
     penalty_operator,
     share,
     size,
+    spent_before,
     tail_length,
 )
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
-from skdpadmm.algorithms._messages import calibrated_multiplier, spent_before
+from skdpadmm.algorithms._messages import calibrated_multiplier
 from skdpadmm.algorithms._network_steps import into_ball, noisy_solution
 from skdpadmm.algorithms._noise_left import parameter_variance
 from skdpadmm.algorithms._walks import (

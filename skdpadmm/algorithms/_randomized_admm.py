@@ -57,7 +57,7 @@ from skdpadmm.algorithms._random_aggregators import (
     noise_of_mean,
     smoothness_of_agents,
 )
-from skdpadmm.algorithms._turn_noise import agent_turns
+from skdpadmm.algorithms._turns import agent_turns
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Settings, Solution, network_of
 
 DISPLACEMENTS = "displacements of agents"

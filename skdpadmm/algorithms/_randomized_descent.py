@@ -28,7 +28,7 @@ from skdpadmm.algorithms._random_aggregators import (
     noise_of_gradients,
     noise_of_mean,
 )
-from skdpadmm.algorithms._turn_noise import agent_turns
+from skdpadmm.algorithms._turns import agent_turns
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
 # Norm of the mean gradient of agents, beside the clip bound.

@@ -13,11 +13,10 @@ from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
-from skdpadmm.algorithms._local_models import LocalModels
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
-from skdpadmm.algorithms._personalized_optimum import PersonalizedOptimum
+from skdpadmm.algorithms._personalized_optimum import LocalModels, PersonalizedOptimum
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
 from skdpadmm.algorithms._randomized_admm import RandomizedADMM

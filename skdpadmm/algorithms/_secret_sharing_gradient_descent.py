@@ -23,9 +23,10 @@ from skdpadmm.algorithms._algorithm import (
     penalty_operator,
     share,
     size,
+    spent_before,
 )
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
-from skdpadmm.algorithms._messages import CERTAIN, spent_before, surely_noise, unit_limits
+from skdpadmm.algorithms._messages import CERTAIN, surely_noise, unit_limits
 from skdpadmm.algorithms._network_steps import agent_gradients
 from skdpadmm.algorithms._noise_left import averaged_solution
 from skdpadmm.losses import clip_vectors

@@ -177,13 +177,15 @@ def clip_derivative(derivative: FloatArray, limit: FloatArray | float) -> FloatA
         return np.where(largest <= allowed, vectors, direction * allowed)
 
 
-def clip_vectors(vectors: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Scale each matrix down to a Frobenius norm; what is not finite becomes zero.
+def clip_vectors(vectors: FloatArray, bounds: FloatArray, law: str = "gaussian") -> FloatArray:
+    """Scale each matrix down to a norm; what is not finite becomes zero.
 
     Parameters
     ----------
     vectors : ndarray of shape (n_agents, n_parameters, n_outputs)
     bounds : ndarray of shape (n_agents,)
+    law : {"gaussian", "laplace"}, default="gaussian"
+        Of the noise that is added, and with it the norm: Frobenius, or the sum of absolute entries.
 
     Returns
     -------
@@ -192,9 +194,12 @@ def clip_vectors(vectors: FloatArray, bounds: FloatArray) -> FloatArray:
     peak = np.abs(vectors).max(axis=(1, 2))
     usable = np.isfinite(peak)
     peak = np.where(usable & (peak > 0), peak, 1.0)
-    # Squares of vectors that are scaled to a peak of one neither overflow nor vanish.
+    # Powers and sums of vectors that are scaled to a peak of one neither overflow nor vanish.
     scaled = np.where(usable[:, None, None], vectors, 0.0) / peak[:, None, None]
-    norms = np.sqrt(np.einsum("ajk,ajk->a", scaled, scaled)) * peak
+    if law == "gaussian":
+        norms = np.sqrt(np.einsum("ajk,ajk->a", scaled, scaled)) * peak
+    else:
+        norms, bounds = np.abs(scaled).sum(axis=(1, 2)), bounds / peak
     factor = np.where(norms > bounds, bounds / np.where(norms > 0, norms, 1.0), 1.0)
     return np.asarray(scaled * (peak * factor)[:, None, None])
 

@@ -19,18 +19,16 @@ from skdpadmm.algorithms import (
     propagation_limit,
 )
 from skdpadmm.algorithms import _personalized_coordinate_descent as module
-from skdpadmm.algorithms import _personalized_theory as theory
-from skdpadmm.algorithms._agent_turns import absolute_sums
-from skdpadmm.algorithms._personalized_defaults import typical_curvature
-from skdpadmm.algorithms._wake_ups import wake_order
+from skdpadmm.algorithms._model_propagation import wake_order
+from skdpadmm.algorithms._personalized_defaults import typical_curvature, wake_contraction
+from skdpadmm.algorithms._turns import absolute_sums
 from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
-from skdpadmm.privacy import gaussian_mu, split_budget
+from skdpadmm.privacy import gaussian_mu
 from skdpadmm.records import Rows
 from tests.algorithms import runs as helper
 from tests.algorithms.runs import Watched, make_task, similarity_of, slopes, summed_gradient
 from tests.algorithms.runs import run_agents as run
-from tests.reference.printed_formulas import coordinate_descent_split
 
 SIZES, STRENGTH, TRADE_OFF = (12, 5, 20, 8, 0, 15), 0.2, 1.5
 COLD = SIZES.index(0)
@@ -73,7 +71,7 @@ def test_optima_are_stationary_points_of_the_objective_and_of_agents_own_losses(
     task = task_of(loss, fit_intercept=loss == "three")
     best = best_of(task)
     assert np.abs(gradient_of(task, best)).max() < 1e-7
-    monkeypatch.setattr("skdpadmm.algorithms._joint_newton.LARGEST_BLOCKS", 0)
+    monkeypatch.setattr("skdpadmm.algorithms._personalized_optimum.LARGEST_BLOCKS", 0)
     np.testing.assert_allclose(best_of(task), best, atol=1e-8)
     local = run(LocalModels(), task, epsilon=math.inf)[1].parameters_per_agent
     for i, w in enumerate(local):
@@ -184,113 +182,23 @@ def test_a_refit_minimises_over_one_agent():
         assert np.abs(gradient_of(task, changed)[agent]).max() < 1e-7
 
 
-RING = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]], dtype=float)
-
-
-class Quadratics:
-    """Agents with local objectives curvature / 2 |theta - target|^2, alike in p entries."""
-
-    def __init__(self, similarity, curvature, confidence, trade_off, n_entries):
-        self.n_entries, self.degrees = n_entries, similarity.sum(axis=1)
-        self.weights = trade_off * self.degrees * confidence
-        self.public = {"degrees": self.degrees, "confidence": confidence, "trade_off": trade_off}
-        self.constants = theory.block_constants(
-            smoothness=curvature, strong_convexity=curvature, **self.public
-        )
-        self.hessian = np.diag(self.degrees + self.weights * curvature) - similarity
-        self.contraction = theory.coordinate_contraction(
-            strong_convexity=theory.joint_strong_convexity(similarity, self.weights * curvature),
-            n_agents=len(similarity),
-            lipschitz=self.constants.lipschitz,
-        )
-
-    def gap(self, error):
-        return 0.5 * self.n_entries * float(error @ self.hessian @ error)
-
-    def exact_gap(self, error, noise_std):
-        """E[Q - Q*] after len(noise_std) steps of uniform agents from a known error (n,)."""
-        moment, n = np.outer(error, error), len(error)
-        for stds in noise_std:
-            following = np.zeros_like(moment)
-            for i, lipschitz in enumerate(self.constants.lipschitz):
-                step = np.eye(n)
-                step[i] -= self.hessian[i] / lipschitz
-                moved = step @ moment @ step.T
-                moved[i, i] += (self.weights[i] * stds[i] / lipschitz) ** 2
-                following += moved / n
-            moment = following
-        return 0.5 * self.n_entries * float(np.sum(self.hessian * moment))
-
-    def bound(self, error, noise_scale, noise="laplace"):
-        return theory.noisy_descent_bound(
-            gap=self.gap(error), contraction=self.contraction, n_steps=len(noise_scale),
-            n_entries=self.n_entries, noise_scale=noise_scale,
-            lipschitz=self.constants.lipschitz, noise=noise, **self.public,
-        )  # fmt: skip
-
-
-def ring(n_entries=5):
-    """Curvatures for which a step contracts by 0.8."""
-    return Quadratics(RING, np.ones(4), np.ones(4), 4.0, n_entries)
-
-
-def irregular(seed):
-    rng = np.random.default_rng(seed)
-    similarity = np.triu(rng.uniform(0.1, 2.0, size=(5, 5)), 1)
-    curvature, confidence = rng.uniform(0.5, 4.0, 5), rng.uniform(0.1, 1.0, 5)
-    return Quadratics(similarity + similarity.T, curvature, confidence, 0.7, 3)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_block_constants_are_the_curvature_of_the_blocks_and_the_update_a_gradient_step(seed):
-    problem = irregular(seed)
-    lipschitz, step, strong_convexity = problem.constants
-    np.testing.assert_allclose(lipschitz, np.diag(problem.hessian), rtol=1e-14)
-    np.testing.assert_allclose(step, problem.degrees / lipschitz, rtol=1e-14)
-    smallest = np.linalg.eigvalsh(problem.hessian)[0]
-    assert strong_convexity <= smallest * (1 + 1e-12)
-    sharp = (1 - problem.contraction) * 5 * lipschitz.max()
-    assert sharp == pytest.approx(smallest, rel=1e-9)
-
-
-@pytest.mark.parametrize("n_agents", [1, 4, 1000])
-def test_the_contraction_between_wake_ups_is_an_expectation(n_agents):
-    contraction, gaps = 1 - 0.7 / n_agents, np.arange(1, 60 * n_agents + 60)
-    law = (1 - 1 / n_agents) ** (gaps - 1) / n_agents
-    got = theory.wake_contraction(contraction=contraction, n_agents=n_agents)
-    assert got == pytest.approx(float(law @ contraction**gaps), rel=1e-9)
-
-
-@pytest.mark.parametrize(("noise", "factor"), [("laplace", math.sqrt(2)), ("gaussian", 1.0)])
-@pytest.mark.parametrize("growth", [0.0, 1.0, 1.1, 0.9])
-def test_exact_gaps_stay_below_the_corrected_bounds(noise, factor, growth):
-    """Proposition 1, and Theorem 2 with every entry's noise, contracted by the steps after it."""
-    for seed, n_steps in ((0, 1), (1, 12), (2, 80)):
-        problem, rng = irregular(seed), np.random.default_rng(seed)
-        scales = rng.uniform(0.1, 3.0, 5) * growth ** np.arange(n_steps)[:, None] * (growth > 0)
-        error = rng.normal(size=5)
-        exact = problem.exact_gap(error, factor * scales)
-        bound = problem.bound(error, scales, noise)
-        assert exact <= bound * (1 + 1e-12)
-        # Not vacuous, unless noise shrinks faster than the slowest direction contracts.
-        assert growth < 1 or exact > 0.05 * bound
-
-
-@pytest.mark.parametrize(
-    ("n_steps", "printed", "corrected"), [(20, 3.48, 0.534), (80, 2708, 0.059)]
-)
-def test_gaps_are_smallest_with_the_corrected_split_and_largest_with_the_printed_one(
-    n_steps, printed, corrected
-):
-    problem, gaps = ring(), []
-    assert problem.contraction == pytest.approx(0.8, rel=1e-12)
-    optimal = split_budget("optimal", n_steps, problem.contraction)
-    of_print = coordinate_descent_split(n_steps, problem.contraction)
-    for shares in (split_budget("equal", n_steps), of_print, optimal):
-        scales = np.outer(1 / shares, np.ones(4))
-        gaps.append(problem.exact_gap(np.zeros(4), math.sqrt(2) * scales))
-        assert gaps[-1] <= problem.bound(np.zeros(4), scales)
-    assert np.divide(gaps[1:], gaps[0]) == pytest.approx([printed, corrected], rel=0.01)
+def test_the_expected_gap_contracts_from_one_wake_up_to_the_next_as_is_said():
+    """Proposition 1 of the paper, whatever curvature the facts allow, over a geometric time."""
+    task, n, rng = task_of(), 6, np.random.default_rng(0)
+    between = wake_contraction(task.facts)
+    one, times = n * between / (1 + (n - 1) * between), np.arange(1, 400)
+    assert between == pytest.approx(float((1 - 1 / n) ** (times - 1) / n @ one**times), rel=1e-9)
+    (W, D), most = weights_of_edges(task), task.facts.row_norm**2 + STRENGTH
+    pull = TRADE_OFF * np.array(task.facts.agents.confidence)
+    lipschitz, vectors = D * (1 + pull * most), rng.normal(size=(200, n))
+    for curvature in (STRENGTH, most, rng.uniform(STRENGTH, most, n)):
+        hessian = np.diag(D * (1 + pull * curvature)) - W
+        errors = np.concatenate([vectors, np.linalg.eigh(hessian)[1].T])
+        after = np.zeros(len(errors))
+        for i in range(n):
+            moved = errors - np.outer(errors @ hessian[i] / lipschitz[i], np.eye(n)[i])
+            after += np.einsum("ej,jk,ek->e", moved, hessian, moved) / n
+        assert np.all(after <= one * np.einsum("ej,jk,ek->e", errors, hessian, errors))
 
 
 def test_propagation_has_the_vectors_of_the_path():

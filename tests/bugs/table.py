@@ -17,7 +17,7 @@ from skdpadmm.algorithms import (
     ConsensusADMM,
     GradientADMM,
     ObjectivePerturbation,
-    _agent_turns,
+    _turns,
 )
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.privacy import Neighboring
@@ -223,33 +223,22 @@ def no_clip(*modules: str) -> Plant:
 
 def no_vector_clip(*modules: str) -> Plant:
     names = [f"{module}.clip_vectors" for module in modules]
-    return all_of(*(setting(name, lambda vectors, bounds: vectors) for name in names))
+    return all_of(*(setting(name, lambda vectors, *how: vectors) for name in names))
 
 
-def turns_with(bound: float | None = None, law: str | None = None) -> Plant:
+def turns_with(**known: Any) -> Plant:
     """Turns that clip by another bound, or in the norm of another law."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        gradients, start = _agent_turns.awake_gradients, _agent_turns.NoisyTurns.__init__
+        gradients, clip = _turns.awake_gradients, _turns.clip_vectors
 
-        def other(*args: Any, **known: Any) -> Any:
-            if bound is not None:
-                known["clip_norm"] = bound
-            if law is not None:
-                known["law"] = law
-            return gradients(*args, **known)
+        def other(vectors: Any, bounds: Any, law: str) -> Any:
+            return clip(vectors, known.get("clip_norm", bounds + 0), known.get("law", law))
 
-        def begin(self: Any, *args: Any, **known: Any) -> None:
-            start(self, *args, **known)
-            if bound is not None:
-                self.bound = bound
-            if law is not None:
-                self.law = law
-
-        patch.setattr(_agent_turns, "awake_gradients", other)
-        patch.setattr(_agent_turns.NoisyTurns, "__init__", begin)
-        if bound is not None:
-            patch.setattr(_agent_turns.NoisyTurns, "_clipped", lambda self, means: means)
+        patch.setattr(
+            _turns, "awake_gradients", lambda *args, **old: gradients(*args, **old | known)
+        )
+        patch.setattr(_turns, "clip_vectors", other)
 
     return plant
 
@@ -516,10 +505,10 @@ BUGS = [
                               f"{ALGORITHMS}._secret_sharing_gradient_descent")),
         REPLAY, "multi-step-agent-zero-out sharing-federated-agent-zero-out",
         knobs={"clip_norm": 0.0001}),
-    Bug("no clip in turns of random aggregators", no_clip(f"{ALGORITHMS}._agent_turns"), LINEAR,
+    Bug("no clip in turns of random aggregators", no_clip(f"{ALGORITHMS}._turns"), LINEAR,
         "aggregators-admm aggregators-sgd"),
     Bug("no clip of agents' sums in random aggregators",
-        all_of(no_clip(f"{ALGORITHMS}._agent_turns"),
+        all_of(no_clip(f"{ALGORITHMS}._turns"),
                setting(f"{ALGORITHMS}._random_aggregators.clipped",
                        lambda vectors, limits, law: vectors)),
         REPLAY, "aggregators-sgd-gaussian-agent", knobs={"clip_norm": 0.0001}),
@@ -527,13 +516,13 @@ BUGS = [
         REPLAY, "aggregators-admm-exact-zero-out", knobs={"clip_norm": 0.0001},
         params={"privacy_unit": "record"}),
     Bug("L1 norms of rows by their largest entry",
-        setting(f"{ALGORITHMS}._agent_turns.absolute_sums", largest_of_rows), LINEAR,
+        setting(f"{ALGORITHMS}._turns.absolute_sums", largest_of_rows), LINEAR,
         "aggregators-admm aggregators-sgd"),
     Bug("L1 norms of rows by their Euclidean norm",
-        setting(f"{ALGORITHMS}._agent_turns.absolute_sums", lambda rows: np.sqrt(rows.squared_norm)),
+        setting(f"{ALGORITHMS}._turns.absolute_sums", lambda rows: np.sqrt(rows.squared_norm)),
         LINEAR, "aggregators-admm aggregators-sgd"),
-    Bug("no clip in turns", turns_with(bound=math.inf), LINEAR, "personal-laplace"),
-    Bug("no clip in turns of agents", turns_with(bound=math.inf), REPLAY,
+    Bug("no clip in turns", turns_with(clip_norm=math.inf), LINEAR, "personal-laplace"),
+    Bug("no clip in turns of agents", turns_with(clip_norm=math.inf), REPLAY,
         "personal-agent-zero-out personal-local", knobs={"clip_norm": 0.0001}),
     Bug("a Euclidean clip under Laplace noise", turns_with(law="gaussian"), LINEAR,
         "personal-laplace"),

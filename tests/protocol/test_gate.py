@@ -13,7 +13,7 @@ from scipy.stats import kstest
 
 import skdpadmm.protocol._gate as gate_module
 from skdpadmm import DPDecentralizedRegressor, algorithms, protocol
-from skdpadmm.algorithms._turn_noise import agent_turns
+from skdpadmm.algorithms._turns import agent_turns
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.network import Similarity
 from skdpadmm.noise import grid_cell, noise_source
