@@ -62,9 +62,9 @@ def test_every_fit_is_in_the_account_with_its_whole_cost(cls, path, ledger, stat
 
 
 @pytest.mark.parametrize("n_jobs", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_searches_are_counted_fit_by_fit(tmp_path, monkeypatch, ledger, n_jobs):
-    monkeypatch.chdir(tmp_path)  # workers know a relative path as well
-    steps = BoundedScaler(lower=-1, upper=1), DPAdmmRidge(ledger="study.db", max_iter=3)
+def test_searches_are_counted_fit_by_fit(tmp_path, ledger, n_jobs):
+    path = str(tmp_path / "study.db")
+    steps = BoundedScaler(lower=-1, upper=1), DPAdmmRidge(ledger=path, max_iter=3)
     grid = {"dpadmmridge__epsilon": [0.5, 2.0]}
     search = GridSearchCV(make_pipeline(*steps), grid, cv=3, n_jobs=n_jobs).fit(X, Y)
     fits = [*[0.5] * 3, *[2.0] * 3, search.best_params_["dpadmmridge__epsilon"]]
