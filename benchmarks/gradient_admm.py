@@ -42,8 +42,7 @@ from tqdm import tqdm
 
 from skdpadmm import DPAdmmHuberRegressor, DPAdmmLogisticRegression
 from skdpadmm.algorithms import GradientADMM, GradientDescent
-from skdpadmm.algorithms._gradient_admm_steps import GradientADMMStep, gradient_admm_step
-from skdpadmm.algorithms._splitting import Splitting
+from skdpadmm.algorithms._gradient_admm_steps import GradientADMMStep, Splitting
 from skdpadmm.privacy import (
     AmplifiedIteration,
     Guarantee,
@@ -192,8 +191,6 @@ def elastic_net_step(step_size: float, penalty_weight: float) -> GradientADMMSte
     """The library's step for ``x - y = 0``; runs are columns."""
     splitting = Splitting(
         n_constraints=N_FEATURES,
-        smallest=1.0,
-        largest=1.0,
         forward=lambda x: x,
         adjoint=lambda v: v,
         resolvent=lambda weight: lambda v: v / (1.0 + weight),
@@ -201,7 +198,7 @@ def elastic_net_step(step_size: float, penalty_weight: float) -> GradientADMMSte
         image=np.negative,
         solution=lambda x, y: y,
     )
-    return gradient_admm_step(splitting, step_size, penalty_weight)
+    return GradientADMMStep(splitting, step_size, penalty_weight)
 
 
 def run_paper(

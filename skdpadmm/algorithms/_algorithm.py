@@ -30,7 +30,7 @@ from skdpadmm.protocol import (
     Settings,
     Solution,
 )
-from skdpadmm.records import Rows
+from skdpadmm.records import Coordinates, Rows
 
 Operator = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 Released = tuple[Settings, *tuple[Release, ...]]
@@ -153,14 +153,8 @@ class Algorithm(BaseEstimator, ABC):
         """Whether private conditioning can serve it."""
         return True
 
-    def check(self, facts: Facts) -> None:
-        """Refuse knobs outside of their range, and facts that it does not serve.
-
-        Raises
-        ------
-        ValueError
-            Says what was got, what was expected and what to do.
-        """
+    def check_knobs(self) -> None:
+        """Refuse knobs outside of their range."""
         for entry in fields(self):
             value, default = getattr(self, entry.name), entry.default
             if default in ("auto", None) and type(value) is type(default) and value == default:
@@ -172,6 +166,16 @@ class Algorithm(BaseEstimator, ABC):
                     f"Got {entry.name}={value!r}, expected {also}{entry.metadata['expected']}."
                     + advice
                 )
+
+    def check(self, facts: Facts) -> None:
+        """Refuse knobs outside of their range, and facts that it does not serve.
+
+        Raises
+        ------
+        ValueError
+            Says what was got, what was expected and what to do.
+        """
+        self.check_knobs()
         if facts.unit not in self.units:
             raise ValueError(
                 f"Got unit={facts.unit!r} for {type(self).__name__}, expected"
@@ -367,15 +371,9 @@ def penalty_operator(penalty: Penalty, step: float, rows: Rows) -> Operator:
         coordinates, where zeros are exact. `Rows.from_coordinates` takes it back.
     """
     coordinates, basis = rows.coordinates, rows.basis
-    p, scale = coordinates.n_features, coordinates.coefficient_scale[:, None]
     if basis is None:
-        diagonal = penalty.proximal_operator(step, metric=scale[:, 0] ** -2.0)
-
-        def apply(point: NDArray[np.float64]) -> NDArray[np.float64]:
-            features = diagonal(point[:p] * scale) / scale
-            return np.concatenate([features, point[p:]])
-
-        return apply
+        return coordinate_operator(penalty, step, coordinates)
+    p, scale = coordinates.n_features, coordinates.coefficient_scale[:, None]
     metric = basis.metric
     follows = -np.linalg.solve(metric[p:, p:], metric[p:, :p])
     reduced = metric[:p, :p] + metric[:p, p:] @ follows
@@ -388,3 +386,15 @@ def penalty_operator(penalty: Penalty, step: float, rows: Rows) -> Operator:
         return np.concatenate([features, intercept])
 
     return apply_in_basis
+
+
+def coordinate_operator(penalty: Penalty, step: float, coordinates: Coordinates) -> Operator:
+    """The same in public coordinates, from what is known before data."""
+    p, scale = coordinates.n_features, coordinates.coefficient_scale[:, None]
+    diagonal = penalty.proximal_operator(step, metric=scale[:, 0] ** -2.0)
+
+    def apply(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        features = diagonal(point[:p] * scale) / scale
+        return np.concatenate([features, point[p:]])
+
+    return apply

@@ -10,60 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
-from skdpadmm.algorithms._certified_solves import typical_norm
-from skdpadmm.algorithms._compiled_steps import (
-    CompiledSteps,
-    loss_code,
-    require_numba,
-)
+from skdpadmm.algorithms import _algorithm as knobs
+from skdpadmm.algorithms import _gradient_admm_steps as steps
+from skdpadmm.algorithms import _last_iterate as last_iterate
+from skdpadmm.algorithms._certified_solves import LossBounds, clipped_gradient, typical_norm
 from skdpadmm.algorithms._defaults import default_stochastic_descent
-from skdpadmm.algorithms._gradient_admm_steps import (
-    GradientADMMState,
-    NoisySteps,
-    full_gradient_optimum,
-    gradient_admm_step,
-)
-from skdpadmm.algorithms._knobs import (
-    check_choice,
-    check_count,
-    check_flag,
-    check_range,
-    check_seed,
-    check_steps,
-)
-from skdpadmm.algorithms._last_iterate import (
-    LONGEST_DRAW,
-    ROOM,
-    SUMS,
-    check_smooth_steps,
-    curvature_bound,
-    longest_step,
-    non_expansive,
-    open_clip,
-)
-from skdpadmm.algorithms._record_schedule import NOBODY, RecordSchedule, calibrated
-from skdpadmm.algorithms._splitting import (
-    splitting_facts,
-    splitting_of,
-    thresholds,
-    y_rounding,
-)
+from skdpadmm.algorithms._record_schedule import NOBODY, RecordSchedule, at_the_end, calibrated
 from skdpadmm.noise import GRID_CELL, grid_cell
 from skdpadmm.penalties import LinearConstraint, NoPenalty
-from skdpadmm.privacy import (
-    AmplifiedIteration,
-    GaussianDP,
-    Guarantee,
-    amplification_constant,
-    contribution_mu,
-    mixture_of_slots,
-)
+from skdpadmm.privacy import AmplifiedIteration, Guarantee, amplification_constant, contribution_mu
 from skdpadmm.protocol import (
     MODEL,
     Budget,
@@ -72,16 +34,14 @@ from skdpadmm.protocol import (
     Plan,
     Problem,
     Release,
+    Settings,
     Solution,
     View,
     not_private,
 )
 from skdpadmm.records import Rows
 
-ITERATE = "iterate"
-NOISY_GRADIENT = "gradient"
-OPTIMUM = "optimum"
-SCHEDULES = ("cyclic", "sampling", "stopping", "stream")
+ITERATE, NOISY_GRADIENT, OPTIMUM = "iterate", "gradient", "optimum"
 # Steps of a default run, beyond which it makes no further passes: a loop of some seconds.
 LONGEST_RUN = 50_000
 # Rows are copied in the order of the schedule, so many entries at a time.
@@ -89,51 +49,19 @@ CHUNK_ENTRIES = 2**18
 # Offsets of a constraint, in standard deviations of the noise: floats have 52 bits, and 20 of them
 # resolve the noise.
 LARGEST_OFFSET = 2.0**26
+# What a knob adds to the premises of a report.
+ASSUMPTIONS = {
+    "last": "Nobody sees a state before the last, nor the noise of the steps after a record's.",
+    "random": "The order of the records is drawn at random and stays secret.",
+    "stopping": "The time at which the iteration stops is drawn at random and stays secret.",
+    "stream": "Each record arrives once; a record that is offered again is protected less.",
+}
 # The limit without privacy.
 MOST_EXACT_STEPS, TOLERANCE = 200_000, 1e-13
 
 
-@dataclass(frozen=True, kw_only=True)
-class GradientADMMSettings:
-    """Constants of one run, resolved.
-
-    Attributes
-    ----------
-    step_size, penalty_weight : float
-        The paper's eta and beta.
-    displacement : float
-        How far a gradient of norm one moves x, at most.
-    clip_norm : float
-        Bound of the norm of a record's gradient.
-    schedule : RecordSchedule
-    noise_at : {"x", "gradient"}
-    average : bool
-    amplification : float
-        The constant C* of the theorem; infinite where it does not apply.
-    constraint : str or None
-        Fingerprint of the user's constraint: with another one the noise is another.
-    """
-
-    step_size: float
-    penalty_weight: float
-    displacement: float
-    clip_norm: float
-    schedule: RecordSchedule
-    noise_at: Literal["x", "gradient"]
-    average: bool
-    amplification: float
-    constraint: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExactSettings:
-    """Constants of the limit without privacy."""
-
-    max_iter: int
-    tolerance: float
-
-
-class GradientADMM(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class GradientADMM(knobs.StreamingAlgorithm):
     r"""Gradient ADMM with privacy amplified by iteration.
 
     Solves :math:`\min_{x, y} \frac1n \sum_i f_i(x) + g(y)` subject to :math:`A x + B y = c`. Each
@@ -230,8 +158,8 @@ class GradientADMM(BaseEstimator):
     spent on; the report has the worst position beside it.
 
     Iterates are rounded to a public grid before noise is added, which counts in every figure. So do
-    other rounding errors of steps that nobody sees, where they are more than a 64th of that. The
-    step of y has to be a formula for each variable or group there.
+    other rounding errors of steps that nobody sees. The step of y has to be a formula for each
+    variable or group there.
 
     References
     ----------
@@ -272,135 +200,43 @@ class GradientADMM(BaseEstimator):
     """
 
     setting = "central"
+    units = ("record",)  # Gradients of records are clipped.
     conditionable = False
 
-    def __init__(
-        self,
-        *,
-        step_size: float | Literal["auto"] = "auto",
-        penalty_weight: float | Literal["auto"] = "auto",
-        clip_norm: float | Literal["auto"] = "auto",
-        passes: int | Literal["auto"] = "auto",
-        schedule: Literal["cyclic", "sampling", "stopping", "stream"] = "cyclic",
-        order: Literal["auto", "random", "arrival"] = "auto",
-        cap: int | Literal["auto"] = "auto",
-        release: Literal["auto", "last", "path"] = "auto",
-        average: bool | Literal["auto"] = "auto",
-        noise_at: Literal["x", "gradient"] = "x",
-        constraint: LinearConstraint | None = None,
-        horizon: int = 10_000,
-        order_seed: int = 0,
-        compiled: bool = False,
-    ) -> None:
-        self.step_size = step_size
-        self.penalty_weight = penalty_weight
-        self.clip_norm = clip_norm
-        self.passes = passes
-        self.schedule = schedule
-        self.order = order
-        self.cap = cap
-        self.release = release
-        self.average = average
-        self.noise_at = noise_at
-        self.constraint = constraint
-        self.horizon = horizon
-        self.order_seed = order_seed
-        self.compiled = compiled
+    step_size: float | Literal["auto"] = knobs.size()
+    penalty_weight: float | Literal["auto"] = knobs.size()
+    clip_norm: float | Literal["auto"] = knobs.size()
+    passes: int | Literal["auto"] = knobs.count("auto")
+    schedule: Literal["cyclic", "sampling", "stopping", "stream"] = knobs.choice(
+        "cyclic", "sampling", "stopping", "stream"
+    )
+    order: Literal["auto", "random", "arrival"] = knobs.choice("auto", "random", "arrival")
+    cap: int | Literal["auto"] = knobs.count("auto")
+    release: Literal["auto", "last", "path"] = knobs.choice("auto", "last", "path")
+    average: bool | Literal["auto"] = knobs.flag("auto")
+    noise_at: Literal["x", "gradient"] = knobs.choice("x", "gradient")
+    constraint: LinearConstraint | None = knobs.knob(  # noqa: RUF009
+        None, lambda value: isinstance(value, LinearConstraint), "a LinearConstraint"
+    )
+    horizon: int = knobs.count(10_000)
+    order_seed: int = knobs.count(0, least=0)
+    compiled: bool = knobs.flag(False)
 
     @property
-    def exact(self) -> bool:
+    def exact(self) -> bool:  # type: ignore[override]
         """Whether it serves ``epsilon=inf`` by itself: nothing else knows a user's constraint."""
         return self.constraint is not None
 
     @property
     def is_stream(self) -> bool:
         """Whether records are used as they arrive."""
-        return bool(self.schedule == "stream")
+        return self.schedule == "stream"
 
     @property
     def n_expected(self) -> int:
         """How many records of a stream are expected."""
-        check_count("horizon", self.horizon)
+        self.check_knobs()
         return int(self.horizon)
-
-    def check(self, facts: Facts) -> None:
-        """Refuse knobs outside of their range, whatever the budget.
-
-        Raises
-        ------
-        ValueError
-            Says what was expected.
-        """
-        check_steps(self.step_size, self.clip_norm)
-        check_range("penalty_weight", self.penalty_weight, 1e-100, 1e100)
-        if self.passes != "auto":
-            check_count("passes", self.passes)
-        if self.cap != "auto":
-            check_count("cap", self.cap)
-        check_count("horizon", self.horizon)
-        check_choice("schedule", self.schedule, SCHEDULES)
-        check_choice("order", self.order, ("auto", "random", "arrival"))
-        check_choice("release", self.release, ("auto", "last", "path"))
-        check_choice("noise_at", self.noise_at, ("x", "gradient"))
-        if self.cap != "auto" and self.schedule != "sampling":
-            raise ValueError(
-                f"Got cap={self.cap!r} with schedule={self.schedule!r}, expected 'auto': each"
-                " record is used once in a pass. Use schedule='sampling'."
-            )
-        check_seed("order_seed", self.order_seed)
-        check_flag("average", self.average, auto=True)
-        check_flag("compiled", self.compiled)
-        if self.constraint is not None and not isinstance(self.constraint, LinearConstraint):
-            raise TypeError(
-                f"Got constraint={self.constraint!r}, expected a LinearConstraint or None."
-            )
-        offset = None if self.constraint is None else self.constraint.c
-        if offset is not None and offset.ndim == 2 and offset.shape[1] != facts.loss.n_outputs:
-            raise ValueError(
-                f"Got c of shape {offset.shape} for {facts.loss.n_outputs} scores, expected one"
-                " column for all of them, or one for each. Give c of shape (m,)."
-            )
-        hidden = self._release == "last"
-        if hidden and not isinstance(self.average, str) and self.average:
-            raise ValueError(
-                "Got average=True with release='last', expected release='path': an average of"
-                " iterates is not the last one, and the amplified guarantees are of that one alone."
-            )
-        if self.noise_at == "gradient" and hidden:
-            raise ValueError(
-                "Got noise_at='gradient' with release='last', expected noise_at='x': amplification"
-                " is proven for noise on x alone. Use release='path'."
-            )
-        if self.schedule in ("stopping", "stream") and (
-            self._order != "arrival" or self.passes not in ("auto", 1)
-        ):
-            raise ValueError(
-                f"Got order={self.order!r} and passes={self.passes!r} with"
-                f" schedule={self.schedule!r}, expected 'arrival' and 1: records are used once, in"
-                " the order of the data. Use schedule='cyclic'."
-            )
-        if self.is_stream and hidden:
-            raise ValueError(
-                "Got release='last' with schedule='stream', expected 'path': whoever reads coef_ or"
-                " a pickle in between sees it. Once a stream has ended, `finalize` says what holds"
-                " if nobody did."
-            )
-        if self.schedule == "stopping" and not hidden:
-            raise ValueError(
-                "Got release='path' with schedule='stopping', expected 'last': whoever sees the"
-                " path sees where it stops."
-            )
-        assert facts.coordinates is not None
-        splitting_facts(facts.penalty, facts.coordinates, self.constraint)
-        if self.compiled:
-            require_numba()
-            code = loss_code(facts.loss)
-            single = thresholds(facts.penalty, facts.coordinates, 1.0) is not None
-            if self.constraint is not None or not (single and code is not None):
-                raise ValueError(
-                    f"Got compiled=True with {facts.loss!r} and {facts.penalty!r}, expected one"
-                    " score and a penalty of single coefficients. Use compiled=False."
-                )
 
     @property
     def _release(self) -> Literal["last", "path"]:
@@ -414,147 +250,191 @@ class GradientADMM(BaseEstimator):
             return "arrival" if self.schedule in ("stopping", "stream") else "random"
         return self.order
 
-    def plan(self, facts: Facts, budget: Budget) -> Plan:
-        """Decide steps, schedule and noise from public facts.
-
-        Parameters
-        ----------
-        facts : Facts
-        budget : Budget
-
-        Returns
-        -------
-        Plan
-
-        Raises
-        ------
-        ValueError
-            Where a knob is outside its range, or outside the range of its theorem.
-        """
-        self.check(facts)
-        if not budget.is_private:
-            return self._exact_plan(facts, budget)
-        if facts.unit != "record":
-            raise ValueError(
-                f"Got unit={facts.unit!r} for GradientADMM, expected 'record': gradients of"
-                " records are clipped."
-            )
-        if facts.conditioning is not None:
-            raise ValueError(
-                "Got GradientADMM with conditioning='private', expected None: the curvature has no"
-                " useful bound in a basis that depends on data."
-            )
-        if facts.scaling is not None and self.is_stream:
-            raise ValueError(
-                "Got scale='private' with schedule='stream', expected scale=None: there are no"
-                " records to find units with in advance. Declare feature_bounds."
-            )
-        if facts.scaling is not None and not self._splits_coefficients(facts):
-            raise ValueError(
-                "Got scale='private' with a penalty of a linear image, expected scale=None: its"
-                " singular values have to be known in advance. Declare feature_bounds."
-            )
-        settings = self._settings(facts, facts.remaining_mu(budget))
-        path = self._noisy_path(facts, budget, settings)
-        if self.constraint is not None and self.constraint.c is not None:
-            length = 1.0 if self.noise_at == "x" else settings.displacement
-            _check_resolution(self.constraint, facts, length * path.noise_std)
-        return Plan(
-            algorithm="GradientADMM",
-            facts=facts,
-            budget=budget,
-            settings=settings,
-            releases=(*facts.preparations, path),
-            assumptions=(
-                *settings.schedule.assumptions(),
-                *((non_expansive(facts),) if settings.schedule.is_hidden else ()),
+    def check_facts(self, facts: Facts) -> None:
+        """Refuse knobs that contradict each other, the loss, the penalty or the units."""
+        self._splitting(facts)
+        release, schedule, n_scores = self._release, self.schedule, facts.loss.n_outputs
+        c = None if self.constraint is None else self.constraint.c
+        shape = () if c is None else c.shape
+        averages = not isinstance(self.average, str) and bool(self.average)
+        of_coefficients = self._splits_coefficients(facts)
+        compilable = of_coefficients and steps.is_compilable(facts.loss, facts.penalty)
+        uses_once = {"stopping": "path", "stream": "last"}
+        for applies, refusal in (
+            (
+                self.cap != "auto" and schedule != "sampling",
+                f"cap={self.cap!r} with {schedule=}, expected 'auto': each record is used once in a"
+                " pass. Use schedule='sampling'.",
             ),
+            (
+                len(shape) == 2 and shape[1] != n_scores,
+                f"c of shape {shape} for {n_scores} scores, expected one column for all of them,"
+                " or one for each. Give c of shape (m,).",
+            ),
+            (
+                release == "last" and (averages or self.noise_at == "gradient"),
+                f"average={averages} and noise_at={self.noise_at!r} with release='last', expected"
+                " average=False and noise_at='x': amplified guarantees are of the last iterate"
+                " alone, with noise on x. Use release='path'.",
+            ),
+            (
+                schedule in uses_once
+                and (self._order == "random" or self.passes not in ("auto", 1)),
+                f"order={self.order!r} and passes={self.passes!r} with {schedule=}, expected"
+                " 'arrival' and 1: records are used once, in the order of the data. Use"
+                " schedule='cyclic'.",
+            ),
+            (
+                uses_once.get(schedule) == release,
+                f"{release=} with {schedule=}, expected 'auto': the path would show where"
+                " it stops, and states of a stream are seen in between. Once a stream has ended,"
+                " `finalize` says what holds if nobody did.",
+            ),
+            (
+                self.compiled and not compilable,
+                f"compiled=True with {facts.loss!r} and {facts.penalty!r}, expected one score and"
+                " a penalty of single coefficients. Use compiled=False.",
+            ),
+            (
+                facts.scaling is not None and (self.is_stream or not of_coefficients),
+                "scale='private' with a penalty of a linear image or a stream, expected scale=None:"
+                " units have to be known in advance. Declare feature_bounds.",
+            ),
+        ):
+            if applies:
+                raise ValueError(f"Got {refusal}")
+        if self.compiled and find_spec("numba") is None:
+            raise ImportError(
+                "Got compiled=True without numba, expected it to be installed: pip install"
+                " 'skdpadmm[fast]', or compiled=False."
+            )
+
+    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+        """The noise of all steps, from the theorem that fits what is seen."""
+        shape = (facts.n_parameters, facts.loss.n_outputs)
+        if not budget.is_private:
+            return Settings(()), not_private(OPTIMUM, shape, facts.observers)
+        settings = self._settings(facts, facts.remaining_mu(budget))
+        schedule, at_x = settings.schedule, settings.noise_at == "x"
+        # In a step's own norm: of x, or of a gradient.
+        moved = facts.neighboring.sensitivity_factor * facts.working_rounding * settings.clip_norm
+        moved *= settings.displacement if at_x else 1.0
+        grid = GRID_CELL * math.sqrt(math.prod(shape))
+        least_noise = partial(calibrated, schedule, facts, budget, settings.amplification)
+        made = least_noise(grid)
+        noise_std, offset = moved / made.ratio, self._splitting(facts).offset
+        length = noise_std * (1.0 if at_x else settings.displacement)
+        if offset > LARGEST_OFFSET * length:
+            raise ValueError(
+                f"Got c up to {offset / length:.3g} times the noise in x, expected at most"
+                f" {LARGEST_OFFSET:.3g} times: floats would not resolve the noise. Rescale the"
+                " problem, or move the origin of the coefficients."
+            )
+        if schedule.is_hidden:
+            # More rounding takes more noise, so this ratio of signal and noise is none too small.
+            arithmetic = self._arithmetic(facts, settings, schedule.n_steps, moved, made.ratio)
+            # Cells are a power of two, mostly so far below their bound that there is room for it.
+            if grid * grid_cell(noise_std) / (GRID_CELL * noise_std) + arithmetic > grid:
+                made = least_noise(grid + arithmetic)
+        guarantee, worst_case = schedule.guarantees(made)
+        return settings, Release(
+            name=ITERATE if at_x else NOISY_GRADIENT,
+            shape=shape,
+            sensitivities=(moved,),
+            noise_std=moved / made.ratio,
+            door="path_noise",
+            repeats=schedule.n_steps,
+            views=(View(observer=MODEL, guarantees=(guarantee,), worst_cases=(worst_case,)),),
+            is_hidden=schedule.is_hidden,
         )
 
+    def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
+        """What the figures of a schedule rest on."""
+        holding = (self._release, self._order, self.schedule) if budget.is_private else ()
+        lines = (line for knob, line in ASSUMPTIONS.items() if knob in holding)
+        premise = (last_iterate.non_expansive(facts),) if "last" in holding else ()
+        return (*lines, *premise)
+
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """Take the planned steps; every number in the solution has passed the gate.
-
-        Parameters
-        ----------
-        plan : Plan
-        problem : Problem
-        gate : Gate
-
-        Returns
-        -------
-        Solution
-        """
+        """Take the planned steps; every number in the solution has passed the gate."""
         if not plan.budget.is_private:
-            return self._optimum(plan, problem, gate)
-        settings: GradientADMMSettings = plan.settings
-        records, end = settings.schedule.drawn(gate)
+            tied = steps.splitting_of(plan.facts.penalty, problem.rows.coordinates, self.constraint)
+            return _optimum(plan, problem, gate, tied)
+        schedule = plan.settings.schedule
+        records, end = schedule.drawn(gate)
         # What follows a secret end is done as well and forgotten, so that nothing tells it: no
         # clock, no progress bar, no count.
-        told = _nobody if settings.schedule.hides_its_end else problem.progress
-        start = self.start(plan, problem)
-        state = self._through(plan, problem, gate, start, records[:end], told)
+        told = (lambda n_steps: None) if schedule.kind == "stopping" else problem.progress
+        state = self.start(plan, problem)
+        state = self._through(plan, problem, gate, state, records[:end], told)
         self._through(plan, problem, gate, state, records[end:], told)
         problem.progress(len(records))
         return replace(self.solution(plan, problem, state), n_iter=len(records))
 
-    def start(self, plan: Plan, problem: Problem) -> GradientADMMState:
+    def start(self, plan: Plan, problem: Problem) -> steps.State:
         """The public state before any record."""
-        n_outputs = plan.facts.loss.n_outputs
-        splitting = splitting_of(plan.facts.penalty, problem.rows, self.constraint)
-        x = np.zeros((plan.facts.n_parameters, n_outputs))
-        multipliers = np.zeros((splitting.n_constraints, n_outputs))
-        settings = plan.settings
-        averages = isinstance(settings, GradientADMMSettings) and settings.average
-        return GradientADMMState(
-            x=x,
-            multipliers=multipliers,
-            mean_x=x if averages else x[:0],
-            mean_multipliers=multipliers if averages else multipliers[:0],
-        )
+        n_constraints = self._step(plan, problem.rows).splitting.n_constraints
+        x = np.zeros((plan.facts.n_parameters, plan.facts.loss.n_outputs))
+        multipliers = np.zeros((n_constraints, plan.facts.loss.n_outputs))
+        kept = None if plan.settings.average else 0
+        return steps.State(x, multipliers, x[:kept], multipliers[:kept])
 
-    def arrive(
-        self, plan: Plan, problem: Problem, gate: Gate, state: GradientADMMState
-    ) -> GradientADMMState:
-        """Take a step for each record of a stream that has arrived, in their order.
-
-        Parameters
-        ----------
-        plan : Plan
-            Of a stream.
-        problem : Problem
-            The records that are new.
-        gate : Gate
-            Which knows how many there were before.
-        state : GradientADMMState
-            Where those have led to.
-
-        Returns
-        -------
-        GradientADMMState
-        """
+    def arrive(self, plan: Plan, problem: Problem, gate: Gate, state: steps.State) -> steps.State:
+        """Take a step for each record of a stream that has arrived, in their order."""
         records = np.arange(problem.rows.n_samples)
         return self._through(plan, problem, gate, state, records, problem.progress)
+
+    def solution(self, plan: Plan, problem: Problem, state: steps.State) -> Solution:
+        """What a state says: the part that the penalty made, or the x where it made another."""
+        x, multipliers = state.x, state.multipliers
+        if plan.settings.average:
+            x, multipliers = state.mean_x, state.mean_multipliers
+        step = self._step(plan, problem.rows)
+        return Solution(
+            parameters=step.splitting.solution(x, step.penalised_part(x, multipliers)),
+            n_iter=state.n_steps,
+            derivative_bound=plan.settings.clip_norm / problem.rows.typical_norm,
+        )
+
+    def unseen_guarantees(self, plan: Plan, n_samples: int) -> tuple[tuple[str, Guarantee], ...]:
+        """What holds for kinds of records of a stream, if nobody saw a state before the last.
+
+        Empty where no theorem applies: for averages, noise at the gradient, and steps that can move
+        two iterates apart.
+        """
+        settings, facts, path = plan.settings, plan.facts, plan.releases[-1]
+        is_long = settings.step_size > 2.0 / last_iterate.curvature_bound(facts)
+        never_binds = last_iterate.open_clip(facts) * typical_norm(facts)
+        # To clip a vector is no contraction, unless the clip never binds.
+        clips_vectors = facts.loss.n_outputs > 1 and settings.clip_norm < never_binds
+        other = settings.average or settings.noise_at != "x" or not self._has_exact_step(facts)
+        if other or is_long or clips_vectors:
+            return ()
+        (moved,) = path.sensitivities
+        ratio = moved / path.noise_std
+        shift = GRID_CELL * math.sqrt(math.prod(path.shape))
+        shift += self._arithmetic(facts, settings, n_samples, moved, ratio)
+        return at_the_end(AmplifiedIteration(ratio, settings.amplification, shift), n_samples)
 
     def _through(
         self,
         plan: Plan,
         problem: Problem,
         gate: Gate,
-        state: GradientADMMState,
+        state: steps.State,
         records: NDArray[np.intp],
         told: Callable[[int], None],
-    ) -> GradientADMMState:
+    ) -> steps.State:
         """Take a step for each of some records, or without one where there is `NOBODY`."""
-        settings: GradientADMMSettings = plan.settings
         rows, path = problem.rows, plan.releases[-1]
-        steps = self._steps(plan, rows)
+        loop = self._steps(plan, rows)
         with np.errstate(divide="ignore"):
-            bound = settings.clip_norm / np.sqrt(rows.squared_norm)
+            bound = plan.settings.clip_norm / np.sqrt(rows.squared_norm)
         size = max(CHUNK_ENTRIES // plan.facts.n_parameters, 1)
         for first in range(0, len(records), size):
             some = records[first : first + size]
             used = np.where(some == NOBODY, 0, some)
-            state = steps.advance(
+            state = loop.advance(
                 state,
                 seen_in_order(rows, used),
                 problem.target[used],
@@ -564,177 +444,71 @@ class GradientADMM(BaseEstimator):
             told(state.n_steps)
         return state
 
-    def solution(self, plan: Plan, problem: Problem, state: GradientADMMState) -> Solution:
-        """What a state says: the part that the penalty made, or the x where it made another.
+    def _steps(self, plan: Plan, rows: Rows) -> steps.NoisySteps:
+        """The loop, and all that it has to know."""
+        facts, settings = plan.facts, plan.settings
+        cell, at_gradient = grid_cell(plan.releases[-1].noise_std), settings.noise_at == "gradient"
+        plain = self._step(plan, rows), facts.loss, cell, at_gradient
+        if self.compiled:
+            return steps.CompiledSteps(*plain, facts.penalty, rows.coordinates)
+        return steps.NoisySteps(*plain)
 
-        Parameters
-        ----------
-        plan : Plan
-        problem : Problem
-            Only what is public about its rows is used.
-        state : GradientADMMState
-
-        Returns
-        -------
-        Solution
-        """
-        settings: GradientADMMSettings = plan.settings
-        x, multipliers = state.x, state.multipliers
-        if settings.average:
-            x, multipliers = state.mean_x, state.mean_multipliers
-        splitting = splitting_of(plan.facts.penalty, problem.rows, self.constraint)
-        step = gradient_admm_step(splitting, settings.step_size, settings.penalty_weight)
-        return Solution(
-            parameters=splitting.solution(x, step.penalised_part(x, multipliers)),
-            n_iter=state.n_steps,
-            derivative_bound=settings.clip_norm / problem.rows.typical_norm,
+    def _step(self, plan: Plan, rows: Rows) -> steps.GradientADMMStep:
+        splitting = steps.splitting_of(plan.facts.penalty, rows.coordinates, self.constraint)
+        return steps.GradientADMMStep(
+            splitting, plan.settings.step_size, plan.settings.penalty_weight
         )
 
-    def unseen_guarantees(self, plan: Plan, n_samples: int) -> tuple[tuple[str, Guarantee], ...]:
-        """What holds for records of a stream so far, if nobody saw a state before the last.
+    def _splitting(self, facts: Facts) -> steps.Splitting:
+        assert facts.coordinates is not None
+        return steps.splitting_of(facts.penalty, facts.coordinates, self.constraint)
 
-        Parameters
-        ----------
-        plan : Plan
-            Of a stream.
-        n_samples : int
-            How many records there were.
+    def _splits_coefficients(self, facts: Facts) -> bool:
+        """Whether y are the coefficients themselves, in whatever units."""
+        return self.constraint is None and facts.penalty.splitting()[0] is None
 
-        Returns
-        -------
-        tuple of (str, Guarantee)
-            A kind of record and its guarantee; empty where no theorem applies: for averages, noise
-            at the gradient, and steps that can move two iterates apart.
-        """
-        settings: GradientADMMSettings = plan.settings
-        facts = plan.facts
-        contracts = settings.step_size <= 2.0 / curvature_bound(facts)
-        # To clip a vector is no contraction, unless the clip never binds.
-        if facts.loss.n_outputs > 1 and settings.clip_norm < open_clip(facts) * typical_norm(facts):
-            contracts = False
-        contracts = contracts and self._has_exact_step(facts)
-        if settings.average or settings.noise_at != "x" or not contracts:
-            return ()
-        path = plan.releases[-1]
-        ratio = path.sensitivities[0] / path.noise_std
-        shift = self._shift(facts, settings, n_samples, ratio)
-        made = AmplifiedIteration(ratio, settings.amplification, shift)
-        mu = made.slots(np.arange(n_samples), n_samples)
-        return (
-            ("the last record, the worst position", GaussianDP(float(mu.max()))),
-            ("a record at a random position that is secret", mixture_of_slots(mu)),
-            ("the first record, the best position", made.first(n_samples)),
-        )
+    def _y_rounding(self, facts: Facts) -> float:
+        """Relative rounding error of the step of y; infinite where nothing bounds it."""
+        matrix, inner = facts.penalty.splitting()
+        if self.constraint is not None:
+            return self.constraint.y_rounding(facts.penalty, last_iterate.n_features(facts))
+        if matrix is None:
+            return last_iterate.proximal_rounding(facts)
+        return inner.proximal_rounding(np.ones(int(matrix.shape[0])))
 
     def _has_exact_step(self, facts: Facts) -> bool:
         """Whether the step of y is off by a few units in the last place and no more.
 
         Rounding errors of x count as the grid does, those of a step that iterates nowhere.
         """
-        return y_rounding(facts, self.constraint) <= NoPenalty().proximal_rounding(np.ones(1))
+        return self._y_rounding(facts) <= NoPenalty().proximal_rounding(np.ones(1))
 
-    def _check_exact_step(self, facts: Facts) -> None:
-        if not self._has_exact_step(facts):
-            raise ValueError(
-                f"Got {facts.penalty!r} with constraint={self.constraint!r} and release='last',"
-                " expected a penalty and a diagonal B'B for which the step of y is a formula for"
-                " each variable or group: what another one leaves could tell iterates apart. Use"
-                " release='path'."
-            )
-
-    def _noisy_path(self, facts: Facts, budget: Budget, settings: GradientADMMSettings) -> Release:
-        """The noise of all steps, from the theorem that fits what is seen."""
-        schedule, at_x = settings.schedule, settings.noise_at == "x"
-        # In a step's own norm: of x, or of a gradient.
-        moved = facts.neighboring.sensitivity_factor * facts.working_rounding * settings.clip_norm
-        moved *= settings.displacement if at_x else 1.0
-        made = calibrated(schedule, facts, budget, settings.amplification, _grid_shift(facts))
-        if schedule.is_hidden and schedule.n_steps is not None:
-            # More rounding takes more noise, so this ratio of signal and noise is none too small.
-            shift = self._shift(facts, settings, schedule.n_steps, made.ratio)
-            if shift > made.grid_shift:
-                made = calibrated(schedule, facts, budget, settings.amplification, shift)
-        guarantee, worst_case = schedule.guarantees(made)
-        return Release(
-            name=ITERATE if at_x else NOISY_GRADIENT,
-            shape=(facts.n_parameters, facts.loss.n_outputs),
-            sensitivities=(moved,),
-            noise_std=moved / made.ratio,
-            door="path_noise",
-            repeats=schedule.n_steps,
-            views=(View(observer=MODEL, guarantees=(guarantee,), worst_cases=(worst_case,)),),
-            is_hidden=schedule.is_hidden,
-        )
-
-    def _shift(
-        self, facts: Facts, settings: GradientADMMSettings, n_steps: int, ratio: float
+    def _arithmetic(
+        self, facts: Facts, settings: Settings, n_steps: int, moved: float, ratio: float
     ) -> float:
-        """How far rounding can move two iterates apart in a step, in noise standard deviations.
+        """How far arithmetic can move two iterates apart in a step, in noise standard deviations.
 
-        Beside the grid, rounding errors of arithmetic count where they can be more than a small
-        part of a cell. Steps move no two states apart, so a state is about as long as a random walk
-        with the drift of the gradients.
-
-        Parameters
-        ----------
-        facts : Facts
-        settings : GradientADMMSettings
-        n_steps : int
-        ratio : float
-            The longest step of a record, in noise standard deviations.
+        Steps move no two states apart, so a state is about as long as a random walk with the drift
+        of the gradients, whose length is `moved` and `ratio` standard deviations at most. Where the
+        constraint has an offset it ends elsewhere, no farther than twice a fixed point without
+        data.
         """
-        assert facts.coordinates is not None
-        n_entries = facts.n_parameters * facts.loss.n_outputs
-        walked = math.sqrt(n_steps) * (math.sqrt(n_entries) + LONGEST_DRAW)
-        radius = ROOM * (n_steps * ratio + walked)
-        relative_error = SUMS + 2 * y_rounding(facts, self.constraint)
+        tied, n_entries = self._splitting(facts), facts.n_parameters * facts.loss.n_outputs
+        walked = math.sqrt(n_steps) * (math.sqrt(n_entries) + last_iterate.LONGEST_DRAW)
+        system = 1.0 + settings.step_size * settings.penalty_weight * tied.largest**2
+        rest = 2.0 * math.sqrt(system * facts.loss.n_outputs) * tied.offset * ratio / moved
+        radius = last_iterate.ROOM * (n_steps * ratio + walked + rest)
+        relative_error = last_iterate.SUMS + 2 * self._y_rounding(facts)
         # Scores; a step is at most 2 over the curvature.
         relative_error += 2 * (facts.n_parameters + 16) * 2.0**-52
         if not self._splits_coefficients(facts):
-            tied = splitting_facts(facts.penalty, facts.coordinates, self.constraint)
-            system = 1.0 + settings.step_size * settings.penalty_weight * tied.largest**2
-            relative_error += SUMS * (8 + facts.n_parameters) * system
-        cell, arithmetic = _grid_shift(facts), 2 * relative_error * radius
-        return cell + (arithmetic if arithmetic > cell / 64 else 0.0)
+            relative_error += last_iterate.SUMS * (8 + facts.n_parameters) * system
+        return 2 * relative_error * radius
 
-    def _splits_coefficients(self, facts: Facts) -> bool:
-        """Whether y are the coefficients themselves, in whatever units."""
-        return self.constraint is None and facts.penalty.splitting()[0] is None
-
-    def _steps(self, plan: Plan, rows: Rows) -> NoisySteps | CompiledSteps:
-        """The loop, and all that it has to know."""
-        settings: GradientADMMSettings = plan.settings
-        facts, cell = plan.facts, grid_cell(plan.releases[-1].noise_std)
-        at_gradient = settings.noise_at == "gradient"
-        if not self.compiled:
-            splitting = splitting_of(facts.penalty, rows, self.constraint)
-            return NoisySteps(
-                step=gradient_admm_step(splitting, settings.step_size, settings.penalty_weight),
-                loss=facts.loss,
-                cell=cell,
-                noise_on_gradient=at_gradient,
-            )
-        proximal_step = thresholds(facts.penalty, rows.coordinates, settings.penalty_weight)
-        code = loss_code(facts.loss)
-        assert proximal_step is not None
-        assert code is not None
-        return CompiledSteps(
-            threshold=proximal_step[0],
-            divisor=proximal_step[1],
-            code=code,
-            step_size=settings.step_size,
-            penalty_weight=settings.penalty_weight,
-            cell=cell,
-            noise_on_gradient=at_gradient,
-        )
-
-    def _settings(self, facts: Facts, mu: float) -> GradientADMMSettings:
-        assert facts.coordinates is not None
-        hidden = self._release == "last"
-        # Of a stream the amplified figures can be had later, and they are of its last iterate.
-        averages = not hidden and self.schedule != "stream"
-        tied = splitting_facts(facts.penalty, facts.coordinates, self.constraint)
-        n_passes = 1
+    def _settings(self, facts: Facts, mu: float) -> Settings:
+        """Constants of a run: what has no effect is none of them, so noise is the same with it."""
+        tied, hidden = self._splitting(facts), self._release == "last"
+        is_square, n_passes = tied.n_constraints == facts.n_parameters, 1
         if self.schedule in ("cyclic", "sampling"):
             # With the default weight; with so many passes the later ones cost as much as the last.
             constant = amplification_constant(tied.smallest / tied.largest)
@@ -745,94 +519,54 @@ class GradientADMM(BaseEstimator):
             n_passes = max(most, 1) if self.passes == "auto" else int(self.passes)
         n_steps = n_passes * (self.n_expected if self.is_stream else facts.n_samples)
         step_size, clip_norm = default_stochastic_descent(facts, mu, n_steps)
-        if tied.is_square:
+        if is_square:
             # The constraint holds every direction back by at least so much.
             step_size *= 1.0 + tied.smallest / tied.largest
         if hidden:
             # Longer steps need not contract; shorter ones always do.
-            step_size = min(step_size, longest_step(facts))
+            step_size = min(step_size, last_iterate.longest_step(facts))
             if facts.loss.n_outputs > 1:
-                clip_norm = open_clip(facts)
+                clip_norm = last_iterate.open_clip(facts)
         step_size = step_size if self.step_size == "auto" else float(self.step_size)
         clip_norm = clip_norm if self.clip_norm == "auto" else float(self.clip_norm)
         if hidden:
-            check_smooth_steps(facts, step_size, clip_norm, otherwise="release='path'")
-            self._check_exact_step(facts)
+            last_iterate.check_smooth_steps(facts, step_size, clip_norm, otherwise="release='path'")
+            if not self._has_exact_step(facts):
+                raise ValueError(
+                    f"Got {facts.penalty!r} with constraint={self.constraint!r} and"
+                    " release='last', expected a penalty and a diagonal B'B for which the step of"
+                    " y is a formula for each variable or group: what another one leaves could"
+                    " tell iterates apart. Use release='path'."
+                )
         weight = self.penalty_weight
         if weight == "auto":
             weight = 1.0 / (step_size * tied.smallest * tied.largest)
         # Beyond this range squares leave that of floats. A smaller kappa amplifies less.
         kappa = min(step_size * float(weight) * tied.smallest**2, 1e100)
         cap = 3 * n_passes if self.cap == "auto" else int(self.cap)
-        return GradientADMMSettings(
-            step_size=step_size,
-            penalty_weight=float(weight),
-            displacement=contribution_mu(step_size, 1.0, 1.0, kappa=kappa, square=tied.is_square),
-            clip_norm=clip_norm * typical_norm(facts),
-            schedule=RecordSchedule(
+        draws = {"cap": cap, "seed": int(self.order_seed)} if self.schedule == "sampling" else {}
+        # Of a stream the amplified figures can be had later, and they are of its last iterate.
+        averages = not hidden and not self.is_stream
+        constants = {
+            "step_size": step_size,
+            "penalty_weight": float(weight),
+            # How far a gradient of norm one moves x, at most.
+            "displacement": contribution_mu(step_size, 1.0, 1.0, kappa=kappa, square=is_square),
+            "clip_norm": clip_norm * typical_norm(facts),
+            "schedule": RecordSchedule(
                 n_places=facts.n_samples,
                 kind=self.schedule,
                 is_secret=self._order == "random",
                 is_hidden=hidden,
                 n_passes=n_passes,
-                # What has no effect is no part of the plan, so that noise does not depend on it.
-                cap=cap if self.schedule == "sampling" else None,
-                seed=int(self.order_seed) if self.schedule == "sampling" else None,
+                **draws,
             ),
-            noise_at=self.noise_at,
-            average=averages if self.average == "auto" else bool(self.average),
-            amplification=amplification_constant(kappa) if kappa > 1e-100 else math.inf,
-            constraint=None if self.constraint is None else self.constraint.fingerprint,
-        )
-
-    def _exact_plan(self, facts: Facts, budget: Budget) -> Plan:
-        shape = (facts.n_parameters, facts.loss.n_outputs)
-        release = not_private(OPTIMUM, shape, facts.observers)
-        return Plan(
-            algorithm="GradientADMM",
-            facts=facts,
-            budget=budget,
-            settings=ExactSettings(max_iter=MOST_EXACT_STEPS, tolerance=TOLERANCE),
-            releases=(release,),
-        )
-
-    def _optimum(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """The limit without privacy: full gradients until nothing moves."""
-        settings: ExactSettings = plan.settings
-        loss, rows, target = plan.facts.loss, problem.rows, problem.target
-        shape = (plan.facts.n_parameters, loss.n_outputs)
-        n = rows.n_samples
-
-        def moment(block: int) -> NDArray[np.float64]:
-            seen = rows.seen(block)
-            return np.asarray(seen.T @ seen)
-
-        spectrum = np.linalg.eigvalsh(problem.engine.sum(moment, rows.n_blocks) / n)
-        step_size = 1.0 / max(loss.smoothness * float(spectrum[-1]), 1e-12)
-        splitting = splitting_of(plan.facts.penalty, rows, self.constraint)
-        weight = 1.0 / (step_size * splitting.smallest * splitting.largest)
-
-        def gradient(x: NDArray[np.float64]) -> NDArray[np.float64]:
-            prepared = rows.prepare(x if loss.n_outputs > 1 else x[:, 0])
-
-            def part(block: int) -> NDArray[np.float64]:
-                own = rows.slices[block]
-                return rows.adjoint(
-                    block, loss.derivative(rows.scores(block, prepared), target[own])
-                )
-
-            return rows.collect(problem.engine.sum(part, rows.n_blocks)).reshape(shape) / n
-
-        step = gradient_admm_step(splitting, step_size, weight)
-        state = full_gradient_optimum(
-            step,
-            gradient,
-            self.start(plan, problem),
-            max_iter=settings.max_iter,
-            tolerance=settings.tolerance,
-        )
-        found = splitting.solution(state.x, step.penalised_part(state.x, state.multipliers))
-        return Solution(parameters=gate.release(OPTIMUM, found), n_iter=state.n_steps)
+            "noise_at": self.noise_at,
+            "average": averages if self.average == "auto" else bool(self.average),
+            "amplification": amplification_constant(kappa) if kappa > 1e-100 else math.inf,
+            "constraint": None if self.constraint is None else self.constraint.fingerprint,
+        }
+        return Settings(tuple(constants.items()))
 
 
 def seen_in_order(rows: Rows, records: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -844,24 +578,24 @@ def seen_in_order(rows: Rows, records: NDArray[np.intp]) -> NDArray[np.float64]:
     return rows.take([chosen]).seen(0)[where]
 
 
-def _check_resolution(constraint: LinearConstraint, facts: Facts, noise_std: float) -> None:
-    """Refuse a constraint beside which floats no longer resolve the grid of the noise."""
-    assert facts.coordinates is not None
-    assert constraint.c is not None
-    tied = splitting_facts(facts.penalty, facts.coordinates, constraint)
-    largest = float(np.abs(constraint.c).max(initial=0.0)) / tied.smallest
-    if largest > LARGEST_OFFSET * noise_std:
-        raise ValueError(
-            f"Got c up to {np.abs(constraint.c).max():.3g}, {largest / noise_std:.3g} times the"
-            f" noise in x, expected at most {LARGEST_OFFSET:.3g} times: floats would not resolve"
-            " the noise. Rescale the problem, or move the origin of the coefficients."
+def _optimum(plan: Plan, problem: Problem, gate: Gate, tied: steps.Splitting) -> Solution:
+    """The limit without privacy: full gradients until nothing moves."""
+    loss, rows, free = plan.facts.loss, problem.rows, math.inf
+    unclipped = LossBounds(row_norm=free, gradient_norm=free, curvature=free)
+    total = clipped_gradient(loss, problem, unclipped)
+    moments = problem.engine.sum(lambda b: rows.seen(b).T @ rows.seen(b), rows.n_blocks)
+    curvature = max(
+        loss.smoothness * float(np.linalg.eigvalsh(moments)[-1] / rows.n_samples), 1e-12
+    )
+    step = steps.GradientADMMStep(tied, 1 / curvature, curvature / (tied.smallest * tied.largest))
+    x = np.zeros((plan.facts.n_parameters, loss.n_outputs))
+    multipliers, n_iter, moves = np.zeros((tied.n_constraints, loss.n_outputs)), 0, math.inf
+    while n_iter < MOST_EXACT_STEPS and moves > TOLERANCE:
+        last, n_iter = (x, multipliers), n_iter + 1
+        x, multipliers = step(x, multipliers, total(x) / rows.n_samples)
+        moves = max(
+            np.abs(new - old).max(initial=0.0) / max(1.0, np.abs(new).max(initial=0.0))
+            for new, old in zip((x, multipliers), last, strict=True)
         )
-
-
-def _grid_shift(facts: Facts) -> float:
-    """How far rounding to the grid can move two iterates apart, in noise standard deviations."""
-    return GRID_CELL * math.sqrt(facts.n_parameters * facts.loss.n_outputs)
-
-
-def _nobody(n_steps: int) -> None:
-    """Tell nobody how many steps are done."""
+    found = tied.solution(x, step.penalised_part(x, multipliers))
+    return Solution(parameters=gate.release(OPTIMUM, found), n_iter=n_iter)

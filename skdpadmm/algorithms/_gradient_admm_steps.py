@@ -1,72 +1,169 @@
-"""The loop of gradient ADMM: one record, one gradient, one step, with noise on each iterate."""
+"""Steps of gradient ADMM: what it splits, one step, and loops of noisy steps, plain or compiled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg, sparse
 
-from skdpadmm.algorithms._algorithm import Operator
-from skdpadmm.algorithms._splitting import Splitting
+from skdpadmm import losses, penalties
+from skdpadmm.algorithms._algorithm import Operator, check_zero_at_zero, coordinate_operator
 from skdpadmm.losses import Loss, clip_derivative
+from skdpadmm.penalties import LinearConstraint, Penalty
+from skdpadmm.records import Coordinates
 
 Array = NDArray[np.float64]
 # Polynomial-decay averaging (Shamir & Zhang, ICML 2013): weights grow like this power of the step,
 # so that the start is forgotten without knowing the end.
 AVERAGING_POWER = 3
+# What can be compiled: a loss with the name of its parameter, and the names of an elastic net's
+# strengths. By exact type, because a subclass may have another derivative or proximal step.
+SQUARED, HUBER, LOGISTIC, HINGE = range(4)
+LOSSES: dict[type[Loss], tuple[int, str]] = {
+    losses.SquaredLoss: (SQUARED, ""),
+    losses.HuberLoss: (HUBER, "threshold"),
+    losses.LogisticLoss: (LOGISTIC, ""),
+    losses.SmoothedHinge: (HINGE, "smoothing"),
+}
+PENALTIES: dict[type[Penalty], tuple[str, str]] = {
+    penalties.NoPenalty: ("", ""),
+    penalties.L1: ("strength", ""),
+    penalties.SquaredL2: ("", "strength"),
+    penalties.ElasticNet: ("l1", "l2"),
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GradientADMMState:
-    """What one iteration hands to the next: functions of noisy iterates alone.
+class Splitting:
+    """``A x + B y = c`` in public coordinates, with the steps that it makes possible.
 
-    Attributes
-    ----------
-    x : ndarray of shape (n_parameters, n_outputs)
-        The noisy iterate.
-    multipliers : ndarray of shape (n_constraints, n_outputs)
-    mean_x, mean_multipliers : ndarray
-        Weighted averages over the steps, which only whoever sees the path may use. Without rows
-        where the answer is no average: they would tell of every step.
-    n_steps : int
-        Steps that were taken.
+    `smallest` and `largest` bound the singular values of A; some x with ``A x = c`` has the norm
+    `offset`. With weights beta, `penalised` is ``w -> argmin_y g(y) - <w, B y> + beta / 2 ||B y -
+    c||^2`` and `resolvent` is ``(I + beta A'A)^-1``; `image` is ``B y - c``. The `solution` is made
+    of x, or of y where that says more.
     """
 
-    x: Array
-    multipliers: Array
-    mean_x: Array
-    mean_multipliers: Array
-    n_steps: int = 0
+    n_constraints: int
+    forward: Operator
+    adjoint: Operator
+    resolvent: Callable[[float], Operator]
+    penalised: Callable[[float], Operator]
+    image: Operator
+    solution: Callable[[Array, Array], Array]
+    smallest: float = 1.0
+    largest: float = 1.0
+    offset: float = 0.0
 
-    @property
-    def averages(self) -> bool:
-        """Whether averages are kept."""
-        return len(self.mean_x) > 0
+
+def splitting_of(
+    penalty: Penalty, coordinates: Coordinates, constraint: LinearConstraint | None
+) -> Splitting:
+    """How a penalty, or a constraint of the user's coefficients, splits the parameters.
+
+    A penalty of the coefficients themselves is split as ``x - y = 0``, intercept and all; one of a
+    linear image D of them as ``D x - y = 0``. With a constraint the penalty is that of y.
+    """
+    matrix, _ = penalty.splitting()
+    # A penalty of no image at all is none.
+    if constraint is not None or (matrix is not None and matrix.shape[0] > 0):
+        scale = tuple(coordinates.coefficient_scale.tolist())
+        return _tied(penalty, constraint, scale, coordinates.fit_intercept)
+    check_zero_at_zero(penalty, coordinates.n_features)
+
+    def penalised(weight: float) -> Operator:
+        apply = coordinate_operator(penalty, 1.0 / weight, coordinates)
+        return lambda w: apply((-w / weight).reshape(len(w), -1)).reshape(w.shape)
+
+    return Splitting(
+        n_constraints=coordinates.n_parameters,
+        forward=lambda x: x,
+        adjoint=lambda v: v,
+        resolvent=lambda weight: lambda v: v / (1.0 + weight),
+        penalised=penalised,
+        image=np.negative,
+        solution=lambda x, y: y,
+    )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@lru_cache(maxsize=4)
+def _tied(
+    penalty: Penalty,
+    constraint: LinearConstraint | None,
+    coefficient_scale: tuple[float, ...],
+    fit_intercept: bool,
+) -> Splitting:
+    """A splitting that is not ``x - y = 0``.
+
+    Singular values and factors are most of what a short piece of a stream costs. They follow from
+    public facts, so the last few are kept.
+    """
+    scale = np.array(coefficient_scale)
+    matrix, inner = penalty.splitting()
+    given = LinearConstraint(matrix) if constraint is None else constraint
+    inner = inner if constraint is None else penalty
+    A = sparse.eye_array(len(scale)) if given.A is None else given.A
+    if A.shape[1] != len(scale):
+        raise ValueError(
+            f"Got a matrix with {A.shape[1]} columns for {len(scale)} features, expected one"
+            " column for each."
+        )
+    A = sparse.csr_array(A) @ sparse.diags_array(scale)
+    if fit_intercept:
+        A = sparse.hstack([A, sparse.csr_array((A.shape[0], 1))])
+    # One column for all outputs, where there is one.
+    c = given.c[:, 0] if given.c is not None and given.c.shape[1:] == (1,) else given.c
+    made = LinearConstraint(sparse.csr_array(A), given.B, c)
+    # A penalty of another number of variables says so before there is data.
+    check_zero_at_zero(inner, made.n_auxiliary)
+    offset = np.zeros(made.n_constraints) if made.c is None else made.c
+
+    @cache
+    def factors() -> tuple[Array, Array]:
+        basis, triangle = linalg.qr(made.adjoint(np.eye(made.n_constraints)), mode="economic")
+        return np.asarray(basis), np.asarray(triangle)
+
+    def nearest(x: Array, y: Array) -> Array:
+        """The nearest x whose image is y: what is sparse there is so in the answer."""
+        basis, triangle = factors()
+        missing = y - made.forward(x)
+        return x + basis @ linalg.solve_triangular(triangle, missing, trans="T", check_finite=False)
+
+    return Splitting(
+        n_constraints=made.n_constraints,
+        smallest=made.smallest_singular_value,
+        largest=made.largest_singular_value,
+        offset=float(np.linalg.norm(offset)) / made.smallest_singular_value,
+        forward=made.forward,
+        adjoint=made.adjoint,
+        resolvent=lru_cache(maxsize=2)(made.resolvent),
+        penalised=lru_cache(maxsize=2)(lambda weight: made.y_step(inner, weight)),
+        image=lambda y: made.B_dot(y) - (offset if y.ndim == offset.ndim else offset[:, None]),
+        solution=nearest if constraint is None else lambda x, y: x,
+    )
+
+
+@dataclass(frozen=True, eq=False)
 class GradientADMMStep:
-    """One step of gradient ADMM, and what belongs to it.
-
-    The equations stand at `GradientADMM`; a step takes any gradient and adds no noise.
-
-    Attributes
-    ----------
-    splitting : Splitting
-    step_size, penalty_weight : float
-        The paper's eta and beta.
-    penalised, resolvent : callable
-        Of the splitting, at these weights.
-    """
+    """One step with any gradient and without noise; the equations stand at `GradientADMM`."""
 
     splitting: Splitting
     step_size: float
     penalty_weight: float
-    penalised: Operator
-    resolvent: Operator
+
+    @cached_property
+    def penalised(self) -> Operator:
+        """The step of y, factored once."""
+        return self.splitting.penalised(self.penalty_weight)
+
+    @cached_property
+    def resolvent(self) -> Operator:
+        """What the constraint makes of a step of x, factored once."""
+        return self.splitting.resolvent(self.step_size * self.penalty_weight)
 
     def penalised_part(self, x: Array, multipliers: Array) -> Array:
         """The y of a state."""
@@ -82,77 +179,51 @@ class GradientADMMStep:
         return self.resolvent(x - self.step_size * force), following
 
 
-def gradient_admm_step(
-    splitting: Splitting, step_size: float, penalty_weight: float
-) -> GradientADMMStep:
-    """A step with everything factored once.
+@dataclass(frozen=True, eq=False)
+class State:
+    """What one iteration hands to the next: functions of noisy iterates alone.
 
-    Parameters
-    ----------
-    splitting : Splitting
-    step_size, penalty_weight : float
+    Columns are outputs. Weighted averages over the steps are for whoever sees the path; without
+    rows where the answer is no average, because they would tell of every step.
     """
-    return GradientADMMStep(
-        splitting=splitting,
-        step_size=step_size,
-        penalty_weight=penalty_weight,
-        penalised=splitting.penalised(penalty_weight),
-        resolvent=splitting.resolvent(step_size * penalty_weight),
-    )
+
+    x: Array
+    multipliers: Array
+    mean_x: Array
+    mean_multipliers: Array
+    n_steps: int = 0
+
+    @property
+    def columns(self) -> tuple[Array, ...]:
+        """All of it, as vectors where there is one output: these are a good deal faster."""
+        values = (self.x, self.multipliers, self.mean_x, self.mean_multipliers)
+        return tuple(v[:, 0] if v.shape[1] == 1 else v for v in values)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+def _state(columns: tuple[Array, ...], n_steps: int) -> State:
+    x, multipliers, mean_x, mean_multipliers = (v[:, None] if v.ndim == 1 else v for v in columns)
+    return State(x, multipliers, mean_x, mean_multipliers, n_steps)
+
+
+@dataclass(frozen=True, eq=False)
 class NoisySteps:
-    """Steps on given records with given noise.
-
-    Attributes
-    ----------
-    step : GradientADMMStep
-    loss : Loss
-    cell : float
-        Width of the public grid on which noise lies; what noise is added to is rounded to it.
-    noise_on_gradient : bool
-        Whether noise is added to gradients instead of iterates.
-    """
+    """Steps on given records with given noise, on a grid of cells to which they round as well."""
 
     step: GradientADMMStep
     loss: Loss
     cell: float
     noise_on_gradient: bool
 
-    def advance(
-        self,
-        state: GradientADMMState,
-        rows: Array,
-        target: NDArray[Any],
-        bound: Array,
-        noise: Array,
-    ) -> GradientADMMState:
+    def advance(self, state: State, *records: NDArray[Any]) -> State:
         """Take one step for each record, in their order.
 
-        Parameters
-        ----------
-        state : GradientADMMState
-        rows : ndarray of shape (m, n_parameters)
-            Augmented rows.
-        target : ndarray of shape (m,)
-        bound : ndarray of shape (m,)
-            Bound of the derivative of each record's loss; 0: a step without a record.
-        noise : ndarray of shape (m, n_parameters, n_outputs)
-            On the grid.
-
-        Returns
-        -------
-        GradientADMMState
+        The `records` are m augmented rows; their targets; bounds of the derivatives of their
+        losses, 0 for a step without a record; and noise of shape (m, n_parameters, n_outputs).
         """
-        # With one score plain vectors are a good deal faster.
-        shape, flat = state.x.shape, state.x.shape[1] == 1
-        x, multipliers, mean_x, mean_multipliers = (
-            value[:, 0] if flat else value
-            for value in (state.x, state.multipliers, state.mean_x, state.mean_multipliers)
-        )
-        noise = noise[:, :, 0] if flat else noise
-        t, averages = state.n_steps, state.averages
+        rows, target, bound, noise = records
+        x, multipliers, mean_x, mean_multipliers = state.columns
+        noise = noise[:, :, 0] if x.ndim == 1 else noise
+        t, averages = state.n_steps, len(mean_x) > 0
         for i in range(len(rows)):
             row = rows[i]
             slope = self.loss.derivative((row @ x)[None], target[i : i + 1])
@@ -163,51 +234,98 @@ class NoisySteps:
             if not self.noise_on_gradient:
                 x = self._rounded(x) + noise[i]
             t += 1
-            if not averages:
-                continue
-            share = (1 + AVERAGING_POWER) / (t + AVERAGING_POWER)
-            mean_x = mean_x + share * (x - mean_x)
-            mean_multipliers = mean_multipliers + share * (multipliers - mean_multipliers)
-        return GradientADMMState(
-            x=x.reshape(shape),
-            multipliers=multipliers.reshape(state.multipliers.shape),
-            mean_x=mean_x.reshape(state.mean_x.shape),
-            mean_multipliers=mean_multipliers.reshape(state.mean_multipliers.shape),
-            n_steps=t,
-        )
+            if averages:
+                share = (1 + AVERAGING_POWER) / (t + AVERAGING_POWER)
+                mean_x = mean_x + share * (x - mean_x)
+                mean_multipliers = mean_multipliers + share * (multipliers - mean_multipliers)
+        return _state((x, multipliers, mean_x, mean_multipliers), t)
 
     def _rounded(self, value: Array) -> Array:
         """To the grid; the same map of a state and of its neighbour."""
         return np.rint(value / self.cell) * self.cell if self.cell else value
 
 
-def full_gradient_optimum(
-    step: GradientADMMStep,
-    gradient: Callable[[Array], Array],
-    state: GradientADMMState,
-    *,
-    max_iter: int,
-    tolerance: float,
-) -> GradientADMMState:
-    """Iterate with exact gradients until neither part of the state moves.
+def is_compilable(loss: Loss, penalty: Penalty) -> bool:
+    """Whether there are compiled steps: for one score and a penalty of single coefficients."""
+    return type(loss) in LOSSES and type(penalty) in PENALTIES
 
-    Parameters
-    ----------
-    step : GradientADMMStep
-    gradient : callable
-        Of the mean loss, at an x.
-    state : GradientADMMState
-    max_iter : int
-    tolerance : float
-        Of the last move of x and of the multipliers, in units of one, or of theirs if larger.
-    """
-    for k in range(max_iter):
-        x, multipliers = step(state.x, state.multipliers, gradient(state.x))
-        moved = np.abs(x - state.x).max(initial=0.0)
-        changed = np.abs(multipliers - state.multipliers).max(initial=0.0)
-        size = max(1.0, np.abs(x).max(initial=0.0))
-        weight = max(1.0, np.abs(multipliers).max(initial=0.0))
-        state = replace(state, x=x, multipliers=multipliers, n_steps=k + 1)
-        if moved <= tolerance * size and changed <= tolerance * weight:
-            break
-    return state
+
+@dataclass(frozen=True, eq=False)
+class CompiledSteps(NoisySteps):
+    """The same arithmetic in the same order, compiled by numba, where x = y."""
+
+    penalty: Penalty
+    coordinates: Coordinates
+
+    def advance(self, state: State, *records: NDArray[Any]) -> State:
+        """See `NoisySteps.advance`."""
+        *given, noise = (np.ascontiguousarray(part, dtype=np.float64) for part in records)
+        columns = tuple(np.ascontiguousarray(column).copy() for column in state.columns)
+        code, name = LOSSES[type(self.loss)]
+        l1, l2 = (float(getattr(self.penalty, s, 0.0)) for s in PENALTIES[type(self.penalty)])
+        weight, scale = self.step.penalty_weight, self.coordinates.coefficient_scale
+        # The proximal operator of the penalty: sign(v) max(|v| - threshold, 0) / divisor.
+        threshold, divisor = np.zeros(len(columns[0])), np.ones(len(columns[0]))
+        threshold[: len(scale)] = l1 * scale / weight
+        divisor[: len(scale)] = 1.0 + l2 * scale**2 / weight
+        _compiled_loop()(
+            (*columns, *given, noise[:, :, 0].copy(), threshold, divisor),
+            (code, float(getattr(self.loss, name, 0.0)), self.noise_on_gradient),
+            (self.step.step_size, weight, self.cell),
+            state.n_steps,
+        )
+        return _state(columns, state.n_steps + len(records[0]))
+
+
+@cache
+def _compiled_loop() -> Any:
+    """Compile at the first call of a process."""
+    import numba
+
+    return numba.njit(_loop)
+
+
+def _loop(arrays: Any, kinds: Any, constants: Any, t: int) -> None:
+    x, multipliers, mean_x, mean_multipliers, rows, target, bound, noise, threshold, divisor = (
+        arrays
+    )
+    (code, parameter, noise_on_gradient), (eta, beta, cell) = kinds, constants
+    shrink = 1.0 + eta * beta
+    for i in range(rows.shape[0]):
+        score = 0.0
+        for j in range(x.size):
+            score += rows[i, j] * x[j]
+        margin = target[i] * score
+        if code == SQUARED:
+            slope = score - target[i]
+        elif code == HUBER:
+            slope = max(min(score - target[i], parameter), -parameter)
+        elif code == LOGISTIC:
+            # Without a branch, because the sign of a margin is anybody's guess.
+            tail = np.exp(-abs(margin))
+            slope = -target[i] * (tail if margin >= 0 else 1.0) / (1.0 + tail)
+        else:
+            slope = -target[i] * min(max((1.0 - margin) / parameter, 0.0), 1.0)
+        if not np.isfinite(slope):
+            slope = 0.0
+        slope = max(min(slope, bound[i]), -bound[i])
+        t += 1
+        share = (1.0 + AVERAGING_POWER) / (t + AVERAGING_POWER)
+        for j in range(x.size):
+            gradient = rows[i, j] * slope
+            if noise_on_gradient:
+                gradient = np.rint(gradient / cell) * cell + noise[i, j]
+            pull = multipliers[j] - beta * x[j]
+            point = -pull / beta
+            size = max(abs(point) - threshold[j], 0.0)
+            y = np.copysign(size, point) / divisor[j]
+            image = beta * -y
+            following = pull - image
+            moved = (x[j] - eta * (gradient + (image - following))) / shrink
+            if not noise_on_gradient:
+                moved = np.rint(moved / cell) * cell + noise[i, j]
+            x[j] = moved
+            multipliers[j] = following
+            if mean_x.size > 0:
+                mean_x[j] += share * (moved - mean_x[j])
+                mean_multipliers[j] += share * (following - mean_multipliers[j])

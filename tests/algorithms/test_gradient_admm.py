@@ -11,14 +11,12 @@ from scipy import sparse
 import skdpadmm.algorithms._gradient_admm as module
 from skdpadmm import DPAdmmLasso
 from skdpadmm.algorithms import GradientADMM
-from skdpadmm.algorithms._gradient_admm_steps import gradient_admm_step
+from skdpadmm.algorithms._gradient_admm_steps import GradientADMMStep, splitting_of
 from skdpadmm.algorithms._record_schedule import NOBODY, RecordSchedule, stopping_time
-from skdpadmm.algorithms._splitting import splitting_of
 from skdpadmm.losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHinge, SquaredLoss
 from skdpadmm.noise import SeededNoise, grid_cell
 from skdpadmm.penalties import L1, ElasticNet, LinearConstraint, SquaredL2
 from skdpadmm.privacy import AmplifiedIteration, GaussianDP, amplification_constant
-from skdpadmm.records import Rows
 from tests.algorithms import runs as direct
 from tests.algorithms.runs import close, coordinates_of, data_for, facts_for, run
 
@@ -101,11 +99,10 @@ def general(seed=0, n_auxiliary=2, *, fit_intercept=False, penalty=None, eta=0.3
     rng = np.random.default_rng(seed)
     A, B, c = rng.normal(size=(2, 3)), rng.normal(size=(2, n_auxiliary)), rng.normal(size=2)
     coordinates = coordinates_of(3, fit_intercept)
-    rows, constraint = Rows(np.zeros((1, 3)), coordinates), LinearConstraint(A, B, c)
     full = A * coordinates.coefficient_scale[:3]
     full = np.column_stack([full, np.zeros(2)]) if fit_intercept else full
-    step = gradient_admm_step(splitting_of(penalty or SquaredL2(0.7), rows, constraint), eta, beta)
-    return full, B, c, step
+    tied = splitting_of(penalty or SquaredL2(0.7), coordinates, LinearConstraint(A, B, c))
+    return full, B, c, GradientADMMStep(tied, eta, beta)
 
 
 @pytest.mark.parametrize(("k", "fit_intercept"), [(1, True), (3, False)])

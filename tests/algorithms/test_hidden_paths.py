@@ -101,12 +101,19 @@ def test_rounding_counts_as_two_cells_and_more_where_arithmetic_needs_it():
     assert shift_of(plan_of(trend, n_features=40)) > 3 * GRID_CELL * math.sqrt(41)
 
 
-def test_gradient_admm_counts_rounding_where_the_constraint_is_badly_conditioned(monkeypatch):
-    model = DPAdmmGeneralizedLasso(algorithm=GradientADMM(schedule="stopping"), alpha=1e-3)
-    bounds = {"feature_bounds": ([-1.0, -1e-3, -1.0], [1.0, 1e-3, 1.0])}
+FAR_AWAY = GradientADMM(constraint=LinearConstraint(c=np.full(3, 1e3)))
+ROUNDED = [  # constraints that are badly conditioned, and that lead far from zero
+    (DPAdmmGeneralizedLasso(algorithm=GradientADMM(schedule="stopping"), alpha=1e-3), 1e-5),
+    (DPAdmmLasso(algorithm=FAR_AWAY), 1.0),
+]
+
+
+@pytest.mark.parametrize(("model", "unit"), ROUNDED)
+def test_gradient_admm_counts_the_rounding_of_arithmetic(monkeypatch, model, unit):
+    bounds = {"feature_bounds": ([-1.0, -unit, -1.0], [1.0, unit, 1.0])}
     counted = plan_of(model, **bounds).releases[-1].noise_std
-    monkeypatch.setattr(GradientADMM, "_shift", lambda *_: 0.0)
-    assert counted > plan_of(model, **bounds).releases[-1].noise_std * (1 + 1e-9)
+    monkeypatch.setattr(GradientADMM, "_arithmetic", lambda *_: 0.0)
+    assert counted > plan_of(model, **bounds).releases[-1].noise_std * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("centre", [0.0, 1e3, 1e7])
