@@ -258,7 +258,7 @@ class GradientADMM(knobs.StreamingAlgorithm):
         shape = () if c is None else c.shape
         averages = not isinstance(self.average, str) and bool(self.average)
         of_coefficients = self._splits_coefficients(facts)
-        compilable = of_coefficients and steps.is_compilable(facts.loss, facts.penalty)
+        known = type(facts.loss) in steps.LOSSES and type(facts.penalty) in steps.PENALTIES
         uses_once = {"stopping": "path", "stream": "last"}
         for applies, refusal in (
             (
@@ -291,7 +291,7 @@ class GradientADMM(knobs.StreamingAlgorithm):
                 " `finalize` says what holds if nobody did.",
             ),
             (
-                self.compiled and not compilable,
+                self.compiled and not (known and of_coefficients),
                 f"compiled=True with {facts.loss!r} and {facts.penalty!r}, expected one score and"
                 " a penalty of single coefficients. Use compiled=False.",
             ),

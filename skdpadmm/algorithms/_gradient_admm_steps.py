@@ -245,11 +245,6 @@ class NoisySteps:
         return np.rint(value / self.cell) * self.cell if self.cell else value
 
 
-def is_compilable(loss: Loss, penalty: Penalty) -> bool:
-    """Whether there are compiled steps: for one score and a penalty of single coefficients."""
-    return type(loss) in LOSSES and type(penalty) in PENALTIES
-
-
 @dataclass(frozen=True, eq=False)
 class CompiledSteps(NoisySteps):
     """The same arithmetic in the same order, compiled by numba, where x = y."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -26,7 +28,6 @@ SCHEDULES = {
     "sampling": {"passes": 2, "schedule": "sampling", "cap": 3},
     "stopping": {"schedule": "stopping"},
     "path": {"passes": 2, "release": "path"},
-    "last of a path": {"release": "path", "average": False},
     "gradient": {"release": "path", "noise_at": "gradient"},
 }
 STEPS = {"step_size": 0.05, "penalty_weight": 3.0}
@@ -57,7 +58,6 @@ STEP_CASES = [
     (LogisticLoss(), ElasticNet(0.02, 0.1), {"passes": 2}),
     (SmoothedHinge(0.5), L1(0.02), {"release": "path", "average": False}),
     (MultinomialLoss(3), ElasticNet(0.02, 0.1), {"passes": 2}),
-    (SquaredLoss(), L1(0.02), {"release": "path"}),
     (MultinomialLoss(3), L1(0.02), {"release": "path"}),
     (HuberLoss(0.3), L1(0.02), {"release": "path", "average": False, "noise_at": "gradient"}),
 ]  # fmt: skip
@@ -86,9 +86,6 @@ def test_a_step_and_an_average_are_those_of_the_docstring(loss, penalty, knobs, 
         x, lam = np.einsum("t,tkij->kij", weights, np.array(states))
     assert solution.n_iter == n_steps
     close(solution.parameters, direct.shrunk(x - lam / 3.0, penalty, 1 / 3.0, 3), 1e-12)
-    # The clip is at work for one score, and never binds for several of which iterates are hidden.
-    binds = loss.n_outputs == 1 or "release" in knobs
-    assert (settings.clip_norm < loss.lipschitz * 2) == binds
     # A is square: the constraint holds every direction back.
     length = 1.0 if at_gradient else 0.05 / (1 + 0.05 * 3.0)
     assert path.sensitivities[0] == pytest.approx(2 * length * settings.clip_norm)
@@ -116,9 +113,8 @@ def test_a_step_with_any_constraint_is_that_of_the_docstring(k, fit_intercept, n
     following = lam - beta * (A @ x + B @ y - c)
     inverse = np.linalg.inv(np.eye(d) + eta * beta * A.T @ A)
     moved = inverse @ (x - eta * (gradient + A.T @ (beta * (B @ y - c) - following)))
-    for found, expected in zip(step(x, lam, gradient), (moved, following), strict=True):
-        close(found, expected, 1e-12)
-    close(step.penalised_part(x, lam), y, 1e-12)
+    found = (*step(x, lam, gradient), step.penalised_part(x, lam))
+    close(np.concatenate(found), np.concatenate([moved, following, y]), 1e-12)
     # Plain vectors serve one score.
     close(step(x[:, 0], lam[:, 0], gradient[:, 0])[0], moved[:, 0], 1e-12)
 
@@ -169,21 +165,18 @@ def test_without_privacy_the_answer_meets_the_conditions_of_an_optimum(m, conver
 # Schedules.
 
 
-def schedule(kind, n=10, passes=2, cap=3, seed=0, *, secret=True, hidden=True):
-    return RecordSchedule(
-        n_places=n, kind=kind, n_passes=passes, cap=cap, seed=seed, is_secret=secret,
-        is_hidden=hidden,
-    )  # fmt: skip
+TWO_PASSES = RecordSchedule(
+    n_places=10, kind="cyclic", n_passes=2, cap=3, seed=0, is_secret=True, is_hidden=True
+)
 
 
 @pytest.mark.parametrize("cap", [1, 2, 50])
 def test_sampling_draws_with_replacement_up_to_a_cap(cap):
-    made = schedule("sampling", n=50, passes=4, cap=cap)
+    made = replace(TWO_PASSES, kind="sampling", n_places=50, n_passes=4, cap=cap)
     drawn, used = np.random.default_rng(0).integers(50, size=200), np.zeros(50, dtype=int)
     for place, wanted in zip(made.places(), drawn, strict=True):
         used[wanted] += 1
         assert place == (wanted if used[wanted] <= cap else NOBODY)
-    assert made.n_steps == 200
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 9, 101])
@@ -198,24 +191,17 @@ def test_the_time_of_stopping_is_uniform_on_the_second_half(n):
 
 @pytest.mark.parametrize("kind", SCHEDULES)
 def test_steps_follow_the_schedule_and_the_secret_order(monkeypatch, kind):
-    taken, honest = [], module.seen_in_order
-
-    def spy(rows, records):
-        taken.extend(records.tolist())
-        return honest(rows, records)
-
-    monkeypatch.setattr(module, "seen_in_order", spy)
+    spied = mock.Mock(side_effect=module.seen_in_order)
+    monkeypatch.setattr(module, "seen_in_order", spied)
     monkeypatch.setattr(module, "CHUNK_ENTRIES", 4 * 7)
     uniforms = np.random.default_rng(5).random(40)
-    result = run(
-        GradientADMM(**SCHEDULES[kind]), *data_for(SquaredLoss(), n=40), loss=SquaredLoss(),
-        uniforms=uniforms if kind != "stopping" else [0.5],
-    )  # fmt: skip
+    around = {"loss": SquaredLoss(), "uniforms": uniforms if kind != "stopping" else [0.5]}
+    result = run(GradientADMM(**SCHEDULES[kind]), *data_for(SquaredLoss(), n=40), **around)
     made = result.plan.settings.schedule
     assert made.is_secret == (kind not in ("arrival", "stopping"))
     order = np.argsort(uniforms) if made.is_secret else np.arange(40)
     expected = [order[place] if place != NOBODY else 0 for place in made.places()]
-    np.testing.assert_array_equal(taken, expected)
+    np.testing.assert_array_equal(np.concatenate([c.args[1] for c in spied.mock_calls]), expected)
     assert result.solution.n_iter == len(expected)
 
 
@@ -233,24 +219,16 @@ def test_a_run_that_stops_ends_at_its_time_and_tells_it_to_nobody():
 
 def test_the_guarantee_of_a_schedule_is_that_of_its_places():
     made = AmplifiedIteration(0.5, amplification_constant(1.0), 1e-6)
-    kept = schedule("cyclic", secret=False).guarantees(made)
+    kept = replace(TWO_PASSES, is_secret=False).guarantees(made)
     # The last place of two passes of ten: ten steps, then the last.
     assert kept[0].mu == kept[1].mu == pytest.approx(math.hypot(*made.mu_after([10, 1])))
-    average, worst = schedule("cyclic").guarantees(made)
+    average, worst = TWO_PASSES.guarantees(made)
     assert worst == kept[1]
-    for epsilon in (0.1, 1.0):
-        mus = [math.hypot(*made.mu_after([10, 10 - k])) for k in range(10)]
-        deltas = [GaussianDP(mu).delta(epsilon) for mu in mus]
-        assert average.delta(epsilon) == pytest.approx(np.mean(deltas), rel=1e-9)
-    path = schedule("cyclic", hidden=False).guarantees(made)
+    mus = [math.hypot(*made.mu_after([10, 10 - k])) for k in range(10)]
+    expected = np.mean([GaussianDP(mu).delta(0.1) for mu in mus])
+    assert average.delta(0.1) == pytest.approx(expected, rel=1e-9)
+    path = replace(TWO_PASSES, is_hidden=False).guarantees(made)
     assert path[1].mu == pytest.approx(math.sqrt(2) * made.local().mu)
-    for kind, n in (("stream", 1), ("stopping", 10)):
-        assert schedule(kind, n=n, passes=1, secret=False).guarantees(made)[1] == made.local()
-    # A place that is never used costs nothing.
-    sampled = schedule("sampling", n=30, passes=1, cap=2)
-    average, _ = sampled.guarantees(made)
-    zero = sum(w for w, c in zip(average.weights, average.components, strict=True) if c.mu == 0)
-    assert zero == pytest.approx(1 - len(set(sampled.places()) - {NOBODY}) / 30)
 
 
 # Compiled loops.

@@ -164,6 +164,7 @@ def test_facts_that_no_theorem_covers_are_refused(monkeypatch):
         (GradientDescent(**LAST), {"penalty": Undeclared(0.1)}, "certified to move no two points"),
         (GradientDescent(**LAST), {"penalty": NotAtZero(1.0)}, "a penalty that is 0 at 0"),
         (GradientADMM(), {"penalty": Undeclared(0.1)}, "expected a penalty"),
+        (GradientADMM(), {"penalty": NotAtZero(1.0)}, "expected a penalty that is 0 at 0"),
         (perturbed, {"loss": MultinomialLoss(3)}, "Got 3 scores.*expected one"),
         (perturbed, {"penalty": NotAtZero(1.0)}, "expected a penalty that is 0 at 0"),
         (perturbed, {"row_norm": math.inf}, "expected a finite bound"),

@@ -138,21 +138,3 @@ def test_what_a_stream_says_of_its_end_is_above_the_divergence():
     for epsilon in (0.1, 0.5):
         deltas = [gaussian_delta(mu, epsilon) for mu in exact]
         assert np.mean(deltas) <= average.delta(epsilon)
-
-
-def test_a_path_that_is_shown_has_no_amplified_figure_and_needs_more_noise():
-    knobs = {"order": "arrival", "passes": 4, "step_size": 0.01, "clip_norm": 0.1}
-    hidden, shown = (
-        model_of(GradientADMM(release=release, **knobs)).plan(90, 3) for release in ("last", "path")
-    )
-    for plan in (hidden, shown):
-        path = plan.releases[-1]
-        alone = path.sensitivities[0] / path.noise_std
-        # Four steps that are seen; amplified they cost less.
-        assert (plan.guarantee().mu >= 2 * alone) == (plan is shown)
-    assert shown.worst_cases("model") == shown.guarantees("model")
-    assert hidden.releases[-1].sensitivities == shown.releases[-1].sensitivities
-    assert 1.2 * hidden.releases[-1].noise_std < shown.releases[-1].noise_std
-
-
-# The bound that the literature prints for consensus ADMM.
