@@ -135,15 +135,6 @@ class Algorithm(BaseEstimator, ABC):
         `exact_algorithm` has for the setting.
     """
 
-    @classmethod
-    def __subclasshook__(cls, other: type) -> Any:
-        # One that is written from scratch is an algorithm too.
-        return (
-            NotImplemented
-            if cls is not Algorithm
-            else all(hasattr(other, name) for name in ("check", "plan", "run", "setting"))
-        )
-
     setting: ClassVar[str | tuple[str, ...]]
     units: ClassVar[tuple[str, ...]] = ("record", "agent")
     exact: ClassVar[bool] = False

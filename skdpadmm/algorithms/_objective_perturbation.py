@@ -20,7 +20,7 @@ from skdpadmm import privacy
 from skdpadmm.algorithms import _algorithm as knobs
 from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, refuse
-from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, path_release
+from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, n_features, path_release
 from skdpadmm.losses import LogisticLoss, Loss, SmoothedHinge
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import GaussianDP, LossDerivative, PerturbedObjectiveDP
@@ -248,7 +248,7 @@ def _check_facts(facts: Facts) -> None:
         (unbounded, f"row_norm={facts.row_norm}", "a finite bound: curvature has to have one"),
         (image is not None or of_step == math.inf, repr(facts.penalty), single),
     )
-    knobs.check_zero_at_zero(facts.penalty)
+    knobs.check_zero_at_zero(facts.penalty, n_features(facts))
 
 
 def longest_solution(facts: Facts, settings: Settings, noise_std: float) -> float:
