@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,15 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skdpadmm._fitting import PendingFit
+from skdpadmm._linear_model import PrivateLinearModel
 from skdpadmm.algorithms import (
     ConsensusADMM,
     GradientADMM,
     ObjectivePerturbation,
     _turns,
 )
+from skdpadmm.engine import Engine
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.privacy import Neighboring
-from skdpadmm.protocol import Federation, Gate, Network, Plan
+from skdpadmm.protocol import Federation, Gate, Network, Plan, Settings
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
 from tests.contract.registry import ROWS, Row
@@ -213,6 +218,11 @@ def halved(release: Any) -> dict[str, Any]:
     return {"noise_std": release.noise_std / 2, "agent_noise_std": of_agents}
 
 
+def doubled(release: Any) -> dict[str, Any]:
+    of_agents = tuple(2 * noise_std for noise_std in release.agent_noise_std)
+    return {"noise_std": 2 * release.noise_std, "agent_noise_std": of_agents}
+
+
 # Clips.
 
 
@@ -281,8 +291,6 @@ def rounds_that_lose_messages(patch: pytest.MonkeyPatch) -> None:
 
 def caps_ignored(module: str) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
-        import importlib
-
         walk = importlib.import_module(f"{ALGORITHMS}.{module}")
         draw = walk.draw_hops
 
@@ -297,8 +305,6 @@ def caps_ignored(module: str) -> Plant:
 
 def hops_left_out(module: str) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
-        import importlib
-
         walk = importlib.import_module(f"{ALGORITHMS}.{module}")
         draw = walk.draw_hops
 
@@ -436,9 +442,100 @@ def an_iterate_as_a_gradient(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_gradient_descent.GradientDescent, "_last_release", misnamed)
 
 
+# What fits plan, keep and leave.
+
+
+def a_plan_made_with_data(patch: pytest.MonkeyPatch) -> None:
+    solve = PendingFit.solve
+
+    def peeking(self: Any, noise: Any) -> Any:
+        plan, typical = self.planned.plan, 1.0 + float(np.mean(self.y > 0))
+        values = [(name, v * typical if name == "clip_norm" else v) for name, v in plan.settings]
+        plan = dataclasses.replace(plan, settings=Settings(tuple(values)))
+        planned = dataclasses.replace(self.planned, plan=plan)
+        return solve(dataclasses.replace(self, planned=planned), noise)
+
+    patch.setattr(PendingFit, "solve", peeking)
+
+
+def a_report_about_data(patch: pytest.MonkeyPatch) -> None:
+    report = PendingFit.report
+
+    def talkative(self: Any, *args: Any) -> Any:
+        honest = report(self, *args)
+        line = f"the mean target is {self.y.mean():.3g}"
+        return dataclasses.replace(honest, assumptions=(*honest.assumptions, line))
+
+    patch.setattr(PendingFit, "report", talkative)
+
+
+def kept(name: str, made_of: Callable[[Any, Any, Any], Any]) -> Plant:
+    """One attribute more, made of the model, its rows and its targets."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        fit = PrivateLinearModel._fit
+
+        def keeping(self: Any, X: Any, y: Any, *more: Any) -> None:
+            fit(self, X, y, *more)
+            setattr(self, name, made_of(self, X, y))
+
+        patch.setattr(PrivateLinearModel, "_fit", keeping)
+
+    return plant
+
+
+def without_penalty(*modules: str) -> Plant:
+    names = [f"{ALGORITHMS}.{module}.penalty_operator" for module in modules]
+    return all_of(*(setting(n, lambda _, step, rows: rows.to_coordinates) for n in names))
+
+
+def sums_by_number_of_jobs(patch: pytest.MonkeyPatch) -> None:
+    total = Engine.sum
+    patch.setattr(
+        Engine, "sum", lambda self, *args: total(self, *args) * (1 + 1e-6 * (self.n_jobs or 1))
+    )
+
+
+def attributes_of_a_fit_that_fails(patch: pytest.MonkeyPatch) -> None:
+    for module in ("central", "_model_of_agents"):
+        patch.setattr(f"skdpadmm.{module}.all_or_nothing", contextlib.nullcontext)
+
+
+def a_word_about_huge_rows(patch: pytest.MonkeyPatch) -> None:
+    solve = PendingFit.solve
+
+    def speaking(self: Any, noise: Any) -> Any:
+        if np.abs(self.X).max() > 1e100:
+            print("rows are huge")
+        return solve(self, noise)
+
+    patch.setattr(PendingFit, "solve", speaking)
+
+
+def a_parameter_that_a_fit_sets(patch: pytest.MonkeyPatch) -> None:
+    run = ConsensusADMM.run
+
+    def resolving(self: Any, plan: Any, *args: Any) -> Any:
+        self.step_size = plan.settings.step_size
+        return run(self, plan, *args)
+
+    patch.setattr(ConsensusADMM, "run", resolving)
+    patch.setattr("skdpadmm._linear_model.resolve_algorithm", lambda algorithm: algorithm)
+
+
+def a_pickle_without_the_report(patch: pytest.MonkeyPatch) -> None:
+    def state(self: Any) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "privacy_"}
+
+    patch.setattr(PrivateLinearModel, "__getstate__", state)
+
+
 PLANNED, FRESH = "noise_is_as_planned_and_fresh", "noise_is_as_planned_and_fresh"
 REPLAY, LINEAR = "replay_within_sensitivity", "linear_losses_attain_the_claim"
 TRACE, FUNCTION = "trace_is_the_plan", "model_is_a_function_of_the_released"
+BEFORE_DATA, BUDGET = "plan_before_data", "budget_is_met_and_used_up"
+KEPT, OPTIMUM, BITS = "nothing_private_is_kept", "no_noise_reaches_the_optimum", "same_bits"
+REFUSALS, ROUND_TRIP = "refusals_leave_nothing", "parameters_round_trip"
 
 # A row for each door of the gate, and for each algorithm that reaches it in a way of its own.
 GAUSSIAN = (
@@ -565,6 +662,32 @@ BUGS = [
     Bug("steps of a path left out", steps_left_out, TRACE,
         "gradient-admm-last gradient-admm-stopping"),
     Bug("a second hidden term", a_second_hidden_term, TRACE, "objective"),
+    Bug("a clip bound from targets", a_plan_made_with_data, BEFORE_DATA,
+        "consensus-exact federated-server"),
+    Bug("a report with a figure of the data", a_report_about_data, BEFORE_DATA,
+        "consensus-exact graph-gradient"),
+    Bug("more spent than the budget", planned(halved), BUDGET, "consensus-exact gradient-path"),
+    Bug("half of the budget unspent", planned(doubled), BUDGET, "consensus-exact"),
+    Bug("an exact gradient in the model", kept("gradient_", lambda model, X, y: X.T @ (X @ model.coef_ - y)),
+        FUNCTION, "consensus-exact federated-server"),
+    Bug("a row in the model", kept("example_", lambda model, X, y: X[0].copy()), KEPT,
+        "consensus-exact personal-warm"),
+    Bug("residuals in the model", kept("residuals_", lambda model, X, y: X @ model.coef_ - y),
+        KEPT, "consensus-exact"),
+    Bug("a generator in the model", kept("rng_", lambda *_: np.random.default_rng()), KEPT,
+        "consensus-exact"),
+    Bug("steps without their penalty", without_penalty("_consensus_admm"), OPTIMUM,
+        "consensus-exact federated-server"),
+    Bug("a seed that is ignored", noise(CryptographicNoise), BITS, "consensus-exact"),
+    Bug("sums that depend on the number of jobs", sums_by_number_of_jobs, BITS,
+        "gradient-path"),
+    Bug("attributes of a fit that fails", attributes_of_a_fit_that_fails, REFUSALS,
+        "consensus-exact federated-server"),
+    Bug("a word about huge rows", a_word_about_huge_rows, REFUSALS, "consensus-exact"),
+    Bug("a parameter that a fit sets", a_parameter_that_a_fit_sets, ROUND_TRIP,
+        "consensus-exact"),
+    Bug("a pickle without the report", a_pickle_without_the_report, ROUND_TRIP,
+        "consensus-exact"),
 ]
 # fmt: on
 
@@ -576,8 +699,6 @@ def lenient(name: str, factor: float) -> Plant:
     """A figure of a theorem that is too good by a factor."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        import importlib
-
         module, _, attribute = name.rpartition(".")
         true = getattr(importlib.import_module(module), attribute)
         patch.setattr(name, lambda *args, **known: true(*args, **known) * factor)

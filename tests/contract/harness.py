@@ -94,9 +94,19 @@ def replay(
     return replayed
 
 
-def same_draws() -> Any:
-    """Who takes part in a round follows from the seed, however plans are written."""
-    return mock.patch.object(Plan, "digest", return_value=b"plan")
+def _one_digest(plan: Plan) -> bytes:
+    return b"plan"
+
+
+# All that is drawn follows from the seed, however plans are written: a decorator of properties.
+same_draws = mock.patch.object(Plan, "digest", new=_one_digest)
+
+
+def hidden_names(plan: Plan) -> set[str]:
+    """Terms that stay hidden, and the releases after them, which their noise has moved too."""
+    doors = [release.door for release in plan.releases]
+    first = doors.index("hidden_term") if "hidden_term" in doors else len(doors)
+    return {release.name for release in plan.releases[first:]}
 
 
 class SilentGate(RecordingGate):
