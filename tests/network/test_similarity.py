@@ -172,7 +172,6 @@ def test_weights_of_a_data_frame_keep_its_labels(name):
 
 
 FAR = pd.DataFrame({"x": [0.0, 1.0, 90.0, 91.0]}, index=TOWNS)
-OPPOSITE = FAR.assign(y=[1.0, 1.0, -1e3, -1e3])
 WIDE = pd.DataFrame({"x": [*range(12), 1e6]}, index=[f"a{i:02}" for i in range(13)])
 
 
@@ -184,38 +183,16 @@ def knn(features, labels=WIDE.index):
     ("make", "given", "message"),
     [
         (network.knn_similarity, (X, 0), "Got n_neighbors=0, expected an int of at least 1"),
-        (network.knn_similarity, (FAR, 1), r"\['west', 'east'\].* Raise n_neighbors"),
         (network.gaussian_similarity, (FAR, 1), r"\['west', 'east'\].* Raise bandwidth"),
-        (network.angle_similarity, (OPPOSITE,), r"\['west', 'east'\].* Raise gamma or low"),
         (network.knn_similarity, ([[0], [np.nan]],), r"beyond 1e\+100 for agents \[1\]"),
-        (network.gaussian_similarity, (X, np.nan), "Got bandwidth=nan"),
-        (network.gaussian_similarity, ([[0], [1 + 5e-10]], 1, np.exp(-0.5)), "without a neighbour"),
         (network.gaussian_similarity, (np.zeros((3, 1)),), "same for most agents"),
-        (network.angle_similarity, ([[1, 0], [0, 0]],), r"targets that are zero for agents \[1\]"),
-        (
-            knn,
-            ([["x"]] * 13,),
-            r"dtype <U1, expected real numbers",
-        ),
-        (similarity_of(PATH).average_for, ([1, 2],), r"Got similarities of shape \(2,\)"),
         (similarity_of(PATH).neighbor_mean, (np.ones(4),), r"expected \(3, \.\.\.\)"),
         (knn, (None,), r"without features of the agents, expected public features of shape \(13,"),
         (knn, (WIDE[:11], WIDE.index[:11]), r"expected more than 11.*knn_similarity"),
-        (similarity_of(PATH).waves, ([[0, 1]],), r"Got order of shape \(1, 2\)"),
-        (similarity_of(PATH).neighbor_mean, (np.ones(3), [-1]), r"positions of agents in \[0, 3\)"),
         (similarity_of(PATH).average_for, ([1, -1, np.nan],), r"negative or not finite"),
-        (similarity_of(PATH).average_for, ([0, 0, 0],), "all zero"),
     ],
 )
 def test_what_gives_no_weights_and_no_mean_is_refused(make, given, message):
     with pytest.raises(ValueError, match=message) as refused:
         make(*given)
     assert ",," not in str(refused.value)
-
-
-def test_weights_by_name_are_refused_with_the_function_to_use_and_before_too_many(monkeypatch):
-    with pytest.raises(ValueError, match=r"\['a12'\].*of gaussian_similarity"):
-        resolve_similarity("gaussian", WIDE.index.to_numpy(), WIDE)
-    monkeypatch.setattr(network._similarity, "_MOST_PAIRS", 700)
-    with pytest.raises(ValueError, match="for 780 pairs of 40 agents, expected at most 700 pairs"):
-        network.gaussian_similarity(X, 100.0)

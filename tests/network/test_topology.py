@@ -56,43 +56,19 @@ def test_every_name_gives_a_connected_simple_graph_that_mixes(name):
     assert named(name, 2) == named("complete", 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "n", "graph"),
-    [
-        ("star", 6, nx.star_graph(5)),
-        ("path", 6, nx.path_graph(6)),
-        ("grid", 12, nx.grid_2d_graph(3, 4)),
-        ("torus", 12, nx.grid_2d_graph(3, 4, periodic=True)),
-        ("hypercube", 8, nx.hypercube_graph(3)),
-    ],
-)
-def test_fixed_graphs_are_what_their_name_says(name, n, graph):
-    assert nx.is_isomorphic(graph_of(named(name, n)), graph)
-
-
-def test_parameters_and_seeds_reach_the_graphs():
-    assert {d for _, d in named_graph("regular", 10, degree=9).degree} == {9}
-    for name, own, n_edges in (
-        ("erdos-renyi", {"probability": 1}, 36),
-        ("watts-strogatz", {"degree": 2, "rewiring": 0.0}, 9),
-        ("barabasi-albert", {"links": 1}, 8),
-        ("random-geometric", {"radius": 2.0}, 36),
-        ("grid", {"shape": (3, 3)}, 12),
-    ):
-        assert named_graph(name, 9, **own).number_of_edges() == n_edges
-    for name in TOPOLOGIES[7:]:
-        assert named(name, 30, 3) == named(name, 30, 3) != named(name, 30, 4)
+def test_fixed_graphs_are_what_their_name_says():
+    square, cube = nx.grid_2d_graph, nx.hypercube_graph(4)
+    graphs = {"star": nx.star_graph(15), "path": nx.path_graph(16), "hypercube": cube}
+    graphs |= {"grid": square(4, 4), "torus": square(4, 4, periodic=True)}
+    for name, graph in graphs.items():
+        assert nx.is_isomorphic(graph_of(named(name, 16)), graph)
 
 
 @pytest.mark.parametrize(
     ("name", "n", "parameters", "message"),
     [
-        ("ring", 4, {"degree": 2}, "Got 'ring' for 4 agents with degree=2, expected parameters"),
         ("grid", 6, {"shape": (2, 2)}, "not positive ints with product 6"),
         ("regular", 5, {"degree": 3}, "n * d must be even"),
-        ("watts-strogatz", 8, {"degree": 3}, "odd degree=3"),
-        ("barabasi-albert", 8, {"links": 8}, "m >= 1 and m < n, m = 8, n = 8"),
-        ("mesh", 8, {}, "Got topology='mesh', expected one of"),
         ("random-geometric", 8, {"radius": 1e-9}, "none of them connected"),
     ],
 )
@@ -138,13 +114,10 @@ RING = named("ring", 5)
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda: Topology(n_agents=3, pairs=[0, 1]), "Got pairs of shape (2,)"),
         (lambda: Topology(n_agents=3, pairs=[[0, 1], [1, 3]]), "expected agents in [0, 3)"),
         (lambda: RING.neighbor_sum(np.ones(4)), "expected (5, ...)"),
-        (lambda: mixing_matrix(RING, "uniform"), "Got mixing='uniform', expected one of"),
         (lambda: mixing_matrix(named("ring", 4), named("ring", 4).adjacency / 2), "of modulus 1,"),
         (lambda: draw_walk(RING, 3, np.zeros(3)), "Got uniforms of shape (3,), expected 4 numbers"),
-        (lambda: draw_walk(RING, 1, np.array([0, 1.0])), "2 numbers in [0, 1)"),
     ],
 )
 def test_what_is_not_of_the_graph_is_refused(use, message):
@@ -205,14 +178,3 @@ def test_a_hop_follows_the_row_of_the_metropolis_matrix(topology, data):
     reached = [int(draw_walk(topology, 1, np.array(hop))[0]) for hop in hops]
     weights = mixing_matrix(topology).to_sparse().toarray()[start]
     np.testing.assert_allclose(np.bincount(reached, minlength=n) / steps, weights, atol=2 / steps)
-
-
-@few
-@given(topology=topologies(), seed=st.integers(0, 100))
-def test_a_walk_stays_or_goes_to_a_neighbour_at_every_hop(topology, seed):
-    numbers = np.random.default_rng(seed).random(31)
-    numbers[:3] = [0.0, np.nextafter(1.0, 0.0), 0.0]
-    walk = draw_walk(topology, 30, numbers)
-    allowed = topology.adjacency.toarray() + np.eye(topology.n_agents)
-    assert allowed[walk[:-1], walk[1:]].all()
-    assert draw_walk(topology, 0, numbers[:1]).shape == (0,)

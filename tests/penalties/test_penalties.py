@@ -103,32 +103,6 @@ def test_values_are_those_of_the_formulas():
     assert GeneralizedL1([[1.0, -1.0]], 2.0).value(coef) == 12
 
 
-def test_closed_forms_in_the_identity_metric():
-    v = np.array([3.0, -0.2, -4.0])
-    np.testing.assert_allclose(L1(0.5).prox(v, 2.0), [2.0, 0.0, -3.0])
-    assert not np.signbit(L1(0.5).prox(v, 2.0)[1])
-    np.testing.assert_allclose(SquaredL2(0.5).prox(v, 2.0), v / 2)
-    np.testing.assert_allclose(ElasticNet(l1=0.5, l2=0.5).prox(v, 2.0), [1.0, 0.0, -1.5])
-
-
-SAME = {
-    "elastic net without squares": (ElasticNet(l1=0.05, l2=0.0), L1(0.05)),
-    "elastic net of squares": (ElasticNet(l1=0.0, l2=0.4), SquaredL2(0.4)),
-    "minus twice the identity": (GeneralizedL1(-2 * np.eye(7), 0.025), L1(0.05)),
-    "L1 of strength zero": (L1(0.0), NoPenalty()),
-}
-
-
-@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
-def test_penalties_that_are_the_same_have_the_same_prox(one, other):
-    rng = np.random.default_rng(0)
-    v = rng.normal(size=(7, 2))
-    for metric in (None, rng.uniform(0.5, 2.0, size=7), spd(rng, 7, 1e4)):
-        w, expected = one.prox(v, 1.0, metric), other.prox(v, 1.0, metric)
-        np.testing.assert_allclose(w, expected, atol=1e-11)
-        np.testing.assert_array_equal(np.abs(w) < 1e-13, expected == 0)
-
-
 @pytest.mark.parametrize("shape", [(1,), (7,), (6, 3), (1, 3)])
 def test_all_forms_of_a_metric_agree_and_columns_are_problems_of_their_own(make, shape):
     rng, p = np.random.default_rng(0), shape[0]
@@ -179,9 +153,7 @@ def test_points_of_extreme_size_have_finite_results(make, size):
 
 METRICS = [
     (np.ones(3), "shape"),
-    (np.array([1.0, 0.0]), "entries from"),
     (np.array([[1.0, 0.5], [0.0, 1.0]]), "not symmetric"),
-    (np.array([[1.0, np.inf], [np.inf, 1.0]]), "infinite"),
     (np.diag([1.0, -5.0]), "not positive definite"),
 ]
 
@@ -195,29 +167,19 @@ def test_steps_factors_and_metrics_without_meaning_are_refused(make):
         with pytest.raises(ValueError, match=r"Got (factor|strength)=.* in \[0, inf\)\."):
             penalty.scaled(factor)
     # The identity in every metric spares the look at the matrix.
-    for metric, message in METRICS[: 2 if is_zero(penalty) else None]:
+    for metric, message in METRICS[: 1 if is_zero(penalty) else None]:
         with pytest.raises(ValueError, match=message):
             penalty.prox(np.ones(2), 1.0, metric)
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "message"),
-    [
-        *[(kind, (-1.0,), r"Got strength=.* in \[0, inf\)") for kind in (L1, SquaredL2)],
-        (ElasticNet, (np.nan, 0.0), "Got l1="),
-        (ElasticNet, (0.0, np.inf), "Got l2="),
-        (GeneralizedL1, (np.eye(2), np.nan), "Got strength="),
-    ],
-)
-def test_penalties_without_meaning_are_refused(kind, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        kind(*arguments)
-
-
-def test_another_number_of_features_is_refused():
+def test_another_number_of_features_is_refused_and_so_are_strengths_without_meaning():
     penalty = GeneralizedL1(np.eye(3), 1.0)
     for metric in (None, np.ones(4), np.eye(4)):
         with pytest.raises(ValueError, match=r"Got .*expected .*`matrix`"):
             penalty.prox(np.ones((4, 2)), 1.0, metric)
     with pytest.raises(ValueError, match="Got 4 coefficients, expected 3"):
         penalty.value(np.ones(4))
+    for make in (L1, SquaredL2, lambda bad: ElasticNet(0.0, bad), lambda bad: ElasticNet(bad, 0.0)):
+        for bad in (-1.0, np.nan):
+            with pytest.raises(ValueError, match=r"Got (strength|l1|l2)=.* in \[0, inf\)"):
+                make(bad)
