@@ -16,7 +16,6 @@ from skdpadmm.ledger._account import (
     Relation,
     converted,
     is_within,
-    left_of,
     total_of,
 )
 from skdpadmm.privacy import (
@@ -31,7 +30,6 @@ from skdpadmm.privacy import (
     RenyiDP,
     Worst,
     compose,
-    gaussian_mu,
 )
 
 REPLACE = Relation("record", Neighboring.REPLACE_ONE)
@@ -132,13 +130,3 @@ def test_what_a_theorem_converts_is_converted_and_all_else_refused(
         return
     with pytest.raises(LedgerError, match="expected one that says something about"):
         converted(guarantee, source, target)
-
-
-def test_what_is_left_can_be_spent_and_no_more():
-    whole = gaussian_mu(1.0, 1e-6)
-    spent = GaussianDP(0.6 * whole)
-    left = left_of(spent, 1.0, 1e-6)
-    assert left == pytest.approx(GaussianDP(0.8 * whole).epsilon(1e-6), rel=1e-6)
-    assert is_within(compose(spent, GaussianDP(gaussian_mu(left, 1e-6))), 1.0, 1e-6)
-    assert not is_within(compose(spent, GaussianDP(0.801 * whole)), 1.0, 1e-6)
-    assert left_of(NonPrivate(), 1.0, 1e-6) == left_of(LaplaceDP((0.1,)), 1.0, 0.0) == 0.0

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
 import pickle
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -74,22 +71,6 @@ def test_searches_are_counted_fit_by_fit(tmp_path, ledger, n_jobs):
     assert ledger.total(DELTA) == by_hand(*fits, *[1.0] * 4)
 
 
-def killed_in_mid_fit(path):
-    fitting.PendingFit.solve = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    DPAdmmRidge(ledger=path).fit(X, Y)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
-def test_a_process_that_is_killed_in_mid_fit_stays_counted(path, ledger, states):
-    process = multiprocessing.get_context("spawn").Process(target=killed_in_mid_fit, args=(path,))
-    process.start()
-    process.join(120)
-    assert process.exitcode == -signal.SIGKILL
-    assert states() == ["reserved"]
-    assert ledger.total(DELTA) == by_hand(1.0)
-
-
 def test_a_fit_that_fails_after_it_touched_data_stays_counted(path, ledger, states, monkeypatch):
     monkeypatch.setattr(fitting.PendingFit, "solve", lambda *_: 1 / 0)
     model = DPAdmmRidge(ledger=path)
@@ -107,17 +88,6 @@ def test_what_cannot_be_counted_touches_no_data(path, tmp_path, ledger, monkeypa
         DPAdmmRidge(ledger=path).fit(X, Y)
     with pytest.raises(LedgerError):
         DPAdmmRidge(ledger=str(tmp_path / "missing/study.db")).fit(X, Y)
-
-
-def test_data_sets_simulations_and_fits_without_privacy(path, ledger):
-    DPAdmmRidge(ledger=f"{path}::adult", epsilon=2.0, max_iter=3).fit(X, Y)
-    DPAdmmRidge(ledger=f"{path}::crime", random_state=0, max_iter=3).fit(X, Y)
-    assert ledger.total(DELTA, "adult") == by_hand(2.0)
-    with pytest.warns(UserWarning, match="include_simulated"):
-        ledger.total(DELTA)
-    assert ledger.total(DELTA, include_simulated=True) == by_hand(2.0, 1.0)
-    DPAdmmRidge(ledger=path, epsilon=math.inf).fit(X, Y)
-    assert ledger.total(DELTA, include_simulated=True) == math.inf
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -203,12 +173,6 @@ def test_sixteen_processes_lose_nothing_and_pass_no_limit(path, gaussian):
     limited.limit(1.0, 1e-6)
     assert sum(race(limited.path, "limit", repr(gaussian_mu(1.0, 1e-6) / 11.5**0.5))) == 11
     assert limited.total(1e-6) <= 1.0
-
-
-def test_threads_share_a_ledger(ledger, gaussian):
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: ledger.finish(ledger.reserve(gaussian)), range(24)))
-    assert ledger.guarantee().mu == pytest.approx(0.1 * math.sqrt(24), rel=1e-12)
 
 
 @pytest.mark.slow
