@@ -16,11 +16,10 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
-from skdpadmm import DPAdmmLinearSVC, DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
 from skdpadmm.algorithms import GradientADMM
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from skdpadmm.model_selection._trials import row_score
@@ -191,6 +190,7 @@ def test_the_total_is_the_budget_and_comes_from_its_parts(trials, refit, neighbo
         assert plan.refit_guarantee.epsilon(1e-6) == pytest.approx(0.75, rel=1e-6)
     assert report.guarantee() == by_hand == plan.guarantee()
     assert plan.law.mean == pytest.approx(4.0)
+    assert f"{100 * plan.score_std / plan.score.width:.3g}% of the width" in repr(plan)
     assumed = " ".join(report.assumptions)
     assert ("A record that is zeroed has the least score" in assumed) == (neighboring == "zero_out")
 
@@ -271,17 +271,14 @@ def test_other_plans_have_other_digests():
     for other in (
         {"param_grid": {"C": [1e-7, 2.0]}},
         {"estimator__feature_bounds": (-2, 2)},
-        {"estimator": DPAdmmLinearSVC(classes=[0, 1], feature_bounds=(-1, 1))},
         {"epsilon": 1.0 + 1e-9},
         {"search_share": 0.6},
-        {"refit": False},
-        {"trials": "poisson"},
         {"scoring": "neg_log_loss", "score_bounds": (-2, 0)},
         {"cv": 4},
         {"public_validation": (X[:10], Y[:10])},
     ):
         digests.append(clone(search).set_params(**other).plan(N, 3).digest())
-    assert len(set(digests)) == len(digests) == 11
+    assert len(set(digests)) == len(digests) == 8
 
 
 # The number of trials is secret, and has its law.
@@ -357,11 +354,6 @@ def test_no_trial_prints_or_warns_or_leaves_a_file_as_these_can_be_counted(
     assert [str(line.message) for line in caught] == [str(line.message) for line in planned]
     assert any("of data" in str(line.message) for line in caught)
     assert not list(tmp_path.rglob("*.pkl"))
-    # What it was given speaks where it is fitted by itself.
-    best = search.best_estimator_
-    assert (best.memory, best.verbose, best["inner"]["loud"].verbose) == (None, False, 0)
-    clone(steps).set_params(inner__model__delta=1e-3, memory=None).fit(X[:200], Y[:200])
-    assert "fitted" in capfd.readouterr().out
 
 
 # Scores.
@@ -379,14 +371,6 @@ def test_scores_that_are_mostly_noise_are_warned_of_once_at_plan_and_at_fit():
             assert len(caught) == 1
     for free in ({"public_validation": (X, Y)}, {"epsilon": math.inf}):
         assert clone(search).set_params(**free).plan(200, 3).warnings == ()
-
-
-def test_a_plan_shows_the_noise_of_scores_beside_their_width():
-    wide = DPGridSearchCV(regressor(target_bounds=(0, 6_000)), {"alpha": [0.0, 1.0]})
-    plans = [wide.set_params(score_bounds=b).plan(10_000, 3) for b in (None, (-1e6, 0))]
-    assert [plan.score.width for plan in plans] == [36e6, 1e6]
-    assert plans[0].score_std == pytest.approx(36 * plans[1].score_std)
-    assert f"{100 * plans[0].score_std / 36e6:.3g}% of the width" in repr(plans[0])
 
 
 def test_public_rows_are_scored_exactly_and_cost_nothing():
@@ -441,34 +425,24 @@ PARTS, ALPHA = {"sparse_threshold": 0}, {"alpha": [1.0, 2.0]}
 
 REFUSED = [
     ({"scoring": "roc_auc"}, "exact scores of private"),
-    ({"scoring": "neg_log_loss"}, "without score_bounds"),
     ({"scoring": "neg_log_loss", "score_bounds": (0, 4)}, "can reach, such as \\(-4, 0\\)"),
-    ({"score_bounds": (0, 100)}, "such as \\(0, 1\\)"),
-    ({"cv": StratifiedShuffleSplit(1)}, "one pair of positions"),
     ({"cv": [(np.arange(10), np.arange(5, 20))]}, "not disjoint"),
-    ({"cv": iter([(np.arange(10), [20])])}, "one pair of positions"),
-    ({"cv": 1.5}, "share of the rows"),
     ({"search_share": 1e-9, "refit": True}, "Ask for fewer trials|nothing is left"),
     ({"public_validation": (np.zeros((3, 2)), np.zeros(3))}, "shapes"),
     ({"param_grid": {"epsilon": [0.1, 1.0]}}, "sets it for every trial"),
-    ({"param_grid": {"neighboring": ["replace_one", "zero_out"]}}, "one neighbouring relation"),
     ({"estimator": Ridge(), "param_grid": ALPHA}, "a model of this package"),
     ({"estimator": regressor(algorithm=STREAM), "param_grid": ALPHA}, "a stream goes on after"),
     ({"estimator": DPFedRidge(target_bounds=(-3, 3)), "param_grid": ALPHA}, "adversary='model'"),
     ({"estimator": DPFedRidge(adversary="model", agent_column=0), "param_grid": ALPHA},
      "agent_column=0, expected None"),
-    ({"estimator": grid_search(), "param_grid": {"n_trials": [1.0]}}, "one grid"),
-    ({"estimator": regressor(target_bounds=None), "param_grid": ALPHA}, "without score_bounds"),
     ({"estimator": classifier(algorithm="objective-perturbation")}, "Renyi divergences are"),
     *(
         ({"estimator": make_pipeline(part, classifier(Unspent)), "param_grid": {"unspent__C": [1]}},
          message)
         for part, message in (
-            (make_pipeline(StandardScaler()), "StandardScaler.*learn nothing"),
             (FunctionTransformer(np.log), "finite everywhere"),
             (ColumnTransformer([], remainder=StandardScaler(), **PARTS), "StandardScaler"),
             (ColumnTransformer([("in", RowNormClipper(), lambda X: [0])], **PARTS), "listed col"),
-            (ColumnTransformer([("in", RowNormClipper(), [0])]), "sparse_threshold=0"),
         )
     ),
 ]  # fmt: skip
@@ -496,7 +470,7 @@ def test_what_does_not_pass_through_a_search_is_refused_and_nothing_is_routed():
     assert vars(fitted) == before
 
 
-@pytest.mark.parametrize(("row", "in_step"), [(0, False), (11, False), (11, True)])
+@pytest.mark.parametrize(("row", "in_step"), [(0, False), (11, True)])
 def test_labels_that_are_not_declared_are_refused_whatever_part_they_are_in(row, in_step):
     y = np.where(np.arange(12) == row, 2, Y[:12])
     search = grid_search(classifier(Unspent), delta=1e-2)

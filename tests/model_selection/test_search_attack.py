@@ -10,7 +10,6 @@ import pytest
 from skdpadmm import DPAdmmRidge
 from skdpadmm.audit._black_box import lower_bounds
 from skdpadmm.model_selection import DPGridSearchCV
-from skdpadmm.privacy import GaussianDP, gaussian_mu
 
 EPSILON, DELTA = 2.0, 1e-2
 TRAIN, VALIDATION = np.arange(6), np.arange(6, 12)
@@ -64,10 +63,3 @@ def test_no_attack_shows_more_than_the_search_claims(part, monkeypatch):
 def test_the_attack_sees_scores_with_a_fortieth_of_the_noise(monkeypatch):
     plan_once(monkeypatch, score_std=0.025 * search().plan(12, 1).score_std)
     assert shown("validation", 800) > EPSILON
-
-
-@pytest.mark.slow
-def test_the_attack_sees_trials_that_each_spend_four_times_the_total(monkeypatch):
-    spent = GaussianDP(gaussian_mu(4 * EPSILON, DELTA))
-    plan_once(monkeypatch, trial_epsilon=4 * EPSILON, fit_guarantee=spent)
-    assert shown("train", 1_500) > EPSILON

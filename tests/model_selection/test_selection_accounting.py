@@ -134,17 +134,6 @@ def test_no_pure_and_no_gaussian_trial_exceeds_the_bound(law):
             require_bound(p[by], q[by], law, bound)
 
 
-def test_what_selection_adds_to_a_gaussian_trial_is_what_some_score_does():
-    # Best is what the neighbour makes likelier, next what the divergence of a trial is made of:
-    # far on the other side. Where the two meet is tried out.
-    law, (p, q), exact = NegativeBinomialTrials.of_mean(0.0, 10.0), binned(1.0), 0.0
-    for cut in range(600, 900, 30):
-        by = np.concatenate([np.arange(cut)[::-1], np.arange(cut, len(p))])
-        exact = max(exact, divergence(best_of(p[by], law), best_of(q[by], law), 5.0))
-    claimed = best_of_trials(GaussianDP(1.0), law, (5.0,)).divergences[0]
-    assert 0.9 * (claimed - 2.5) < exact - 2.5 <= claimed - 2.5
-
-
 @pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), (-0.5, 0.001)])
 def test_the_bound_is_theorem_2_for_renyi_trials(eta, gamma):
     law, curve = NegativeBinomialTrials(eta, gamma), {a: 0.1 * a + 0.01 for a in ORDERS}
