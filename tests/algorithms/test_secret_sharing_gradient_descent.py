@@ -92,26 +92,6 @@ def test_preparations_pay_for_the_grid_that_their_shares_are_on():
     assert ratio == pytest.approx(expected, 1e-4)
 
 
-@pytest.mark.parametrize(("h", "n_honest", "n_rounds", "inflation"), [
-    (1.0, 2, 2, 1.4), (0.5, 2, 2, (0.25 + 1 + 4) / (0.25 + 4)), (1.0, 2, 100, 1.6),
-    (1.0, 10, 100, 3.06), (1.0, 100, 100, 3.86), (0.1, 100, 100, 1.205),
-])  # fmt: skip
-def test_gradients_at_hidden_models_as_printed_tell_more_than_was_claimed(
-    h, n_honest, n_rounds, inflation
-):
-    """Squared mu of all sums of (honest) agents over that of fresh noise, by their covariance.
-
-    Losses are quadratic with step times curvature h, but for the victim's, which is linear: a sum
-    shows its shift and noise, and of others their noise less h times what was hidden before.
-    """
-    rounds = np.arange(n_rounds)
-    left = np.tril(np.power(-h, np.maximum(rounds[:, None] - rounds, 0)))
-    for hidden, expected in ((left, inflation), (np.eye(n_rounds), 1.0)):
-        covariance = np.eye(n_rounds) + (n_honest - 1) * hidden @ hidden.T
-        found = np.linalg.solve(covariance, np.ones(n_rounds)).sum() * n_honest / n_rounds
-        assert found == pytest.approx(expected, abs=0.005)
-
-
 # Laws of integers: the probabilities of -reach, ..., reach.
 
 

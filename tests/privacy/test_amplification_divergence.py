@@ -208,22 +208,6 @@ def test_differences_that_rounding_makes_in_every_step_are_below_the_bound(contr
     assert n_amplified > 20 or len(contributions) > 1
 
 
-def test_a_displaced_start_is_no_secret_after_one_step():
-    # The multipliers carry no noise of their own: two steps are what hides a state.
-    rng = np.random.default_rng(4)
-    for shape in SHAPES:
-        problems = Problems(rng, shape, batch=50)
-        steps = problems.quadratic_steps(3)
-        n, m, _ = shape
-        root = np.broadcast_to(np.eye(n + m)[:, :n], (problems.batch, n + m, n))
-        displaced = steps[0] @ np.eye(n + m)[:, :n]
-        seen = np.linalg.norm(displaced[:, n:], axis=(1, 2)) > 1e-3
-        assert seen.any()
-        assert np.all(largest_mu(displaced[:, None], root)[seen] == np.inf)
-        root = next_root(steps[1], root, n)
-        assert np.all(np.isfinite(largest_mu((steps[1] @ displaced)[:, None], root)))
-
-
 @pytest.mark.parametrize(("shape", "square"), [((2, 1, 1), False), ((1, 1, 1), True)])
 def test_what_a_contribution_costs_alone_is_attained(shape, square):
     problems = Problems(np.random.default_rng(5), shape)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from skdpadmm import (
-    DPAdmmLasso,
     DPAdmmLogisticRegression,
     DPAdmmRidge,
     DPDecentralizedRegressor,
@@ -23,13 +22,10 @@ from skdpadmm import (
 from skdpadmm.algorithms import (
     AveragedADMM,
     ConsensusADMM,
-    CoordinateDescent,
     FederatedADMM,
     GradientADMM,
-    GradientDescent,
     MultiStepADMM,
     PersonalizedCoordinateDescent,
-    RandomizedSGD,
     SecretSharingGradientDescent,
 )
 from tests.contract.harness import RecordingGate, runs_of
@@ -110,36 +106,23 @@ def ridge(algorithm, make=DPAdmmRidge, **params):
     return make(algorithm=algorithm, **{**SHARED, "alpha": 0.0, "epsilon": 3.0, **params})
 
 
-def classifier(**params):
-    return DPAdmmLogisticRegression(algorithm=ConsensusADMM(**ONE), **{**SHARED, **params})
-
-
 ATTACKS = [
     Attack("consensus", ridge(ConsensusADMM(**ONE))),
-    Attack("lasso", ridge(ConsensusADMM(**ONE), make=DPAdmmLasso)),
-    Attack("two classes", classifier(classes=[0, 1], epsilon=3.0), targets=(1, 0)),
-    Attack("three classes", classifier(classes=[0, 1, 2], epsilon=3.0), targets=(1, 0),
+    Attack("three classes", DPAdmmLogisticRegression(algorithm=ConsensusADMM(**ONE),
+           classes=[0, 1, 2], epsilon=3.0, **SHARED), targets=(1, 0),
            statistic=difference_of_classes, finds=0.3),
     HugeRows("huge rows", ridge(ConsensusADMM(**ONE)), statistic=last_coefficient,
              finds=-np.inf),
-    Attack("averaged", ridge(AveragedADMM(**ONE, tolerance=1e-6))),
     Attack("averaged, last", ridge(AveragedADMM(**STEPS, guarantee="last"), alpha=1.0)),
-    Attack("coordinates", ridge(CoordinateDescent(**ONE))),
-    Attack("gradient", ridge(GradientDescent(**ONE, momentum=0))),
-    Attack("gradient, last", ridge(GradientDescent(**STEPS, guarantee="last"))),
     Attack("gradient ADMM", ridge(
         GradientADMM(**STEPS, penalty_weight=0.1, average=False, order="arrival", passes=1)),
         n_samples=1),
-    Attack("federation, server", ridge(FederatedADMM(**STEPS), DPFedRidge, n_agents=1,
-           adversary="model"), statistic=sum_of_released),
     Attack("federation, model", ridge(FederatedADMM(**STEPS), DPFedRidge, adversary="model"),
            n_samples=6, statistic=sum_of_released),
     Attack("multi-step", ridge(MultiStepADMM(**STEPS), DPDecentralizedRegressor, max_iter=2),
            n_samples=6, statistic=messages_of_first_agent),
     Attack("secret sharing", ridge(SecretSharingGradientDescent(**STEPS), DPFedRidge,
            adversary="model"), n_samples=8, statistic=sum_of_released),
-    Attack("single pass", ridge(RandomizedSGD(**STEPS, noise="gaussian"),
-           DPDecentralizedRegressor), n_samples=6, statistic=messages_of_first_agent),
 ]  # fmt: skip
 
 
