@@ -21,11 +21,11 @@ from skdpadmm.algorithms import (
     ConsensusADMM,
     GradientADMM,
     ObjectivePerturbation,
+    _random_walks,
     _turns,
 )
 from skdpadmm.engine import Engine
 from skdpadmm.noise import CryptographicNoise
-from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Federation, Gate, Network, Plan, Settings
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
@@ -166,14 +166,10 @@ def noise(source: Callable[[], Any]) -> Plant:
     return setting("skdpadmm._fitting.noise_source", lambda *arguments: source())
 
 
-def noise_of_the_first_turn(patch: pytest.MonkeyPatch) -> None:
+def noise_of_turns(changed: Callable[..., Any]) -> Plant:
+    """Noise of turns made of what draws it, the turns themselves, and the number of one."""
     draw = Turns._noise_of
-    patch.setattr(Turns, "_noise_of", lambda self, turn: draw(self, 0))
-
-
-def half_in_turns(patch: pytest.MonkeyPatch) -> None:
-    draw = Turns._noise_of
-    patch.setattr(Turns, "_noise_of", lambda self, turn: draw(self, turn) / 2)
+    return setting("skdpadmm.protocol._gate.Turns._noise_of", lambda *turn: changed(draw, *turn))
 
 
 def noise_of_the_mean_in_turns(patch: pytest.MonkeyPatch) -> None:
@@ -213,27 +209,28 @@ def planned(change: Callable[[Any], dict[str, Any]]) -> Plant:
     return plant
 
 
-def halved(release: Any) -> dict[str, Any]:
-    of_agents = tuple(noise_std / 2 for noise_std in release.agent_noise_std)
-    return {"noise_std": release.noise_std / 2, "agent_noise_std": of_agents}
+def noise_times(factor: float) -> Callable[[Any], dict[str, Any]]:
+    def changed(release: Any) -> dict[str, Any]:
+        of_agents = tuple(factor * noise_std for noise_std in release.agent_noise_std)
+        return {"noise_std": factor * release.noise_std, "agent_noise_std": of_agents}
 
-
-def doubled(release: Any) -> dict[str, Any]:
-    of_agents = tuple(2 * noise_std for noise_std in release.agent_noise_std)
-    return {"noise_std": 2 * release.noise_std, "agent_noise_std": of_agents}
+    return changed
 
 
 # Clips.
 
 
+def unclipped(name: str, *modules: str) -> Plant:
+    names = [f"{module}.{name}" for module in modules]
+    return all_of(*(setting(name, lambda values, *bounds: values) for name in names))
+
+
 def no_clip(*modules: str) -> Plant:
-    names = [f"{module}.clip_derivative" for module in modules]
-    return all_of(*(setting(name, lambda derivative, limit: derivative) for name in names))
+    return unclipped("clip_derivative", *modules)
 
 
 def no_vector_clip(*modules: str) -> Plant:
-    names = [f"{module}.clip_vectors" for module in modules]
-    return all_of(*(setting(name, lambda vectors, *how: vectors) for name in names))
+    return unclipped("clip_vectors", *modules)
 
 
 def turns_with(**known: Any) -> Plant:
@@ -260,13 +257,8 @@ def largest_of_rows(rows: Any) -> Any:
 
 # What is counted.
 
-
-def zero_out_counted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Neighboring, "sensitivity_factor", 1)
-
-
-def second_moment_of_zero_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Neighboring, "second_moment_factor", 1.0)
+zero_out_counted = setting("skdpadmm.privacy.Neighboring.sensitivity_factor", 1)
+second_moment_of_zero_out = setting("skdpadmm.privacy.Neighboring.second_moment_factor", 1.0)
 
 
 def hidden_by_all(kind: type) -> Plant:
@@ -289,32 +281,20 @@ def rounds_that_lose_messages(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_consensus_admm, "draw_schedule", lossy)
 
 
-def caps_ignored(module: str) -> Plant:
+def hops(changed: Callable[[Any], Any]) -> Plant:
+    """A walk that is another one than was drawn."""
+
     def plant(patch: pytest.MonkeyPatch) -> None:
-        walk = importlib.import_module(f"{ALGORITHMS}.{module}")
-        draw = walk.draw_hops
-
-        def ignored(*args: Any, **known: Any) -> Any:
-            hops = draw(*args, **known)
-            return type(hops)(hops.holder, np.ones_like(hops.contributes))
-
-        patch.setattr(walk, "draw_hops", ignored)
+        draw = _random_walks.draw_hops
+        patch.setattr(
+            _random_walks, "draw_hops", lambda *args, **known: changed(draw(*args, **known))
+        )
 
     return plant
 
 
-def hops_left_out(module: str) -> Plant:
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        walk = importlib.import_module(f"{ALGORITHMS}.{module}")
-        draw = walk.draw_hops
-
-        def shorter(*args: Any, **known: Any) -> Any:
-            hops = draw(*args, **known)
-            return type(hops)(hops.holder[:-1], hops.contributes[:-1])
-
-        patch.setattr(walk, "draw_hops", shorter)
-
-    return plant
+every_visit_contributes = hops(lambda h: type(h)(h.holder, np.ones_like(h.contributes)))
+one_hop_less = hops(lambda h: type(h)(h.holder[:-1], h.contributes[:-1]))
 
 
 # The gate.
@@ -553,7 +533,7 @@ BUGS = [
     Bug("no noise to speak of", noise(scaled(0.001)), PLANNED, "consensus-exact"),
     Bug("half the noise in whole cells", noise(InWholeCells), PLANNED,
         "sharing-federated sharing-graph-coalition"),
-    Bug("half the noise in turns", half_in_turns, PLANNED, IN_TURNS),
+    Bug("half the noise in turns", noise_of_turns(lambda draw, *turn: draw(*turn) / 2), PLANNED, IN_TURNS),
     Bug("noise of a mean on a sum in turns", noise_of_the_mean_in_turns, PLANNED,
         "personal-laplace personal-warm"),
     Bug("a sender without noise of its own", first_sender_without_noise, PLANNED,
@@ -561,7 +541,7 @@ BUGS = [
     Bug("less noise in early steps", noise(LessInEarlySteps), PLANNED, "multi-step"),
     Bug("noise that is taken back", noise(UndoneInEverySecondStep), FRESH,
         "consensus-exact multi-step"),
-    Bug("half the noise in the plan", planned(halved), LINEAR,
+    Bug("half the noise in the plan", planned(noise_times(0.5)), LINEAR,
         "consensus-exact gradient-path federated-server multi-step aggregators-admm"
         " aggregators-sgd sharing-federated personal-laplace"),
     Bug("one noise for every class", noise(SameForEveryClass), FRESH,
@@ -575,7 +555,7 @@ BUGS = [
     Bug("one noise for every step of a path", noise(SameInEveryStep), FRESH,
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
         " gradient-admm-stopping gradient-admm-at-gradient gradient-admm-stream"),
-    Bug("one noise for every turn", noise_of_the_first_turn, FRESH,
+    Bug("one noise for every turn", noise_of_turns(lambda draw, turns, _: draw(turns, 0)), FRESH,
         "personal-warm personal-local"),
     Bug("no clip of records", no_clip(f"{ALGORITHMS}._agent_blocks"), LINEAR,
         "consensus-exact federated-server"),
@@ -638,13 +618,11 @@ BUGS = [
     Bug("rounds that lose too many messages", rounds_that_lose_messages, TRACE,
         "federated-dropout-agent",
         params={"adversary": "model", "dropout": 0.0, "participation": 0.5}),
-    Bug("a cap of a token's visits that is ignored", caps_ignored("_random_walks"), LINEAR,
+    Bug("a cap of a token's visits that is ignored", every_visit_contributes, LINEAR,
         "walk-admm", knobs={"max_contributions": 3},
         params={"adversary": "eavesdropper", "max_iter": 10, "topology": "ring"},
         fields={"composes": True}),
-    Bug("a token that misses a hop", hops_left_out("_random_walks"), TRACE, "walk-admm"),
-    Bug("a stateless token that misses a hop", hops_left_out("_random_walks"),
-        TRACE, "walk-point-zero-out"),
+    Bug("a token that misses a hop", one_hop_less, TRACE, "walk-admm walk-point-zero-out"),
     Bug("a release outside of the plan", a_release_outside_the_plan, TRACE, "consensus-exact"),
     Bug("a run that releases twice", run_twice, TRACE, "consensus-exact"),
     Bug("a release past the gate", a_release_past_the_gate, TRACE, "consensus-exact"),
@@ -666,8 +644,8 @@ BUGS = [
         "consensus-exact federated-server"),
     Bug("a report with a figure of the data", a_report_about_data, BEFORE_DATA,
         "consensus-exact graph-gradient"),
-    Bug("more spent than the budget", planned(halved), BUDGET, "consensus-exact gradient-path"),
-    Bug("half of the budget unspent", planned(doubled), BUDGET, "consensus-exact"),
+    Bug("more spent than the budget", planned(noise_times(0.5)), BUDGET, "consensus-exact gradient-path"),
+    Bug("half of the budget unspent", planned(noise_times(2.0)), BUDGET, "consensus-exact"),
     Bug("an exact gradient in the model", kept("gradient_", lambda model, X, y: X.T @ (X @ model.coef_ - y)),
         FUNCTION, "consensus-exact federated-server"),
     Bug("a row in the model", kept("example_", lambda model, X, y: X[0].copy()), KEPT,
@@ -786,7 +764,7 @@ THEOREM_BUGS = [
     TheoremBug("replace-one counted as zero-out in a perturbed objective", zero_out_counted,
                f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",
                ("logistic", "replace_one")),
-    TheoremBug("half the noise of a perturbed objective", planned(halved),
+    TheoremBug("half the noise of a perturbed objective", planned(noise_times(0.5)),
                f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",
                ("logistic", "zero_out")),
     TheoremBug("no clip in a perturbed objective", no_clip(f"{ALGORITHMS}._certified_solves"),
