@@ -85,17 +85,6 @@ def test_a_displacement_leads_to_the_solution_wherever_newton_starts(
         np.testing.assert_allclose(problem.displacement(v, 0 * v), cold, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("in_basis", "step_size"), [(False, 1e-6), (True, 1.0), (False, 1e6)])
-def test_the_closed_form_of_a_squared_loss_is_the_displacement(in_basis, step_size):
-    loss = losses.SquaredLoss()
-    problem, A = local_problem(loss, in_basis=in_basis, step_size=step_size)
-    v, form = point(loss), problem.closed_form()
-    found = form[:, :-1] @ v + form[:, -1:]
-    moment, pull = A.T @ A / N, A.T @ problem.target[:, None] / N
-    solution = np.linalg.solve(np.eye(P + 1) / step_size + moment, v / step_size + pull)
-    np.testing.assert_allclose(v - found, solution, rtol=1e-8, atol=1e-8)
-
-
 @pytest.mark.parametrize(("step_size", "most"), [(1e-6, 50), (1e6, 50), (50.0, 0), (50.0, 1)])
 def test_extreme_steps_rows_and_points_end_in_a_finite_displacement(
     loss, step_size, most, monkeypatch

@@ -14,7 +14,7 @@ from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._messages import VOID_ROUNDS, draw_schedule
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.privacy import participation_mixture
-from skdpadmm.protocol import MODEL, SERVER, SUMS, Budget, Federation
+from skdpadmm.protocol import MODEL, SERVER, Budget, Federation
 from tests.algorithms.runs import BUDGET, coordinates_of, facts_for
 
 OBSERVERS = Federation.observers
@@ -37,15 +37,6 @@ def rounds_of(fed, *, observer=SERVER, sampling="poisson", cap=None, max_rounds=
 def facts_of(fed, unit="record"):
     n = 70 if fed is None else sum(fed.agent_sizes)
     return facts_for(coordinates_of(2), n, SquaredLoss(), agents=fed, unit=unit, max_iter=20)
-
-
-@pytest.mark.parametrize("observer", OBSERVERS)
-def test_noise_comes_from_everyone_where_sums_are_to_hide_the_sample(observer):
-    assert rounds_of(federation(), observer=observer).everyone_sends
-    for sampling, few in (("poisson", 1), ("fixed", 3)):
-        rounds = rounds_of(federation(participation=0.3), observer=observer, sampling=sampling)
-        assert rounds.everyone_sends == (observer in (SUMS, MODEL))
-        assert rounds.fewest == (10 if rounds.everyone_sends else few)
 
 
 @pytest.mark.parametrize(

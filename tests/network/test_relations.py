@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import networkx as nx
 import numpy as np
@@ -103,25 +101,3 @@ def test_labels_of_a_relation_are_those_that_it_was_given():
     for relation in (nx.path_graph(["b", "a"]), pd.DataFrame(index=["b", "a"])):
         assert network.labels_of_relation(relation) == ["b", "a"]
     assert network.labels_of_relation("knn") is None
-
-
-FINGERPRINTS = """
-import sys
-import numpy as np
-from skdpadmm import network
-
-early = "networkx" in sys.modules
-x = np.random.default_rng(0).random((30, 2))
-made = [network.knn_similarity(x), network.gaussian_similarity(x), network.angle_similarity(x)]
-made += [network.resolve_topology(name, np.arange(32), seed=3) for name in network.TOPOLOGIES]
-found = [str(early), *(relation.fingerprint for relation in made)]
-"""
-
-
-@pytest.mark.slow
-def test_fingerprints_are_the_same_in_every_process_and_networkx_is_imported_late():
-    here = {}
-    exec(FINGERPRINTS, here)
-    code = FINGERPRINTS + "print(*found)"
-    found = subprocess.check_output([sys.executable, "-c", code], text=True).split()
-    assert found == ["False", *here["found"][1:]]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import skdpadmm.protocol._gate as gate_module
-from skdpadmm import DPDecentralizedRegressor, DPFedRidge
+from skdpadmm import DPDecentralizedRegressor
 from skdpadmm.algorithms import SecretSharingGradientDescent
 from skdpadmm.secret_sharing import Transcript
 from tests.contract.harness import moves, record, replay
@@ -48,16 +48,6 @@ def test_every_coalition_learns_exactly_what_is_claimed_on_linear_losses(unit, n
             # Grids cost two cells of a millionth each.
             assert exact <= claimed * (1 + 1e-9)
             assert exact == pytest.approx(claimed, rel=1e-5)
-
-
-def test_federations_are_attacked_by_the_formula_of_networks():
-    # A coalition of c in a network is one of N - c honest agents in a federation.
-    for coalition in range(1, 4):
-        shared = {"algorithm": SecretSharingGradientDescent(), "n_agents": 4, "conditioning": None}
-        one = DPDecentralizedRegressor(coalition=coalition, **shared).plan(8, 1)
-        other = DPFedRidge(n_honest=4 - coalition, adversary="sums", **shared).plan(8, 1)
-        assert one.guarantee("peer").mu == other.guarantee("sums").mu
-        assert one.releases[-1].agent_noise_std == other.releases[-1].agent_noise_std
 
 
 def test_what_a_coalition_does_not_know_of_a_sum_has_the_noise_of_all_others(monkeypatch):
