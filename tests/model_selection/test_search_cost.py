@@ -71,7 +71,6 @@ def test_the_cost_is_the_sum_over_all_fits(cv, refit):
     ("model", "grid", "n", "cv", "refit"),
     [
         (hidden(), {"alpha": [1.0]}, 50, ShuffleSplit(2, train_size=0.3), False),
-        (hidden(), {"alpha": [1.0]}, 30, [(np.arange(30) < 12, np.arange(30) >= 12)], True),
         (logistic(), {"epsilon": [0.1, 0.3], "algorithm": MIXED}, 60, KFold(2), True),
         (AGENTS, {"alpha": [1.0]}, 61, 3, True),
         (DPRandomizedSearchCV(ridge(), {"alpha": [0.0, 1.0, 2.0]}, n_iter=2),
