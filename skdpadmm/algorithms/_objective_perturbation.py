@@ -238,7 +238,9 @@ def minimiser_guarantee(facts: Facts, settings: Settings, noise_std: float) -> P
 def _check_facts(facts: Facts) -> None:
     """Refuse what the theorem, or the bound of a solution's accuracy, does not cover."""
     image, _ = facts.penalty.splitting()
-    of_step = facts.penalty.proximal_rounding(np.ones(facts.n_parameters), 1.0)
+    of_step = math.inf
+    if image is None:
+        of_step = facts.penalty.proximal_rounding(np.ones(facts.n_parameters), 1.0)
     several, unbounded = facts.loss.n_outputs > 1, not facts.row_norm < math.inf
     one = "one: with several the direction of a record's gradient depends on the noise"
     single = "a penalty of single coefficients: a solution is as accurate as proximal steps are"
@@ -246,7 +248,7 @@ def _check_facts(facts: Facts) -> None:
         "Choose another algorithm than ObjectivePerturbation.",
         (several, f"{facts.loss.n_outputs} scores", one),
         (unbounded, f"row_norm={facts.row_norm}", "a finite bound: curvature has to have one"),
-        (image is not None or of_step == math.inf, repr(facts.penalty), single),
+        (of_step == math.inf, repr(facts.penalty), single),
     )
     knobs.check_zero_at_zero(facts.penalty, n_features(facts))
 
