@@ -127,7 +127,7 @@ class PendingFit:
                 norms = feature_norms(self.X, coordinates.undeclared)
                 coordinates = rescale(coordinates, norms, plan.facts.scaling, gate)
             with self.problem(plan, coordinates, gate) as problem:
-                solution = runner_of(self.planned.algorithm).run(plan, problem, gate)
+                solution = self.planned.algorithm.run(plan, problem, gate)
         gate.close()
         return plan, coordinates, solution
 
@@ -176,9 +176,6 @@ class Watcher(Protocol):
     def gate(self, plan: Plan, noise: NoiseSource, n_arrived: int) -> Gate:
         """The gate that a fit passes."""
 
-    def algorithm(self, algorithm: Any) -> Any:
-        """What runs in place of an algorithm: itself, or a copy whose steps are looked at."""
-
 
 _WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
@@ -204,11 +201,6 @@ def gate_of(plan: Plan, noise: NoiseSource, **arrived: int) -> Gate:
     if (watcher := _WATCHER.get()) is None:
         return Gate(plan, noise, **arrived)
     return watcher.gate(plan, noise, arrived.get("n_arrived", 0))
-
-
-def runner_of(algorithm: Any) -> Any:
-    """The algorithm of a fit, or the one that an audit puts in its place."""
-    return algorithm if (watcher := _WATCHER.get()) is None else watcher.algorithm(algorithm)
 
 
 @contextmanager

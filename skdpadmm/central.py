@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.metaestimators import available_if
 
-from skdpadmm._fitting import Fitted, PendingFit, all_or_nothing, gate_of, reserved, runner_of
+from skdpadmm._fitting import Fitted, PendingFit, all_or_nothing, gate_of, reserved
 from skdpadmm._linear_model import (
     ElasticNetRegression,
     LassoRegression,
@@ -239,7 +239,7 @@ class CentralModel(PrivateLinearModel):
             gate = gate_of(plan, noise, n_arrived=n_before)
             with fit.problem(plan, coordinates, gate) as problem:
                 state = algorithm.start(plan, problem) if arrived is None else arrived.state
-                state = runner_of(algorithm).arrive(plan, problem, gate, state)
+                state = algorithm.arrive(plan, problem, gate, state)
                 solution = algorithm.solution(plan, problem, state)
             gate.close()
         self._keep(

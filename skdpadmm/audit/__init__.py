@@ -5,7 +5,7 @@ A report of an audit that was given private data tells of these data, and no gua
 
 from __future__ import annotations
 
-from skdpadmm.audit._audit import audit
-from skdpadmm.audit._report import AuditReport, ReplayLine
+from skdpadmm.audit._audit import AuditReport, audit
+from skdpadmm.audit._replay import ReplayLine
 
 __all__ = ["AuditReport", "ReplayLine", "audit"]

@@ -1,11 +1,10 @@
-"""The one function of this room."""
+"""The one function of this room, and the report that it makes."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import cycle, islice
 from numbers import Integral, Real
 from typing import Any
@@ -14,87 +13,172 @@ import numpy as np
 from tqdm import tqdm
 
 from skdpadmm._candidates import last_step
-from skdpadmm.audit._black_box import lower_bounds
-from skdpadmm.audit._bounds import twice
-from skdpadmm.audit._canaries import SHARE, n_directions, with_canaries
-from skdpadmm.audit._copies import copy_of, is_search
-from skdpadmm.audit._given import require_neighbors
-from skdpadmm.audit._neighbors import Neighbors, schema_of, worst_case_neighbors
-from skdpadmm.audit._replay import Replays
-from skdpadmm.audit._report import AuditReport, ReplayLine
-from skdpadmm.audit._trials import Trials, is_ours, run_trials, trials_of
-from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring
+from skdpadmm.audit._bounds import lower_bounds, twice
+from skdpadmm.audit._neighbors import (
+    Neighbors,
+    n_directions,
+    require_neighbors,
+    schema_of,
+    with_canaries,
+    worst_case_neighbors,
+)
+from skdpadmm.audit._replay import NOT_REPLAYED, ReplayLine, Replays
+from skdpadmm.audit._trials import Trials, copy_of, is_ours, is_search, run_trials, trials_of
+from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, round_down, round_up, text_table
 from skdpadmm.protocol import MODEL, Plan
 
-GIVEN = "as they were given"
-METHODS = ("replay", "black-box", "canaries")
 # Runs where nobody says how many.
 RUNS = {"replay": 5, "black-box": 10_000, "canaries": 500}
+_COLUMNS = ("release", "times", "moved", "declared", "noise", "planned", "found")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    """What an audit is asked for, checked; see `audit`."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AuditReport:
+    """What an audit found, beside what is claimed.
 
+    Attributes
+    ----------
+    subject : str
+        Which estimator.
+    method : {"replay", "black-box", "canaries"}
+    observer : str
+        Whose guarantee was tried.
+    claimed_epsilon : float
+        At `delta`, between data sets as far apart as those that were tried.
+    delta : float
+    guarantee : Guarantee or None
+        The claim, where it is more than a pair of numbers.
+    confidence : float
+        Of each bound; a sound estimator is found to be wrong at most so rarely.
+    lower_bound : float or None
+        Of epsilon at `delta`, whatever the mechanism; None for a replay.
+    mu_lower_bound : float or None
+        Of mu, where the claim is one of Gaussian differential privacy.
+    claimed_mu : float or None
+    n_runs : int
+        Replays, fits on each data set, or canaries in one fit.
+    neighbors : str
+        In what the data sets differ.
+    event : str
+        By what they were told apart.
+    lines : tuple of ReplayLine
+        Of a replay, release by release.
+    is_violation : bool
+        Whether the claim is refuted.
+
+    Examples
+    --------
+    >>> from skdpadmm import DPAdmmRidge
+    >>> from skdpadmm.audit import audit
+    >>> report = audit(DPAdmmRidge(max_iter=3), method="replay", random_state=0)
+    >>> report.is_violation, sorted({line.found for line in report.lines})
+    (False, ['nothing wrong'])
+    """
+
+    subject: str
     method: str
-    n_runs: int | None
+    observer: str
+    claimed_epsilon: float
+    delta: float
+    guarantee: Guarantee | None = None
+    claimed_mu: float | None = None
     confidence: float
-    delta: float | None
-    observer: str | None
-    n_jobs: int | None
-    # An int once it is made.
-    random_state: Any
-    verbose: int
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"Got method={self.method!r}, expected one of {list(METHODS)}.")
-        n, confidence, delta = self.n_runs, self.confidence, self.delta
-        if n is not None and not (isinstance(n, Integral) and int(n) >= 1):
-            raise ValueError(f"Got n_runs={n!r}, expected a positive int or None.")
-        if not (isinstance(confidence, Real) and 0 < float(confidence) < 1):
-            raise ValueError(f"Got confidence={confidence!r}, expected a float in (0, 1).")
-        if delta is not None and not (isinstance(delta, Real) and 0 <= float(delta) < 1):
-            raise ValueError(f"Got delta={delta!r}, expected a float in [0, 1).")
-        if self.method != "black-box" and self.n_jobs not in (None, 1):
-            raise ValueError(
-                f"Got n_jobs={self.n_jobs!r} for method={self.method!r}, expected None or 1: it is"
-                " one process. Leave it out."
-            )
-        object.__setattr__(self, "random_state", _seed(self.random_state))
+    n_runs: int
+    neighbors: str = ""
+    event: str = ""
+    lower_bound: float | None = None
+    mu_lower_bound: float | None = None
+    lines: tuple[ReplayLine, ...] = ()
+    is_violation: bool = False
 
     @property
-    def runs(self) -> int:
-        """How many runs are asked for, by whoever calls or by the method."""
-        return RUNS[self.method] if self.n_runs is None else int(self.n_runs)
+    def not_replayed(self) -> tuple[str, ...]:
+        """Releases of which a replay did not see how far they move; lines say why."""
+        return tuple(line.name for line in self.lines if line.found.startswith(NOT_REPLAYED))
 
     @property
-    def rng(self) -> np.random.Generator | None:
-        """Where seeds of runs come from; None: noise comes from where a user's does."""
-        return None if self.random_state is None else np.random.default_rng(self.random_state)
+    def verdict(self) -> str:
+        """What was found, in a sentence."""
+        if math.isinf(self.claimed_epsilon):
+            return "Nothing is claimed: not private."
+        if not self.is_violation:
+            found = "No violation was found. That proves nothing: a better attack may find one."
+            unseen = ", ".join(self.not_replayed)
+            return f"{found} Not replayed: {unseen}." if unseen else found
+        level = f"at {100 * self.confidence:g} % confidence"
+        if wrong := [line.name for line in self.lines if line.is_violation]:
+            return f"VIOLATION of {', '.join(wrong)}, {level}."
+        if self.lower_bound is not None and self.lower_bound > self.claimed_epsilon:
+            return f"VIOLATION: epsilon is at least {round_down(self.lower_bound)}, {level}."
+        assert self.mu_lower_bound is not None
+        return f"VIOLATION: mu is at least {round_down(self.mu_lower_bound)}, {level}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary; an infinite figure is the string "inf"."""
+        plain = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        plain["guarantee"] = None if self.guarantee is None else self.guarantee.to_dict()
+        plain["lines"] = [{k: _plain(v) for k, v in asdict(line).items()} for line in self.lines]
+        return {**plain, "verdict": self.verdict}
+
+    def __repr__(self) -> str:
+        """Return the report as plain text."""
+        claim = f"claimed against {self.observer}: epsilon={round_up(self.claimed_epsilon)}"
+        claim += f" at delta={round_up(self.delta)}"
+        if self.guarantee is not None:
+            claim += f", {self.guarantee.describe()}"
+        runs = {
+            "replay": f"replays: {self.n_runs}",
+            "black-box": f"runs: {self.n_runs} of each data set",
+            "canaries": f"canaries: {self.n_runs} in one run",
+        }
+        blocks = [
+            f"Audit of {self.subject} by {self.method}",
+            self.verdict,
+            claim,
+            f"neighbours: {self.neighbors}",
+            runs[self.method],
+        ]
+        if self.lower_bound is not None:
+            level = f"at {100 * self.confidence:g} % confidence"
+            blocks.append(f"epsilon is at least {round_down(self.lower_bound)}, {level}")
+        if self.mu_lower_bound is not None and self.claimed_mu is not None:
+            shown, claimed = round_down(self.mu_lower_bound), round_up(self.claimed_mu)
+            blocks.append(f"mu is at least {shown}, claimed {claimed}")
+        if self.event:
+            blocks.append(f"event: {self.event}")
+        if self.lines:
+            blocks.append(text_table(_COLUMNS, map(_row, self.lines)))
+        return "\n".join(blocks)
 
 
-def _seed(given: Any) -> int | None:
-    if given is None or (isinstance(given, Integral) and int(given) >= 0):
-        return None if given is None else int(given)
-    if isinstance(given, np.random.Generator):
-        return int(given.integers(2**31))
-    if isinstance(given, np.random.RandomState):
-        return int(given.randint(2**31))
-    raise ValueError(
-        f"Got random_state={given!r}, expected an int >= 0, a RandomState, a Generator or None."
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _row(line: ReplayLine) -> tuple[str, ...]:
+    return (
+        line.name,
+        str(line.times),
+        "not seen" if line.moved is None else round_up(line.moved),
+        "" if line.declared is None else round_up(line.declared),
+        "not seen" if line.noise is None else f"{line.noise:.3g}",
+        "" if line.noise is None else "1",
+        line.found,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Claim:
-    """What an estimator claims between data sets as far apart as those of an audit."""
+class _Options:
+    """What an audit is asked for; see `audit`."""
 
-    observer: str
-    epsilon: float
-    delta: float
-    guarantee: Guarantee | None = None
-    mu: float | None = None
+    method: str
+    n_runs: int
+    confidence: float
+    delta: float | None
+    observer: str | None
+    n_jobs: int | None
+    seed: int | None
+    verbose: int
 
 
 def audit(
@@ -128,7 +212,6 @@ def audit(
         Records to hide one in. None: a few records are made from what is public: rows as long as
         they may be, with targets at their bounds, where what records say is clipped.
     y : array-like of shape (n_samples,), default=None
-        Their targets.
     method : {"replay", "black-box", "canaries"}, default="replay"
         "replay" fits a data set, runs the same plan on neighbouring ones with the same randomness
         and the same past, and compares every released quantity with its declared sensitivity; and
@@ -169,22 +252,20 @@ def audit(
     ------
     ValueError
         Where a parameter is out of range, where data cannot be made from public facts, or where
-        `neighbors` are none.
+        `neighbors` are not neighbouring.
 
     Notes
     -----
     **Replace one, zero out.** Neighbours replace a unit, made here or given. An estimator that
     promises zero-out is held to what follows for two of its steps, whatever the rows are.
 
-    **Replay.** What the first fit released is let out again in the second one, so a release moves
+    **Replay.** What the first fit released is released again in the second one, so a release moves
     by what its sensitivity bounds: the step that the unit adds, given the past. Noise is tested for
-    being too little, and for coming twice: between runs, repetitions, agents and entries. Loops
-    that add noise by themselves are replayed too: the steps of a path one at a time, each from the
-    recorded iterate. Where a hidden random term is added to an objective, once or in rounds, it
-    seeks the terms with which the other data have the same minimisers, and compares how far they
-    moved with the bound of gradients; what the curvature costs is not compared. A release of which
-    a replay did not see how far it moves is "not replayed", with the reason: there its noise alone
-    was tested, and "black-box" has to do the rest.
+    being too little, and for coming twice: between runs, repetitions, agents and entries. A release
+    of which a replay does not see how far it moves is "not replayed", with the reason: iterates of
+    gradient ADMM, whose noise is added in a loop that passes no gate, and hidden terms of perturbed
+    objectives with their solutions. There the noise alone is tested, and "black-box" has to do the
+    rest.
 
     **Black box.** Of the neighbours that are made here those are taken between which the releases
     of a replay move the most. For an event of probability p on one data set and q on the other,
@@ -210,10 +291,7 @@ def audit(
     >>> report.is_violation, report.lower_bound < report.claimed_epsilon <= 3.0001
     (False, True)
     """
-    options = _Options(
-        method=method, n_runs=n_runs, confidence=confidence, delta=delta, observer=observer,
-        n_jobs=n_jobs, random_state=random_state, verbose=verbose,
-    )  # fmt: skip
+    _refuse(method, n_runs, confidence, delta, n_jobs)
     if method == "canaries" and neighbors is not None:
         raise ValueError("Got neighbors with method='canaries', expected None: coins make them.")
     last = last_step(estimator)
@@ -223,133 +301,52 @@ def audit(
             " its best_estimator_; of a Pipeline pass its last step, or data as well."
         )
     # A seed would fix the noise of all runs, and an audit is no use of data.
-    model = copy_of(estimator)
-    n_features = 3 if method == "replay" else 1
+    model, default = copy_of(estimator), RUNS[method]
+    if method == "canaries" and X is not None:
+        default = min(default, len(X))
+    options = _Options(
+        method=method, n_runs=default if n_runs is None else int(n_runs), confidence=confidence,
+        delta=delta, observer=observer, n_jobs=n_jobs, seed=_seed(random_state), verbose=verbose,
+    )  # fmt: skip
     with warnings.catch_warnings():
         # Such as that delta is not small beside the few records there are.
         warnings.simplefilter("ignore")
         if method == "canaries":
             return _canaries(model, X, y, fit_params, options)
-        pairs = _pairs(model, X, y, neighbors, fit_params, n_features)
-        if method == "replay":
-            if getattr(last_step(model), "epsilon", None) == math.inf:
-                # Without privacy there is nothing to compare, and huge rows are refused.
-                pairs = pairs[:1]
-            return _replay(model, pairs, options)
-        pair = _hardest(model, pairs, options.random_state)
-        return _black_box(model, pair, options)
+        pairs = _pairs(model, X, y, neighbors, fit_params, 3 if method == "replay" else 1)
+        if method == "black-box":
+            return _black_box(model, _hardest(model, pairs, options.seed), options)
+        if getattr(last_step(model), "epsilon", None) == math.inf:
+            # Without privacy there is nothing to compare, and huge rows are refused.
+            pairs = pairs[:1]
+        return _replay(model, pairs, options)
 
 
-def _replay(model: Any, pairs: list[Neighbors], options: _Options) -> AuditReport:
-    replays = Replays()
-    tried = max(options.runs, len(pairs))
-    bar = tqdm(islice(cycle(pairs), tried), total=tried, unit="replay", disable=not options.verbose)
-    rng = options.rng
-    for pair in bar:
-        seed = None if rng is None else int(rng.integers(2**31))
-        replays.add(copy_of(model, seed), pair)
-    assert replays.plan is not None
-    claim = _claim_of(replays.plan, options, None, is_doubled=False)
-    lines = [*replays.lines(options.confidence)] if replays.plan.budget.is_private else []
-    lines += [
-        ReplayLine(
-            name=what, times=1, moved=None, declared=None, noise=None, found=found,
-            is_violation=True,
-        )
-        for what, found in replays.differs.items()
-        if replays.plan.budget.is_private
-    ]  # fmt: skip
-    return _report(
-        model,
-        claim,
-        options,
-        tried,
-        "; or ".join(pair.differ for pair in pairs),
-        lines=tuple(lines),
-        is_violation=any(line.is_violation for line in lines),
-    )
+def _refuse(method: Any, n_runs: Any, confidence: Any, delta: Any, n_jobs: Any) -> None:
+    """Refuse options that are out of range."""
+    is_number = [isinstance(value, Real) for value in (confidence, delta)]
+    fewest = 8 if method == "black-box" else 1
+    is_count = isinstance(n_runs, Integral) and int(n_runs) >= fewest
+    for name, value, is_fine, expected in (
+        ("method", method, method in RUNS, f"one of {list(RUNS)}"),
+        ("n_runs", n_runs, n_runs is None or is_count, f"None or an int of at least {fewest}"),
+        ("confidence", confidence, is_number[0] and 0 < confidence < 1, "a float in (0, 1)"),
+        ("delta", delta, delta is None or (is_number[1] and 0 <= delta < 1), "a float in [0, 1)"),
+        ("n_jobs", n_jobs, n_jobs in (None, 1) or method == "black-box", "None or 1"),
+    ):
+        if not is_fine:
+            raise ValueError(f"Got {name}={value!r} for method={method!r}, expected {expected}.")
 
 
-def _black_box(model: Any, pair: Neighbors, options: _Options) -> AuditReport:
-    n_runs = options.runs
-    if n_runs < 8:
-        raise ValueError(f"Got n_runs={n_runs} for method='black-box', expected at least 8.")
-    worlds = [trials_of(model, data, pair.fit_params) for data in (pair.first, pair.second)]
-    claim = _claim(model, worlds[0], options)
-    found = run_trials(
-        worlds, n_runs, n_jobs=options.n_jobs, random_state=options.random_state,
-        verbose=options.verbose,
-    )  # fmt: skip
-    bounds = lower_bounds(
-        *found, delta=claim.delta, confidence=options.confidence, is_gaussian=claim.mu is not None
-    )
-    refuted = bounds.epsilon > claim.epsilon or (claim.mu is not None and bounds.mu > claim.mu)
-    return _report(
-        model,
-        claim,
-        options,
-        n_runs,
-        pair.differ,
-        lower_bound=bounds.epsilon,
-        mu_lower_bound=bounds.mu if claim.mu is not None else None,
-        event=bounds.event,
-        is_violation=refuted,
-    )
-
-
-def _canaries(
-    model: Any, X: Any, y: Any, fit_params: dict[str, Any], options: _Options
-) -> AuditReport:
-    if getattr(last_step(model), "privacy_unit", "record") == "agent":
-        raise ValueError(
-            "Got privacy_unit='agent' for method='canaries', expected 'record': canaries are"
-            " records. Choose method='black-box'."
-        )
-    is_given = X is not None
-    n_canaries = options.n_runs or min(options.runs, len(X) if is_given else options.runs)
-    schema = schema_of(model, X, y, fit_params, n_directions(n_canaries))
-    if not is_given:
-        schema = _larger(schema, n_canaries)
-    rng = np.random.default_rng(options.random_state)
-    canaries = with_canaries(schema, n_canaries, rng, is_given=is_given)
-    if options.random_state is not None:
-        model = copy_of(model, int(rng.integers(2**31)))
-    pair = Neighbors(
-        first=(canaries.X, canaries.y),
-        second=(canaries.X, canaries.y),
-        fit_params=schema.fit_params,
-        differ=f"the targets of {n_canaries} records, each by a coin",
-    )
-    claim = _claim(model, trials_of(model, pair.first, pair.fit_params), options)
-    with tqdm(total=1, unit="fit", disable=not options.verbose) as bar:
-        model.fit(*pair.first, **pair.fit_params)
-        bar.update()
-    run = canaries.guess(model, max(int(SHARE * n_canaries), 1))
-    bound = run.epsilon(claim.delta, options.confidence)
-    return _report(
-        model,
-        claim,
-        options,
-        n_canaries,
-        pair.differ,
-        lower_bound=bound,
-        event=f"{run.n_correct} of {run.n_guesses} guesses were right",
-        is_violation=bound > claim.epsilon,
-    )
-
-
-def _larger(schema: Any, n_samples: int) -> Any:
-    """The same facts with as many records as there are canaries, or a few more for agents."""
-    fit_params = dict(schema.fit_params)
-    agents = fit_params.get("agents")
-    if agents is not None:
-        labels = np.unique(np.asarray(agents))
-        fit_params["agents"] = np.sort(np.resize(labels, n_samples))
-    return replace(
-        schema,
-        X=np.resize(schema.X, (n_samples, schema.X.shape[1])),
-        y=np.resize(schema.y, n_samples),
-        fit_params=fit_params,
+def _seed(given: Any) -> int | None:
+    if given is None or (isinstance(given, Integral) and int(given) >= 0):
+        return None if given is None else int(given)
+    if isinstance(given, np.random.Generator):
+        return int(given.integers(2**31))
+    if isinstance(given, np.random.RandomState):
+        return int(given.randint(2**31))
+    raise ValueError(
+        f"Got random_state={given!r}, expected an int >= 0, a RandomState, a Generator or None."
     )
 
 
@@ -361,116 +358,148 @@ def _pairs(
     if X is not None or y is not None:
         raise ValueError("Got neighbors beside X or y, expected one of them.")
     try:
-        (X1, y1), (X2, y2) = neighbors
+        first, second = ((X, y) for X, y in neighbors)
     except (TypeError, ValueError):
         raise ValueError(
             "Got neighbors that are no pair, expected ((X, y), (X2, y2)): two data sets."
         ) from None
-    require_neighbors(model, (X1, y1), (X2, y2), fit_params)
-    return [Neighbors(first=(X1, y1), second=(X2, y2), fit_params=dict(fit_params), differ=GIVEN)]
+    require_neighbors(model, first, second, fit_params)
+    differ = "as they were given"
+    return [Neighbors(first=first, second=second, fit_params=dict(fit_params), differ=differ)]
 
 
-def _hardest(model: Any, pairs: list[Neighbors], random_state: int | None) -> Neighbors:
+def _replay(model: Any, pairs: list[Neighbors], options: _Options) -> AuditReport:
+    replays, tried = Replays(), max(options.n_runs, len(pairs))
+    bar = tqdm(islice(cycle(pairs), tried), total=tried, unit="replay", disable=not options.verbose)
+    rng = None if options.seed is None else np.random.default_rng(options.seed)
+    for pair in bar:
+        replays.add(copy_of(model, None if rng is None else int(rng.integers(2**31))), pair)
+    assert replays.plan is not None
+    lines = replays.lines(options.confidence) if replays.plan.budget.is_private else ()
+    return replace(
+        _claim_of_plan(model, replays.plan, options, is_doubled=False),
+        n_runs=tried,
+        neighbors="; or ".join(pair.differ for pair in pairs),
+        lines=lines,
+        is_violation=any(line.is_violation for line in lines),
+    )
+
+
+def _hardest(model: Any, pairs: list[Neighbors], seed: int | None) -> Neighbors:
     """The pair between which releases move the most, where a replay sees it; else the first."""
     if len(pairs) == 1 or not is_ours(model) or last_step(model).epsilon == math.inf:
         return pairs[0]
-    best, hardest = 0.0, pairs[0]
+    most, hardest = 0.0, pairs[0]
     for pair in pairs:
         replays = Replays()
-        replays.add(copy_of(model, random_state), pair)
+        replays.add(copy_of(model, seed), pair)
         # Costs of Gaussian releases add in squares. Up to rounding the first of equals.
         energy = sum((moved / declared) ** 2 for moved, declared in replays.moved.values())
-        if energy > best * (1 + 1e-3):
-            best, hardest = energy, pair
+        if energy > most * (1 + 1e-3):
+            most, hardest = energy, pair
     return hardest
 
 
-def _claim(model: Any, trials: Trials, options: _Options) -> _Claim:
+def _black_box(model: Any, pair: Neighbors, options: _Options) -> AuditReport:
+    worlds = [trials_of(model, data, pair.fit_params) for data in (pair.first, pair.second)]
+    claim = _claim(model, worlds[0], options)
+    runs = run_trials(
+        worlds, options.n_runs, n_jobs=options.n_jobs, random_state=options.seed,
+        verbose=options.verbose,
+    )  # fmt: skip
+    mu = claim.claimed_mu
+    bounds = lower_bounds(
+        *runs, delta=claim.delta, confidence=options.confidence, is_gaussian=mu is not None
+    )
+    refuted = bounds.epsilon > claim.claimed_epsilon or (mu is not None and bounds.mu > mu)
+    return replace(
+        claim, neighbors=pair.differ, lower_bound=bounds.epsilon, event=bounds.event,
+        mu_lower_bound=None if mu is None else bounds.mu, is_violation=refuted,
+    )  # fmt: skip
+
+
+def _canaries(
+    model: Any, X: Any, y: Any, fit_params: dict[str, Any], options: _Options
+) -> AuditReport:
+    if getattr(last_step(model), "privacy_unit", "record") == "agent":
+        raise ValueError(
+            "Got privacy_unit='agent' for method='canaries', expected 'record': canaries are"
+            " records. Choose method='black-box'."
+        )
+    n_canaries = options.n_runs
+    schema = schema_of(model, X, y, fit_params, n_directions(n_canaries), n_canaries)
+    rng = np.random.default_rng(options.seed)
+    canaries = with_canaries(schema, n_canaries, rng, is_given=X is not None)
+    data, fit_params = (canaries.X, canaries.y), schema.fit_params
+    if options.seed is not None:
+        model = copy_of(model, int(rng.integers(2**31)))
+    claim = _claim(model, trials_of(model, data, fit_params), options)
+    with tqdm(total=1, unit="fit", disable=not options.verbose) as bar:
+        model.fit(*data, **fit_params)
+        bar.update()
+    run = canaries.guess(model)
+    bound = run.epsilon(claim.delta, options.confidence)
+    return replace(
+        claim, neighbors=f"the targets of {n_canaries} records, each by a coin", lower_bound=bound,
+        event=f"{run.n_correct} of {run.n_guesses} guesses were right",
+        is_violation=bound > claim.claimed_epsilon,
+    )  # fmt: skip
+
+
+def _claim(model: Any, trials: Trials, options: _Options) -> AuditReport:
     """What is claimed: by a plan, by a report, or by parameters that are named as usual."""
-    observer = options.observer
+    observer, report = options.observer, trials.report
     if trials.pending is not None:
-        plan = trials.pending.planned.plan
-        return _claim_of(plan, options, MODEL, is_doubled=True)
-    if trials.report is not None:
-        report = trials.report
-        known = [seen.name for seen in report.observers]
-        seen = report.observers[known.index(observer if observer in known else report.adversary)]
-        return _claim_for(
-            seen.name,
-            report.guarantee(observer or seen.name),
-            report.delta if options.delta is None else options.delta,
-            is_doubled=seen.neighboring is Neighboring.ZERO_OUT,
+        return _claim_of_plan(model, trials.pending.planned.plan, options, is_doubled=True)
+    if report is not None:
+        known = {seen.name: seen for seen in report.observers}
+        guarantee = report.guarantee(observer or report.adversary)
+        seen = known[observer if observer in known else report.adversary]
+        is_doubled = seen.neighboring is Neighboring.ZERO_OUT
+        return _claimed(
+            model, options, seen.name, report.delta, guarantee=guarantee, is_doubled=is_doubled
         )
     last = last_step(model)
-    epsilon, delta = getattr(last, "epsilon", None), options.delta
+    epsilon = getattr(last, "epsilon", None)
     if not isinstance(epsilon, Real):
         raise ValueError(
             f"Got {type(last).__name__} with epsilon={epsilon!r}, expected an estimator with a"
             " parameter `epsilon`: what it claims. Set one, or pass the estimator that has it: of a"
             " search its `best_estimator_`."
         )
-    if delta is None:
-        delta = float(getattr(last, "delta", 0.0))
-    return _Claim(observer=observer or MODEL, epsilon=float(epsilon), delta=delta)
+    delta = float(getattr(last, "delta", 0.0))
+    return _claimed(model, options, observer or MODEL, delta, epsilon=float(epsilon))
 
 
-def _claim_of(plan: Plan, options: _Options, default: str | None, *, is_doubled: bool) -> _Claim:
-    """What a plan claims."""
-    observer = options.observer
-    if observer is None:
-        observer = default if default in plan.facts.observers else plan.budget.observer
-    delta = plan.budget.delta if options.delta is None else options.delta
-    if not plan.budget.is_private:
-        return _Claim(observer=observer, epsilon=math.inf, delta=delta)
-    return _claim_for(
-        observer,
-        plan.guarantee(observer),
-        delta,
-        is_doubled=is_doubled and plan.facts.neighboring is Neighboring.ZERO_OUT,
+def _claim_of_plan(model: Any, plan: Plan, options: _Options, *, is_doubled: bool) -> AuditReport:
+    """What a plan claims; neighbours of an attack are two steps of zero-out apart."""
+    is_attack = is_doubled and MODEL in plan.facts.observers
+    observer = options.observer or (MODEL if is_attack else plan.budget.observer)
+    is_doubled = is_doubled and plan.facts.neighboring is Neighboring.ZERO_OUT
+    guarantee = plan.guarantee(observer) if plan.budget.is_private else None
+    return _claimed(
+        model, options, observer, plan.budget.delta, guarantee=guarantee, is_doubled=is_doubled
     )
 
 
-def _claim_for(observer: str, guarantee: Guarantee, delta: float, *, is_doubled: bool) -> _Claim:
-    """What a guarantee claims, of one step or of two."""
-    mu = None
+def _claimed(
+    model: Any,
+    options: _Options,
+    observer: str,
+    delta: float,
+    *,
+    epsilon: float = math.inf,
+    guarantee: Guarantee | None = None,
+    is_doubled: bool = False,
+) -> AuditReport:
+    """A report that says what is claimed, and nothing yet of what was found."""
+    mu, delta = None, delta if options.delta is None else options.delta
+    if guarantee is not None:
+        epsilon = twice(guarantee, delta) if is_doubled else guarantee.epsilon(delta)
     if isinstance(guarantee, GaussianDP):
         mu = guarantee.mu * (2 if is_doubled else 1)
-    return _Claim(
-        observer=observer,
-        epsilon=twice(guarantee, delta) if is_doubled else guarantee.epsilon(delta),
-        delta=delta,
-        guarantee=guarantee,
-        mu=mu,
-    )
-
-
-def _report(
-    model: Any,
-    claim: _Claim,
-    options: _Options,
-    n_runs: int,
-    neighbors: str,
-    *,
-    lower_bound: float | None = None,
-    mu_lower_bound: float | None = None,
-    event: str = "",
-    lines: Iterable[ReplayLine] = (),
-    is_violation: bool,
-) -> AuditReport:
     return AuditReport(
-        subject=type(model).__name__,
-        method=options.method,
-        observer=claim.observer,
-        claimed_epsilon=claim.epsilon,
-        delta=claim.delta,
-        guarantee=claim.guarantee,
-        confidence=options.confidence,
-        lower_bound=lower_bound,
-        mu_lower_bound=mu_lower_bound,
-        claimed_mu=claim.mu,
-        n_runs=n_runs,
-        neighbors=neighbors,
-        event=event,
-        lines=tuple(lines),
-        is_violation=is_violation,
-    )
+        subject=type(model).__name__, method=options.method, observer=observer,
+        claimed_epsilon=epsilon, delta=delta, guarantee=guarantee, claimed_mu=mu,
+        confidence=options.confidence, n_runs=options.n_runs,
+    )  # fmt: skip

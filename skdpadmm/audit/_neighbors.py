@@ -1,8 +1,7 @@
-"""Neighbouring data sets that are hard to hide: made from public facts, or given."""
+"""Data sets of audits: worst-case neighbours and canaries from public facts, neighbours given."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
@@ -10,29 +9,31 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import hadamard
 from sklearn.pipeline import Pipeline
 
 from skdpadmm._candidates import last_step
-from skdpadmm.algorithms import GradientADMM
-from skdpadmm.audit._copies import estimators_in, given_to_last_step, is_classifier
+from skdpadmm.audit._bounds import OneRun
+from skdpadmm.audit._trials import (
+    coefficients_of,
+    estimators_in,
+    given_to_last_step,
+    is_classifier,
+    rows_of_last_step,
+)
+from skdpadmm.privacy import Neighboring
 
+Array = NDArray[np.float64]
 # What is assumed of targets by an estimator of ours, and of another one.
 OURS, OTHERS = (-3.0, 3.0), (-1.0, 1.0)
 N_RECORDS, N_AGENTS, OF_AGENT = 4, 4, 3
+# Of canaries something is said about so many, the surest ones.
+SHARE = 0.25
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Neighbors:
-    """Two data sets that differ in one unit.
-
-    Attributes
-    ----------
-    first, second : tuple of (X, y)
-    fit_params : dict
-        What else `fit` is given, with both.
-    differ : str
-        In what, in words.
-    """
+    """Two data sets that differ in one unit, in words in `differ`."""
 
     first: tuple[Any, Any]
     second: tuple[Any, Any]
@@ -42,186 +43,89 @@ class Neighbors:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Schema:
-    """What is public about data for an estimator.
+    """What is public about data for an estimator."""
 
-    Attributes
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Rows as long as they may be.
-    y : ndarray of shape (n_samples,)
-        Targets at their bounds, alternating: models stay near zero, where derivatives are large.
-    low, high : object
-        The targets that are the farthest apart.
-    corner : ndarray of shape (n_features,)
-        The largest row.
-    opposite : ndarray of shape (n_features,)
-        A row that is as long and points elsewhere.
-    fit_params : dict
-    changed : ndarray of intp
-        Rows of the unit in which neighbours differ.
-    last : ndarray of intp or None
-        The last record, where an algorithm takes them in the order of the data: the first one
-        meets nothing but the start.
-    is_clipped : bool
-        Whether rows may be of any size; what learns from rows before they are clipped takes none
-        that is huge.
-    """
-
-    X: NDArray[np.float64]
+    X: Array
+    # At their bounds, alternating: models stay near zero, where derivatives are large.
     y: NDArray[Any]
+    # The targets that are the farthest apart.
     low: Any
     high: Any
-    corner: NDArray[np.float64]
-    opposite: NDArray[np.float64]
+    # The largest row, and one that is as long and points elsewhere.
+    corner: Array
+    opposite: Array
     fit_params: dict[str, Any]
+    # Rows of the unit in which neighbours differ.
     changed: NDArray[np.intp]
-    last: NDArray[np.intp] | None
+    # Whether rows may be of any size; what learns from them before a clip takes none that is huge.
     is_clipped: bool
 
 
 def schema_of(
-    estimator: Any, X: Any, y: Any, fit_params: dict[str, Any], n_features: int
+    estimator: Any,
+    X: Any,
+    y: Any,
+    fit_params: dict[str, Any],
+    n_features: int,
+    n_samples: int | None = None,
 ) -> Schema:
     """Read what is public from an estimator, and make what is not given.
 
-    Parameters
-    ----------
-    estimator : estimator
-    X, y : array-like or None
-        Data to hide a record in; None: made from public facts.
-    fit_params : dict
-    n_features : int
-        How many there are where nobody says.
-
-    Returns
-    -------
-    Schema
-
-    Raises
-    ------
-    ValueError
-        Where data is needed and not given.
+    `n_features` and `n_samples` are those of what is made, where nobody says more.
     """
     if (X is None) != (y is None):
         raise ValueError("Got X without y or y without X, expected both or none of them.")
-    fit_params = dict(fit_params)
-    whole, estimator = estimator, last_step(estimator)
-    if whole is not estimator and X is None:
-        raise ValueError(
-            "Got a Pipeline and no data, expected X and y: what is public of rows before its steps"
-            " is not known. Pass data of that shape, which may be made up, or its last step."
-        )
-    if X is None and any(isinstance(one, Pipeline) for one in estimators_in(estimator)):
-        raise ValueError(
-            f"Got {type(estimator).__name__} with a Pipeline in it and no data, expected X and y:"
-            " what is public of rows before its steps is not known. Pass its last step,"
-            " best_estimator_, or data of that shape, which may be made up."
-        )
+    fit_params, whole, estimator = dict(fit_params), estimator, last_step(estimator)
     # Bounds of a last step are about rows that other steps have made.
     bounds = None if whole is not estimator else getattr(estimator, "feature_bounds", None)
     if X is None:
-        if isinstance(bounds, dict) or getattr(estimator, "agent_column", None) is not None:
-            raise ValueError(
-                "Got an estimator whose columns have names or hold agents and no data, expected X"
-                " and y. Pass data of that shape, which may be made up."
-            )
-        if _takes_agents(estimator) and fit_params.get("agents") is None:
+        _require_public_rows(whole, bounds)
+        agents = fit_params.get("agents")
+        if hasattr(estimator, "agent_column") and agents is None:
             n_agents = getattr(estimator, "n_agents", None)
             n_agents = int(n_agents) if isinstance(n_agents, Integral) else N_AGENTS
-            fit_params["agents"] = np.repeat(np.arange(n_agents), OF_AGENT)
-        agents = fit_params.get("agents")
-        n_samples = N_RECORDS if agents is None else len(agents)
-        if bounds is not None:
-            n_features = max((np.size(bound) for bound in bounds), default=n_features)
-            n_features = n_features if np.ndim(bounds[0]) else 1
+            agents = np.repeat(np.arange(n_agents), OF_AGENT)
+        if agents is not None:
+            if n_samples is not None:
+                agents = np.sort(np.resize(np.unique(np.asarray(agents)), n_samples))
+            fit_params["agents"] = agents
+        n_samples = n_samples or (N_RECORDS if agents is None else len(agents))
+        if bounds is not None and np.ndim(bounds[0]):
+            n_features = max(np.size(bound) for bound in bounds)
+        elif bounds is not None:
+            n_features = 1
         corner, opposite = _corners(bounds, n_features)
         rows = np.tile(corner, (n_samples, 1))
     else:
         rows = np.array(X, dtype=np.float64)
         n_samples = len(rows)
-        if isinstance(bounds, dict):
-            bounds = None
-        corner, opposite = _corners(bounds, rows.shape[1])
-        if bounds is None:
-            largest = np.abs(rows).max()
-            corner, opposite = corner * largest, opposite * largest
+        bounds = None if isinstance(bounds, dict) else bounds
+        largest = np.abs(rows).max() if bounds is None else 1.0
+        corner, opposite = (largest * row for row in _corners(bounds, rows.shape[1]))
     low, high = _ends(estimator, y)
-    if y is None:
-        targets = np.where(np.arange(n_samples) % 2 == 0, high, low)
-    else:
-        targets = np.array(y)
+    targets = np.where(np.arange(n_samples) % 2 == 0, high, low) if y is None else np.array(y)
     return Schema(
-        X=rows,
-        y=targets,
-        low=low,
-        high=high,
-        corner=corner,
-        opposite=opposite,
-        fit_params=fit_params,
-        changed=_changed(estimator, fit_params, n_samples),
-        last=np.array([n_samples - 1]) if _is_in_order(estimator) else None,
+        X=rows, y=targets, low=low, high=high, corner=corner, opposite=opposite,
+        fit_params=fit_params, changed=_changed(estimator, fit_params, n_samples),
         is_clipped=whole is estimator,
+    )  # fmt: skip
+
+
+def _require_public_rows(whole: Any, bounds: Any) -> None:
+    """Refuse to make rows where what is public of them is not known."""
+    if any(isinstance(part, Pipeline) for part in estimators_in(whole)):
+        what = "a Pipeline" if isinstance(whole, Pipeline) else "an estimator with a Pipeline in it"
+    elif isinstance(bounds, dict) or getattr(whole, "agent_column", None) is not None:
+        what = "an estimator whose columns have names or hold agents"
+    else:
+        return
+    raise ValueError(
+        f"Got {what} and no data, expected X and y: what is public of its rows is not known. Pass"
+        " data of that shape, which may be made up, or its last step: of a search best_estimator_."
     )
 
 
-def worst_case_neighbors(schema: Schema) -> Iterator[Neighbors]:
-    """Pairs of data sets, the likeliest one to tell the most first.
-
-    Where the order is that of the data the same pairs follow with the last record in place of the
-    first.
-
-    Parameters
-    ----------
-    schema : Schema
-
-    Yields
-    ------
-    Neighbors
-    """
-    what = "one record" if len(schema.changed) == 1 else "the records of one agent"
-    yield from _worst_case_in(schema, schema.changed, what)
-    if schema.last is not None:
-        yield from _worst_case_in(schema, schema.last, "the last record")
-
-
-def _worst_case_in(schema: Schema, changed: NDArray[np.intp], what: str) -> Iterator[Neighbors]:
-    """Pairs that differ in given rows."""
-
-    def with_unit(row: Any, target: Any) -> tuple[Any, Any]:
-        X, y = schema.X.copy(), schema.y.copy()
-        X[changed], y[changed] = row, target
-        return X, y
-
-    corner, high, low = schema.corner, schema.high, schema.low
-    huge = np.where(schema.opposite > 0, 1e300, -1e300)
-    for row, target, words in (
-        (corner, low, "the opposite target"),
-        (schema.opposite, low, "another row as long, and the opposite target"),
-        (schema.opposite, high, "another row as long"),
-        (huge, low, "a huge row, and the opposite target"),
-        (np.zeros_like(corner), high, "a row of zeros"),
-    ):
-        if row is huge and not schema.is_clipped:
-            continue
-        yield Neighbors(
-            first=with_unit(corner, high),
-            second=with_unit(row, target),
-            fit_params=schema.fit_params,
-            differ=f"{what}, which has {words}",
-        )
-
-
-def _is_in_order(estimator: Any) -> bool:
-    """Whether records are taken one after the other in the order of the data."""
-    algorithms = [getattr(one, "algorithm", None) for one in estimators_in(estimator)]
-    return any(isinstance(one, GradientADMM) and one._order == "arrival" for one in algorithms)
-
-
-def _takes_agents(estimator: Any) -> bool:
-    return "agents" in inspect.signature(estimator.fit).parameters
-
-
-def _corners(bounds: Any, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _corners(bounds: Any, n_features: int) -> tuple[Array, Array]:
     """The largest row, and one that is as long where features lie around zero."""
     signs = np.where(np.arange(n_features) % 2 == 0, -1.0, 1.0)
     if bounds is None:
@@ -243,9 +147,9 @@ def _ends(estimator: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _changed(estimator: Any, fit_params: dict[str, Any], n_samples: int) -> NDArray[np.intp]:
-    """Rows of the unit that is protected: the first one, or those of its agent."""
+    """Rows of the unit that is protected: the last one, which nothing follows, or its agent's."""
     if getattr(estimator, "privacy_unit", "record") != "agent":
-        return np.zeros(1, dtype=np.intp)
+        return np.array([n_samples - 1])
     agents = given_to_last_step(fit_params, "agents")
     if agents is None:
         raise ValueError(
@@ -253,5 +157,209 @@ def _changed(estimator: Any, fit_params: dict[str, Any], n_samples: int) -> NDAr
             " agents=..., or neighbors=((X, y), (X2, y2)) where a column of X holds them."
         )
     agents = np.asarray(agents)
-    assert len(agents) == n_samples
-    return np.flatnonzero(agents == agents[0]).astype(np.intp)
+    return np.flatnonzero(agents == agents[-1])
+
+
+def worst_case_neighbors(schema: Schema) -> Iterator[Neighbors]:
+    """Pairs of data sets, the likeliest one to tell the most first."""
+    changed, corner, high, low = schema.changed, schema.corner, schema.high, schema.low
+    what = "one record" if len(changed) == 1 else "the records of one agent"
+
+    def with_unit(row: Any, target: Any) -> tuple[Any, Any]:
+        X, y = schema.X.copy(), schema.y.copy()
+        X[changed], y[changed] = row, target
+        return X, y
+
+    huge = np.where(schema.opposite > 0, 1e300, -1e300)
+    for row, target, words in (
+        (corner, low, "the opposite target"),
+        (schema.opposite, low, "another row as long, and the opposite target"),
+        (schema.opposite, high, "another row as long"),
+        (huge, low, "a huge row, and the opposite target"),
+        (np.zeros_like(corner), high, "a row of zeros"),
+    ):
+        if row is not huge or schema.is_clipped:
+            yield Neighbors(
+                first=with_unit(corner, high), second=with_unit(row, target),
+                fit_params=schema.fit_params, differ=f"{what}, which has {words}",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Canaries:
+    """Data in which the rows `which` have one of two targets, by coins that nobody knows.
+
+    Source: Steinke, Nasr, Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023,
+    Algorithm 1 and Theorem 5.2, for neighbours that replace a record.
+    """
+
+    X: Array
+    y: NDArray[Any]
+    which: NDArray[np.intp]
+    coins: NDArray[np.bool_]
+
+    def guess(self, model: Any) -> OneRun:
+        """Guess the coins of the canaries that a fitted model is the surest of: a fixed share."""
+        n_guesses = max(int(SHARE * len(self.which)), 1)
+        scores = self._scores(model)
+        scores = scores - np.median(scores)
+        surest = np.argsort(-np.abs(scores), kind="stable")[:n_guesses]
+        n_correct = int(np.sum((scores[surest] > 0) == self.coins[surest]))
+        return OneRun(n_canaries=len(self.which), n_guesses=n_guesses, n_correct=n_correct)
+
+    def _scores(self, model: Any) -> Array:
+        """How far a model leans to the higher target at each canary: its gradient's direction."""
+        rows = np.asarray(rows_of_last_step(model, self.X[self.which]), dtype=np.float64)
+        coef, d = np.atleast_2d(coefficients_of(model)), rows.shape[1]
+        if coef.shape[-1] != d:
+            raise ValueError(
+                f"Got coef_ of shape {coef.shape}, expected a coefficient for each of {d} features:"
+                " canaries are guessed by them. Choose method='black-box'."
+            )
+        # Where each agent has a model, their sum leans wherever one of them does.
+        coef = coef.reshape(-1, *coef.shape[-2:]).sum(axis=0) if coef.ndim > 2 else coef
+        lean = coef[-1] - coef[0] if is_classifier(model) and len(coef) > 1 else coef.sum(axis=0)
+        return np.asarray(rows @ lean)
+
+
+def with_canaries(
+    schema: Schema, n_canaries: int, rng: np.random.Generator, *, is_given: bool
+) -> Canaries:
+    """Hide canaries among records: of a user's rows targets change, others are canaries alone."""
+    X, y = schema.X.copy(), schema.y.copy()
+    if n_canaries > len(X):
+        raise ValueError(
+            f"Got n_runs={n_canaries} canaries for {len(X)} records, expected at most as many."
+        )
+    which = rng.permutation(len(X))[:n_canaries]
+    coins = rng.random(n_canaries) < 0.5
+    if not is_given:
+        differs = schema.opposite != schema.corner
+        below = np.where(differs, schema.opposite, -schema.corner)
+        other = below if differs.any() else -schema.corner
+        X[which] = np.where(_directions(n_canaries, X.shape[1], rng), schema.corner, other)
+    y[which] = np.where(coins, schema.high, schema.low)
+    return Canaries(X=X, y=y, which=which, coins=coins)
+
+
+def n_directions(n_canaries: int) -> int:
+    """Features with which all canaries, and an intercept, are orthogonal to each other."""
+    return 1 << n_canaries.bit_length()
+
+
+def _directions(n_canaries: int, n_features: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Signs of features: orthogonal rows where there are enough of them, else random ones."""
+    if n_features == n_directions(n_canaries):
+        return np.asarray(hadamard(n_features)[1 : n_canaries + 1] > 0)
+    return np.asarray(rng.integers(2, size=(n_canaries, n_features)) > 0)
+
+
+def require_neighbors(
+    estimator: Any, first: tuple[Any, Any], second: tuple[Any, Any], fit_params: dict[str, Any]
+) -> None:
+    """Refuse two data sets that no guarantee of the estimator is about.
+
+    They have to differ in one record, or in records of one agent where agents are protected.
+    Where no relation is declared, one record may also be missing from one of them.
+    """
+    one, other = _table(*first), _table(*second)
+    names = [list(getattr(X, "columns", ())) for X, _ in (first, second)]
+    if one.shape[1] != other.shape[1] or (all(names) and names[0] != names[1]):
+        raise ValueError(
+            "Got neighbors with columns of X and y that differ, expected the same in both. Change"
+            " a row alone."
+        )
+    relation = _declared(estimator, "neighboring")
+    is_of_agents = _declared(estimator, "privacy_unit") == "agent"
+    if len(one) != len(other):
+        may_lack = relation not in tuple(Neighboring) and not is_of_agents
+        if not may_lack or not _is_one_missing(*sorted((one, other), key=len)):
+            more = ", or one more and all others the same" if may_lack else ""
+            raise ValueError(
+                f"Got neighbors with {len(one)} and {len(other)} records, expected as many{more},"
+                f" for neighboring={relation!r}. Replace a record in place of leaving it out."
+            )
+        return
+    labels, unit = _labels(estimator, first, second, fit_params), "agent"
+    if not is_of_agents:
+        labels, unit = list(range(len(one))), "record"
+    if labels is None or len(labels) != len(one):
+        raise ValueError(
+            f"Got neighbors and {'no' if labels is None else len(labels)} labels of agents with"
+            f" privacy_unit='agent', expected a label for each of {len(one)} rows. Pass agents=...,"
+            " the same for both."
+        )
+    units = {labels[row] for row in np.flatnonzero(_differ(one, other))}
+    if len(units) != 1:
+        raise ValueError(
+            f"Got neighbors that differ in the data of {len(units)} {unit}s, expected one {unit}:"
+            " nothing is claimed of more. Change one, and keep the others in their order."
+        )
+
+
+def _declared(estimator: Any, name: str) -> Any:
+    """What an estimator declares, or the outermost one of those that it holds."""
+    held = (getattr(part, name, None) for part in estimators_in(last_step(estimator)))
+    return next((value for value in held if value is not None), None)
+
+
+def _table(X: Any, y: Any) -> NDArray[Any]:
+    """Rows with their targets: a record in each row."""
+    parts = [np.asarray(v.toarray() if hasattr(v, "toarray") else v, dtype=object) for v in (X, y)]
+    if y is None:
+        parts = parts[:1]
+    if any(part.ndim == 0 or len(part) != len(parts[0]) for part in parts) or not len(parts[0]):
+        raise ValueError(
+            f"Got neighbors with X of shape {parts[0].shape} and y of shape {np.shape(y)}, expected"
+            " a row and a target for each record. Pass ((X, y), (X2, y2))."
+        )
+    return np.hstack([part.reshape(len(part), -1) for part in parts])
+
+
+def _differ(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which records are other ones."""
+    pairs = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
+    same = np.array([_is_same(a, b) for a, b in pairs], dtype=np.bool_)
+    return np.asarray(~same.reshape(one.shape).all(axis=1))
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """What is missing in both is the same."""
+    try:
+        return a is b or bool(a == b) or bool(a != a and b != b)
+    except (TypeError, ValueError):  # pandas.NA is neither equal to a value nor different
+        return False
+
+
+def _is_one_missing(shorter: NDArray[Any], longer: NDArray[Any]) -> bool:
+    """Whether the longer one without one of its records is the shorter one."""
+    if len(longer) != len(shorter) + 1:
+        return False
+    before, after = _differ(longer[:-1], shorter), _differ(longer[1:], shorter)
+    place = int(np.argmax(before)) if before.any() else len(before)
+    return not after[place:].any()
+
+
+def _labels(
+    estimator: Any, first: tuple[Any, Any], second: tuple[Any, Any], fit_params: dict[str, Any]
+) -> list[Any] | None:
+    """Whose each row is, where somebody says so; who holds which row is public."""
+    agents = given_to_last_step(fit_params, "agents")
+    column = _declared(estimator, "agent_column")
+    if agents is not None:
+        return list(np.ravel(np.asarray(agents)).tolist())
+    if column is None:
+        return None
+    if last_step(estimator) is estimator:
+        labels, others = (_column(X, column) for X, _ in (first, second))
+        if all(_is_same(*pair) for pair in zip(labels, others, strict=True)):
+            return labels
+    raise ValueError(
+        f"Got neighbors with other agents in column {column!r}, or behind a step that makes it,"
+        " expected the same in both: who holds which row is public. Change other columns alone,"
+        " and for a Pipeline pass agents=... by the name of its last step."
+    )
+
+
+def _column(X: Any, column: Any) -> list[Any]:
+    return list(X[column] if isinstance(column, str) else np.asarray(X, dtype=object)[:, column])

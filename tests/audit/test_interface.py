@@ -210,12 +210,16 @@ SEARCH = DPGridSearchCV(ridge(target_bounds=(-2, 2)), {"alpha": [1.0]})
 
 
 REFUSED = [
-    (LinearRegression(), {}, "expected an estimator of this library"),
+    (
+        LinearRegression(),
+        {},
+        "one fit of an estimator of this library",
+    ),
     (DPAdmmRidge, {}, "expected an object with `fit`"),
     (NoCoef(), QUICK, "without coef_"),
     (LinearRegression(), QUICK, "epsilon=None"),
     (make_pipeline(ridge()), QUICK, "Got a Pipeline and no data"),
-    (Nested(make_pipeline(ridge())), {}, "a Pipeline in it and no data, .*or data"),
+    (Nested(make_pipeline(ridge())), {}, "a Pipeline in it and no data"),
     (ridge(feature_bounds={"a": (0, 1)}), {}, "expected X and y"),
     (ridge(max_iter=-1), {}, "max_iter"),
     (DPFedRidge(privacy_unit="agent"), ALL[2], "canaries are records"),
@@ -261,13 +265,13 @@ class Counted(BaseEstimator):
 def test_data_that_are_no_neighbours_are_refused_before_a_fit(monkeypatch):
     monkeypatch.setattr(DPAdmmRidge, "fit", lambda *_: pytest.fail("it was fitted"))
     for first, second, message in (
-        (SIX, SIX, "Got neighbors that are the same, expected .* one record"),
-        (SIX, changed(1, 4), "differ in 2 records, expected one"),
-        (SIX, FIVE, "with 6 and 5 records, expected as many for neighboring="),
+        (SIX, SIX, "differ in the data of 0 records, expected one record"),
+        (SIX, changed(1, 4), "in the data of 2 records, expected one"),
+        (SIX, FIVE, "with 6 and 5 records, expected as many, for neighboring="),
         (FIVE, SIX, "with 5 and 6 records"),
-        (SIX, (np.ones((6, 3)), SIX[1]), r"differ \(\(2, 1\) and \(3, 1\)\)"),
-        (SIX, (SIX[0], FIVE[1]), "with 6 rows of X and 5 targets"),
-        (SIX, (3, 4), "X=3, expected an entry for each record"),
+        (SIX, (np.ones((6, 3)), SIX[1]), "columns of X and y that differ"),
+        (SIX, (SIX[0], FIVE[1]), "X of shape .6, 2. and y of shape .5,."),
+        (SIX, (3, 4), "X of shape .., expected|X of shape .. and y"),
     ):
         for options, relation in (({}, "replace_one"), (QUICK, "zero_out")):
             with pytest.raises(ValueError, match=message):
@@ -304,12 +308,12 @@ def test_an_estimator_without_a_relation_may_have_a_record_less():
     ):
         assert not audit(Counted(), neighbors=(first, second), **own).is_violation
         before = Counted.n_fits
-        with pytest.raises(ValueError, match="are the same"):
+        with pytest.raises(ValueError, match="of 0 records"):
             audit(Counted(), neighbors=(first, first), **own)
     for model, second, message in (
         (Counted(), (SIX[0][:4], same[:4]), "6 and 4 records, expected as many, or one more"),
-        (Counted(), changed(0, of=FIVE), "of which more than one differ"),
-        (Nested(ridge()), FIVE, "as many for neighboring='replace_one'"),
+        (Counted(), changed(0, of=FIVE), "or one more and all others the same"),
+        (Nested(ridge()), FIVE, "as many, for neighboring='replace_one'"),
     ):
         with pytest.raises(ValueError, match=message):
             audit(model, neighbors=(SIX, second), **own)
@@ -321,11 +325,11 @@ def test_neighbours_may_differ_in_all_rows_of_one_agent_where_that_is_the_unit()
     own, pair = {"agents": agents}, (SIX, changed(0, 1))
     assert not audit(model, neighbors=(SIX, changed(0, 2)), random_state=0, **own).is_violation
     for one, neighbors, given, message in (
-        (model, pair, own, "records of 2 agents, expected those of one"),
-        (DPFedRidge(max_iter=2), (SIX, changed(0, 2)), own, "differ in 2 records"),
-        (model, pair, {}, "no agents with privacy_unit='agent'"),
+        (model, pair, own, "data of 2 agents, expected one"),
+        (DPFedRidge(max_iter=2), (SIX, changed(0, 2)), own, "data of 2 records"),
+        (model, pair, {}, "no labels of agents with privacy_unit='agent'"),
         (model, pair, {"agents": agents[1:]}, "5 labels of agents"),
-        (model, (SIX, SIX), own, r"are the same, expected .* records of one agent"),
+        (model, (SIX, SIX), own, "data of 0 agents"),
     ):
         with pytest.raises(ValueError, match=message):
             audit(one, neighbors=neighbors, **given)
@@ -344,7 +348,7 @@ def test_agents_in_a_column_are_the_same_in_both_neighbours():
     for one, second, message in (
         (model, moved, "other agents in column 'who'"),
         (model, rows.rename(columns={"one": "1"}), r"the same in both\. Change a row alone"),
-        (piped, near, "Got neighbors and a Pipeline whose last step has"),
+        (piped, near, "other agents in column 2, or behind a step"),
     ):
         with pytest.raises(ValueError, match=message):
             audit(one, neighbors=((rows, y), (second, y)))

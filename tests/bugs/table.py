@@ -24,8 +24,11 @@ from skdpadmm.algorithms import (
     _random_walks,
     _turns,
 )
+from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
 from skdpadmm.engine import Engine
+from skdpadmm.losses import SquaredLoss
 from skdpadmm.noise import CryptographicNoise
+from skdpadmm.penalties import L1
 from skdpadmm.protocol import Federation, Gate, Network, Plan, Settings
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
@@ -735,6 +738,17 @@ def no_excess(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_token_walk, "walk_cost", lambda gaps, n, cap, excess: cost(gaps, n, cap, 0.0))
 
 
+def steps_that_lose_noise(patch: pytest.MonkeyPatch) -> None:
+    """All steps of a block but the first add next to none of the noise that they are handed."""
+    advance = NoisySteps.advance
+
+    def careless(self: Any, state: Any, rows: Any, target: Any, bound: Any, noise: Any) -> Any:
+        less = np.where(np.arange(len(noise)) > 0, 0.01, 1.0)[:, None, None]
+        return advance(self, state, rows, target, bound, noise * less)
+
+    patch.setattr(NoisySteps, "advance", careless)
+
+
 def ones_as_units(patch: pytest.MonkeyPatch) -> None:
     """The user's units in place of those in which the metric is near the identity."""
     from skdpadmm.penalties import _generalized_l1
@@ -779,6 +793,9 @@ THEOREM_BUGS = [
     TheoremBug("inner solutions that stop early", setting(f"{ALGORITHMS}._certified_solves.steps_to_reach", lambda *_, **__: 3),
                "tests.privacy.test_inexact_solutions.test_more_steps_than_planned_move_what_averaged_admm_releases_within_its_tolerance",
                (pytest.MonkeyPatch,)),
+    TheoremBug("steps that lose their noise", steps_that_lose_noise,
+               "tests.algorithms.test_gradient_admm.test_a_step_and_an_average_are_those_of_the_docstring",
+               (SquaredLoss(), L1(0.02), {"release": "path"}, pytest.MonkeyPatch)),
     TheoremBug("messages of hidden models", gradients_at_own_models,
                "tests.privacy.test_secret_sharing.test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model"),
     TheoremBug("one noise for every score", one_stream_for_scores,

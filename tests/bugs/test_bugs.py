@@ -41,14 +41,17 @@ def test_a_bug_in_what_a_theorem_rests_on_is_found(bug, monkeypatch):
     arguments = [getattr(tests, a, a) if isinstance(a, str) else a for a in bug.arguments]
     if bug.arguments[:1] == ("SMALL",):
         arguments = tests.SMALL[bug.arguments[1]]
-    patches = bug.arguments == (pytest.MonkeyPatch,)
+
+    def run(patch):
+        getattr(tests, name)(*(patch if a is pytest.MonkeyPatch else a for a in arguments))
+
     # Without the bug nothing is found.
     with monkeypatch.context() as patch:
-        getattr(tests, name)(*([patch] if patches else arguments))
+        run(patch)
     bug.plant(monkeypatch)
     forget()
     with pytest.raises(FOUND):
-        getattr(tests, name)(*([monkeypatch] if patches else arguments))
+        run(monkeypatch)
     forget()
 
 

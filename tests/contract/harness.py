@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -13,9 +13,8 @@ import numpy as np
 from scipy.stats import norm
 
 from skdpadmm._fitting import watched_by
-from skdpadmm.audit._loops import in_sight
-from skdpadmm.audit._replay import Diverged, Passage, RecordingGate, ReplayingGate
-from skdpadmm.noise import grid_cell
+from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
+from skdpadmm.audit._replay import Diverged, Passage, RecordingGate, ReplayingGate, Watch
 from skdpadmm.protocol import Gate, Plan
 
 STEPWISE = ("path_noise", "take_turns")
@@ -24,24 +23,10 @@ SLACK = 1 + 1e-9
 
 
 @dataclass
-class Recording:
+class Recording(Watch):
     """Fits that were looked at, with the gates that they passed: one, or one for each piece."""
 
-    make_gate: Callable[[int, Plan, Any, int], Gate] = lambda i, *args: RecordingGate(*args)
-    gates: list[Any] = field(default_factory=list)
     model: Any = None
-
-    def begins(self, fit: Any) -> None:
-        """Nothing is kept of a fit."""
-
-    def gate(self, plan: Plan, noise: Any, n_arrived: int) -> Gate:
-        """The gate of the next fit."""
-        self.gates.append(self.make_gate(len(self.gates), plan, noise, n_arrived))
-        return self.gates[-1]
-
-    def algorithm(self, algorithm: Any) -> Any:
-        """Loops that are handed their noise are taken step by step."""
-        return in_sight(algorithm, lambda: self.gates[-1], by_numpy=False)
 
     @property
     def plan(self) -> Plan:
@@ -58,19 +43,26 @@ class Recording:
         """Names and shapes of what passed, as gates count them."""
         return [entry for gate in self.gates for entry in gate.trace]
 
-    @property
-    def told(self) -> dict[str, list[str]]:
-        """What is wrong with loops by themselves."""
-        return {name: found for gate in self.gates for name, found in gate.told.items() if found}
+    @contextlib.contextmanager
+    def looks_on(self) -> Iterator[None]:
+        """At fits, and at what steps of gradient ADMM add their noise to: a door of its own."""
+        rounded = NoisySteps._rounded
+
+        def through_the_gate(steps: NoisySteps, value: Any) -> Any:
+            gate = self.gates[-1]
+            path = gate.plan.releases[-1]
+            return gate.let_out("step", path, 0, value, rounded(steps, value))
+
+        with watched_by(self), mock.patch.object(NoisySteps, "_rounded", through_the_gate):
+            yield
 
 
 def record(
     row: Any, X: Any, y: Any, model: Any = None, fit: Any = None, **changed: Any
 ) -> Recording:
     """Fit a row under watch; or another model, in another way."""
-    recording = Recording()
-    recording.model = row.make(**changed) if model is None else model
-    with watched_by(recording):
+    recording = Recording(model=row.make(**changed) if model is None else model)
+    with recording.looks_on():
         (fit or row.fit)(recording.model, X, y)
     return recording
 
@@ -82,12 +74,11 @@ def replay(
 
     Raises `Diverged` where the fit does something else than the other one did.
     """
-
     replayed = Recording(
-        make_gate=lambda i, plan, noise, _: ReplayingGate(plan, noise, recorded.gates[i])
+        make_gate=lambda i, plan, noise, _: ReplayingGate(plan, noise, recorded.gates[i]),
+        model=row.make(**changed) if model is None else model,
     )
-    replayed.model = row.make(**changed) if model is None else model
-    with watched_by(replayed):
+    with replayed.looks_on():
         row.fit(replayed.model, X, y)
     if len(replayed.gates) != len(recorded.gates) or not all(g.is_over() for g in replayed.gates):
         raise Diverged
@@ -219,10 +210,6 @@ def moves(recorded: Recording, replayed: Recording) -> Iterator[Move]:
         release = releases[one.name]
         law, declared = release.law, release.sensitivities
         moved = np.asarray(other.value - one.value)
-        if one.method == "step":
-            # The theorem counts rounding to the grid by itself.
-            cells = grid_cell(release.noise_std) * math.sqrt(math.prod(release.shape))
-            declared = [declared[0] + cells]
         scale = scale_of(plan, release)
         which = min(one.index, len(declared) - 1)
         if one.who is not None or len(moved) == _n_messages(plan, release, one.method):

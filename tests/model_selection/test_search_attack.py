@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skdpadmm import DPAdmmRidge
-from skdpadmm.audit._black_box import lower_bounds
+from skdpadmm.audit._bounds import lower_bounds
 from skdpadmm.model_selection import DPGridSearchCV
 
 EPSILON, DELTA = 2.0, 1e-2
