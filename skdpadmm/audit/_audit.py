@@ -13,23 +13,17 @@ import numpy as np
 from tqdm import tqdm
 
 from skdpadmm._candidates import last_step
+from skdpadmm.audit import _neighbors, _trials
 from skdpadmm.audit._bounds import lower_bounds, twice
-from skdpadmm.audit._neighbors import (
-    Neighbors,
-    n_directions,
-    require_neighbors,
-    schema_of,
-    with_canaries,
-    worst_case_neighbors,
-)
+from skdpadmm.audit._neighbors import Neighbors
 from skdpadmm.audit._replay import NOT_REPLAYED, ReplayLine, Replays
-from skdpadmm.audit._trials import Trials, copy_of, is_ours, is_search, run_trials, trials_of
 from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, round_down, round_up, text_table
 from skdpadmm.protocol import MODEL, Plan
 
 # Runs where nobody says how many.
 RUNS = {"replay": 5, "black-box": 10_000, "canaries": 500}
-_COLUMNS = ("release", "times", "moved", "declared", "noise", "planned", "found")
+_RUNS_ARE = {"replay": "replays", "black-box": "fits of each data set", "canaries": "canaries"}
+_COLUMNS = ("release", "times", "moved", "declared", "noise / planned", "found")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -126,21 +120,16 @@ class AuditReport:
         claim += f" at delta={round_up(self.delta)}"
         if self.guarantee is not None:
             claim += f", {self.guarantee.describe()}"
-        runs = {
-            "replay": f"replays: {self.n_runs}",
-            "black-box": f"runs: {self.n_runs} of each data set",
-            "canaries": f"canaries: {self.n_runs} in one run",
-        }
         blocks = [
             f"Audit of {self.subject} by {self.method}",
             self.verdict,
             claim,
             f"neighbours: {self.neighbors}",
-            runs[self.method],
+            f"{self.n_runs} {_RUNS_ARE[self.method]}",
         ]
         if self.lower_bound is not None:
-            level = f"at {100 * self.confidence:g} % confidence"
-            blocks.append(f"epsilon is at least {round_down(self.lower_bound)}, {level}")
+            shown = f"{round_down(self.lower_bound)}, at {100 * self.confidence:g} % confidence"
+            blocks.append(f"epsilon is at least {shown}")
         if self.mu_lower_bound is not None and self.claimed_mu is not None:
             shown, claimed = round_down(self.mu_lower_bound), round_up(self.claimed_mu)
             blocks.append(f"mu is at least {shown}, claimed {claimed}")
@@ -162,7 +151,6 @@ def _row(line: ReplayLine) -> tuple[str, ...]:
         "not seen" if line.moved is None else round_up(line.moved),
         "" if line.declared is None else round_up(line.declared),
         "not seen" if line.noise is None else f"{line.noise:.3g}",
-        "" if line.noise is None else "1",
         line.found,
     )
 
@@ -242,7 +230,7 @@ def audit(
         Above 0, a bar shows how many runs are done.
     **fit_params : dict
         Passed to `fit` with either data set, such as ``agents``, or ``dpfedridge__agents`` for the
-        last step of a pipeline.
+        last step of a pipeline. Agents in a column of X are refused.
 
     Returns
     -------
@@ -291,17 +279,12 @@ def audit(
     >>> report.is_violation, report.lower_bound < report.claimed_epsilon <= 3.0001
     (False, True)
     """
-    _refuse(method, n_runs, confidence, delta, n_jobs)
-    if method == "canaries" and neighbors is not None:
-        raise ValueError("Got neighbors with method='canaries', expected None: coins make them.")
-    last = last_step(estimator)
-    if is_search(last):
-        raise ValueError(
-            f"Got {type(last).__name__}, a search that fits many models, expected one model. Pass"
-            " its best_estimator_; of a Pipeline pass its last step, or data as well."
-        )
+    _refuse(estimator, method, n_runs, confidence, delta, n_jobs, random_state)
+    has_data = X is not None or y is not None
+    if neighbors is not None and (has_data or method == "canaries"):
+        raise ValueError("Got neighbors beside X, y or method='canaries', expected one of them.")
     # A seed would fix the noise of all runs, and an audit is no use of data.
-    model, default = copy_of(estimator), RUNS[method]
+    model, default = _trials.copy_of(estimator), RUNS[method]
     if method == "canaries" and X is not None:
         default = min(default, len(X))
     options = _Options(
@@ -322,48 +305,56 @@ def audit(
         return _replay(model, pairs, options)
 
 
-def _refuse(method: Any, n_runs: Any, confidence: Any, delta: Any, n_jobs: Any) -> None:
-    """Refuse options that are out of range."""
-    is_number = [isinstance(value, Real) for value in (confidence, delta)]
+def _refuse(
+    estimator: Any, method: Any, n_runs: Any, confidence: Any, delta: Any, n_jobs: Any, seed: Any
+) -> None:
+    """Refuse options that are out of range, and estimators that no method is about."""
     fewest = 8 if method == "black-box" else 1
     is_count = isinstance(n_runs, Integral) and int(n_runs) >= fewest
+    is_confidence = isinstance(confidence, Real) and 0 < float(confidence) < 1
+    is_delta = isinstance(delta, Real) and 0 <= float(delta) < 1
+    is_seed = isinstance(seed, Integral | np.random.Generator | np.random.RandomState)
     for name, value, is_fine, expected in (
         ("method", method, method in RUNS, f"one of {list(RUNS)}"),
         ("n_runs", n_runs, n_runs is None or is_count, f"None or an int of at least {fewest}"),
-        ("confidence", confidence, is_number[0] and 0 < confidence < 1, "a float in (0, 1)"),
-        ("delta", delta, delta is None or (is_number[1] and 0 <= delta < 1), "a float in [0, 1)"),
+        ("confidence", confidence, is_confidence, "a float in (0, 1)"),
+        ("delta", delta, delta is None or is_delta, "None or a float in [0, 1)"),
         ("n_jobs", n_jobs, n_jobs in (None, 1) or method == "black-box", "None or 1"),
+        ("random_state", seed, seed is None or is_seed, "an int >= 0, a generator or None"),
     ):
         if not is_fine:
             raise ValueError(f"Got {name}={value!r} for method={method!r}, expected {expected}.")
+    last = last_step(estimator)
+    if hasattr(last, "param_grid") or hasattr(last, "param_distributions"):
+        raise ValueError(
+            f"Got {type(last).__name__}, a search that fits many models, expected one model. Pass"
+            " its best_estimator_; of a Pipeline pass its last step, or data as well."
+        )
+    if (column := _trials.declared_by(estimator, "agent_column")) is not None:
+        raise ValueError(
+            f"Got agent_column={column!r}, expected None: who holds which row is public, and no"
+            " part of the rows that change. Pass agents=..., and rows without that column."
+        )
 
 
 def _seed(given: Any) -> int | None:
-    if given is None or (isinstance(given, Integral) and int(given) >= 0):
-        return None if given is None else int(given)
-    if isinstance(given, np.random.Generator):
-        return int(given.integers(2**31))
-    if isinstance(given, np.random.RandomState):
-        return int(given.randint(2**31))
-    raise ValueError(
-        f"Got random_state={given!r}, expected an int >= 0, a RandomState, a Generator or None."
-    )
+    draw = getattr(given, "integers", None) or getattr(given, "randint", None)
+    return None if given is None else int(draw(2**31) if draw else given)
 
 
 def _pairs(
     model: Any, X: Any, y: Any, neighbors: Any, fit_params: dict[str, Any], n_features: int
 ) -> list[Neighbors]:
     if neighbors is None:
-        return list(worst_case_neighbors(schema_of(model, X, y, fit_params, n_features)))
-    if X is not None or y is not None:
-        raise ValueError("Got neighbors beside X or y, expected one of them.")
+        schema = _neighbors.schema_of(model, X, y, fit_params, n_features)
+        return list(_neighbors.worst_case_neighbors(schema))
     try:
         first, second = ((X, y) for X, y in neighbors)
     except (TypeError, ValueError):
         raise ValueError(
             "Got neighbors that are no pair, expected ((X, y), (X2, y2)): two data sets."
         ) from None
-    require_neighbors(model, first, second, fit_params)
+    _neighbors.require_neighbors(model, first, second, fit_params)
     differ = "as they were given"
     return [Neighbors(first=first, second=second, fit_params=dict(fit_params), differ=differ)]
 
@@ -373,37 +364,33 @@ def _replay(model: Any, pairs: list[Neighbors], options: _Options) -> AuditRepor
     bar = tqdm(islice(cycle(pairs), tried), total=tried, unit="replay", disable=not options.verbose)
     rng = None if options.seed is None else np.random.default_rng(options.seed)
     for pair in bar:
-        replays.add(copy_of(model, None if rng is None else int(rng.integers(2**31))), pair)
+        replays.add(_trials.copy_of(model, None if rng is None else int(rng.integers(2**31))), pair)
     assert replays.plan is not None
     lines = replays.lines(options.confidence) if replays.plan.budget.is_private else ()
-    return replace(
-        _claim_of_plan(model, replays.plan, options, is_doubled=False),
-        n_runs=tried,
-        neighbors="; or ".join(pair.differ for pair in pairs),
-        lines=lines,
-        is_violation=any(line.is_violation for line in lines),
-    )
+    claim = _claim(model, replays.plan, options, is_attack=False)
+    neighbors = "; or ".join(pair.differ for pair in pairs)
+    is_violation = any(line.is_violation for line in lines)
+    return replace(claim, n_runs=tried, neighbors=neighbors, lines=lines, is_violation=is_violation)
 
 
 def _hardest(model: Any, pairs: list[Neighbors], seed: int | None) -> Neighbors:
     """The pair between which releases move the most, where a replay sees it; else the first."""
-    if len(pairs) == 1 or not is_ours(model) or last_step(model).epsilon == math.inf:
+    if len(pairs) == 1 or not _trials.is_ours(model) or last_step(model).epsilon == math.inf:
         return pairs[0]
-    most, hardest = 0.0, pairs[0]
-    for pair in pairs:
+
+    def cost(pair: Neighbors) -> float:
         replays = Replays()
-        replays.add(copy_of(model, seed), pair)
+        replays.add(_trials.copy_of(model, seed), pair)
         # Costs of Gaussian releases add in squares. Up to rounding the first of equals.
-        energy = sum((moved / declared) ** 2 for moved, declared in replays.moved.values())
-        if energy > most * (1 + 1e-3):
-            most, hardest = energy, pair
-    return hardest
+        return round(sum((moved / declared) ** 2 for moved, declared in replays.moved.values()), 3)
+
+    return max(pairs, key=cost)
 
 
 def _black_box(model: Any, pair: Neighbors, options: _Options) -> AuditReport:
-    worlds = [trials_of(model, data, pair.fit_params) for data in (pair.first, pair.second)]
-    claim = _claim(model, worlds[0], options)
-    runs = run_trials(
+    worlds = [_trials.trials_of(model, data, pair.fit_params) for data in (pair.first, pair.second)]
+    claim = _claim(model, worlds[0].plan, options)
+    runs = _trials.run_trials(
         worlds, options.n_runs, n_jobs=options.n_jobs, random_state=options.seed,
         verbose=options.verbose,
     )  # fmt: skip
@@ -427,16 +414,15 @@ def _canaries(
             " records. Choose method='black-box'."
         )
     n_canaries = options.n_runs
-    schema = schema_of(model, X, y, fit_params, n_directions(n_canaries), n_canaries)
+    n_features = _neighbors.n_directions(n_canaries)
+    schema = _neighbors.schema_of(model, X, y, fit_params, n_features, n_canaries)
     rng = np.random.default_rng(options.seed)
-    canaries = with_canaries(schema, n_canaries, rng, is_given=X is not None)
+    canaries = _neighbors.with_canaries(schema, n_canaries, rng, is_given=X is not None)
     data, fit_params = (canaries.X, canaries.y), schema.fit_params
     if options.seed is not None:
-        model = copy_of(model, int(rng.integers(2**31)))
-    claim = _claim(model, trials_of(model, data, fit_params), options)
-    with tqdm(total=1, unit="fit", disable=not options.verbose) as bar:
-        model.fit(*data, **fit_params)
-        bar.update()
+        model = _trials.copy_of(model, int(rng.integers(2**31)))
+    claim = _claim(model, _trials.trials_of(model, data, fit_params).plan, options)
+    model.fit(*data, **fit_params)
     run = canaries.guess(model)
     bound = run.epsilon(claim.delta, options.confidence)
     return replace(
@@ -446,60 +432,32 @@ def _canaries(
     )  # fmt: skip
 
 
-def _claim(model: Any, trials: Trials, options: _Options) -> AuditReport:
-    """What is claimed: by a plan, by a report, or by parameters that are named as usual."""
-    observer, report = options.observer, trials.report
-    if trials.pending is not None:
-        return _claim_of_plan(model, trials.pending.planned.plan, options, is_doubled=True)
-    if report is not None:
-        known = {seen.name: seen for seen in report.observers}
-        guarantee = report.guarantee(observer or report.adversary)
-        seen = known[observer if observer in known else report.adversary]
-        is_doubled = seen.neighboring is Neighboring.ZERO_OUT
-        return _claimed(
-            model, options, seen.name, report.delta, guarantee=guarantee, is_doubled=is_doubled
-        )
-    last = last_step(model)
-    epsilon = getattr(last, "epsilon", None)
-    if not isinstance(epsilon, Real):
+def _claim(
+    model: Any, plan: Plan | None, options: _Options, *, is_attack: bool = True
+) -> AuditReport:
+    """What is claimed, by a plan or by parameters that are named as usual; nothing found yet."""
+    last, mu, guarantee = last_step(model), None, None
+    observer, delta, epsilon = MODEL, getattr(last, "delta", 0.0), getattr(last, "epsilon", None)
+    if plan is not None:
+        is_of_model = is_attack and MODEL in plan.facts.observers
+        observer = MODEL if is_of_model else plan.budget.observer
+        delta, epsilon = plan.budget.delta, math.inf
+    elif not isinstance(epsilon, Real):
         raise ValueError(
             f"Got {type(last).__name__} with epsilon={epsilon!r}, expected an estimator with a"
-            " parameter `epsilon`: what it claims. Set one, or pass the estimator that has it: of a"
-            " search its `best_estimator_`."
+            " parameter `epsilon`: what it claims. Set one, or pass the estimator that has it."
         )
-    delta = float(getattr(last, "delta", 0.0))
-    return _claimed(model, options, observer or MODEL, delta, epsilon=float(epsilon))
-
-
-def _claim_of_plan(model: Any, plan: Plan, options: _Options, *, is_doubled: bool) -> AuditReport:
-    """What a plan claims; neighbours of an attack are two steps of zero-out apart."""
-    is_attack = is_doubled and MODEL in plan.facts.observers
-    observer = options.observer or (MODEL if is_attack else plan.budget.observer)
-    is_doubled = is_doubled and plan.facts.neighboring is Neighboring.ZERO_OUT
-    guarantee = plan.guarantee(observer) if plan.budget.is_private else None
-    return _claimed(
-        model, options, observer, plan.budget.delta, guarantee=guarantee, is_doubled=is_doubled
-    )
-
-
-def _claimed(
-    model: Any,
-    options: _Options,
-    observer: str,
-    delta: float,
-    *,
-    epsilon: float = math.inf,
-    guarantee: Guarantee | None = None,
-    is_doubled: bool = False,
-) -> AuditReport:
-    """A report that says what is claimed, and nothing yet of what was found."""
-    mu, delta = None, delta if options.delta is None else options.delta
-    if guarantee is not None:
+    observer = options.observer or observer
+    delta = float(delta if options.delta is None else options.delta)
+    if plan is not None and plan.budget.is_private:
+        guarantee = plan.guarantee(observer)
+        # Neighbours of an attack replace a unit: two steps.
+        is_doubled = is_attack and plan.facts.neighboring is Neighboring.ZERO_OUT
         epsilon = twice(guarantee, delta) if is_doubled else guarantee.epsilon(delta)
-    if isinstance(guarantee, GaussianDP):
-        mu = guarantee.mu * (2 if is_doubled else 1)
+        if isinstance(guarantee, GaussianDP):
+            mu = guarantee.mu * (1 + is_doubled)
     return AuditReport(
         subject=type(model).__name__, method=options.method, observer=observer,
-        claimed_epsilon=epsilon, delta=delta, guarantee=guarantee, claimed_mu=mu,
+        claimed_epsilon=float(epsilon), delta=delta, guarantee=guarantee, claimed_mu=mu,
         confidence=options.confidence, n_runs=options.n_runs,
     )  # fmt: skip

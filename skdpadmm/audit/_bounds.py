@@ -86,9 +86,10 @@ def lower_bounds(
     goals: list[Goal] = [partial(epsilon_of_event, delta=delta)]
     goals += [mu_of_event] if is_gaussian else []
     statistics = list(_statistics(first[:quarter], second[:quarter]))
+    choosing = [first[quarter:half], second[quarter:half]]
     bounds, words = [0.0, 0.0], []
     for i, goal in enumerate(goals):
-        event = _best_event(statistics, first[quarter:half], second[quarter:half], level, goal)
+        event = _best_event(statistics, choosing, level, goal)
         if event is not None:
             lower, upper, counted = _counted(event, first[half:], second[half:], level)
             bounds[i] = float(goal(lower, upper))
@@ -152,20 +153,16 @@ def _inverse_root(covariance: Array) -> Array:
 
 
 def _best_event(
-    statistics: list[tuple[str, Statistic]],
-    first: Array,
-    second: Array,
-    level: float,
-    goal: Goal,
+    statistics: list[tuple[str, Statistic]], runs: list[Array], level: float, goal: Goal
 ) -> Event | None:
     """The event that shows the most in these runs."""
-    best, event, n = -1.0, None, len(first)
+    best, event, n = -1.0, None, len(runs[0])
     for name, statistic in statistics:
-        a, b = np.sort(statistic(first)), np.sort(statistic(second))
-        pooled = np.sort(np.concatenate([a, b]))
+        values = [np.sort(statistic(part)) for part in runs]
+        pooled = np.sort(np.concatenate(values))
         places = np.linspace(0, len(pooled) - 1, N_THRESHOLDS).astype(np.intp)
         thresholds = np.unique(pooled[places])
-        hits = [n - np.searchsorted(values, thresholds) for values in (a, b)]
+        hits = [n - np.searchsorted(part, thresholds) for part in values]
         for of_second in (True, False):
             # As few as there are here: what stands out in a tail by luck counts for less.
             lower, _ = clopper_pearson(hits[of_second], n, level)

@@ -13,14 +13,8 @@ from scipy.linalg import hadamard
 from sklearn.pipeline import Pipeline
 
 from skdpadmm._candidates import last_step
+from skdpadmm.audit import _trials
 from skdpadmm.audit._bounds import OneRun
-from skdpadmm.audit._trials import (
-    coefficients_of,
-    estimators_in,
-    given_to_last_step,
-    is_classifier,
-    rows_of_last_step,
-)
 from skdpadmm.privacy import Neighboring
 
 Array = NDArray[np.float64]
@@ -62,38 +56,34 @@ class Schema:
 
 
 def schema_of(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    fit_params: dict[str, Any],
-    n_features: int,
-    n_samples: int | None = None,
+    estimator: Any, X: Any, y: Any, fit_params: dict[str, Any], n_features: int, n_samples: int = 0
 ) -> Schema:
-    """Read what is public from an estimator, and make what is not given.
-
-    `n_features` and `n_samples` are those of what is made, where nobody says more.
-    """
+    """Read what is public from an estimator, and make what is not given, of these sizes."""
     if (X is None) != (y is None):
         raise ValueError("Got X without y or y without X, expected both or none of them.")
     fit_params, whole, estimator = dict(fit_params), estimator, last_step(estimator)
     # Bounds of a last step are about rows that other steps have made.
     bounds = None if whole is not estimator else getattr(estimator, "feature_bounds", None)
     if X is None:
-        _require_public_rows(whole, bounds)
+        parts = _trials.estimators_in(whole)
+        if isinstance(bounds, dict) or any(isinstance(part, Pipeline) for part in parts):
+            raise ValueError(
+                "Got no data for an estimator with named columns or a Pipeline in it, expected X"
+                " and y: what is public of its rows is not known. Pass data of that shape, which"
+                " may be made up, or its last step: of a search best_estimator_."
+            )
         agents = fit_params.get("agents")
         if hasattr(estimator, "agent_column") and agents is None:
             n_agents = getattr(estimator, "n_agents", None)
             n_agents = int(n_agents) if isinstance(n_agents, Integral) else N_AGENTS
             agents = np.repeat(np.arange(n_agents), OF_AGENT)
         if agents is not None:
-            if n_samples is not None:
+            if n_samples:
                 agents = np.sort(np.resize(np.unique(np.asarray(agents)), n_samples))
             fit_params["agents"] = agents
         n_samples = n_samples or (N_RECORDS if agents is None else len(agents))
-        if bounds is not None and np.ndim(bounds[0]):
+        if bounds is not None:
             n_features = max(np.size(bound) for bound in bounds)
-        elif bounds is not None:
-            n_features = 1
         corner, opposite = _corners(bounds, n_features)
         rows = np.tile(corner, (n_samples, 1))
     else:
@@ -111,20 +101,6 @@ def schema_of(
     )  # fmt: skip
 
 
-def _require_public_rows(whole: Any, bounds: Any) -> None:
-    """Refuse to make rows where what is public of them is not known."""
-    if any(isinstance(part, Pipeline) for part in estimators_in(whole)):
-        what = "a Pipeline" if isinstance(whole, Pipeline) else "an estimator with a Pipeline in it"
-    elif isinstance(bounds, dict) or getattr(whole, "agent_column", None) is not None:
-        what = "an estimator whose columns have names or hold agents"
-    else:
-        return
-    raise ValueError(
-        f"Got {what} and no data, expected X and y: what is public of its rows is not known. Pass"
-        " data of that shape, which may be made up, or its last step: of a search best_estimator_."
-    )
-
-
 def _corners(bounds: Any, n_features: int) -> tuple[Array, Array]:
     """The largest row, and one that is as long where features lie around zero."""
     signs = np.where(np.arange(n_features) % 2 == 0, -1.0, 1.0)
@@ -136,7 +112,7 @@ def _corners(bounds: Any, n_features: int) -> tuple[Array, Array]:
 
 def _ends(estimator: Any, y: Any) -> tuple[Any, Any]:
     """The two targets that are the farthest apart."""
-    if is_classifier(estimator):
+    if _trials.is_classifier(estimator):
         declared = getattr(estimator, "classes", None)
         known = np.unique([0, 1] if y is None else np.asarray(y))
         known = known if declared is None else np.unique(np.asarray(declared))
@@ -150,14 +126,10 @@ def _changed(estimator: Any, fit_params: dict[str, Any], n_samples: int) -> NDAr
     """Rows of the unit that is protected: the last one, which nothing follows, or its agent's."""
     if getattr(estimator, "privacy_unit", "record") != "agent":
         return np.array([n_samples - 1])
-    agents = given_to_last_step(fit_params, "agents")
+    agents = _trials.given_to_last_step(fit_params, "agents")
     if agents is None:
-        raise ValueError(
-            "Got privacy_unit='agent' without agents, expected a label for each row. Pass"
-            " agents=..., or neighbors=((X, y), (X2, y2)) where a column of X holds them."
-        )
-    agents = np.asarray(agents)
-    return np.flatnonzero(agents == agents[-1])
+        raise ValueError("Got privacy_unit='agent', expected a label for each row. Pass agents=...")
+    return np.flatnonzero(np.asarray(agents) == agents[-1])
 
 
 def worst_case_neighbors(schema: Schema) -> Iterator[Neighbors]:
@@ -209,8 +181,12 @@ class Canaries:
 
     def _scores(self, model: Any) -> Array:
         """How far a model leans to the higher target at each canary: its gradient's direction."""
-        rows = np.asarray(rows_of_last_step(model, self.X[self.which]), dtype=np.float64)
-        coef, d = np.atleast_2d(coefficients_of(model)), rows.shape[1]
+        rows: Any = self.X[self.which]
+        while isinstance(model, Pipeline):
+            rows = model[:-1].transform(rows) if len(model) > 1 else rows
+            model = model[-1]
+        rows = np.asarray(rows, dtype=np.float64)
+        coef, d = np.atleast_2d(_trials.coefficients_of(model)), rows.shape[1]
         if coef.shape[-1] != d:
             raise ValueError(
                 f"Got coef_ of shape {coef.shape}, expected a coefficient for each of {d} features:"
@@ -218,8 +194,8 @@ class Canaries:
             )
         # Where each agent has a model, their sum leans wherever one of them does.
         coef = coef.reshape(-1, *coef.shape[-2:]).sum(axis=0) if coef.ndim > 2 else coef
-        lean = coef[-1] - coef[0] if is_classifier(model) and len(coef) > 1 else coef.sum(axis=0)
-        return np.asarray(rows @ lean)
+        has_classes = _trials.is_classifier(model) and len(coef) > 1
+        return np.asarray(rows @ (coef[-1] - coef[0] if has_classes else coef.sum(axis=0)))
 
 
 def with_canaries(
@@ -234,9 +210,7 @@ def with_canaries(
     which = rng.permutation(len(X))[:n_canaries]
     coins = rng.random(n_canaries) < 0.5
     if not is_given:
-        differs = schema.opposite != schema.corner
-        below = np.where(differs, schema.opposite, -schema.corner)
-        other = below if differs.any() else -schema.corner
+        other = np.where(schema.opposite != schema.corner, schema.opposite, -schema.corner)
         X[which] = np.where(_directions(n_canaries, X.shape[1], rng), schema.corner, other)
     y[which] = np.where(coins, schema.high, schema.low)
     return Canaries(X=X, y=y, which=which, coins=coins)
@@ -269,8 +243,8 @@ def require_neighbors(
             "Got neighbors with columns of X and y that differ, expected the same in both. Change"
             " a row alone."
         )
-    relation = _declared(estimator, "neighboring")
-    is_of_agents = _declared(estimator, "privacy_unit") == "agent"
+    relation = _trials.declared_by(estimator, "neighboring")
+    is_of_agents = _trials.declared_by(estimator, "privacy_unit") == "agent"
     if len(one) != len(other):
         may_lack = relation not in tuple(Neighboring) and not is_of_agents
         if not may_lack or not _is_one_missing(*sorted((one, other), key=len)):
@@ -280,7 +254,7 @@ def require_neighbors(
                 f" for neighboring={relation!r}. Replace a record in place of leaving it out."
             )
         return
-    labels, unit = _labels(estimator, first, second, fit_params), "agent"
+    labels, unit = _trials.given_to_last_step(fit_params, "agents"), "agent"
     if not is_of_agents:
         labels, unit = list(range(len(one))), "record"
     if labels is None or len(labels) != len(one):
@@ -289,7 +263,7 @@ def require_neighbors(
             f" privacy_unit='agent', expected a label for each of {len(one)} rows. Pass agents=...,"
             " the same for both."
         )
-    units = {labels[row] for row in np.flatnonzero(_differ(one, other))}
+    units = set(np.asarray(labels)[_differ(one, other)].tolist())
     if len(units) != 1:
         raise ValueError(
             f"Got neighbors that differ in the data of {len(units)} {unit}s, expected one {unit}:"
@@ -297,17 +271,9 @@ def require_neighbors(
         )
 
 
-def _declared(estimator: Any, name: str) -> Any:
-    """What an estimator declares, or the outermost one of those that it holds."""
-    held = (getattr(part, name, None) for part in estimators_in(last_step(estimator)))
-    return next((value for value in held if value is not None), None)
-
-
 def _table(X: Any, y: Any) -> NDArray[Any]:
     """Rows with their targets: a record in each row."""
     parts = [np.asarray(v.toarray() if hasattr(v, "toarray") else v, dtype=object) for v in (X, y)]
-    if y is None:
-        parts = parts[:1]
     if any(part.ndim == 0 or len(part) != len(parts[0]) for part in parts) or not len(parts[0]):
         raise ValueError(
             f"Got neighbors with X of shape {parts[0].shape} and y of shape {np.shape(y)}, expected"
@@ -338,28 +304,3 @@ def _is_one_missing(shorter: NDArray[Any], longer: NDArray[Any]) -> bool:
     before, after = _differ(longer[:-1], shorter), _differ(longer[1:], shorter)
     place = int(np.argmax(before)) if before.any() else len(before)
     return not after[place:].any()
-
-
-def _labels(
-    estimator: Any, first: tuple[Any, Any], second: tuple[Any, Any], fit_params: dict[str, Any]
-) -> list[Any] | None:
-    """Whose each row is, where somebody says so; who holds which row is public."""
-    agents = given_to_last_step(fit_params, "agents")
-    column = _declared(estimator, "agent_column")
-    if agents is not None:
-        return list(np.ravel(np.asarray(agents)).tolist())
-    if column is None:
-        return None
-    if last_step(estimator) is estimator:
-        labels, others = (_column(X, column) for X, _ in (first, second))
-        if all(_is_same(*pair) for pair in zip(labels, others, strict=True)):
-            return labels
-    raise ValueError(
-        f"Got neighbors with other agents in column {column!r}, or behind a step that makes it,"
-        " expected the same in both: who holds which row is public. Change other columns alone,"
-        " and for a Pipeline pass agents=... by the name of its last step."
-    )
-
-
-def _column(X: Any, column: Any) -> list[Any]:
-    return list(X[column] if isinstance(column, str) else np.asarray(X, dtype=object)[:, column])

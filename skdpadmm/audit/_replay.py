@@ -24,7 +24,7 @@ from skdpadmm.protocol import Gate, Plan, PlanViolation
 Array = NDArray[np.float64]
 # Of a bound that holds in floating point up to the rounding of norms.
 SLACK = 1 + 1e-9
-COMPARED, NOT_REPLAYED, ON_DATA = "nothing wrong", "not replayed", "depends on data"
+COMPARED, NOT_REPLAYED = "nothing wrong", "not replayed"
 # Doors of noise that algorithms add by themselves: with other data the rest moves by as much.
 HIDING = ("hidden_term", "path_noise")
 # Why a replay does not see how far something moves.
@@ -125,20 +125,17 @@ class RecordingGate(Gate):
         )
         return out
 
-    def _unit_noise(
-        self, method: str, release: Any, value: NDArray[Any] | None, out: NDArray[Any], unit: Any
-    ) -> Array | None:
+    def _unit_noise(self, method: str, release: Any, value: Any, out: Any, unit: Any) -> Any:
         """Noise in units of what was planned."""
         if release is None or release.noise_std == 0 or np.min(unit, initial=np.inf) == 0:
             return None
         if method == "share":
-            assert value is not None
-            assert self.plan.facts.agents is not None
-            of_agents = np.asarray(release.agent_noise_std)[self.plan.facts.agents.kind]
-            return np.asarray((out - value.sum(axis=0)) / math.hypot(*of_agents))
+            agents: Any = self.plan.facts.agents
+            of_agents = np.asarray(release.agent_noise_std)[agents.kind]
+            return (out - value.sum(axis=0)) / math.hypot(*of_agents)
         # Laplace noise of scale one has the standard deviation sqrt(2).
         scale = math.sqrt(2.0) if release.law == "laplace" else 1.0
-        return np.asarray((out - (0.0 if value is None else value)) / (scale * unit))
+        return (out - (0.0 if value is None else value)) / (scale * unit)
 
 
 class Diverged(Exception):
@@ -193,7 +190,7 @@ class Replays:
     # For each release what passed in each of the fits.
     passed: dict[str, list[list[Passage]]] = field(default_factory=dict)
     # What depends on data beside releases.
-    differs: dict[str, str] = field(default_factory=dict)
+    differs: list[str] = field(default_factory=list)
 
     def add(self, estimator: Any, pair: Neighbors) -> None:
         """Fit one data set of a pair with an estimator, and replay that fit on the other one."""
@@ -213,16 +210,16 @@ class Replays:
             with watched_by(watch):
                 estimator.fit(*pair.second, **pair.fit_params)
         except (Diverged, PlanViolation):
-            self.differs["what is done"] = ON_DATA
+            self.differs.append("what is done")
         (replayed,) = watch.gates
         if not (recorded.plan == replayed.plan == self.plan):
-            self.differs["the plan"] = ON_DATA
+            self.differs.append("the plan")
         if not self.differs and not replayed.is_over():
-            self.differs["what is done"] = ON_DATA
+            self.differs.append("what is done")
         hides = any(release.door in HIDING for release in recorded.plan.releases)
         is_same = hides or np.array_equal(model, parameters_of(estimator))
         if not self.differs and not is_same:
-            self.differs["the model beside what was released"] = ON_DATA
+            self.differs.append("the model beside what was released")
         self._compare(recorded, replayed)
         for name in {passage.name for passage in recorded.passages if passage.name}:
             own = [passage for passage in recorded.passages if passage.name == name]
@@ -234,9 +231,9 @@ class Replays:
         # Neighbours replace a unit.
         n_steps = 2 if recorded.plan.facts.neighboring is Neighboring.ZERO_OUT else 1
         for one, other in zip(recorded.passages, replayed.passages, strict=False):
-            if one.method in HIDING:
+            if one.method in HIDING or one.kind != other.kind:
                 break
-            if one.value is None or other.value is None or one.name not in releases:
+            if one.value is None or other.value is None:
                 continue
             for distance, of_step in _moves(releases[one.name], one, other.value - one.value):
                 declared = n_steps * of_step
@@ -249,13 +246,11 @@ class Replays:
         assert self.plan is not None
         releases = [r for r in self.plan.releases if r.name in self.passed]
         level = (1.0 - confidence) / max(2 * len(releases), 1)
-        return (
-            *(self._line(release, level) for release in releases),
-            *(
-                ReplayLine(name=what, times=1, found=found, is_violation=True)
-                for what, found in self.differs.items()
-            ),
-        )
+        beside = [
+            ReplayLine(name=what, times=1, found="depends on data", is_violation=True)
+            for what in dict.fromkeys(self.differs)
+        ]
+        return (*(self._line(release, level) for release in releases), *beside)
 
     def _line(self, release: Any, level: float) -> ReplayLine:
         runs, noise, wrong = self.passed[release.name], None, []
@@ -283,14 +278,14 @@ class Replays:
 def _moves(release: Any, passage: Passage, difference: Array) -> list[tuple[float, float]]:
     """Distances in the norm of the noise, beside what is declared for each."""
     declared, order = release.sensitivities, 1 if release.law == "laplace" else 2
-    if passage.turns is None:
-        distance = _norms(difference.reshape(1, -1), order)[0]
-        return [(float(distance), declared[min(passage.index, len(declared) - 1)])]
+    turns = passage.turns
+    if turns is None:
+        turns = np.array([min(passage.index, len(declared) - 1)])
+    each = _norms(difference.reshape(len(turns), -1), order)
     # Of each turn there is one unit whose data changed.
-    each = _norms(difference.reshape(len(difference), -1), order)
     return [
-        (float(np.linalg.norm(each[passage.turns == turn], order)), declared[turn])
-        for turn in np.unique(passage.turns).tolist()
+        (float(_norms(each[None, turns == turn], order)[0]), declared[turn])
+        for turn in np.unique(turns).tolist()
     ]
 
 

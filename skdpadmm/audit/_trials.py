@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-import sklearn.base
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.pipeline import Pipeline
+from sklearn.base import ClassifierMixin, clone
 from tqdm import tqdm
 
 from skdpadmm._candidates import last_step
 from skdpadmm._fitting import PendingFit, watched_by
-from skdpadmm.privacy import PrivacyReport
-from skdpadmm.protocol import Gate, Neighborhood
+from skdpadmm.protocol import Gate, Neighborhood, Plan
 
 Array = NDArray[np.float64]
 Seed = np.random.SeedSequence | None
@@ -32,17 +30,10 @@ def copy_of(estimator: Any, seed: int | None = None) -> Any:
     if isinstance(estimator, type) or not callable(getattr(estimator, "fit", None)):
         raise ValueError(f"Got {estimator!r}, expected an object with `fit`: an estimator.")
     try:
-        copied = clone(estimator)
-    except (TypeError, RuntimeError):
-        copied = estimator
-    try:
         # What is no parameter is not cloned, and others may share it.
-        copied = deepcopy(copied)
-    except Exception as error:
-        raise ValueError(
-            f"Got {type(estimator).__name__} that cannot be copied ({error}), expected one that"
-            " starts anew in each run. Give it attributes that can be copied."
-        ) from error
+        copied = deepcopy(clone(estimator))
+    except (TypeError, RuntimeError):
+        copied = deepcopy(estimator)
     for number, part in enumerate(estimators_in(copied)):
         _start_anew(part, _seed_of(seed, number))
     return copied
@@ -67,21 +58,29 @@ def estimators_in(estimator: Any) -> Iterator[Any]:
             left.extend(getattr(part, "__dict__", {}).values())
 
 
+def declared_by(estimator: Any, name: str) -> Any:
+    """What an estimator declares, or the outermost one of those that it holds; or None."""
+    held = (getattr(part, name, None) for part in estimators_in(last_step(estimator)))
+    return next((value for value in held if value is not None), None)
+
+
 def _start_anew(estimator: Any, seed: int | None) -> None:
     """Take away what ties a fit to others: a ledger, a seed, generators, progress bars."""
+    anew = {"ledger": None, "random_state": seed}
     for name, value in list(getattr(estimator, "__dict__", {}).items()):
-        if name == "ledger":
-            setattr(estimator, name, None)
-        elif name == "random_state":
-            setattr(estimator, name, seed)
+        if name in anew:
+            value = anew[name]
         elif name == "verbose" and isinstance(value, Integral):
             # Some take a bool alone, and some an int.
-            setattr(estimator, name, False if isinstance(value, bool) else 0)
+            value = type(value)()
         elif isinstance(value, np.random.Generator):
             # Copied with its state, it would give all copies the same noise.
-            setattr(estimator, name, np.random.default_rng(seed))
+            value = np.random.default_rng(seed)
         elif isinstance(value, np.random.RandomState):
-            setattr(estimator, name, np.random.RandomState(seed))
+            value = np.random.RandomState(seed)
+        else:
+            continue
+        setattr(estimator, name, value)
 
 
 def _seed_of(seed: int | None, number: int) -> int | None:
@@ -97,29 +96,9 @@ def is_ours(estimator: Any) -> bool:
     return hasattr(last, "sampler") and hasattr(last, "epsilon")
 
 
-def is_search(estimator: Any) -> bool:
-    """Whether it is a search of this library or of scikit-learn, which has no coefficients."""
-    has_candidates = any(hasattr(estimator, n) for n in ("param_grid", "param_distributions"))
-    # Those of this library are in a room above, and the base of the others is private.
-    is_known = any(hasattr(estimator, name) for name in ("plan", "_run_search"))
-    return has_candidates and is_known and not hasattr(estimator, "coef_")
-
-
-def is_classifier(estimator: Any) -> bool:
-    """Whether it says so; what has no tags may still have scikit-learn's older mark."""
-    try:
-        return bool(sklearn.base.is_classifier(estimator))
-    except (AttributeError, TypeError):
-        return getattr(estimator, "_estimator_type", None) == "classifier"
-
-
-def rows_of_last_step(model: Any, X: Any) -> Any:
-    """What a pipeline that is fitted hands to its last step."""
-    while isinstance(model, Pipeline):
-        for _, step in model.steps[:-1]:
-            X = X if step in (None, "passthrough") else step.transform(X)
-        model = model.steps[-1][1]
-    return X
+def is_classifier(model: Any) -> bool:
+    """Whether its targets are labels."""
+    return isinstance(last_step(model), ClassifierMixin)
 
 
 def given_to_last_step(fit_params: dict[str, Any], name: str) -> Any:
@@ -130,20 +109,13 @@ def given_to_last_step(fit_params: dict[str, Any], name: str) -> Any:
 def coefficients_of(model: Any, attribute: str = "coef_") -> Array:
     """Numbers of a fitted model, in an array of any shape."""
     model = last_step(model)
-    name = type(model).__name__
     if not hasattr(model, attribute):
         raise ValueError(
-            f"Got {name} without {attribute} after fit, expected a linear model. Of a search pass"
-            " best_estimator_."
+            f"Got {type(model).__name__} without {attribute} after fit, expected a linear model."
         )
     given: Any = getattr(model, attribute)
-    try:
-        # Both kinds of sparse containers have it, their common base has not.
-        return np.asarray(given.toarray() if hasattr(given, "toarray") else given, np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"Got {attribute} of {name} that holds no numbers, expected an array of floats."
-        ) from None
+    # Both kinds of sparse containers have it, their common base has not.
+    return np.asarray(given.toarray() if hasattr(given, "toarray") else given, np.float64)
 
 
 def parameters_of(model: Any) -> Array:
@@ -154,38 +126,32 @@ def parameters_of(model: Any) -> Array:
     return np.concatenate(parts)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Trials:
-    """Fits of one estimator on one data set.
-
-    `pending` has the plan and validated data of an estimator of this library, `report` that of a
-    stream, whose plan is that of one record.
-    """
+    """Fits of one estimator on one data set, with what is planned for one of this library."""
 
     estimator: Any
     data: tuple[Any, Any]
     fit_params: dict[str, Any]
-    pending: PendingFit | None
-    digest: bytes
-    report: PrivacyReport | None
+    # None for others.
+    plan: Any
+    # With validated data; a stream makes no fit that could be repeated.
+    pending: Any
 
     def run(self, seeds: list[Seed]) -> list[Array]:
         """Parameters of as many models as there are seeds; without one noise is that of a user."""
-        # What comes before the last step of a pipeline is fitted again each time: it may learn.
-        is_alone = last_step(self.estimator) is self.estimator
-        fit = self._fitted if self.pending is None or not is_alone else self._solved
+        fit = self._fitted if self.pending is None else self._solved
         with warnings.catch_warnings():
             # Such as that delta is not small beside the few records there are.
             warnings.simplefilter("ignore")
             return [fit(seed) for seed in seeds]
 
     def _solved(self, seed: Seed) -> Array:
-        fit = self.pending
-        assert fit is not None
         random_state = None if seed is None else np.random.default_rng(seed)
-        _, coordinates, solution = fit.solve(fit.noise(random_state, self.digest))
+        noise = self.pending.noise(random_state, self.plan.digest())
+        _, coordinates, solution = self.pending.solve(noise)
         parameters, own = solution.parameters, solution.parameters_per_agent
-        if isinstance(fit.planned.plan.facts.agents, Neighborhood) and own is not None:
+        if isinstance(self.plan.facts.agents, Neighborhood) and own is not None:
             # There each agent has a model, and the models are what is published.
             parameters = np.concatenate(list(own), axis=1)
         coef, intercept = coordinates.to_user(parameters)
@@ -204,34 +170,29 @@ class _Planned(BaseException):
 class _Stop:
     """Keeps a fit that is planned, and stops it before data comes near."""
 
+    plan: Plan | None = None
     pending: PendingFit | None = None
 
     def begins(self, fit: PendingFit) -> None:
         """Keep the fit."""
-        self.pending = fit
+        self.pending, self.plan = fit, fit.planned.plan
         raise _Planned
 
-    def gate(self, plan: Any, noise: Any, n_arrived: int) -> Gate:
-        """A stream makes no fit that could be repeated: it passes as always."""
-        return Gate(plan, noise, n_arrived)
+    def gate(self, plan: Plan, noise: Any, n_arrived: int) -> Gate:
+        """Keep the plan of a stream."""
+        self.plan = plan
+        raise _Planned
 
 
 def trials_of(estimator: Any, data: tuple[Any, Any], fit_params: dict[str, Any]) -> Trials:
     """Plan fits of an estimator on data."""
-    stop, digest, report = _Stop(), b"", None
+    stop = _Stop()
     if is_ours(estimator):
-        try:
-            with watched_by(stop):
-                fitted = copy_of(estimator).fit(*data, **fit_params)
-                found = getattr(last_step(fitted), "privacy_", None)
-                report = found if isinstance(found, PrivacyReport) else None
-        except _Planned:
-            assert stop.pending is not None
-            digest = stop.pending.planned.plan.digest()
-    return Trials(
-        estimator=estimator, data=data, fit_params=fit_params, pending=stop.pending, digest=digest,
-        report=report,
-    )  # fmt: skip
+        with watched_by(stop), suppress(_Planned):
+            copy_of(estimator).fit(*data, **fit_params)
+    # What comes before the last step of a pipeline is fitted again each time: it may learn.
+    pending = stop.pending if last_step(estimator) is estimator else None
+    return Trials(estimator, data, fit_params, stop.plan, pending)
 
 
 def run_trials(
@@ -255,17 +216,8 @@ def run_trials(
         for part in jobs:
             models.extend(part)
             bar.update(len(part))
-    table = _in_rows(models)
-    return [table[i * n_runs : (i + 1) * n_runs] for i in range(len(worlds))]
-
-
-def _in_rows(models: list[Array]) -> Array:
-    """Parameters side by side; how many there are tells as well, where that differs."""
-    sizes = np.array([len(model) for model in models])
-    if (sizes == sizes[0]).all():
-        return np.stack(models)
-    table = np.zeros((len(models), sizes.max() + 1))
+    # How many parameters there are tells as well, where that differs.
+    table = np.full((len(models), max(map(len, models))), np.nan)
     for row, model in zip(table, models, strict=True):
         row[: len(model)] = model
-    table[:, -1] = sizes
-    return table
+    return [table[i * n_runs : (i + 1) * n_runs] for i in range(len(worlds))]
