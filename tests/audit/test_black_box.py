@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression
 
 import skdpadmm
-import skdpadmm.algorithms._agent_blocks as record_blocks
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM
 from skdpadmm.audit import audit
+from skdpadmm.noise import SeededNoise
 from skdpadmm.privacy import gaussian_mu
+from tests.bugs.table import SameForEveryClass, no_clip, noise, scaled
 
 ESTIMATORS = [getattr(skdpadmm, name) for name in skdpadmm.__all__ if name.startswith("DP")]
 MU = gaussian_mu(1.0, 1e-2)
@@ -53,28 +56,33 @@ def test_a_sound_fit_shows_nearly_what_is_claimed_and_no_more(make, n_runs):
     assert report.neighbors.endswith(f"which has {words}")
 
 
+FITS = itertools.count()
+ONE_SEED = noise(lambda: SeededNoise((0,), b""))
+FIVE_SEEDS = noise(lambda: SeededNoise((next(FITS) % 5,), b""))
+
+
 @pytest.mark.parametrize(
-    ("bug", "make", "n_runs"),
+    ("plant", "make", "n_runs"),
     [
-        ("half the noise", ridge, 800),
-        ("a missing clip", ridge, 400),
-        pytest.param("one noise for all classes", multinomial, 1000, marks=pytest.mark.slow),
-        pytest.param("one seed for all fits", ridge, 400, marks=pytest.mark.slow),
-        ("seeds of five workers", ridge, 200),
+        (noise(scaled(0.5)), ridge, 800),
+        (no_clip("skdpadmm.algorithms._agent_blocks"), ridge, 400),
+        (FIVE_SEEDS, ridge, 200),
+        pytest.param(noise(SameForEveryClass), multinomial, 1000, marks=pytest.mark.slow),
+        pytest.param(ONE_SEED, ridge, 400, marks=pytest.mark.slow),
     ],
+    ids=["half the noise", "no clip", "five seeds", "one noise for all classes", "one seed"],
 )
-def test_a_planted_bug_is_found(monkeypatch, plant_noise, bug, make, n_runs):
-    if not plant_noise(bug):
-        monkeypatch.setattr(record_blocks, "clip_derivative", lambda derivative, limit: derivative)
+def test_a_planted_bug_is_found(monkeypatch, plant, make, n_runs):
+    plant(monkeypatch)
     report = black_box(make(), n_runs)
     assert report.is_violation
     assert report.verdict.startswith("VIOLATION")
 
 
-def test_canaries_find_no_more_than_is_claimed_and_find_noise_that_is_missing(plant_noise):
+def test_canaries_find_no_more_than_is_claimed_and_find_noise_that_is_missing(monkeypatch):
     model, own = DPAdmmRidge(epsilon=2.0, delta=1e-6), {"method": "canaries", "random_state": 0}
     assert not audit(model, **own).is_violation
-    plant_noise("hardly any noise")
+    noise(scaled(1e-3))(monkeypatch)
     assert audit(model, **own).is_violation
 
 
@@ -91,62 +99,45 @@ def test_nothing_is_found_in_what_is_shipped(make, method):
 # Fits of others.
 
 
-class GaussianMean(RegressorMixin, BaseEstimator):
-    """The mean of targets clipped to [-1, 1], with noise that is `share` of what it takes."""
-
-    epsilon, delta = 1.0, 1e-2
-
-    def __init__(self, share=1.0, random_state=None):
-        self.share = share
-        self.random_state = random_state
-
-    def fit(self, X, y):
-        rng = np.random.default_rng(self.random_state)
-        noise = self.share * 2 / len(y) / MU
-        self.coef_ = np.array([np.clip(y, -1, 1).mean() + noise * rng.standard_normal()])
-        return self
-
-
-class SeededByWorker(GaussianMean):
-    seeds = iter(np.arange(10_000) % 7)
-
-    def fit(self, X, y):
-        self.random_state = int(next(self.seeds))
-        return super().fit(X, y)
-
-
-@pytest.mark.slow
-def test_a_right_mean_is_bounded_below_the_truth_and_above_half_of_it():
-    report = black_box(GaussianMean(), 12_000, random_state=0)
-    assert not report.is_violation
-    assert 0.5 < report.lower_bound <= report.claimed_epsilon == 1.0
-    assert report.delta == 1e-2
-    # A seed of the estimator is not shared by runs.
-    assert not black_box(GaussianMean(random_state=3), 1000).is_violation
-
-
-@pytest.mark.parametrize(
-    ("model", "n_runs"), [(GaussianMean(share=0.3), 1000), (SeededByWorker(), 800)]
-)
-def test_a_wrong_mean_is_found(model, n_runs):
-    report = black_box(model, n_runs, random_state=0)
-    assert report.is_violation
-    assert report.lower_bound > 1.0
-    assert ("equal models" in report.event) == isinstance(model, SeededByWorker)
-
-
 class Bare:
-    """The right mean, in as much of scikit-learn's manner as `fit` and `coef_`."""
+    """The mean of targets in [-1, 1], in as much of scikit-learn's manner as `fit` and `coef_`."""
 
     epsilon, delta, share = 1.0, 1e-2, 1.0
 
     def fit(self, X, y):
-        noise = self.share * 2 / len(y) / MU * self.normal()
-        self.coef_ = np.array([np.clip(y, -1, 1).mean() + noise])
+        scale = self.share * 2 / len(y) / MU
+        self.coef_ = np.array([np.clip(y, -1, 1).mean() + scale * self.normal()])
         return self
 
     def normal(self):
         return np.random.default_rng().standard_normal()
+
+
+class LittleNoise(Bare):
+    share = 0.3
+
+
+class SeededByWorker(Bare):
+    seeds = iter(np.arange(10_000) % 7)
+
+    def normal(self):
+        return np.random.default_rng(next(SeededByWorker.seeds)).standard_normal()
+
+
+@pytest.mark.slow
+def test_a_right_mean_is_bounded_below_the_truth_and_above_half_of_it():
+    report = black_box(Bare(), 12_000)
+    assert not report.is_violation
+    assert 0.5 < report.lower_bound <= report.claimed_epsilon == 1.0
+    assert report.delta == 1e-2
+
+
+@pytest.mark.parametrize(("make", "n_runs"), [(LittleNoise, 1000), (SeededByWorker, 800)])
+def test_a_wrong_mean_is_found(make, n_runs):
+    report = black_box(make(), n_runs)
+    assert report.is_violation
+    assert report.lower_bound > 1.0
+    assert ("equal models" in report.event) == (make is SeededByWorker)
 
 
 class HoldsAGenerator(Bare):

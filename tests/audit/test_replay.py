@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import skdpadmm
-import skdpadmm.algorithms._agent_blocks as record_blocks
 from skdpadmm import (
     DPAdmmLogisticRegression,
     DPAdmmRidge,
@@ -14,9 +13,18 @@ from skdpadmm import (
     DPPersonalizedClassifier,
     DPPersonalizedRegressor,
 )
-from skdpadmm.algorithms import ConsensusADMM, GradientADMM
+from skdpadmm.algorithms import GradientADMM
 from skdpadmm.audit import audit
-from skdpadmm.privacy import Neighboring
+from skdpadmm.noise import SeededNoise
+from tests.bugs.table import (
+    SameForEveryClass,
+    a_stop_that_looks_at_data,
+    an_unreleased_iterate_in_the_model,
+    no_clip,
+    noise,
+    scaled,
+    zero_out_counted,
+)
 from tests.interface.registry import KINDS
 
 ESTIMATORS = [getattr(skdpadmm, name) for name in skdpadmm.__all__ if name.startswith("DP")]
@@ -86,62 +94,41 @@ THREE = {"classes": [0, 1, 2], "max_iter": 20}
 OF_PATHS = DPAdmmRidge(algorithm=GradientADMM(), max_iter=20)
 
 
+ONE_SEED = noise(lambda: SeededNoise((0,), b""))
+
+
 @pytest.mark.parametrize(
-    ("bug", "model"),
+    ("words", "plant", "model"),
     [
-        ("half the noise", DPAdmmRidge(max_iter=20)),
-        ("half the noise", OF_PATHS),
-        ("half the noise", DPPersonalizedRegressor()),
-        ("one seed for all fits", DPFedRidge(max_iter=20)),
-        ("one seed for all fits", OF_PATHS),
-        ("one noise for all classes", DPAdmmLogisticRegression(**THREE)),
-        ("one noise for all classes", DPPersonalizedClassifier(**THREE)),
+        ("too little noise", noise(scaled(0.5)), DPAdmmRidge(max_iter=20)),
+        ("too little noise", noise(scaled(0.5)), OF_PATHS),
+        ("too little noise", noise(scaled(0.5)), DPPersonalizedRegressor()),
+        ("noise is used twice", ONE_SEED, DPFedRidge(max_iter=20)),
+        ("noise is used twice", ONE_SEED, OF_PATHS),
+        ("noise is used twice", noise(SameForEveryClass), DPAdmmLogisticRegression(**THREE)),
+        ("noise is used twice", noise(SameForEveryClass), DPPersonalizedClassifier(**THREE)),
     ],
 )
-def test_wrong_noise_is_found(plant_noise, bug, model):
-    assert plant_noise(bug)
+def test_wrong_noise_is_found(monkeypatch, words, plant, model):
+    plant(monkeypatch)
     report = audit(model)
     assert "VIOLATION of" in report.verdict
-    words = "too little noise" if bug == "half the noise" else "noise is used twice"
     assert words in " ".join(found(report).values())
-    if bug == "half the noise":
+    if words == "too little noise":
         assert min(line.noise for line in report.lines) == pytest.approx(0.5, rel=0.3)
 
 
-def leaks(honest):
-    def run(self, plan, problem, gate):
-        solution = honest(self, plan, problem, gate)
-        solution.parameters[0] += 1e-3 * problem.target.sum()
-        return solution
-
-    return run
-
-
-def says_more(honest):
-    def run(self, plan, problem, gate):
-        if problem.target.sum() > 1:
-            gate.uniform((1,))
-        return honest(self, plan, problem, gate)
-
-    return run
-
-
 PLANTED = {
-    "clip of records": (record_blocks, "clip_derivative", lambda derivative, limit: derivative,
-                        {"mean displacement": "moves too far"}),
-    "replace one as zero out": (Neighboring, "sensitivity_factor", 1,
-                                {"mean displacement": "moves too far"}),
-    "a model that knows more": (ConsensusADMM, "run", leaks(ConsensusADMM.run),
-                                {"the model beside what was released": "depends on data"}),
+    "clip of records": (no_clip("skdpadmm.algorithms._agent_blocks"), "mean displacement",
+                        "moves too far"),
+    "replace one as zero out": (zero_out_counted, "mean displacement", "moves too far"),
+    "a model that knows more": (an_unreleased_iterate_in_the_model,
+                                "the model beside what was released", "depends on data"),
+    "a stop that looks at data": (a_stop_that_looks_at_data, "what is done", "depends on data"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("owner", "name", "bug", "wrong"), PLANTED.values(), ids=PLANTED)
-def test_a_planted_bug_is_found(monkeypatch, owner, name, bug, wrong):
-    monkeypatch.setattr(owner, name, bug)
-    assert found(audit(DPAdmmRidge(), random_state=0)) == wrong
-
-
-def test_a_trace_that_depends_on_data_is_found(monkeypatch):
-    monkeypatch.setattr(ConsensusADMM, "run", says_more(ConsensusADMM.run))
-    assert "depends on data" in found(audit(DPAdmmRidge(), random_state=0)).values()
+@pytest.mark.parametrize(("plant", "name", "words"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_bug_is_found(monkeypatch, plant, name, words):
+    plant(monkeypatch)
+    assert found(audit(DPAdmmRidge(max_iter=10), random_state=0))[name] == words
