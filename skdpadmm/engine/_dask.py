@@ -21,13 +21,7 @@ PATIENCE = 0.5
 
 
 def require_dask() -> None:
-    """Raise if dask is missing.
-
-    Raises
-    ------
-    ImportError
-        If ``distributed`` cannot be imported.
-    """
+    """Raise if dask is missing."""
     try:
         import distributed  # noqa: F401
     except ImportError as error:
@@ -36,15 +30,7 @@ def require_dask() -> None:
 
 @contextmanager
 def connected(client: Client | None, n_workers: int) -> Iterator[Workers]:
-    """Hold the workers of a client: the given one, the current one, or one of a cluster made here.
-
-    Parameters
-    ----------
-    client : distributed.Client or None
-        Used as it is, and left open.
-    n_workers : int
-        Processes of the cluster, if one has to be made.
-    """
+    """Hold the workers of a client: the given one, the current one, or one of a cluster made here."""
     from distributed import Client, LocalCluster
 
     found = client or _current_client()
@@ -84,13 +70,7 @@ def _current_client() -> Client | None:
 
 
 class Host:
-    """Consecutive parts in one worker; an actor.
-
-    Parameters
-    ----------
-    parts : sequence of object
-        The parts.
-    """
+    """Consecutive parts in one worker; an actor."""
 
     def __init__(self, parts: Sequence[object]) -> None:
         self._parts = parts
@@ -100,24 +80,6 @@ class Host:
         """Results of a method of every part, or the exception that one of them raised.
 
         The exception is a result, so that one that is raised here comes from dask.
-
-        Parameters
-        ----------
-        number : int
-            Number of the round, from 1.
-        message : bytes
-            Pickled name of the method, arguments, and whether results are wanted.
-
-        Returns
-        -------
-        reply : bytes
-            A pickled list or exception.
-
-        Raises
-        ------
-        ConnectionError
-            If this is not the round that follows the last one: the message came twice, or the
-            state is not the one that the caller knows.
         """
         import cloudpickle
 
@@ -138,19 +100,7 @@ class Host:
 
 @dataclass(eq=False)
 class DaskParts(PlacedParts):
-    """Parts in the workers of a client.
-
-    Parameters
-    ----------
-    futures : list of distributed.Future
-        Keep the hosts alive, and know whether they are.
-    hosts : list of distributed.Actor
-        In the order of the parts that they hold.
-    n_rounds : int, default=0
-        Calls so far.
-    bytes_sent : int, default=0
-        Bytes of pickled arguments and results, all hosts together.
-    """
+    """Parts in the workers of a client."""
 
     futures: list[Future]
     hosts: list[Actor]
@@ -180,37 +130,13 @@ class DaskParts(PlacedParts):
 
 @dataclass(frozen=True, eq=False)
 class Workers:
-    """The workers of a client, and what they were given to hold.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        A synchronous client.
-    futures : list of distributed.Future, default=[]
-        All hosts that were placed.
-    """
+    """The workers of a client, and what they were given to hold."""
 
     client: Client
     futures: list[Future] = field(default_factory=list)
 
     def place(self, parts: Sequence[object]) -> DaskParts:
-        """Send each worker its share of the parts, once.
-
-        Parameters
-        ----------
-        parts : sequence of object
-            Parts that can be pickled.
-
-        Returns
-        -------
-        placed : DaskParts
-            The parts. The workers hold them until `release`.
-
-        Raises
-        ------
-        RuntimeError
-            If there is no worker, or if one of them dies.
-        """
+        """Send each worker its share of the parts, once."""
         names = sorted(self.client.nthreads())[: len(parts)]
         if not names:
             raise RuntimeError(

@@ -57,15 +57,7 @@ class PlacedParts(ABC):
 
 @dataclass(eq=False)
 class LocalParts(PlacedParts):
-    """Parts of this process, called one after the other or by a pool of threads.
-
-    Parameters
-    ----------
-    parts : sequence of object
-        Used as they are.
-    pool : ThreadPoolExecutor or None
-        The threads.
-    """
+    """Parts of this process, called one after the other or by a pool of threads."""
 
     parts: Sequence[object]
     pool: ThreadPoolExecutor | None

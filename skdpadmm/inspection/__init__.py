@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skdpadmm.inspection._privacy_report import PrivacyReportDisplay
+from skdpadmm.inspection._display import PrivacyReportDisplay
 from skdpadmm.inspection._privacy_utility import PrivacyUtilityDisplay
 from skdpadmm.inspection._topology import TopologyDisplay, plot_network
 

@@ -16,7 +16,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import check_scalar, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdpadmm.inspection._shared import axes_for, last_step, require_pyplot
+from skdpadmm.inspection._display import Display, last_step, require_pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ _FOLD = 4
 _NOTE = "No guarantee covers this picture: {}\nseeds are known, and one line has no privacy."
 
 
-class PrivacyUtilityDisplay:
+class PrivacyUtilityDisplay(Display):
     """What privacy costs: a score against epsilon, between two lines.
 
     Make it by `from_estimator`. Parameters are stored as attributes.
@@ -60,10 +60,7 @@ class PrivacyUtilityDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Where it was drawn.
-    figure_ : matplotlib Figure
-        With these axes.
+    ax_, figure_ : matplotlib Axes and Figure
     lines_ : list of Line2D
         The mean score against epsilon.
     fill_between_ : list of PolyCollection
@@ -193,7 +190,7 @@ class PrivacyUtilityDisplay:
         ValueError
             Where a parameter or the input is not valid, or where the estimator has a ledger.
         """
-        require_pyplot(f"{cls.__name__}.from_estimator")
+        require_pyplot()
         prefix = _prefix(estimator)
         budgets = _budgets(epsilons)
         check_scalar(n_seeds, "n_seeds", Integral, min_val=1)
@@ -201,23 +198,22 @@ class PrivacyUtilityDisplay:
         scorer, factor, scoring_name = _score(estimator, scoring)
         train, test = _split((X, y, agents), (X_test, y_test, agents_test), int(random_state))
 
+        def at(epsilon: float, seed: int) -> Any:
+            own = {f"{prefix}epsilon": epsilon, f"{prefix}random_state": seed}
+            return clone(estimator).set_params(**own)
+
         # Without privacy first: what is refused there is refused before long work.
         found = Parallel(n_jobs=n_jobs)(
-            delayed(_fit_and_score)(
-                clone(estimator).set_params(
-                    **{f"{prefix}epsilon": epsilon, f"{prefix}random_state": random_state + k}
-                ),
-                train,
-                test,
-                scorer,
-                f"{prefix}agents",
-            )
+            delayed(_fit_and_score)(at(epsilon, seed), train, test, scorer, f"{prefix}agents")
             for epsilon in (math.inf, *budgets.tolist())
-            for k in range(n_seeds)
+            for seed in range(random_state, random_state + n_seeds)
         )
         scores = factor * np.array(found, dtype=np.float64).reshape(1 + len(budgets), n_seeds)
         constant = _constant(estimator, scoring).fit(train[0], train[1])
         last = last_step(estimator)
+        about = (
+            "its scores are of private rows," if X_test is None else "public as its test rows are,"
+        )
         display = cls(
             epsilons=budgets,
             scores=scores[1:],
@@ -226,20 +222,12 @@ class PrivacyUtilityDisplay:
             name=type(last).__name__,
             score_name=scoring_name if score_name is None else score_name,
             epsilon_name=_epsilon_name(last),
-            note=_NOTE.format(
-                "its scores are of private rows,"
-                if X_test is None
-                else "public as its test rows are,"
-            ),
+            note=_NOTE.format(about),
         )
         return display.plot(ax, name=name, plot_baselines=plot_baselines)
 
     def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        name: str | None = None,
-        plot_baselines: bool = True,
+        self, ax: Axes | None = None, *, name: str | None = None, plot_baselines: bool = True
     ) -> Self:
         """Draw mean scores with a band of one standard deviation over seeds to either side.
 
@@ -255,9 +243,8 @@ class PrivacyUtilityDisplay:
         Returns
         -------
         display : PrivacyUtilityDisplay
-            Itself.
         """
-        ax = axes_for(ax, f"{type(self).__name__}.plot", (6.4, 4.8))
+        ax = self._axes(ax, 6.4, 4.8)
         n_seeds = self.scores.shape[1]
         mean = self.scores.mean(axis=1)
         label = self.name if name is None else name
@@ -268,12 +255,8 @@ class PrivacyUtilityDisplay:
         self.baselines_: list[Any] = []
         if n_seeds > 1:
             spread = self.scores.std(axis=1, ddof=1)
-            style: dict[str, Any] = {
-                "alpha": 0.25,
-                "linewidth": 0,
-                "color": self.lines_[0].get_color(),
-            }
-            band = ax.fill_between(self.epsilons, mean - spread, mean + spread, **style)
+            low, high, color = mean - spread, mean + spread, self.lines_[0].get_color()
+            band = ax.fill_between(self.epsilons, low, high, alpha=0.25, linewidth=0, color=color)
             self.fill_between_.append(band)
         if plot_baselines:
             for score, words, dashes in (
@@ -295,23 +278,17 @@ class PrivacyUtilityDisplay:
         self.note_ = notes[0] if notes else _write_beside(ax, self.note)
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(fontsize=9)
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
 
 def _write_beside(ax: Any, note: str) -> Any:
-    return ax.annotate(
-        note,
-        (1.0, 0.5),
-        xycoords="axes fraction",
-        xytext=(4, 0),
-        textcoords="offset points",
-        rotation=90,
-        va="center",
-        fontsize=7,
-        color="0.35",
-        annotation_clip=False,
-    )
+    place: dict[str, Any] = {
+        "xycoords": "axes fraction",
+        "xytext": (4, 0),
+        "textcoords": "offset points",
+    }
+    style: dict[str, Any] = {"rotation": 90, "va": "center", "fontsize": 7, "color": "0.35"}
+    return ax.annotate(note, (1.0, 0.5), annotation_clip=False, **place, **style)
 
 
 class _AskedByAgent:
@@ -342,33 +319,36 @@ def _fit_and_score(model: Any, train: _Rows, test: _Rows, scorer: Any, agents_na
 
 def _split(given: _Rows, test: _Rows, seed: int) -> tuple[_Rows, _Rows]:
     """Rows to fit and rows to score."""
-    given = _indexable(given)
+    X, y, agents = _indexable(given)
     if test[0] is not None and test[1] is not None:
-        if given[2] is None and test[2] is not None:
+        if agents is None and test[2] is not None:
             raise ValueError("Got agents_test without agents, expected both, or agents alone.")
-        return given, _indexable(test)
+        return (X, y, agents), _indexable(test)
     if any(part is not None for part in test):
         raise ValueError(
             "Got some of X_test, y_test and agents_test, expected the first two, or none of them:"
             " rows are held out with their targets and agents."
         )
-    n_samples, agents = len(given[1]), given[2]
-    owners = np.zeros(n_samples, dtype=np.intp)
-    if agents is not None:
-        owners = np.unique(agents, return_inverse=True)[1]
+    owners = np.unique(np.zeros(len(y)) if agents is None else agents, return_inverse=True)[1]
     # Of each owner's rows, in random order, every fourth one: whoever has rows trains.
-    order = np.random.default_rng(seed).permutation(n_samples)
+    order = np.random.default_rng(seed).permutation(len(y))
     order = order[np.argsort(owners[order], kind="stable")]
     counts = np.bincount(owners)
-    rank = np.arange(n_samples) - np.repeat(np.cumsum(counts) - counts, counts)
-    is_held_out = np.zeros(n_samples, dtype=bool)
+    rank = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
+    is_held_out = np.zeros(len(y), dtype=bool)
     is_held_out[order[rank % _FOLD == _FOLD - 1]] = True
     if not is_held_out.any():
         raise ValueError(
-            f"Got {n_samples} rows, expected at least {_FOLD} of an agent or in all, a quarter of"
+            f"Got {len(y)} rows, expected at least {_FOLD} of an agent or in all, a quarter of"
             " which is held out. Pass X_test and y_test."
         )
-    return _take(given, np.flatnonzero(~is_held_out)), _take(given, np.flatnonzero(is_held_out))
+
+    def part(chosen: NDArray[np.bool_]) -> _Rows:
+        rows = np.flatnonzero(chosen)
+        own = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+        return own, y[rows], None if agents is None else agents[rows]
+
+    return part(~is_held_out), part(is_held_out)
 
 
 def _indexable(given: _Rows) -> _Rows:
@@ -376,12 +356,6 @@ def _indexable(given: _Rows) -> _Rows:
     X, y, agents = indexable(*given)
     X = X if hasattr(X, "shape") else np.asarray(X)
     return X, np.asarray(y), None if agents is None else np.asarray(agents)
-
-
-def _take(given: _Rows, rows: NDArray[np.intp]) -> _Rows:
-    X, y, agents = given
-    X = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-    return X, y[rows], None if agents is None else agents[rows]
 
 
 def _score(estimator: Any, scoring: Any) -> tuple[Any, float, str]:
@@ -411,8 +385,7 @@ def _prefix(estimator: Any) -> str:
     """Before which names of parameters the private step's stand."""
     prefix, last = "", estimator
     while hasattr(last, "steps"):
-        name, last = last.steps[-1]
-        prefix += f"{name}__"
+        prefix, last = f"{prefix}{last.steps[-1][0]}__", last.steps[-1][1]
     known = estimator.get_params() if hasattr(estimator, "get_params") else {}
     if not {f"{prefix}epsilon", f"{prefix}random_state"} <= set(known):
         raise ValueError(

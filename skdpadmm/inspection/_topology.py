@@ -1,4 +1,4 @@
-"""A picture of who talks to whom, and of what that means for each agent."""
+"""A display of who talks to whom, and of what that means for each agent."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm.inspection._network import network_parts
-from skdpadmm.inspection._shared import axes_for, last_step, require_pyplot
-from skdpadmm.network import Topology
+from skdpadmm.inspection._display import Display, last_step
+from skdpadmm.network import Topology, positions_of_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 # Beyond these a label, or a line, is no longer told from its neighbours.
 _MOST_LABELS = 40
 _MOST_EDGES = 20_000
+# Kamada and Kawai's layout is the clearest, and takes long for larger graphs, lattices excepted.
+_MOST_PRECISE = 120
+_MOST_PRECISE_OF_LATTICE = 600
+_LATTICES = ("grid", "path", "torus")
+_COLORS = ("leak", "epsilon", "disagreement")
 
 
-class TopologyDisplay:
+class TopologyDisplay(Display):
     """Who talks to whom, and what that means for each agent.
 
-    Make it by `from_estimator` or `from_topology`, which work out what colours say; `plot`
-    draws it as often as one likes.
+    Make it by `from_estimator` or `from_topology`, which work out what colours say.
 
     Parameters
     ----------
@@ -43,18 +47,11 @@ class TopologyDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Where it was drawn.
-    figure_ : matplotlib Figure
-        With these axes.
+    ax_, figure_ : matplotlib Axes and Figure
     lines_ : list of LineCollection
         The lines between agents; empty where there are more than 20,000.
     points_ : list of PathCollection
         The agents; last the one that is marked, where one is.
-
-    See Also
-    --------
-    plot_network : The same picture by a function, which returns the axes.
 
     Examples
     --------
@@ -84,101 +81,47 @@ class TopologyDisplay:
         self.peer = peer
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        *,
-        color: str | ArrayLike | None = None,
-        color_title: str = "",
-        peer: Any = None,
-        positions: ArrayLike | None = None,
-        ax: Axes | None = None,
-    ) -> Self:
-        """Draw the graph of a fitted decentralised estimator.
-
-        It reads what a fit released and what is public, so a picture costs no privacy.
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None, **drawing: Any) -> Self:
+        """Draw the graph of a fitted decentralised estimator, at no cost of privacy.
 
         Parameters
         ----------
         estimator : estimator
             Decentralised and fitted, or a Pipeline that ends in one.
-        color, color_title, peer, positions, ax : object
-            As in `plot_network`.
+        ax, **drawing : object
+            `color`, `color_title`, `peer` and `positions` as in `plot_network`, whose errors it
+            raises.
 
         Returns
         -------
         display : TopologyDisplay
-
-        Raises
-        ------
-        ImportError
-            Without matplotlib, which the extra ``skdpadmm[plot]`` has.
-        NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If it has no graph, or where colours ask for what there is not.
         """
-        require_pyplot(f"{cls.__name__}.from_estimator")
-        network = last_step(estimator)
-        return cls(**network_parts(network, color, color_title, peer, positions)).plot(ax)
+        return cls(**_parts(last_step(estimator), **drawing)).plot(ax)
 
     @classmethod
-    def from_topology(
-        cls,
-        topology: Topology,
-        *,
-        color: ArrayLike | None = None,
-        color_title: str = "",
-        peer: Any = None,
-        positions: ArrayLike | None = None,
-        ax: Axes | None = None,
-    ) -> Self:
-        """Draw a graph alone; its agents have the labels 0, 1, ...
+    def from_topology(cls, topology: Topology, *, ax: Axes | None = None, **drawing: Any) -> Self:
+        """Draw a graph alone, such as `resolve_topology` makes; its agents are called 0, 1, ...
 
         Parameters
         ----------
         topology : Topology
-            As :func:`~skdpadmm.network.resolve_topology` makes it of a name, a graph or a matrix.
-        color : array-like of shape (n_agents,), default=None
-            A number for each agent.
-        color_title, peer, positions, ax : object
-            As in `plot_network`.
+        ax, **drawing : object
+            As in `from_estimator`.
 
         Returns
         -------
         display : TopologyDisplay
-
-        Raises
-        ------
-        ImportError
-            Without matplotlib, which the extra ``skdpadmm[plot]`` has.
-        ValueError
-            If it is no graph, or where colours ask for what there is not.
         """
-        require_pyplot(f"{cls.__name__}.from_topology")
         if not isinstance(topology, Topology):
             raise ValueError(
                 f"Got {topology!r}, expected a Topology, such as resolve_topology('ring',"
                 " np.arange(8))."
             )
-        return cls(**network_parts(topology, color, color_title, peer, positions)).plot(ax)
+        return cls(**_parts(topology, **drawing)).plot(ax)
 
     def plot(self, ax: Axes | None = None, *, cmap: Any = "viridis") -> Self:
-        """Draw the graph.
-
-        Parameters
-        ----------
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
-        cmap : str or Colormap, default="viridis"
-            Of the agents' colours.
-
-        Returns
-        -------
-        display : TopologyDisplay
-            Itself.
-        """
-        ax = axes_for(ax, f"{type(self).__name__}.plot", (6.4, 5.4))
+        """Draw the graph, with colours of agents by the colormap `cmap`; return itself."""
+        ax = self._axes(ax, 6.4, 5.4)
         from matplotlib.collections import LineCollection
         from matplotlib.patheffects import withStroke
 
@@ -187,61 +130,41 @@ class TopologyDisplay:
         if self.peer is not None:
             is_peer[self.agent_labels.tolist().index(self.peer)] = True
         self.lines_: list[Any] = []
-        self.points_: list[Any] = []
         shown = topology.n_edges <= _MOST_EDGES
         if shown:
-            edges = LineCollection(
-                places[topology.edges].tolist(),
-                colors="0.35",
-                linewidths=0.8,
-                alpha=_opacity(topology),
-                zorder=1,
-            )
+            ends = places[topology.edges].tolist()
+            # Fainter where many lines cross.
+            alpha = float(np.clip(2 * topology.n_agents / max(topology.n_edges, 1), 0.05, 0.7))
+            edges = LineCollection(ends, colors="0.35", linewidths=0.8, alpha=alpha, zorder=1)
             self.lines_.append(ax.add_collection(edges))
         size = float(np.clip(6_000 / topology.n_agents, 14, 260))
-        points = ax.scatter(
-            places[~is_peer, 0],
-            places[~is_peer, 1],
-            s=size,
-            c="tab:blue" if values is None else values[~is_peer],
-            cmap=None if values is None else cmap,
-            edgecolors="white",
-            linewidths=min(0.03 * math.sqrt(size), 0.5),
-            zorder=2,
-        )
-        self.points_.append(points)
+        style: dict[str, Any] = {
+            "edgecolors": "white",
+            "linewidths": min(0.03 * math.sqrt(size), 0.5),
+        }
+        colors: dict[str, Any] = {"c": "tab:blue"}
+        if values is not None:
+            colors = {"c": values[~is_peer], "cmap": cmap}
+        points = ax.scatter(*places[~is_peer].T, s=size, zorder=2, **style, **colors)
+        self.points_: list[Any] = [points]
         if values is not None and not is_peer.all():
             ax.figure.colorbar(points, ax=ax, shrink=0.8, label=self.values_title)
         if is_peer.any():
+            style |= {"linewidths": 0.5, "color": "tab:red", "label": f"agent {self.peer}"}
             star = ax.scatter(
-                places[is_peer, 0],
-                places[is_peer, 1],
-                s=max(2.5 * size, 120),
-                marker="*",
-                color="tab:red",
-                edgecolors="white",
-                linewidths=0.5,
-                label=f"agent {self.peer}",
-                zorder=3,
+                *places[is_peer].T, s=max(2.5 * size, 120), marker="*", zorder=3, **style
             )
             self.points_.append(star)
             ax.legend(loc="upper left", bbox_to_anchor=(0, 0), frameon=False)
         if topology.n_agents <= _MOST_LABELS:
+            halo = [withStroke(linewidth=2, foreground="white")]
+            centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7, "zorder": 4}
             for place, label in zip(places, self.agent_labels.tolist(), strict=True):
-                ax.annotate(
-                    str(label),
-                    place,
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    path_effects=[withStroke(linewidth=2, foreground="white")],
-                    zorder=4,
-                )
+                ax.annotate(str(label), place, path_effects=halo, **centred)
         ax.set_title(topology.describe() + ("" if shown else ", not drawn"), fontsize=10)
         ax.set_aspect("equal")
         ax.margins(0.08)
         ax.set_axis_off()
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
 
@@ -294,10 +217,9 @@ def plot_network(
     ------
     ImportError
         Without matplotlib, which the extra ``skdpadmm[plot]`` has.
-    NotFittedError
-        If the estimator is not fitted.
-    ValueError
-        Where colours ask for what there is not: a peer, a private fit, or a number for each agent.
+    NotFittedError, ValueError
+        Where there is no graph, or colours ask for what there is not: a peer, a private fit, or a
+        number for each agent.
 
     Examples
     --------
@@ -309,11 +231,112 @@ def plot_network(
     ... # doctest: +SKIP
     <Axes: title={'center': 'torus, 40 edges, degree 4'}>
     """
-    require_pyplot("plot_network")
-    parts = network_parts(network, color, color_title, peer, positions)
-    return TopologyDisplay(**parts).plot(ax, cmap=cmap).ax_
+    display = TopologyDisplay(**_parts(network, color, color_title, peer, positions))
+    return display.plot(ax, cmap=cmap).ax_
 
 
-def _opacity(topology: Topology) -> float:
-    """Fainter where many lines cross."""
-    return float(np.clip(2 * topology.n_agents / max(topology.n_edges, 1), 0.05, 0.7))
+def _parts(
+    network: Any,
+    color: str | ArrayLike | None = None,
+    color_title: str = "",
+    peer: Any = None,
+    positions: ArrayLike | None = None,
+) -> dict[str, Any]:
+    """The parameters of a `TopologyDisplay`."""
+    if isinstance(network, Topology):
+        topology, labels = network, np.arange(network.n_agents)
+    elif hasattr(network, "topology"):
+        check_is_fitted(network)
+        topology, labels = network.topology_, network.agent_labels_
+    else:
+        raise ValueError(
+            f"Got {network!r}, expected a fitted decentralised estimator or a Topology, such as"
+            " resolve_topology('ring', labels)."
+        )
+    if peer is not None:
+        positions_of_labels([peer], labels, n_samples=1, name="peer")
+    values = None
+    if isinstance(color, str):
+        values, color_title = _named_colors(network, color, peer)
+    elif color is not None:
+        values = np.asarray(color, dtype=np.float64)
+        if values.shape != (topology.n_agents,) or not np.isfinite(values).all():
+            raise ValueError(
+                f"Got color of shape {values.shape}, expected a finite number for each of"
+                f" {topology.n_agents} agents, in the order of their sorted labels."
+            )
+    return {
+        "topology": topology,
+        "agent_labels": labels,
+        "positions": _places(topology, positions),
+        "values": values,
+        "values_title": color_title,
+        "peer": peer,
+    }
+
+
+def _named_colors(network: Any, color: str, peer: Any) -> tuple[NDArray[np.float64], str]:
+    """A number for each agent, and what the colour bar says of them."""
+    if color not in _COLORS:
+        raise ValueError(f"Got color={color!r}, expected one of {[*_COLORS]}, an array or None.")
+    if isinstance(network, Topology):
+        raise ValueError(
+            f"Got color={color!r} for a Topology, expected a fitted estimator: a graph alone says"
+            " nothing of it. Pass an array, or None."
+        )
+    if color == "disagreement":
+        return _disagreement(network), "distance from the average model"
+    report = network.privacy_
+    if math.isinf(report.epsilon()):
+        raise ValueError(
+            f"Got color={color!r} for a fit that is not private, expected a finite epsilon."
+        )
+    if color == "epsilon":
+        values, against = report.epsilon_per_agent(), f"the {report.adversary}"
+    elif peer is None:
+        raise ValueError("Got color='leak' without peer, expected the label of an agent.")
+    else:
+        leaks = [math.nan if a == peer else report.pairwise(a, peer) for a in report.agent_labels]
+        values, against = leaks, peer
+    return np.asarray(values), f"epsilon against {against} (delta={report.delta:g})"
+
+
+def _disagreement(network: Any) -> NDArray[np.float64]:
+    """Distance of each agent's coefficients and intercepts from the average (n_agents,)."""
+    n_agents = len(network.agent_labels_)
+    gaps = (
+        network.coef_per_agent_ - network.coef_,
+        network.intercept_per_agent_ - network.intercept_,
+    )
+    squares = [np.square(gap).reshape(n_agents, -1).sum(axis=1) for gap in gaps]
+    return np.sqrt(np.sum(squares, axis=0))
+
+
+def _places(topology: Topology, positions: ArrayLike | None) -> NDArray[np.float64]:
+    """Where to draw the agents (n_agents, 2)."""
+    n_agents = topology.n_agents
+    if positions is not None:
+        places = np.asarray(positions, dtype=np.float64)
+        if places.shape != (n_agents, 2) or not np.isfinite(places).all():
+            raise ValueError(
+                f"Got positions of shape {places.shape}, expected finite ones of shape"
+                f" ({n_agents}, 2)."
+            )
+        return places
+    if topology.is_complete or topology.name == "ring":
+        return _circle(n_agents)
+    if topology.name == "star":
+        return np.vstack([np.zeros((1, 2)), _circle(n_agents - 1)])
+    import networkx as nx
+
+    graph = nx.Graph(topology.edges.tolist())
+    if n_agents <= (_MOST_PRECISE_OF_LATTICE if topology.name in _LATTICES else _MOST_PRECISE):
+        placed = nx.kamada_kawai_layout(graph)
+    else:
+        placed = nx.spring_layout(graph, iterations=100, seed=0)
+    return np.array([placed[agent] for agent in range(n_agents)])
+
+
+def _circle(n_agents: int) -> NDArray[np.float64]:
+    angles = np.pi / 2 - 2 * np.pi * np.arange(n_agents) / max(n_agents, 1)
+    return np.column_stack([np.cos(angles), np.sin(angles)])

@@ -55,20 +55,6 @@ def add_on_grid(
     """Return ``value`` + ``scale`` times numbers of a law, rounded to the grid of the scale.
 
     Every number lies in the cell that exact arithmetic finds. Which zero it is tells nothing.
-
-    Parameters
-    ----------
-    value : ndarray
-    scale : float
-    law : Law
-    draw : callable
-        Maps a size to the next so many random words, of shape (size,).
-    more : callable
-        Maps a place in `value` to further random words for the number there.
-
-    Returns
-    -------
-    ndarray of the shape of `value`
     """
     scale = require_scale(scale)
     cell, exponent = grid_cell(scale), _grid_exponent(scale)

@@ -56,23 +56,7 @@ class Law:
     def cell_of(
         self, value: float, scale: float, exponent: int, word: int, more: Iterator[int]
     ) -> float:
-        """Round ``value + scale * z`` to the grid of width ``2**exponent``, exactly.
-
-        Parameters
-        ----------
-        value : float
-        scale : float
-        exponent : int
-        word : int
-            What the first bits of z come from.
-        more : iterator of int
-            Further 64-bit words, as many as are asked for.
-
-        Returns
-        -------
-        float
-            The float next to the number on the grid. What is not finite stays as it is.
-        """
+        """Round ``value + scale * z`` to the grid of width ``2**exponent``, exactly."""
         if not math.isfinite(value):
             return value
         sign = -1 if word & 1 else 1
@@ -119,21 +103,6 @@ def in_doubt(
 
     The law's density is at least half of its tail probability, so that an interval of
     probabilities ``[w, w + 1)`` is one of numbers no longer than ``2 / w``.
-
-    Parameters
-    ----------
-    bits : ndarray of uint64 of shape (n,)
-        Words.
-    error : ndarray of shape (n,)
-        Distance of each rounded number from the number itself, as floats have it.
-    scale : float
-    cell : float
-        Width of the grid.
-
-    Returns
-    -------
-    list of int
-        Places.
     """
     room = 0.5 * cell - FLOAT_ERRORS * scale - _UNDERFLOW
     # For most pieces the two extremes are enough. What is no number is in doubt.

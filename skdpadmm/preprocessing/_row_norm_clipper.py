@@ -133,24 +133,7 @@ class RowNormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 def _clip_segments(
     values: NDArray[np.float64], lengths: NDArray[np.integer[Any]], norm: float
 ) -> NDArray[np.float64]:
-    """Clip the Euclidean norm of consecutive segments (rows, dense or CSR) of one array.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_values,)
-        Finite values of all segments, one after the other.
-
-    lengths : ndarray of shape (n_segments,)
-        Their lengths, with sum n_values; 0 is fine.
-
-    norm : float
-        The bound.
-
-    Returns
-    -------
-    clipped : ndarray of shape (n_values,)
-        Segments within the bound exactly as they were, others scaled down to it.
-    """
+    """Clip the Euclidean norm of consecutive segments (rows, dense or CSR) of one array."""
     lengths = lengths[lengths > 0]
     if lengths.size == 0:
         return values

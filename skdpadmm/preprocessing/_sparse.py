@@ -11,21 +11,6 @@ def merge_duplicates(X: Any) -> Any:
     """Add up repeated entries of a CSR container, in place.
 
     Repeated entries stand for their sum, so a bound on the stored values would not bound the row.
-
-    Parameters
-    ----------
-    X : csr_array or csr_matrix of shape (n_samples, n_features)
-        A copy that may be changed.
-
-    Returns
-    -------
-    X : csr_array or csr_matrix of shape (n_samples, n_features)
-        The same object, without repeated entries.
-
-    Raises
-    ------
-    ValueError
-        If a sum of finite repeated entries is not finite.
     """
     X.sum_duplicates()
     assert_all_finite(X.data, input_name="X")

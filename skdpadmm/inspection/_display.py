@@ -1,4 +1,4 @@
-"""A picture of what a fit costs, and against whom."""
+"""What the displays share, and the display of a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm.inspection._shared import axes_for, last_step, require_pyplot
 from skdpadmm.privacy import PrivacyReport, round_up
 
 if TYPE_CHECKING:
@@ -18,7 +17,35 @@ if TYPE_CHECKING:
 _MOST_AGENTS = 10
 
 
-class PrivacyReportDisplay:
+def require_pyplot() -> Any:
+    """``matplotlib.pyplot``, or an ImportError that names the extra."""
+    try:
+        from matplotlib import pyplot as plt
+    except ImportError as error:
+        raise ImportError("Displays need matplotlib: pip install 'skdpadmm[plot]'") from error
+    return plt
+
+
+def last_step(estimator: Any) -> Any:
+    """What a pipeline ends in, or the estimator itself."""
+    while hasattr(estimator, "steps"):
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
+class Display:
+    """Axes to draw on, kept as attributes."""
+
+    def _axes(self, ax: Any, width: float, height: float) -> Any:
+        """The given axes, or those of a new figure of this size in inches."""
+        plt = require_pyplot()
+        if ax is None:
+            ax = plt.figure(figsize=(width, height), layout="constrained").add_subplot()
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+class PrivacyReportDisplay(Display):
     """What a fit costs: epsilon against each observer, and at worst beside it.
 
     Make it by `from_estimator` or `from_report`.
@@ -35,20 +62,13 @@ class PrivacyReportDisplay:
     epsilons : dict of str to float
         Against each observer; inf where the fit is not private.
     worst_epsilons : dict of str to float
-        The same for taking part in every round, or for the worst path, where `epsilons` are
-        averages over those.
+        For taking part in every round, or for the worst path, where `epsilons` are averages.
     agent_epsilons : dict of label to float
         Of each agent against the adversary, where agents differ.
-    ax_ : matplotlib Axes
-        Where it was drawn.
-    figure_ : matplotlib Figure
-        With these axes.
-    bars_ : list of Rectangle
-        One for each observer, in their order.
-    worst_bars_ : list of Rectangle
-        One for each observer that has a worst case.
-    agent_bars_ : list of Rectangle
-        Those of agents: of more than ten the lowest, the median and the highest.
+    ax_, figure_ : matplotlib Axes and Figure
+    bars_, worst_bars_, agent_bars_ : list of Rectangle
+        Of observers, of their worst cases, and of agents: of more than ten the lowest, the median
+        and the highest.
 
     See Also
     --------
@@ -79,27 +99,21 @@ class PrivacyReportDisplay:
         (adversary,) = (each for each in seen if each.name == report.adversary)
         if len(set(adversary.per_agent)) > 1:
             own = report.epsilon_per_agent(delta=self.delta).tolist()
-            self.agent_epsilons = dict(
-                zip(report.agent_labels or range(len(own)), own, strict=True)
-            )
+            labels = report.agent_labels or range(len(own))
+            self.agent_epsilons = dict(zip(labels, own, strict=True))
 
     @classmethod
     def from_estimator(
         cls, estimator: Any, *, delta: float | None = None, ax: Axes | None = None
     ) -> Self:
-        """Draw the report of a fitted estimator.
-
-        It reads what is public, so a picture costs no privacy.
+        """Draw the report of a fitted estimator, at no cost of privacy.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted, with `privacy_`: of this library, a private search, or a Pipeline that ends in
-            one.
-        delta : float, default=None
-            At which epsilon is drawn, in [0, 1]; None is the report's own.
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
+            Fitted, with `privacy_`, or a Pipeline that ends in one.
+        delta, ax : object
+            As in `from_report`.
 
         Returns
         -------
@@ -107,12 +121,9 @@ class PrivacyReportDisplay:
 
         Raises
         ------
-        ImportError
-            Without matplotlib, which the extra ``skdpadmm[plot]`` has.
-        NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If it has no report, or `delta` is out of range.
+        NotFittedError, ImportError, ValueError
+            If the estimator is not fitted, matplotlib (``skdpadmm[plot]``) is missing, or there is
+            no report.
         """
         last = last_step(estimator)
         check_is_fitted(last)
@@ -127,12 +138,11 @@ class PrivacyReportDisplay:
     def from_report(
         cls, report: PrivacyReport, *, delta: float | None = None, ax: Axes | None = None
     ) -> Self:
-        """Draw a report.
+        """Draw a report, such as `privacy_` of a fit or what `search_cost` returns.
 
         Parameters
         ----------
         report : PrivacyReport
-            Such as `privacy_` of a fit, or what `search_cost` returns.
         delta : float, default=None
             At which epsilon is drawn, in [0, 1]; None is the report's own.
         ax : Axes, default=None
@@ -144,12 +154,9 @@ class PrivacyReportDisplay:
 
         Raises
         ------
-        ImportError
-            Without matplotlib, which the extra ``skdpadmm[plot]`` has.
-        ValueError
-            If it is no report, or `delta` is out of range.
+        ImportError, ValueError
+            Without matplotlib, if it is no report, or if `delta` is out of range.
         """
-        require_pyplot(f"{cls.__name__}.from_report")
         if not isinstance(report, PrivacyReport):
             raise ValueError(
                 f"Got a report of type {type(report).__name__}, expected a PrivacyReport, such as"
@@ -158,21 +165,9 @@ class PrivacyReportDisplay:
         return cls(report=report, delta=delta).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw a bar for each observer, and where agents differ for each agent.
-
-        Parameters
-        ----------
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        display : PrivacyReportDisplay
-            Itself.
-        """
+        """Draw a bar for each observer, and where agents differ for each agent; return itself."""
         report, agents = self.report, _few(self.agent_epsilons)
-        n_bars = len(self.epsilons) + len(agents)
-        ax = axes_for(ax, f"{type(self).__name__}.plot", (6.4, max(1.6 + 0.34 * n_bars, 2.4)))
+        ax = self._axes(ax, 6.4, max(1.6 + 0.34 * (len(self.epsilons) + len(agents)), 2.4))
         self.bars_: list[Any] = []
         self.worst_bars_: list[Any] = []
         self.agent_bars_: list[Any] = []
@@ -197,11 +192,9 @@ class PrivacyReportDisplay:
                 style = {"color": "white", "edgecolor": "0.35", "hatch": "////", "height": height}
                 self.worst_bars_ += bar(place + shift, worst, "at worst: ", **style)
             names.append(name if len(units) == 1 else f"{name} ({observer.unit})")
-            if name == report.adversary:
-                for label, epsilon in agents:
-                    place = float(len(names))
-                    self.agent_bars_ += bar(place, epsilon, color="tab:orange", height=0.5)
-                    names.append(label)
+            for label, epsilon in agents if name == report.adversary else ():
+                self.agent_bars_ += bar(len(names), epsilon, color="tab:orange", height=0.5)
+                names.append(label)
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()
         # Room for the figures beside the bars.
@@ -218,7 +211,6 @@ class PrivacyReportDisplay:
             title.append("SIMULATION: void where the seed is known")
         ax.set_title("\n".join(title), loc="left", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
 
@@ -228,6 +220,4 @@ def _few(own: dict[Any, float]) -> Sequence[tuple[str, float]]:
         return [(f"agent {label}", epsilon) for label, epsilon in own.items()]
     ordered = sorted(own.items(), key=lambda pair: pair[1])
     kept = {"lowest": ordered[0], "median": ordered[len(own) // 2], "highest": ordered[-1]}
-    return [
-        (f"{word} of {len(own)}: agent {label}", epsilon) for word, (label, epsilon) in kept.items()
-    ]
+    return [(f"{word} of {len(own)}: agent {label}", eps) for word, (label, eps) in kept.items()]
