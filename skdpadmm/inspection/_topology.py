@@ -138,22 +138,18 @@ class TopologyDisplay(Display):
             edges = LineCollection(ends, colors="0.35", linewidths=0.8, alpha=alpha, zorder=1)
             self.lines_.append(ax.add_collection(edges))
         size = float(np.clip(6_000 / topology.n_agents, 14, 260))
-        style: dict[str, Any] = {
-            "edgecolors": "white",
-            "linewidths": min(0.03 * math.sqrt(size), 0.5),
-        }
-        colors: dict[str, Any] = {"c": "tab:blue"}
-        if values is not None:
-            colors = {"c": values[~is_peer], "cmap": cmap}
-        points = ax.scatter(*places[~is_peer].T, s=size, zorder=2, **style, **colors)
+        style: dict[str, Any] = {"edgecolors": "white", "linewidths": min(0.03 * size**0.5, 0.5)}
+        colors = {"c": "tab:blue"} if values is None else {"c": values[~is_peer], "cmap": cmap}
+        points = ax.scatter(
+            places[~is_peer, 0], places[~is_peer, 1], size, zorder=2, **style, **colors
+        )
         self.points_: list[Any] = [points]
         if values is not None and not is_peer.all():
             ax.figure.colorbar(points, ax=ax, shrink=0.8, label=self.values_title)
         if is_peer.any():
             style |= {"linewidths": 0.5, "color": "tab:red", "label": f"agent {self.peer}"}
-            star = ax.scatter(
-                *places[is_peer].T, s=max(2.5 * size, 120), marker="*", zorder=3, **style
-            )
+            place, size = places[is_peer], max(2.5 * size, 120)
+            star = ax.scatter(place[:, 0], place[:, 1], size, marker="*", zorder=3, **style)
             self.points_.append(star)
             ax.legend(loc="upper left", bbox_to_anchor=(0, 0), frameon=False)
         if topology.n_agents <= _MOST_LABELS:

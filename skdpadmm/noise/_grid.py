@@ -1,4 +1,4 @@
-"""What all samplers share: the check of a scale and the public grid."""
+"""The public grid that releases lie on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.noise._law import Law, in_doubt
+from skdpadmm.noise._laws import Law, in_doubt
 
 # A cell of the grid, at most, in standard deviations of the noise. Guarantees of iterates that stay
 # hidden count it.
@@ -17,13 +17,6 @@ GRID_CELL = 2.0**-20
 PIECE = 2**13
 # Up to this exponent powers of two and their inverses are normal floats.
 _LARGEST_EXPONENT = 1000
-
-
-def require_scale(scale: float) -> float:
-    """Return ``scale`` as a float, refusing what is not finite and positive."""
-    if not 0 < scale < math.inf:
-        raise ValueError(f"Got scale={scale!r}, expected a float in (0, inf).")
-    return float(scale)
 
 
 def grid_cell(scale: float) -> float:
@@ -52,11 +45,10 @@ def add_on_grid(
     draw: Callable[[int], NDArray[np.uint64]],
     more: Callable[[int], Iterator[int]],
 ) -> NDArray[np.float64]:
-    """Return ``value`` + ``scale`` times numbers of a law, rounded to the grid of the scale.
+    """``value`` + ``scale`` times numbers of a law, each in the cell that exact arithmetic finds.
 
-    Every number lies in the cell that exact arithmetic finds. Which zero it is tells nothing.
+    ``draw`` gives the next so many words, ``more`` further ones for the number at a place.
     """
-    scale = require_scale(scale)
     cell, exponent = grid_cell(scale), _grid_exponent(scale)
     exact = value.ravel()
     noisy = np.empty(exact.shape)
@@ -69,10 +61,8 @@ def add_on_grid(
         np.add(round_to_grid(error + piece, scale), 0.0, out=rounded)
         error += piece - rounded
         for place in in_doubt(bits, np.abs(error, out=error), scale, cell):
-            found = law.cell_of(
-                float(piece[place]), scale, exponent, int(bits[place]), more(start + place)
-            )
-            rounded[place] = found
+            word, further = int(bits[place]), more(start + place)
+            rounded[place] = law.cell_of(float(piece[place]), scale, exponent, word, further)
     return noisy.reshape(value.shape)
 
 

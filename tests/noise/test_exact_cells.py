@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skdpadmm.noise import SeededNoise, _grid, _seeded, grid_cell, round_to_grid
-from skdpadmm.noise._cryptographic import _more
-from skdpadmm.noise._laplace import LAPLACE
-from skdpadmm.noise._normal import NORMAL
+from skdpadmm.noise import SeededNoise, _grid, _sources, grid_cell, round_to_grid
+from skdpadmm.noise._laws import LAPLACE, NORMAL
+from skdpadmm.noise._sources import _more
 
 mpmath = pytest.importorskip("mpmath")
 LAWS = pytest.mark.parametrize("law", [NORMAL, LAPLACE], ids=["normal", "laplace"])
@@ -113,7 +112,7 @@ def test_words_that_refine_are_a_function_of_the_place_and_of_nothing_drawn(monk
     def drawn(seed, digest, *stream):
         return SeededNoise((seed,), digest).add_gaussian(np.zeros(9), 1.0, stream)
 
-    monkeypatch.setattr(_seeded, "add_on_grid", words)
+    monkeypatch.setattr(_sources, "add_on_grid", words)
     others = [(8, b"a", 0, 1), (7, b"b", 0, 1), (7, b"a", 0, 1, 0, 0), (7, b"a", 0)]
     every = [word for case in [(7, b"a", 0, 1), *others] for word in drawn(*case)]
     assert len(set(every)) == 5 * 18

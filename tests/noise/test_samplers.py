@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from skdpadmm.noise import CryptographicNoise, OpenDPNoise, SeededNoise, _opendp, noise_source
-from skdpadmm.noise._laplace import standard_laplace
-from skdpadmm.noise._normal import standard_normal
+from skdpadmm.noise import CryptographicNoise, OpenDPNoise, SeededNoise, _sources, noise_source
+from skdpadmm.noise._laws import standard_laplace, standard_normal
 
 SEEDED = SeededNoise((7,), b"plan")
 PINNED = {
@@ -124,23 +123,22 @@ def test_noise_that_protects_is_fresh_on_every_call(source, law):
 def test_opendp_accounts_without_a_rounding_term():
     """Its own maps give rho = (Delta/scale)^2 / 2 and epsilon = Delta/scale: no rounding before."""
     for scale in (1e-3, 1.0, 1e3):
-        assert _opendp._measurement(scale).map(0.5 * scale) == pytest.approx(0.125, rel=1e-14)
-        assert _opendp._measurement(scale).map(0.0) == 0.0
-        assert _opendp._measurement(scale, "laplace").map(0.5 * scale) == pytest.approx(
-            0.5, rel=1e-14
-        )
+        assert _sources._measurement(scale).map(0.5 * scale) == pytest.approx(0.125, rel=1e-14)
+        assert _sources._measurement(scale).map(0.0) == 0.0
+        laplace = _sources._measurement(scale, is_laplace=True)
+        assert laplace.map(0.5 * scale) == pytest.approx(0.5, rel=1e-14)
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_no_zero_of_opendp_is_negative(monkeypatch, law):
     # It is added to what was rounded to zero, from below or from above.
-    monkeypatch.setattr(_opendp, "_measurement", lambda scale, law: lambda values: values)
+    monkeypatch.setattr(_sources, "_measurement", lambda *_, **law: lambda values: values)
     drawn = getattr(OpenDPNoise(), law)(np.array([-1e-9, 1e-9, -0.0]), 1.0, (0, 0))
     assert not np.signbit(drawn).any()
 
 
 def test_a_missing_opendp_is_named(monkeypatch):
-    _opendp._measurement.cache_clear()
+    _sources._measurement.cache_clear()
     for name in ("opendp", "opendp.prelude"):
         monkeypatch.setitem(sys.modules, name, None)
     for law in LAWS:

@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri, ndtri_exp
 
 # Errors of the floats, in scales. They are believed where w > 2**22 alone: Gaussian magnitudes are
 # below 6.3 there, Laplace ones below 22. So ndtri may be off by 2**-45 of the number and log by
@@ -33,24 +35,15 @@ _ENOUGH_BITS = 40
 
 @dataclass(frozen=True)
 class Law:
-    """A symmetric law of location 0 and scale 1.
+    """A symmetric law of location 0 and scale 1."""
 
-    Attributes
-    ----------
-    standard : callable
-        Maps 64-bit words to numbers. Of a word b the lowest bit is the sign, 1 for negative
-        numbers, and ``b >> 11`` is w below.
-    n_bits : int
-        A number's tail probability is in ``[w, w + 1) * 2**-n_bits``, the sign being given.
-    quantile : callable
-        Maps the logarithm of a tail probability to the magnitude, in floats.
-    tail : callable
-        The tail probability at a number, in the current decimal context.
-    """
-
+    # Maps 64-bit words to numbers. Of a word the lowest bit is the sign, 1 for negative numbers.
     standard: Callable[[NDArray[np.uint64]], NDArray[np.float64]]
+    # With ``w = word >> 11`` the tail probability is in ``[w, w + 1) * 2**-n_bits``.
     n_bits: int
+    # The magnitude, in floats, by the logarithm of the tail probability.
     quantile: Callable[[float], float]
+    # The tail probability at a number, in the current decimal context.
     tail: Callable[[Decimal], Decimal]
 
     def cell_of(
@@ -69,13 +62,9 @@ class Law:
         location, unit = Fraction(value) / width, sign * Fraction(scale) / width
         below = math.floor(location + unit * magnitude)
         boundary = (below + Fraction(1, 2) - location) / unit
-        while True:
-            excess = _excess(self.tail, boundary, tail, n_bits)
-            if abs(excess) > 2:
-                break
+        while abs(excess := _excess(self.tail, boundary, tail, n_bits)) <= 2:
             tail, n_bits = (tail << 64) + next(more), n_bits + 64
-        is_beyond = excess < 0
-        cell = below + 1 if is_beyond == (sign > 0) else below
+        cell = below + 1 if (excess < 0) == (sign > 0) else below
         try:
             return float(cell * width)
         except OverflowError:
@@ -99,11 +88,9 @@ def _excess(
 def in_doubt(
     bits: NDArray[np.uint64], error: NDArray[np.float64], scale: float, cell: float
 ) -> list[int]:
-    """Where a number may lie in another cell than the one that floats found.
-
-    The law's density is at least half of its tail probability, so that an interval of
-    probabilities ``[w, w + 1)`` is one of numbers no longer than ``2 / w``.
-    """
+    """Where a number, by the errors of its floats, may lie in another cell than the one found."""
+    # The law's density is at least half of its tail probability, so that an interval of
+    # probabilities [w, w + 1) is one of numbers no longer than 2 / w.
     room = 0.5 * cell - FLOAT_ERRORS * scale - _UNDERFLOW
     # For most pieces the two extremes are enough. What is no number is in doubt.
     fewest = max(int(np.minimum.reduce(bits)) >> 11, 1)
@@ -111,3 +98,68 @@ def in_doubt(
         return []
     words = np.maximum(bits >> np.uint64(11), np.uint64(1))
     return np.flatnonzero(~(error < room - 2.0 * scale / words)).tolist()
+
+
+def standard_normal(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Map uniform 64-bit words to standard normal numbers by inversion.
+
+    The largest magnitude is about 8.3; further words refine what is in the tail.
+    """
+    # 53 bits give a probability in (0, 1/2], where floats are densest, and one more bit the sign.
+    # In place and by bits, because fresh memory costs as much as what is done with it.
+    numbers = (bits >> np.uint64(11)).astype(np.float64)
+    numbers += 0.5
+    numbers *= 2.0**-54
+    ndtri(numbers, out=numbers)
+    # The upper tail is the mirror image of the lower one.
+    numbers.view(np.uint64)[...] ^= (~bits & np.uint64(1)) << np.uint64(63)
+    return numbers
+
+
+def _normal_quantile(log_tail: float) -> float:
+    return -float(ndtri_exp(log_tail))
+
+
+def _normal_tail(t: Decimal) -> Decimal:
+    """1/2 - phi(t) (t + t^3 / 3 + t^5 / (3 * 5) + ...): terms of one sign, which lose nothing."""
+    term = total = t
+    k = 1
+    while total + term != total:
+        k += 2
+        term = term * t * t / k
+        total += term
+    density = (-t * t / 2).exp() / (2 * _pi(decimal.getcontext().prec)).sqrt()
+    return Decimal("0.5") - density * total
+
+
+@lru_cache(maxsize=8)
+def _pi(digits: int) -> Decimal:
+    """2 (1 + 1 / 3 + 1 * 2 / (3 * 5) + ...) in the current context, which has so many digits."""
+    term = total = Decimal(2)
+    k = 0
+    while total + term != total:
+        k += 1
+        term = term * k / (2 * k + 1)
+        total += term
+    return total
+
+
+NORMAL = Law(standard_normal, 54, _normal_quantile, _normal_tail)
+
+
+def standard_laplace(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Map uniform 64-bit words to Laplace numbers of location 0 and scale 1 by inversion.
+
+    The largest magnitude is about 37.4; further words refine what is in the tail.
+    """
+    probability = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    sign = 1.0 - 2.0 * (bits & np.uint64(1)).astype(np.float64)
+    return -sign * np.log(probability)
+
+
+LAPLACE = Law(standard_laplace, 53, lambda log_tail: -log_tail, lambda t: (-t).exp())
+
+
+def standard_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Map uniform 64-bit words to uniform numbers in [0, 1), multiples of 2**-53."""
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
