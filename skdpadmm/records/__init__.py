@@ -7,14 +7,13 @@ weights are applied on the fly, block by block, so that sparse input stays spars
 O(n + p).
 """
 
-from skdpadmm.records._basis import Basis
 from skdpadmm.records._coordinates import (
+    Basis,
     Coordinates,
     declared_coordinates,
     standardising_coordinates,
 )
-from skdpadmm.records._norms import feature_norms
-from skdpadmm.records._rows import HUGE, Rows, block_size, rounding_factor
+from skdpadmm.records._rows import HUGE, Rows, block_size, feature_norms, rounding_factor
 from skdpadmm.records._segments import Segments, collect_agents, prepare_agents
 
 __all__ = [

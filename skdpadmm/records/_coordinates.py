@@ -1,4 +1,4 @@
-"""Public coordinates: what the declared bounds make of features and target."""
+"""Public coordinates: what declared bounds make of features and target, and a released basis."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,14 +97,9 @@ class Coordinates:
 
     def without_bounds(self) -> Coordinates:
         """The same units where nothing is clipped: for rows that stay where they are."""
-        unbounded = np.full(self.n_features, np.inf)
+        free, inf = np.full(self.n_features, np.inf), np.inf
         return replace(
-            self,
-            lower=-unbounded,
-            upper=unbounded,
-            target_lower=-np.inf,
-            target_upper=np.inf,
-            row_norm=np.inf,
+            self, lower=-free, upper=free, row_norm=inf, target_lower=-inf, target_upper=inf
         )
 
     def target(self, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -114,17 +110,7 @@ class Coordinates:
     def to_user(
         self, parameters: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Coefficients and intercepts in the user's units.
-
-        Parameters
-        ----------
-        parameters : ndarray of shape (n_parameters, n_outputs)
-
-        Returns
-        -------
-        coef : ndarray of shape (n_outputs, n_features)
-        intercept : ndarray of shape (n_outputs,)
-        """
+        """Coefficients (n_outputs, n_features) and intercepts (n_outputs,) in the user's units."""
         coef = self.coefficient_scale * parameters[: self.n_features].T
         if not self.fit_intercept:
             return coef, np.zeros(len(coef))
@@ -144,40 +130,27 @@ def declared_coordinates(
     """Coordinates from what the user declared, which is public.
 
     Declared features are mapped from their bounds to [-1, 1], undeclared ones are left as they
-    are. The norm bound ``sqrt(n_parameters)`` can then only bind on undeclared features.
+    are. The norm bound ``sqrt(n_parameters)`` can then only bind on undeclared features. Without an
+    intercept nothing may be centred: zero stays zero.
 
     Parameters
     ----------
-    n_features : int
-    fit_intercept : bool
-        Without an intercept nothing may be centred: zero stays zero.
     feature_bounds : pair of floats or of arrays of shape (n_features,), dict, or None
-        A dict maps column names to pairs; the columns that it does not name are undeclared.
+        A dict maps `feature_names` to pairs; the columns that it does not name are undeclared.
     target_bounds : pair of floats or None
         None means [-3, 3].
-    feature_names : sequence of str or None
-        Needed where `feature_bounds` is a dict.
     has_target_scale : bool
         Whether the target is a number in units (regression), not a class.
-
-    Raises
-    ------
-    ValueError
-        Where bounds are reversed, not finite, or do not fit the features.
     """
     lower, upper = _feature_box(feature_bounds, n_features, feature_names)
     offset, scale = _affine_map(lower, upper, centre=fit_intercept)
-    target = {}
+    target, ratio = {}, 1 / scale
     if has_target_scale:
         low, high = UNDECLARED_TARGET_BOUNDS if target_bounds is None else _pair(target_bounds)
-        target_offset, target_scale = _affine_map(low, high, centre=fit_intercept)
-        target = {
-            "target_lower": float(low),
-            "target_upper": float(high),
-            "target_offset": float(target_offset),
-            "target_scale": float(target_scale),
-        }
-    ratio = float(target_scale) / scale if has_target_scale else 1 / scale
+        middle, unit = map(float, _affine_map(low, high, centre=fit_intercept))
+        target = {"target_lower": float(low), "target_upper": float(high)}
+        target |= {"target_offset": middle, "target_scale": unit}
+        ratio = unit / scale
     if np.any(ratio > 1e150) or np.any(ratio < 1e-150):
         raise ValueError(
             "Got feature_bounds and target_bounds more than 150 orders of magnitude apart, expected"
@@ -198,14 +171,8 @@ def declared_coordinates(
 def standardising_coordinates(X: Any, y: NDArray[Any], *, declared: Coordinates) -> Coordinates:
     """Coordinates from the data itself, which only a fit without privacy may use.
 
-    They condition an exact solver and change nothing of its answer.
-
-    Parameters
-    ----------
-    X : {ndarray, sparse matrix} of shape (n_samples, n_features)
-    y : ndarray of shape (n_samples,)
-    declared : Coordinates
-        Says whether there is an intercept, and whether the target is a number in units.
+    They condition an exact solver and change nothing of its answer. `declared` says whether there
+    is an intercept, and whether the target is a number in units.
     """
     fit_intercept = declared.fit_intercept
     moments = StandardScaler(with_mean=False).fit(X)
@@ -247,37 +214,30 @@ def _affine_map(lower: Any, upper: Any, *, centre: bool) -> tuple[Any, Any]:
 def _feature_box(
     bounds: Any, n_features: int, names: Sequence[str] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    if bounds is None:
-        return np.full(n_features, -np.inf), np.full(n_features, np.inf)
-    if isinstance(bounds, Mapping):
-        return _named_box(bounds, n_features, names)
-    lower, upper = _pair(bounds, name="feature_bounds", shape=(n_features,))
-    return np.broadcast_to(lower, n_features).copy(), np.broadcast_to(upper, n_features).copy()
-
-
-def _named_box(
-    bounds: Mapping[str, Any], n_features: int, names: Sequence[str] | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    if len(bounds) > n_features:
-        raise ValueError(
-            f"Got feature_bounds for {len(bounds)} columns, expected at most {n_features}, one for"
-            " each feature. Drop the others."
-        )
-    if names is None:
-        raise ValueError(
-            "Got feature_bounds as a dict of column names, expected X to be a DataFrame whose"
-            " columns have names. Pass a DataFrame, or feature_bounds as a pair of arrays."
-        )
-    position = {name: j for j, name in enumerate(names)}
-    unknown = sorted(str(name) for name in bounds if name not in position)
-    if unknown:
-        raise ValueError(
-            f"Got feature_bounds for columns {unknown}, expected names among those of X."
-            " Correct the names or drop them."
-        )
     lower, upper = np.full(n_features, -np.inf), np.full(n_features, np.inf)
-    for name, pair in bounds.items():
-        lower[position[name]], upper[position[name]] = _pair(pair, name=f"feature_bounds[{name!r}]")
+    if isinstance(bounds, Mapping):
+        if len(bounds) > n_features:
+            raise ValueError(
+                f"Got feature_bounds for {len(bounds)} columns, expected at most {n_features}, one"
+                " for each feature. Drop the others."
+            )
+        if names is None:
+            raise ValueError(
+                "Got feature_bounds as a dict of column names, expected X to be a DataFrame whose"
+                " columns have names. Pass a DataFrame, or feature_bounds as a pair of arrays."
+            )
+        position = {name: j for j, name in enumerate(names)}
+        unknown = sorted(str(name) for name in bounds if name not in position)
+        if unknown:
+            raise ValueError(
+                f"Got feature_bounds for columns {unknown}, expected names among those of X."
+                " Correct the names or drop them."
+            )
+        for name, pair in bounds.items():
+            j = position[name]
+            lower[j], upper[j] = _pair(pair, name=f"feature_bounds[{name!r}]")
+    elif bounds is not None:
+        lower[:], upper[:] = _pair(bounds, name="feature_bounds", shape=(n_features,))
     return lower, upper
 
 
@@ -285,22 +245,22 @@ def _pair(
     bounds: Any, *, name: str = "target_bounds", shape: tuple[int, ...] = ()
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A checked (lower, upper) pair; each side a scalar or of the given shape."""
+    sides = f" or arrays of shape {shape}, one entry for each feature" if shape else ""
     try:
         low, high = bounds
         lower, upper = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"Got {name}={bounds!r}, expected a pair (lower, upper) of numbers"
-            + (f" or of arrays of shape {shape}." if shape else ".")
-            + " Pass the range that is public knowledge."
+            f"Got {name}={bounds!r}, expected a pair (lower, upper) of numbers{sides}. Pass the"
+            " range that is public knowledge."
         ) from None
     for side in (lower, upper):
         if side.shape not in {(), shape}:
             raise ValueError(
-                f"Got {name} with a side of shape {side.shape}, expected a number"
-                + (f" or shape {shape}, one entry for each feature." if shape else ".")
+                f"Got {name} with a side of shape {side.shape}, expected numbers{sides}."
             )
-    if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+    largest = np.maximum(np.abs(lower), np.abs(upper))
+    if not np.isfinite(largest).all():
         raise ValueError(
             f"Got {name} with values that are not finite, expected finite numbers."
             " Declare only what is known; leave undeclared columns out of a dict, or pass None."
@@ -309,12 +269,56 @@ def _pair(
         raise ValueError(
             f"Got {name} with lower above upper, expected lower < upper. Swap the two."
         )
-    width = np.asarray(upper - lower)
-    if np.any(np.maximum(np.abs(lower), np.abs(upper)) > 1e100):
-        raise ValueError(f"Got {name} beyond 1e100, expected a range that data can have.")
-    if np.any(width < 1e-100):
+    if np.any(largest > 1e100) or np.any(upper - lower < 1e-100):
         raise ValueError(
-            f"Got {name} narrower than 1e-100, expected a range that floats can resolve. Declare it"
-            " in other units; drop what is constant."
+            f"Got {name} beyond 1e100 or narrower than 1e-100, expected a range that data can have"
+            " and floats can resolve. Declare it in other units; drop what is constant."
         )
     return lower, upper
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Basis:
+    """Coordinates in which a row ``a`` is seen as ``T'a``, and parameters ``v`` stand for ``T v``.
+
+    Attributes
+    ----------
+    vectors : ndarray of shape (n_parameters, n_parameters)
+        Orthonormal columns.
+    eigenvalues : ndarray of shape (n_parameters,)
+        Positive; the second moment that the basis takes rows to have along `vectors`.
+    loading : ndarray of shape (n_parameters,)
+        Public estimate of the mean squares of the entries of ``T'a``.
+    spread : float
+        Public estimate of the share of the second moment outside of its largest direction, in
+        (0, 1]: small where rows have one common direction, such as a mean far from zero.
+    clip_unit : float
+        What clip bounds are relative to.
+    """
+
+    vectors: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    loading: NDArray[np.float64]
+    spread: float
+    clip_unit: float
+
+    @property
+    def effective_dimension(self) -> float:
+        """Public estimate of the mean of ``||T'a||^2``."""
+        return float(self.loading.sum())
+
+    @cached_property
+    def transform(self) -> NDArray[np.float64]:
+        """The matrix T, of shape (n_parameters, n_parameters)."""
+        return np.asarray(self.vectors / np.sqrt(self.eigenvalues))
+
+    @cached_property
+    def inverse(self) -> NDArray[np.float64]:
+        """The inverse of T."""
+        return np.asarray((self.vectors * np.sqrt(self.eigenvalues)).T)
+
+    @cached_property
+    def metric(self) -> NDArray[np.float64]:
+        """``inv(T T')``: the metric of parameters that is Euclidean in this basis."""
+        metric = (self.vectors * self.eigenvalues) @ self.vectors.T
+        return np.asarray((metric + metric.T) / 2)

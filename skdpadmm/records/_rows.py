@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skdpadmm.records._basis import Basis
-from skdpadmm.records._coordinates import Coordinates
+from skdpadmm.records._coordinates import Basis, Coordinates
 
 # Entries beyond this are scaled down, row by row, before anything is squared or multiplied.
 HUGE = 1e100
@@ -79,7 +78,12 @@ class Rows:
             for start in range(0, self.n_samples, size)
         ]
         if self._is_sparse:
-            self._check_zero_inside_box()
+            if np.any(coordinates.lower > 0) or np.any(coordinates.upper < 0):
+                raise ValueError(
+                    "Got feature_bounds that exclude 0 for sparse X, expected lower <= 0 <= upper:"
+                    " the entries that are not stored are zeros. Widen the bounds or pass a dense"
+                    " X."
+                )
             self._blocks = [_csr_view(X, rows) for rows in self.slices]
         else:
             self._blocks = [X[rows] for rows in self.slices]
@@ -93,12 +97,6 @@ class Rows:
         with np.errstate(all="ignore"):
             self.weight = np.minimum(1.0, coordinates.row_norm / np.sqrt(squared))
             self.squared_norm = squared * self.weight**2
-
-    @property
-    def _dense(self) -> NDArray[np.float64] | None:
-        """Dense rows of float64 in one piece; None: there are none."""
-        is_dense = self._whole is not None and self._whole.dtype == np.float64
-        return self._whole if is_dense else None
 
     def __getstate__(self) -> dict[str, Any]:
         # Views would be sent beside what they are views of.
@@ -138,14 +136,7 @@ class Rows:
     def in_basis(
         self, basis: Basis, over_blocks: Callable[[Callable[[int], None], int], None]
     ) -> Rows:
-        """The same rows, seen in a basis.
-
-        Parameters
-        ----------
-        basis : Basis
-        over_blocks : callable
-            Runs a function over ``range(n_blocks)``.
-        """
+        """The same rows, seen in a basis; `over_blocks` runs a function over all blocks."""
         rows = copy(self)
         rows.basis = basis
         rows.squared_norm = np.empty(self.n_samples)
@@ -159,19 +150,13 @@ class Rows:
         return rows
 
     def part(self, blocks: range) -> Rows:
-        """Neighbouring blocks by themselves, without a copy; they make the same bits as here.
-
-        Parameters
-        ----------
-        blocks : range
-        """
+        """Neighbouring blocks by themselves, without a copy; they make the same bits as here."""
         first = self.slices[blocks[0]].start
         rows = slice(first, self.slices[blocks[-1]].stop)
         part = copy(self)
         part.n_samples = rows.stop - first
-        part.slices = [
-            slice(self.slices[b].start - first, self.slices[b].stop - first) for b in blocks
-        ]
+        own = [self.slices[b] for b in blocks]
+        part.slices = [slice(s.start - first, s.stop - first) for s in own]
         part._blocks = [self._blocks[b] for b in blocks]
         part._whole = None if self._whole is None else self._whole[rows]
         part._unruly = {b - blocks[0]: self._unruly[b] for b in blocks if b in self._unruly}
@@ -179,66 +164,27 @@ class Rows:
         return part
 
     def take(self, groups: Sequence[slice | NDArray[np.intp]]) -> Rows:
-        """Groups of rows as blocks; copied, unless a group is a slice within one block.
-
-        Parameters
-        ----------
-        groups : sequence of (slice or ndarray of intp)
-            Rows of each block, ascending.
-        """
+        """Groups of ascending rows as blocks; a slice within one block is not copied."""
         taken = copy(self)
         starts = np.array([rows.start for rows in self.slices])
         taken._blocks, taken._unruly, taken.slices = [], {}, []
-        taken._whole = None
-        stop = 0
+        taken._whole, taken.n_samples = None, 0
+        stack = sparse.vstack if self._is_sparse else np.concatenate
         for number, group in enumerate(groups):
-            pieces, unruly = self._pieces(group, starts)
-            stack = sparse.vstack if self._is_sparse else np.concatenate
-            block = pieces[0] if len(pieces) == 1 else stack(pieces)
-            taken._blocks.append(block)
-            taken.slices.append(slice(stop, stop + block.shape[0]))
-            stop += block.shape[0]
-            if unruly.any():
-                taken._unruly[number] = unruly
-        taken.n_samples = stop
-        if len(groups) == 1:
-            taken.weight = self.weight[groups[0]]
-            taken.squared_norm = self.squared_norm[groups[0]]
-        else:
-            taken.weight = np.concatenate([self.weight[group] for group in groups])
-            taken.squared_norm = np.concatenate([self.squared_norm[group] for group in groups])
+            inside = _within_blocks(group, self.slices, starts)
+            pieces = [self._blocks[b][rows] for b, rows in inside]
+            taken._blocks.append(pieces[0] if len(pieces) == 1 else stack(pieces))
+            start, taken.n_samples = taken.n_samples, taken.n_samples + taken._blocks[-1].shape[0]
+            taken.slices.append(slice(start, taken.n_samples))
+            if any(b in self._unruly for b, _ in inside):
+                unruly = np.concatenate([self._is_unruly(b)[rows] for b, rows in inside])
+                if unruly.any():
+                    taken._unruly[number] = unruly
+        taken.weight, taken.squared_norm = (
+            of[groups[0]] if len(groups) == 1 else np.concatenate([of[group] for group in groups])
+            for of in (self.weight, self.squared_norm)
+        )
         return taken
-
-    def _pieces(
-        self, group: slice | NDArray[np.intp], starts: NDArray[np.intp]
-    ) -> tuple[list[Any], NDArray[np.bool_]]:
-        """Rows of a group, block by block, and which of them are unruly."""
-        inside: list[tuple[int, Any]]
-        if isinstance(group, slice):
-            first, last = np.searchsorted(starts, [group.start, group.stop - 1], side="right") - 1
-            inside = [
-                (
-                    b,
-                    slice(
-                        max(group.start - int(starts[b]), 0),
-                        min(group.stop, self.slices[b].stop) - int(starts[b]),
-                    ),
-                )
-                for b in range(int(first), int(last) + 1)
-            ]
-        else:
-            first = np.append(np.searchsorted(group, starts), len(group)).tolist()
-            inside = [
-                (b, group[low:high] - starts[b])
-                for b, (low, high) in enumerate(pairwise(first))
-                if low < high
-            ]
-        pieces = [self._blocks[b][rows] for b, rows in inside]
-        unruly = [
-            self._unruly[b][rows] if b in self._unruly else np.zeros(piece.shape[0], dtype=bool)
-            for (b, rows), piece in zip(inside, pieces, strict=True)
-        ]
-        return pieces, np.concatenate(unruly)
 
     def to_coordinates(self, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
         """Parameters of the basis that is used, in public coordinates."""
@@ -249,12 +195,7 @@ class Rows:
         return parameters if self.basis is None else self.basis.inverse @ parameters
 
     def prepare(self, parameters: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
-        """Raw coefficients and constant of a linear function given in the basis that is used.
-
-        Parameters
-        ----------
-        parameters : ndarray of shape (n_parameters,) or (n_parameters, n_outputs)
-        """
+        """Raw coefficients and constant of a linear function given in the basis that is used."""
         coordinates = self.coordinates
         parameters = self.to_coordinates(parameters)
         coef = (parameters[: coordinates.n_features].T / coordinates.scale).T
@@ -278,16 +219,9 @@ class Rows:
         return scores
 
     def adjoint(self, block: int, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Raw part of ``sum_i slopes_i a_i`` over a block; sum over blocks, then call `collect`.
+        """Raw part of ``sum_i slopes_i a_i`` over a block: sum over blocks, then call `collect`.
 
-        Parameters
-        ----------
-        block : int
-        slopes : ndarray of shape (rows,) or (rows, n_outputs)
-
-        Returns
-        -------
-        ndarray of shape (n_features + 1,) or (n_features + 1, n_outputs)
+        Of shape (n_features + 1, ...), where `slopes` have shape (rows, ...).
         """
         X, unruly = self._block(block), self._unruly.get(block)
         weighted = slopes * _as_column(self.weight[self.slices[block]], slopes)
@@ -312,47 +246,34 @@ class Rows:
         return total if self.basis is None else self.basis.transform.T @ total
 
     def tame(self, block: int) -> Any:
-        """A block in float64 without unruly rows; a copy only of one that has some.
-
-        Parameters
-        ----------
-        block : int
-
-        Returns
-        -------
-        {ndarray, CSR matrix} of shape (rows, n_features)
-            Rows inside the box, in the units of X.
-        """
+        """A block in float64, in the units of X, inside the box; a copy only of unruly ones."""
         X, unruly = self._block(block), self._unruly.get(block)
         if unruly is None:
             return X
         tamed = self._tamed(X[unruly])
         if self._is_sparse:
             X = X.copy()
-            X.data[np.repeat(unruly, np.diff(X.indptr))] = tamed.data
+            X.data[unruly[_row_of_entries(X)]] = tamed.data
         else:
             X = np.copy(X)  # keeps its order, and so the bits of sums
             X[unruly] = tamed
         return X
 
     def stretches(self) -> Iterator[tuple[slice, Any]]:
-        """All rows as `tame` gives them, in arrays as long as they are without a copy.
-
-        Yields
-        ------
-        rows : slice
-        X : {ndarray, CSR matrix} of shape (rows, n_features)
-        """
-        alone = [self._dense is None or block in self._unruly for block in range(self.n_blocks)]
-        block = 0
-        while block < self.n_blocks:
-            last = block
-            while not alone[block] and last + 1 < self.n_blocks and not alone[last + 1]:
-                last += 1
-            rows = slice(self.slices[block].start, self.slices[last].stop)
-            together = None if alone[block] or self._dense is None else self._dense[rows]
-            yield rows, self.tame(block) if together is None else together
-            block = last + 1
+        """All rows as `tame` gives them, in arrays as long as they are without a copy."""
+        whole = self._whole
+        if whole is None or whole.dtype != np.float64:
+            yield from ((rows, self.tame(block)) for block, rows in enumerate(self.slices))
+            return
+        start = 0
+        for block in sorted(self._unruly):
+            rows = self.slices[block]
+            if start < rows.start:
+                yield slice(start, rows.start), whole[start : rows.start]
+            yield rows, self.tame(block)
+            start = rows.stop
+        if start < self.n_samples:
+            yield slice(start, self.n_samples), whole[start:]
 
     def augmented(self, block: int) -> NDArray[np.float64]:
         """The augmented rows of a block in public coordinates, dense, (rows, n_parameters)."""
@@ -375,53 +296,24 @@ class Rows:
     def columns(self, block: int) -> Callable[[int], NDArray[np.float64]]:
         """Access to single columns of the augmented rows of a block, in public coordinates.
 
-        A dense block is read in place, the stored entries of a sparse one are copied once.
-
-        Parameters
-        ----------
-        block : int
-
-        Returns
-        -------
-        callable
-            Maps the index of a parameter to an ndarray of shape (rows,).
+        A dense block is read in place where no row has to be clipped; others are copied once.
         """
         coordinates, weight = self.coordinates, self.weight[self.slices[block]]
-        raw = self._sparse_column(block) if self._is_sparse else self._dense_column(block)
+        X = self.tame(block) if block in self._unruly else self._blocks[block]
+        X = X.tocsc() if self._is_sparse else X
 
         def column(index: int) -> NDArray[np.float64]:
             if index == coordinates.n_features:
                 return weight
-            values = raw(index)
+            if self._is_sparse:
+                values = np.zeros(X.shape[0])
+                stored = slice(X.indptr[index], X.indptr[index + 1])
+                values[X.indices[stored]] = X.data[stored]
+            else:
+                values = X[:, index].astype(np.float64)
             values -= coordinates.offset[index]
             values /= coordinates.scale[index]
             values *= weight
-            return values
-
-        return column
-
-    def _dense_column(self, block: int) -> Callable[[int], NDArray[np.float64]]:
-        X, unruly = self._blocks[block], self._unruly.get(block)
-        if unruly is None:
-            return lambda index: X[:, index].astype(np.float64)
-        lower, upper = self.coordinates.lower, self.coordinates.upper
-        inside = np.clip(X[unruly].astype(np.float64), lower, upper)
-        shrink = np.maximum(np.abs(inside).max(axis=1) / HUGE, 1.0)
-
-        def column(index: int) -> NDArray[np.float64]:
-            values = X[:, index].astype(np.float64)
-            values[unruly] = np.clip(values[unruly], lower[index], upper[index]) / shrink
-            return values
-
-        return column
-
-    def _sparse_column(self, block: int) -> Callable[[int], NDArray[np.float64]]:
-        X = self.tame(block).tocsc()
-
-        def column(index: int) -> NDArray[np.float64]:
-            stored = slice(X.indptr[index], X.indptr[index + 1])
-            values = np.zeros(X.shape[0])
-            values[X.indices[stored]] = X.data[stored]
             return values
 
         return column
@@ -430,14 +322,17 @@ class Rows:
         """A block in float64; never a copy of one that is."""
         return self._blocks[block].astype(np.float64, copy=False)
 
+    def _is_unruly(self, block: int) -> NDArray[np.bool_]:
+        rows = self.slices[block]
+        return self._unruly.get(block, np.zeros(rows.stop - rows.start, dtype=bool))
+
     def _tamed(self, X: Any) -> Any:
         """Unruly rows, moved into the box and scaled down to entries of at most HUGE."""
         lower, upper = self.coordinates.lower, self.coordinates.upper
         if isinstance(X, np.ndarray):
             inside = np.clip(X, lower, upper)
             return inside / np.maximum(np.abs(inside).max(axis=1, keepdims=True) / HUGE, 1.0)
-        X = X.copy()
-        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        X, rows = X.copy(), _row_of_entries(X)
         inside = np.clip(X.data, lower[X.indices], upper[X.indices])
         peak = np.zeros(X.shape[0])
         np.maximum.at(peak, rows, np.abs(inside))
@@ -446,29 +341,23 @@ class Rows:
 
     def _examine(self, block: int) -> NDArray[np.float64]:
         """Squared norms of a block's augmented rows before weighting; notes its unruly rows."""
-        coordinates = self.coordinates
-        X = self._blocks[block].astype(np.float64, copy=False)
+        lower, upper = self.coordinates.lower, self.coordinates.upper
+        X = self._block(block)
         if self._is_sparse:
-            rows, columns, values = (
-                np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)),
-                X.indices,
-                X.data,
-            )
-            outside = (values < coordinates.lower[columns]) | (values > coordinates.upper[columns])
-            unruly = np.zeros(X.shape[0], dtype=bool)
-            unruly[rows[outside | (np.abs(values) > HUGE)]] = True
+            columns, values, unruly = X.indices, X.data, np.zeros(X.shape[0], dtype=bool)
+            outside = (values < lower[columns]) | (values > upper[columns])
+            unruly[_row_of_entries(X)[outside | (np.abs(values) > HUGE)]] = True
         else:
-            low, high = X.min(axis=1), X.max(axis=1)
-            unruly = np.maximum(-low, high) > HUGE
-            if np.isfinite(coordinates.lower).any():
-                unruly |= ((coordinates.lower > X) | (coordinates.upper < X)).any(axis=1)
+            unruly = np.maximum(-X.min(axis=1), X.max(axis=1)) > HUGE
+            if np.isfinite(lower).any():
+                unruly |= ((lower > X) | (upper < X)).any(axis=1)
         squares = self._sparse_squares if self._is_sparse else self._dense_squares
         with np.errstate(all="ignore"):
             squared = squares(X)
         if unruly.any():
             self._unruly[block] = unruly
             squared[unruly] = squares(self._tamed(X[unruly]))
-        return squared + float(coordinates.fit_intercept)
+        return squared + float(self.coordinates.fit_intercept)
 
     def _dense_squares(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         coordinates = self.coordinates
@@ -479,7 +368,7 @@ class Rows:
     def _sparse_squares(self, X: Any) -> NDArray[np.float64]:
         """Squared norms of centred rows, not made dense: stored entries, then the zeros."""
         offset, scale = self.coordinates.offset, self.coordinates.scale
-        rows, columns = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
+        rows, columns = _row_of_entries(X), X.indices
         of_zero = (offset / scale) ** 2
         stored = ((X.data - offset[columns]) / scale[columns]) ** 2
         at_zero = np.bincount(rows, weights=of_zero[columns], minlength=X.shape[0])
@@ -489,26 +378,59 @@ class Rows:
         slack = 2.0**-52 * (X.shape[1] + 100) * total
         return np.asarray(at_stored + np.maximum(total - at_zero, 0.0) + slack)
 
-    def _check_zero_inside_box(self) -> None:
-        lower, upper = self.coordinates.lower, self.coordinates.upper
-        if np.any(lower > 0) or np.any(upper < 0):
-            raise ValueError(
-                "Got feature_bounds that exclude 0 for sparse X, expected lower <= 0 <= upper: the"
-                " entries that are not stored are zeros. Widen the bounds or pass a dense X."
-            )
+
+def feature_norms(X: Any, columns: NDArray[np.bool_], *, n_rows: int = 4096) -> NDArray[np.float64]:
+    """Norm of each row over some columns, without overflow and without a copy of X."""
+    norms = np.empty(X.shape[0])
+    for start in range(0, X.shape[0], n_rows):
+        part: Any = X[start : start + n_rows].astype(np.float64)
+        if isinstance(part, np.ndarray):
+            part = part[:, columns]
+            peak = np.abs(part).max(axis=1, initial=0.0)
+            squares = np.square(part / np.where(peak > 0, peak, 1.0)[:, None]).sum(axis=1)
+        else:
+            part.sum_duplicates()
+            size = np.abs(np.where(columns[part.indices], np.nan_to_num(part.data), 0.0))
+            of_row = _row_of_entries(part)
+            peak = np.zeros(part.shape[0])
+            np.maximum.at(peak, of_row, size)
+            relative = np.square(size / np.where(peak > 0, peak, 1.0)[of_row])
+            squares = np.bincount(of_row, weights=relative, minlength=part.shape[0])
+        norms[start : start + n_rows] = peak * np.sqrt(squares)
+    return norms
+
+
+def _within_blocks(
+    group: slice | NDArray[np.intp], slices: Sequence[slice], starts: NDArray[np.intp]
+) -> list[tuple[int, Any]]:
+    """Blocks that rows of a group are in, each with the places that they have there."""
+    if isinstance(group, slice):
+        first, last = np.searchsorted(starts, [group.start, group.stop - 1], side="right") - 1
+        own = [(b, slices[b]) for b in range(int(first), int(last) + 1)]
+        low, high = group.start, group.stop
+        return [(b, slice(max(low - s.start, 0), min(high, s.stop) - s.start)) for b, s in own]
+    cuts = np.append(np.searchsorted(group, starts), len(group)).tolist()
+    return [
+        (b, group[low:high] - starts[b])
+        for b, (low, high) in enumerate(pairwise(cuts))
+        if low < high
+    ]
+
+
+def _row_of_entries(X: Any) -> NDArray[np.intp]:
+    """The row of each stored entry of a CSR matrix."""
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
 
 
 def _csr_view(X: Any, rows: slice) -> Any:
-    """A block of rows of a CSR matrix that shares its data, unless entries are repeated.
-
-    Products add repeated entries up, so norms have to see their sum. The block is a new matrix,
-    which looks for them itself: the flag of `X` may be stale.
-    """
+    """A block of rows of a CSR matrix that shares its data, unless entries are repeated."""
+    # Products add repeated entries up, so norms have to see their sum. The block is a new matrix,
+    # which looks for them itself: the flag of X may be stale.
     start, stop = X.indptr[rows.start], X.indptr[rows.stop]
-    indptr = X.indptr[rows.start : rows.stop + 1] - start
     # The constructor would copy a part of a larger array.
     block = sparse.csr_matrix((rows.stop - rows.start, X.shape[1]), dtype=X.dtype)
-    block.data, block.indices, block.indptr = X.data[start:stop], X.indices[start:stop], indptr
+    block.data, block.indices = X.data[start:stop], X.indices[start:stop]
+    block.indptr = X.indptr[rows.start : rows.stop + 1] - start
     if not block.has_canonical_format:
         block = block.copy()
         with np.errstate(all="ignore"):

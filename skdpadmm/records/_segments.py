@@ -45,8 +45,8 @@ class Segments:
         prepared : tuple of ndarray
             Parameters of all agents, see `prepare_agents`.
         slopes_of : callable
-            Maps the scores ``a_i @ parameters[owner_i]`` of some rows, of shape (rows, n_outputs),
-            and where they are, to slopes of the same shape.
+            Maps scores ``a_i @ parameters[owner_i]`` of shape (rows, n_outputs), and the slice of
+            rows that they are of, to slopes of the same shape.
 
         Returns
         -------
@@ -98,17 +98,9 @@ class Segments:
 def prepare_agents(
     rows: Rows, parameters: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Raw coefficients and constants of linear functions given in the basis of the rows.
+    """Raw coefficients (n_agents, n_outputs, n_features) and constants (n_agents, n_outputs).
 
-    Parameters
-    ----------
-    rows : Rows
-    parameters : ndarray of shape (n_agents, n_parameters, n_outputs)
-
-    Returns
-    -------
-    coef : ndarray of shape (n_agents, n_outputs, n_features)
-    constant : ndarray of shape (n_agents, n_outputs)
+    Of linear functions of shape (n_agents, n_parameters, n_outputs) in the basis of the rows.
     """
     n_agents, d, n_outputs = parameters.shape
     columns = parameters.transpose(1, 0, 2).reshape(d, -1)
@@ -118,17 +110,7 @@ def prepare_agents(
 
 
 def collect_agents(rows: Rows, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turn sums of adjoints into the basis of the rows.
-
-    Parameters
-    ----------
-    rows : Rows
-    raw : ndarray of shape (n_agents, n_outputs, n_features + 1)
-
-    Returns
-    -------
-    ndarray of shape (n_agents, n_parameters, n_outputs)
-    """
+    """Sums of adjoints in the basis of the rows, of shape (n_agents, n_parameters, n_outputs)."""
     n_agents, n_outputs, _ = raw.shape
     columns = rows.collect(raw.reshape(n_agents * n_outputs, -1).T)
     return np.ascontiguousarray(columns.reshape(-1, n_agents, n_outputs).transpose(1, 0, 2))
@@ -148,14 +130,12 @@ def _dense_scores(
     return scores.T
 
 
-def _sparse_scores(
-    X: Any, owner: NDArray[np.int32], coef: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _sparse_scores(X: Any, owner: NDArray[np.int32], coef: NDArray[np.float64]) -> Any:
     """``coef[owner[i]] @ X[i]``: a product in which each agent has columns of its own."""
     n_agents, n_outputs, p = coef.shape
     columns = np.repeat(owner.astype(np.int64) * p, np.diff(X.indptr)) + X.indices
     wide = sparse.csr_array((X.data, columns, X.indptr), shape=(X.shape[0], n_agents * p))
-    return np.asarray(wide @ coef.transpose(0, 2, 1).reshape(n_agents * p, n_outputs))
+    return wide @ coef.transpose(0, 2, 1).reshape(n_agents * p, n_outputs)
 
 
 def _add_rows(

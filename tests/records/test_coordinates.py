@@ -113,7 +113,7 @@ def test_wrong_feature_bounds_are_refused_with_what_to_do(bounds, message):
     [
         ({"feature_bounds": {"a": (0, 1)}}, "Got feature_bounds as a dict .* expected .* Pass"),
         ({"target_bounds": (0, 0)}, "Got target_bounds .*narrower"),
-        ({"target_bounds": ([0.0], [1.0])}, r"Got target_bounds .* of shape \(1,\), expected a nu"),
+        ({"target_bounds": ([0.0], [1.0])}, r"Got target_bounds .* of shape \(1,\), expected nu"),
         ({"target_bounds": (0, 1e80), "feature_bounds": (0, 1e-80)}, "Got .* 150 orders of magn"),
     ],
 )
