@@ -30,7 +30,7 @@ def require_dask() -> None:
 
 @contextmanager
 def connected(client: Client | None, n_workers: int) -> Iterator[Workers]:
-    """Hold the workers of a client: the given one, the current one, or one of a cluster made here."""
+    """Hold the workers of the given client, the current one, or a cluster that is made here."""
     from distributed import Client, LocalCluster
 
     found = client or _current_client()

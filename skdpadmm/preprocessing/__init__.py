@@ -12,7 +12,6 @@ after them, so a guarantee of the estimator behind them covers the whole pipelin
 
 from __future__ import annotations
 
-from ._bounded_scaler import BoundedScaler
-from ._row_norm_clipper import RowNormClipper
+from ._transformers import BoundedScaler, RowNormClipper
 
 __all__ = ["BoundedScaler", "RowNormClipper"]

@@ -1,0 +1,308 @@
+"""Columns mapped from public bounds to [-1, 1], and rows scaled down to a public norm."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import assert_all_finite
+from sklearn.utils.validation import validate_data
+
+from .._sklearn import Interval, _fit_context
+
+
+class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """A transformer that learns nothing and can be used without `fit`."""
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Validate the parameters and the input; learn nothing.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows.
+
+        y : Ignored
+            Present for API consistency.
+
+        Returns
+        -------
+        self : object
+            This transformer.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not valid, or ``X`` is not finite and two-dimensional.
+        """
+        self._rows(X, reset=True)
+        return self
+
+    def _rows(self, X: ArrayLike, *, reset: bool = False) -> Any:
+        """Rows in float64: a copy, whose stored values are its entries, unless `reset`."""
+        # The parameters may not have been looked at yet.
+        self._validate_params()
+        rows: Any = validate_data(
+            self, X, accept_sparse="csr", dtype=np.float64, copy=not reset, reset=reset
+        )
+        if not (reset or isinstance(rows, np.ndarray)):
+            # Repeated entries stand for their sum, so a bound on them would not bound the row.
+            rows.sum_duplicates()
+            assert_all_finite(rows.data, input_name="X")
+        return rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.requires_fit = False
+        return tags
+
+
+class BoundedScaler(_PublicTransformer):
+    r"""Map each column from public bounds to [-1, 1], and clip what lies outside.
+
+    With the bounds :math:`l_j < u_j` of column :math:`j`, an entry becomes
+
+    .. math:: \frac{\min(\max(x_{ij}, l_j), u_j) - m_j}{h_j},
+              \qquad m_j = \frac{l_j + u_j}{2}, \quad h_j = \frac{u_j - l_j}{2}.
+
+    It does for declared bounds what ``MinMaxScaler(feature_range=(-1, 1), clip=True)`` does for
+    bounds learned from data.
+
+    Parameters
+    ----------
+    lower : float or array-like of shape (n_features,), default=-1.0
+        Public lower bounds, finite: one for all columns, or one for each.
+
+    upper : float or array-like of shape (n_features,), default=1.0
+        Public upper bounds, finite and above ``lower``.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of columns seen during ``fit``.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of columns seen during ``fit``, where all of them are strings.
+
+    See Also
+    --------
+    RowNormClipper : Bounds the norm of each row instead of each column.
+
+    Notes
+    -----
+    **Privacy.** Costs nothing, as long as the bounds are public (an age lies in [0, 120]): each row
+    is mapped by itself, and nothing is learned from data. Bounds that were read off the data (its
+    minimum and maximum) are not public, and no report can see that.
+
+    The result is float64. Sparse input is accepted, and stays sparse, where ``lower == -upper``, so
+    that 0 stays 0.
+
+    Examples
+    --------
+    >>> from skdpadmm.preprocessing import BoundedScaler
+    >>> scaler = BoundedScaler(lower=[0, -10], upper=[120, 10])
+    >>> scaler.fit_transform([[60, 5], [150, -10]])
+    array([[ 0. ,  0.5],
+           [ 1. , -1. ]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "lower": [Interval(Real, None, None, closed="neither"), "array-like"],
+        "upper": [Interval(Real, None, None, closed="neither"), "array-like"],
+    }
+
+    def __init__(self, *, lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> None:
+        self.lower = lower
+        self.upper = upper
+
+    def transform(self, X: ArrayLike) -> Any:
+        """Clip to the bounds and map them to [-1, 1].
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        X_out : {ndarray, sparse matrix} of shape (n_samples, n_features)
+            Entries in [-1, 1], float64; CSR where ``X`` is sparse.
+        """
+        rows: Any = self._rows(X)
+        low, high, middle, half = self._bounds(rows.shape[1])
+        if not isinstance(rows, np.ndarray):
+            high = high[rows.indices]
+            rows.data = np.clip(rows.data, -high, high) / high
+            return rows
+        # Clipping first keeps the subtraction finite, clipping last catches rounding.
+        np.clip(rows, low, high, out=rows)
+        rows -= middle
+        rows /= half
+        return np.clip(rows, -1.0, 1.0, out=rows)
+
+    def inverse_transform(self, X: ArrayLike) -> Any:
+        """Map [-1, 1] back to the bounds; what was clipped stays clipped.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Scaled rows.
+
+        Returns
+        -------
+        X_out : {ndarray, sparse matrix} of shape (n_samples, n_features)
+            Rows in the original units, float64; CSR where ``X`` is sparse.
+        """
+        rows: Any = self._rows(X)
+        _, high, middle, half = self._bounds(rows.shape[1])
+        if not isinstance(rows, np.ndarray):
+            rows.data *= high[rows.indices]
+            return rows
+        rows *= half
+        rows += middle
+        return rows
+
+    def _rows(self, X: ArrayLike, *, reset: bool = False) -> Any:
+        self._validate_params()
+        if sparse.issparse(X) and not self._keeps_zero():
+            raise ValueError(
+                f"Got sparse X with lower={self.lower!r} and upper={self.upper!r}, expected "
+                "lower == -upper for sparse input, because other bounds move 0. Use symmetric "
+                "bounds, or pass a dense array."
+            )
+        rows = super()._rows(X, reset=reset)
+        self._bounds(rows.shape[1])
+        return rows
+
+    def _bounds(self, n_features: int) -> list[NDArray[np.float64]]:
+        """Lower and upper bounds, their middle and half their width, of shape (n_features,)."""
+        sides = []
+        for name, bound in (("lower", self.lower), ("upper", self.upper)):
+            values = np.asarray(bound, dtype=np.float64)
+            if values.shape not in ((), (n_features,)) or not np.all(np.isfinite(values)):
+                raise ValueError(
+                    f"Got {name}={bound!r} of shape {values.shape}, expected finite floats: one"
+                    f" public bound for all columns of X, or shape ({n_features},), one for each."
+                    " Values outside are clipped."
+                )
+            sides.append(np.broadcast_to(values, (n_features,)))
+        low, high = sides
+        # Halved before they meet, so bounds of 1e308 are fine.
+        half = high / 2 - low / 2
+        if not np.all(half > 0):
+            j = int(np.argmin(half > 0))
+            raise ValueError(
+                f"Got lower={low[j]} and upper={high[j]} for column {j}, expected lower < upper in "
+                "every column. Swap reversed bounds, and drop columns that are publicly constant."
+            )
+        return [low, high, low / 2 + high / 2, half]
+
+    def _keeps_zero(self) -> bool:
+        """Whether 0 is the middle of every column's bounds; False where these are not valid."""
+        try:
+            return bool(np.all(np.negative(self.lower) == np.asarray(self.upper)))
+        except (TypeError, ValueError):  # tags are asked for before parameters are validated
+            return False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._keeps_zero()
+        return tags
+
+
+class RowNormClipper(_PublicTransformer):
+    r"""Scale each row whose Euclidean norm exceeds a public bound down to that bound.
+
+    A row :math:`x` becomes
+
+    .. math:: x \cdot \min(1, c / \lVert x \rVert_2), \qquad c = \texttt{norm}.
+
+    Rows within the bound stay exactly as they are. The norm of a result is at most
+    :math:`c (1 + 10^{-12})` for every finite row: norms are computed from rows that were divided by
+    their largest entry first, so nothing overflows at 1e308 or vanishes at 1e-200.
+
+    Parameters
+    ----------
+    norm : float, default=1.0
+        The bound :math:`c`, a public number in (0, inf). Never choose it by looking at the data.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of columns seen during ``fit``.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of columns seen during ``fit``, where all of them are strings.
+
+    See Also
+    --------
+    BoundedScaler : Bounds each column instead of each row.
+
+    Notes
+    -----
+    **Privacy.** Costs nothing: each row is mapped by itself with a public number, and nothing is
+    learned from data.
+
+    The result is float64 for every input dtype, so that rounding cannot break the bound. Sparse
+    input stays sparse.
+
+    Examples
+    --------
+    >>> from skdpadmm.preprocessing import RowNormClipper
+    >>> RowNormClipper(norm=1.0).fit_transform([[3.0, 4.0], [0.3, 0.4]])
+    array([[0.6, 0.8],
+           [0.3, 0.4]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "norm": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(self, *, norm: float = 1.0) -> None:
+        self.norm = norm
+
+    def transform(self, X: ArrayLike) -> Any:
+        """Scale long rows down.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        X_out : {ndarray, sparse matrix} of shape (n_samples, n_features)
+            Rows of norm at most ``norm * (1 + 1e-12)``, float64; CSR where ``X`` is sparse.
+        """
+        rows: Any = self._rows(X)
+        if not isinstance(rows, np.ndarray):
+            rows.data = _clip_segments(rows.data, np.diff(rows.indptr), self.norm)
+            return rows
+        n_rows, n_columns = rows.shape
+        clipped = _clip_segments(rows.ravel(), np.full(n_rows, n_columns), self.norm)
+        return clipped.reshape(rows.shape)
+
+
+def _clip_segments(
+    values: NDArray[np.float64], lengths: NDArray[np.integer[Any]], norm: float
+) -> NDArray[np.float64]:
+    """Clip the Euclidean norm of consecutive segments (rows, dense or CSR) of one array."""
+    lengths = lengths[lengths > 0]
+    if lengths.size == 0:
+        return values
+    starts = np.cumsum(lengths) - lengths
+    peak = np.maximum.reduceat(np.abs(values), starts)
+    peak[peak == 0] = 1.0
+    # The largest entry becomes 1: squares neither overflow, nor vanish where they matter.
+    scaled = values / np.repeat(peak, lengths)
+    scaled_norm = np.sqrt(np.add.reduceat(scaled * scaled, starts))
+    with np.errstate(over="ignore"):  # an infinite norm exceeds the bound, as it should
+        too_long = peak * scaled_norm > norm
+    factor = norm / np.where(too_long, scaled_norm, 1.0)  # the norm of a zero row is 0
+    return np.where(np.repeat(too_long, lengths), scaled * np.repeat(factor, lengths), values)
