@@ -104,7 +104,7 @@ def test_sparse_with_bounds_that_move_zero_is_refused(method):
     ("transformer", "message"),
     [
         (BoundedScaler(lower=2, upper=1), r"Got lower=2.0 and upper=1.0 for column 0, .*Swap"),
-        (BoundedScaler(lower=[0, 0, 0], upper=1), r"Got lower=\[0, 0, 0\] of shape \(3,\), expected"),
+        (BoundedScaler(lower=[0, 0, 0], upper=1), r"Got lower=.* of shape \(3,\), expected"),
         (BoundedScaler(lower=[0, np.nan], upper=1), r"Got lower=\[0, nan\] .*, expected finite"),
     ],
 )
