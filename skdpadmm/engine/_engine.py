@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,9 +13,15 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from skdpadmm.engine import _dask
-from skdpadmm.engine._blas import one_blas_thread
-from skdpadmm.engine._parts import LocalParts, PlacedParts
+from skdpadmm.engine._parts import (
+    LocalParts,
+    PlacedParts,
+    Workers,
+    add_up,
+    connected,
+    one_blas_thread,
+    require_dask,
+)
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -29,25 +35,12 @@ T = TypeVar("T")
 
 
 def require_backend(backend: str) -> None:
-    """Raise if a backend is unknown or not installed, before data is touched.
-
-    Parameters
-    ----------
-    backend : str
-        Name of the backend.
-
-    Raises
-    ------
-    ValueError
-        If there is no backend of this name.
-    ImportError
-        If it needs an extra that is not installed.
-    """
+    """Raise a ValueError for an unknown backend, an ImportError for one that is not installed."""
     if backend not in BACKENDS:
         names = " or ".join(map(repr, BACKENDS))
         raise ValueError(f"Got backend={backend!r}, expected {names}.")
     if backend == "dask":
-        _dask.require_dask()
+        require_dask()
 
 
 @dataclass(frozen=True)
@@ -75,7 +68,7 @@ class Engine:
     pool: ThreadPoolExecutor | None = None
     backend: str = "local"
     client: Client | None = None
-    workers: _dask.Workers | None = None
+    workers: Workers | None = None
 
     @contextmanager
     def running(self) -> Iterator[Engine]:
@@ -86,7 +79,7 @@ class Engine:
             engine = self
             if self.backend == "dask":
                 n_processes = 2 if self.n_jobs is None else n_workers
-                workers = stack.enter_context(_dask.connected(self.client, n_processes))
+                workers = stack.enter_context(connected(self.client, n_processes))
                 engine = replace(engine, workers=workers)
             if n_workers > 1:
                 pool = stack.enter_context(ThreadPoolExecutor(n_workers))
@@ -94,7 +87,7 @@ class Engine:
             yield engine
 
     def place(self, parts: Sequence[object]) -> PlacedParts:
-        """Place parts where the workers are, to be called round by round.
+        """Place parts where the workers are, for as long as the engine is `running`.
 
         Parameters
         ----------
@@ -105,14 +98,11 @@ class Engine:
         Returns
         -------
         placed : PlacedParts
-            The parts. Workers hold them as long as the engine is `running`.
 
         Raises
         ------
-        ValueError
-            If there are no parts.
-        RuntimeError
-            If the engine is not `running` and its backend is dask, or if a worker dies.
+        ValueError, RuntimeError
+            If there are no parts; on dask if the engine is not `running`, or if a worker dies.
         """
         if len(parts) == 0:
             raise ValueError("Got no parts, expected at least one.")
@@ -129,35 +119,27 @@ class Engine:
         self, kernel: Callable[[int], NDArray[np.float64]], n_blocks: int
     ) -> NDArray[np.float64]:
         """Sum of ``kernel(block)`` over ``range(n_blocks)``, always in the same order."""
-        partial = self._spread(lambda task: _sum_task(kernel, task), n_blocks)
-        total = next(partial)
-        for part in partial:
-            total += part
-        return total
+        return add_up(self._spread(kernel, n_blocks, add_up))
 
     def run(self, kernel: Callable[[int], None], n_blocks: int) -> None:
         """Call ``kernel(block)`` for ``range(n_blocks)``."""
-        for _ in self._spread(lambda task: _run_task(kernel, task), n_blocks):
-            pass
+        _to_the_end(self._spread(kernel, n_blocks, _to_the_end))
 
-    def _spread(self, work: Callable[[range], T], n_blocks: int) -> Iterator[T]:
-        """Results of a function of ranges of blocks, in order."""
+    def _spread(
+        self, kernel: Callable[[int], T], n_blocks: int, reduce: Callable[[Iterable[T]], T]
+    ) -> Iterable[T]:
+        """What `reduce` makes of the results of the blocks of each task, in order."""
         bounds = [n_blocks * t // N_TASKS for t in range(N_TASKS + 1)]
         tasks = [range(a, b) for a, b in pairwise(bounds) if b > a]
-        spread = self.pool.map if self.pool is not None and len(tasks) == N_TASKS else map
-        return iter(spread(work, tasks))
+
+        def work(blocks: range) -> T:
+            # A warning of floating point would depend on data. Each thread has its own state.
+            with np.errstate(all="ignore"):
+                return reduce(map(kernel, blocks))
+
+        return (self.pool.map if self.pool and len(tasks) == N_TASKS else map)(work, tasks)
 
 
-def _run_task(kernel: Callable[[int], None], blocks: range) -> None:
-    with np.errstate(all="ignore"):
-        for block in blocks:
-            kernel(block)
-
-
-def _sum_task(kernel: Callable[[int], NDArray[np.float64]], blocks: range) -> NDArray[np.float64]:
-    # A warning of floating point would depend on data. Each thread has an error state of its own.
-    with np.errstate(all="ignore"):
-        total = kernel(blocks[0])
-        for block in blocks[1:]:
-            total += kernel(block)
-    return total
+def _to_the_end(results: Iterable[None]) -> None:
+    for _ in results:
+        pass

@@ -1,16 +1,38 @@
-"""Parts that are placed once and then called round by round."""
+"""Parts that are placed once and then called round by round, here or on dask.distributed."""
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+if TYPE_CHECKING:
+    from distributed import Actor, ActorFuture, Client, Future
+
+# While a result is awaited, whether all workers live is asked that often, in seconds. The future
+# of a call to an actor does not always hear that its worker died.
+PATIENCE = 0.5
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Hold BLAS at one thread: the bits of its results depend on how many it has."""
+    return _thread_pools().limit(limits=1, user_api="blas")
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """Find the BLAS libraries once: looking for them takes longer than a small fit."""
+    return ThreadpoolController()
 
 
 class PlacedParts(ABC):
@@ -27,23 +49,10 @@ class PlacedParts(ABC):
     def sum(self, method: str, *args: object) -> NDArray[np.float64]:
         """Sum of ``part.method(*args)`` over all parts, always in their order.
 
-        Parameters
-        ----------
-        method : str
-            Name of a method that returns a fresh array; it may be added to in place.
-        *args : object
-            Its arguments, the same for every part. Only read, since parts may share them.
-
-        Returns
-        -------
-        total : ndarray of float64
-            Of the shape that the method returns.
+        The method returns a fresh array, which may be added to in place, and only reads its
+        arguments, since parts may share them.
         """
-        results = iter(self._call(method, args, wanted=True))
-        total = next(results)
-        for result in results:
-            total += result
-        return total
+        return add_up(self._call(method, args, wanted=True))
 
     def run(self, method: str, *args: object) -> None:
         """Call ``part.method(*args)`` on all parts; what it returns is dropped where it is."""
@@ -71,3 +80,177 @@ def call_part(part: object, method: str, args: tuple[object, ...]) -> Any:
     """``part.method(*args)`` without a warning of floating point, which would depend on data."""
     with np.errstate(all="ignore"):
         return getattr(part, method)(*args)
+
+
+def add_up(results: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Their sum, always in their order, in place of the first."""
+    terms = iter(results)
+    total = next(terms)
+    for term in terms:
+        total += term
+    return total
+
+
+def require_dask() -> None:
+    """Raise if dask is missing."""
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise ImportError("engine='dask' needs dask: pip install 'skdpadmm[dask]'") from error
+
+
+@contextmanager
+def connected(client: Client | None, n_workers: int) -> Iterator[Workers]:
+    """Hold the workers of the given client, the current one, or a cluster that is made here."""
+    from distributed import Client, LocalCluster
+
+    with suppress(ValueError):
+        client = client or Client.current()
+    if client is not None:
+        if client.asynchronous:
+            raise ValueError(
+                "Got an asynchronous dask client, expected a synchronous one. Make it with"
+                " Client(address, asynchronous=False)."
+            )
+        workers = Workers(client)
+        try:
+            yield workers
+        finally:
+            workers.release()
+        return
+    with (
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            memory_limit=None,
+            # Without an address a scheduler wants port 8787, dashboard or not.
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+        ) as cluster,
+        Client(cluster, set_as_default=False) as own,
+    ):
+        yield Workers(own)
+
+
+class Host:
+    """Consecutive parts in one worker; an actor."""
+
+    def __init__(self, parts: Sequence[object]) -> None:
+        self._parts = parts
+        self._round = 0
+
+    def call(self, number: int, message: bytes) -> bytes:
+        """Results of a method of every part, or the exception that one of them raised.
+
+        The exception is a result, so that one that is raised here comes from dask.
+        """
+        import cloudpickle
+
+        if number != self._round + 1:
+            raise ConnectionError(f"Got round {number}, expected round {self._round + 1}.")
+        self._round = number
+        method, args, wanted = pickle.loads(message)
+        try:
+            with one_blas_thread():
+                results = [call_part(part, method, args) for part in self._parts]
+        except Exception as error:
+            return cloudpickle.dumps(error)
+        return cloudpickle.dumps(results if wanted else [])
+
+
+@dataclass(eq=False)
+class DaskParts(PlacedParts):
+    """Parts in the workers of a client."""
+
+    futures: list[Future]
+    hosts: list[Actor]
+    n_rounds: int = 0
+    bytes_sent: int = 0
+
+    def _call(self, method: str, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
+        import cloudpickle
+
+        message = cloudpickle.dumps((method, args, wanted))
+        self.n_rounds += 1
+        when = f"in round {self.n_rounds}"
+        # A call to the actor of a dead worker may wait for ever, or begin with a state of old.
+        if not self._all_live():
+            raise _worker_died(when)
+        calls = [host.call(self.n_rounds, message) for host in self.hosts]
+        replies: list[bytes] = [_result(call, self._all_live, when) for call in calls]
+        self.bytes_sent += len(message) * len(self.hosts) + sum(map(len, replies))
+        for reply in map(pickle.loads, replies):
+            if isinstance(reply, Exception):
+                raise reply
+            yield from reply
+
+    def _all_live(self) -> bool:
+        return all(future.status == "finished" for future in self.futures)
+
+
+@dataclass(frozen=True, eq=False)
+class Workers:
+    """The workers of a client, and what they were given to hold."""
+
+    client: Client
+    futures: list[Future] = field(default_factory=list)
+
+    def place(self, parts: Sequence[object]) -> DaskParts:
+        """Send each worker its share of the parts, once."""
+        names = sorted(self.client.nthreads())[: len(parts)]
+        if not names:
+            raise RuntimeError(
+                "Got a dask scheduler without workers, expected at least one. Start workers, and"
+                " wait for them with client.wait_for_workers(1)."
+            )
+        bounds = [len(parts) * w // len(names) for w in range(len(names) + 1)]
+        shares = [list(parts[a:b]) for a, b in pairwise(bounds)]
+
+        def all_live() -> bool:
+            return self.client.nthreads().keys() >= set(names)
+
+        when = "while rows were sent to it"
+        # An actor belongs to the current client, whichever submitted it.
+        with self.client.as_current():
+            try:
+                futures = [_submit(self.client, *at) for at in zip(shares, names, strict=True)]
+            # The scheduler looks up a worker that is gone: a KeyError.
+            except (OSError, KeyError) as error:
+                raise _worker_died(when) from error
+            self.futures.extend(futures)
+            return DaskParts(futures, [_result(future, all_live, when) for future in futures])
+
+    def release(self) -> None:
+        """Let all hosts go, now rather than when the garbage of dask's actors is collected."""
+        # Where the scheduler is gone there is nobody to tell.
+        with suppress(OSError):
+            self.client.cancel(self.futures)
+
+
+def _submit(client: Client, share: list[object], worker: str) -> Future:
+    """Make a host in a worker."""
+    # The parts are scattered data, not part of a task. So they go to the worker and are kept
+    # nowhere else, and dask cannot make a lost host again, whose parts would have forgotten their
+    # state.
+    [sent] = client.scatter([share], workers=[worker], hash=False)
+    here = {"workers": [worker], "allow_other_workers": False}
+    return client.submit(Host, sent, actor=True, pure=False, **here)
+
+
+def _result(future: Future | ActorFuture, all_live: Callable[[], bool], when: str) -> Any:
+    """Wait for a result, or for the death of a worker."""
+    while True:
+        try:
+            return future.result(timeout=PATIENCE)
+        except TimeoutError:
+            if not all_live():
+                raise _worker_died(when) from None
+        except OSError as error:
+            raise _worker_died(when) from error
+
+
+def _worker_died(when: str) -> RuntimeError:
+    return RuntimeError(
+        f"Got a dask worker that died {when}, expected all workers to live until the end of the"
+        " fit. Nothing was stored; fit again, which spends the budget again."
+    )

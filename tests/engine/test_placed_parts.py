@@ -16,7 +16,7 @@ from distributed import Client
 from threadpoolctl import threadpool_info
 
 from skdpadmm.engine import Engine, require_backend
-from skdpadmm.engine._dask import Host
+from skdpadmm.engine._parts import Host
 
 slow = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
