@@ -27,8 +27,7 @@ from skdpadmm.protocol._facts import (
     network_of,
 )
 from skdpadmm.protocol._gate import Gate
-from skdpadmm.protocol._plan import Plan, PlanViolation, Settings
-from skdpadmm.protocol._problem import Problem, Solution
+from skdpadmm.protocol._plan import Plan, PlanViolation, Problem, Settings, Solution
 from skdpadmm.protocol._release import Release, View, not_private
 
 __all__ = [

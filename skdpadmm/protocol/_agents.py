@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.network import Similarity, Topology
+from skdpadmm.privacy._numbers import require
 
 MODEL = "model"
 SERVER, SUMS = "server", "sums"
@@ -32,11 +33,6 @@ class Agents:
         Among how many every message is shared out: all that is said of messages is their sums,
         unless all curators pool their shares. In a network they are the first agents in the order
         of the labels. 0: messages are sent as they are.
-
-    Raises
-    ------
-    ValueError
-        Where a value is out of range.
     """
 
     setting: ClassVar[str]
@@ -50,19 +46,14 @@ class Agents:
     n_curators: int = field(default=0, metadata={"unless": 0})
 
     def __post_init__(self) -> None:
-        if not self.agent_sizes or min(self.agent_sizes) < self.fewest_rows:
+        n, fewest = self.n_agents, min(self.agent_sizes, default=-1)
+        expected = f"at least {self.fewest_rows}"
+        require(fewest >= self.fewest_rows, "fewest rows of an agent", fewest, expected)
+        is_shared = self.n_curators == 0 or 2 <= self.n_curators <= n
+        require(is_shared, "n_curators", self.n_curators, f"0, or an int from 2 to {n}, the agents")
+        if self.epsilons and len(self.epsilons) != n:
             raise ValueError(
-                f"Got {len(self.agent_sizes)} agents, the smallest with"
-                f" {min(self.agent_sizes, default=0)} rows, expected agents with rows."
-            )
-        if self.n_curators and not 2 <= self.n_curators <= self.n_agents:
-            raise ValueError(
-                f"Got n_curators={self.n_curators} for {self.n_agents} agents, expected 0, or an"
-                " int from 2 to the number of agents."
-            )
-        if self.epsilons and len(self.epsilons) != self.n_agents:
-            raise ValueError(
-                f"Got {len(self.epsilons)} values of epsilon for {self.n_agents} agents, expected a"
+                f"Got {len(self.epsilons)} values of epsilon for {n} agents, expected a"
                 " float or one value for each agent, in the order of their sorted labels."
             )
 
@@ -102,9 +93,16 @@ class Agents:
         """Whether an observer sees messages one by one, so that no agent's noise hides another."""
         raise NotImplementedError
 
+    @property
+    def n_dishonest(self) -> int:
+        """Agents that may tell an observer of sums what noise they added."""
+        raise NotImplementedError
+
     def together(self, observer: str, n_messages: int) -> int:
         """How many shares of noise protect an agent in a sum of at least `n_messages`."""
-        raise NotImplementedError
+        if self.sees_each_message(observer):
+            return 1
+        return n_messages if observer == MODEL else max(1, n_messages - self.n_dishonest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,28 +128,20 @@ class Federation(Agents):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.n_honest <= self.n_agents:
-            raise ValueError(
-                f"Got n_honest={self.n_honest}, expected an int in [1, {self.n_agents}], the number"
-                " of agents. Agents that are not honest may tell the server what noise they added."
-            )
-        if not 0 < self.participation <= 1:
-            raise ValueError(
-                f"Got participation={self.participation}, expected 'auto' or a float in (0, 1]."
-            )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"Got dropout={self.dropout}, expected a float in [0, 1).")
+        n, share = self.n_agents, self.participation
+        expected = f"an int in [1, {n}], the number of agents: the others may tell their noise"
+        require(1 <= self.n_honest <= n, "n_honest", self.n_honest, expected)
+        require(0 < share <= 1, "participation", share, "'auto' or a float in (0, 1]")
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "a float in [0, 1)")
 
     def sees_each_message(self, observer: str) -> bool:
         """Only the server does."""
         return observer == SERVER
 
-    def together(self, observer: str, n_messages: int) -> int:
-        """Those of all agents that are honest, and whose messages surely arrive."""
-        if self.sees_each_message(observer):
-            return 1
-        dishonest = self.n_agents - self.n_honest
-        return n_messages if observer == MODEL else max(1, n_messages - dishonest)
+    @property
+    def n_dishonest(self) -> int:
+        """All but the honest ones."""
+        return self.n_agents - self.n_honest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,16 +164,11 @@ class Network(Agents):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.topology.n_agents != self.n_agents:
-            raise ValueError(
-                f"Got a topology of {self.topology.n_agents} agents for {self.n_agents} agents,"
-                " expected a node for each."
-            )
-        if not 1 <= self.coalition <= max(1, self.n_agents - 1):
-            raise ValueError(
-                f"Got coalition={self.coalition}, expected an int in [1,"
-                f" {max(1, self.n_agents - 1)}]: the peers of an agent."
-            )
+        n, most = self.n_agents, max(1, self.n_agents - 1)
+        found = self.topology.n_agents
+        require(found == n, "topology.n_agents", found, f"{n}, a node for each agent")
+        expected = f"an int in [1, {most}]: the peers of an agent"
+        require(1 <= self.coalition <= most, "coalition", self.coalition, expected)
 
     def sees_each_message(self, observer: str) -> bool:
         """Everybody: what is for all agents is passed on from neighbour to neighbour.
@@ -192,14 +177,10 @@ class Network(Agents):
         """
         return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_curators)
 
-    def together(self, observer: str, n_messages: int) -> int:
-        """An agent's own alone; in a sum of shared messages those of all outside the coalition.
-
-        An eavesdropper is in league with the coalition, so that it never learns less than a peer.
-        """
-        if self.sees_each_message(observer):
-            return 1
-        return n_messages if observer == MODEL else max(1, n_messages - self.coalition)
+    @property
+    def n_dishonest(self) -> int:
+        """The coalition, an eavesdropper's too: it never learns less than a peer."""
+        return self.coalition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,29 +208,17 @@ class Neighborhood(Agents):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.similarity.n_agents != self.n_agents:
-            raise ValueError(
-                f"Got similarities of {self.similarity.n_agents} agents for {self.n_agents} agents,"
-                " expected a row and a column for each."
-            )
-        if len(self.confidence) != self.n_agents:
-            raise ValueError(
-                f"Got {len(self.confidence)} values of confidence for {self.n_agents} agents,"
-                " expected a float in (0, 1] for each."
-            )
+        n, found = self.n_agents, self.similarity.n_agents
+        require(found == n, "similarity.n_agents", found, f"{n}, a row for each agent")
         wrong = {agent: c for agent, c in enumerate(self.confidence) if not 0 < c <= 1}
-        if wrong:
+        if wrong or len(self.confidence) != n:
             raise ValueError(
-                f"Got confidence={dict(list(wrong.items())[:5])} by position for {len(wrong)} of"
-                f" {self.n_agents} agents, expected a float in (0, 1] for each."
+                f"Got {len(self.confidence)} values of confidence for {n} agents, expected a float"
+                f" in (0, 1] for each. Wrong by position: {dict(list(wrong.items())[:5])}."
             )
-        if not 0 < self.trade_off < float("inf"):
-            raise ValueError(f"Got trade_off={self.trade_off}, expected a float in (0, inf).")
+        expected = "a float in (0, inf)"
+        require(0 < self.trade_off < float("inf"), "trade_off", self.trade_off, expected)
 
     def sees_each_message(self, observer: str) -> bool:
         """Everybody: models are what is said, and what is left in the end."""
         return True
-
-    def together(self, observer: str, n_messages: int) -> int:
-        """An agent's own alone."""
-        return 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, gaussian_mu
+from skdpadmm.privacy._numbers import require
 from skdpadmm.protocol._agents import MODEL, Agents, Neighborhood, Network
 from skdpadmm.protocol._release import Release
 from skdpadmm.records import Coordinates
@@ -20,16 +21,9 @@ SMALLEST_EIGENVALUE = 1e-8
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The total that one fit may spend.
+    """The total that one fit may spend: epsilon in (0, inf], and delta in (0, 1).
 
-    Attributes
-    ----------
-    epsilon : float
-        In (0, inf]; infinite: not private.
-    delta : float
-        In (0, 1).
-    observer : str, default="model"
-        Who the budget is spent against: whoever sees the released model.
+    It is spent against `observer`, by default whoever sees the released model.
     """
 
     epsilon: float
@@ -37,13 +31,9 @@ class Budget:
     observer: str = "model"
 
     def __post_init__(self) -> None:
-        if not self.epsilon > 0:
-            raise ValueError(f"Got epsilon={self.epsilon}, expected a float in (0, inf].")
-        if not 0 < self.delta < 1:
-            raise ValueError(
-                f"Got delta={self.delta}, expected a float in (0, 1)."
-                " Choose it well below 1 / n_samples."
-            )
+        require(self.epsilon > 0, "epsilon", self.epsilon, "a float in (0, inf]")
+        expected = "a float in (0, 1). Choose it well below 1 / n_samples"
+        require(0 < self.delta < 1, "delta", self.delta, expected)
 
     @property
     def is_private(self) -> bool:
@@ -53,30 +43,19 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditioning:
-    """A noisy second-moment matrix of the rows, and how it becomes public coordinates.
+    """A noisy second-moment matrix of the rows, and how it becomes public coordinates."""
 
-    Attributes
-    ----------
-    row_norm : float
-        Rows are scaled down to this norm before their second moment is taken.
-    floor : float
-        In units of the noise edge: the least eigenvalue that is told from noise.
-    floor_power, clip_power : float
-        The floor, and what clip bounds are relative to, are multiplied by these powers of the
-        spread, see `Basis.spread`.
-    resolution : float
-        In units of the mean eigenvalue outside of the largest direction, where noise is far below
-        it: the floor is then the geometric mean of the two.
-    release : Release
-        The upper triangle in units of ``row_norm**2``, off-diagonal entries times sqrt(2), so that
-        the Euclidean norm of the vector is the Frobenius norm of the matrix.
-    """
-
+    # Rows are scaled down to this norm before their second moment is taken.
     row_norm: float
+    # In units of the noise edge: the least eigenvalue that is told from noise. It, and what clip
+    # bounds are relative to, are multiplied by these powers of the spread, see `Basis.spread`.
     floor: float
     floor_power: float
     clip_power: float
+    # In units of the mean eigenvalue outside of the largest direction.
     resolution: float
+    # The upper triangle in units of ``row_norm**2``, off-diagonal entries times sqrt(2), so that
+    # the Euclidean norm of the vector is the Frobenius norm of the matrix.
     release: Release
 
     def __post_init__(self) -> None:
@@ -90,21 +69,17 @@ class Conditioning:
 
     @property
     def edge(self) -> float:
-        """Half of the largest eigenvalue that noise alone reaches, in units of `row_norm` squared.
-
-        Off-diagonal entries have standard deviation ``noise_std / sqrt(2)``, and the spectrum of
-        such a matrix ends at ``2 sqrt(n_parameters)`` times it (Wigner's semicircle).
-        """
+        """Half of the largest eigenvalue that noise alone reaches, in units of ``row_norm**2``."""
+        # Off-diagonal entries have standard deviation noise_std / sqrt(2), and the spectrum of such
+        # a matrix ends at 2 sqrt(n_parameters) times it (Wigner's semicircle).
         n_entries = self.release.shape[0]
         n_parameters = (math.isqrt(1 + 8 * n_entries) - 1) // 2
         return self.release.noise_std * math.sqrt(n_parameters / 2)
 
     def floor_at(self, spread: float, trace: float) -> float:
-        """The least eigenvalue of the basis, in units of `row_norm` squared.
-
-        Directions without variance need no resolution: where noise is far below the mean eigenvalue
-        the floor rises to the geometric mean of the two.
-        """
+        """The least eigenvalue of the basis, in units of `row_norm` squared."""
+        # Directions without variance need no resolution: where noise is far below the mean
+        # eigenvalue the floor rises to the geometric mean of the two.
         noise = self.floor * self.edge * spread**self.floor_power
         n_parameters = 2 * (self.edge / self.release.noise_std) ** 2
         mean = self.resolution * spread * trace / n_parameters
@@ -118,17 +93,11 @@ class Conditioning:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """A noisy histogram of the norms of rows whose units nobody declared.
+    """A noisy histogram of the norms of rows whose units nobody declared."""
 
-    Attributes
-    ----------
-    target : float
-        What the median norm of the undeclared features becomes.
-    release : Release
-        Number of rows in each bin of norms.
-    """
-
+    # What the median norm of the undeclared features becomes.
     target: float
+    # Number of rows in each bin of norms.
     release: Release
 
 
@@ -138,10 +107,8 @@ class Facts:
 
     Attributes
     ----------
-    n_samples : int
-        Number of records, public under both neighbouring relations.
-    n_parameters : int
-        Parameters of one score, the intercept included.
+    n_samples, n_parameters : int
+        Records, and parameters of one score, the intercept included.
     loss : Loss
         Loss of a record, in scaled coordinates.
     penalty : Penalty
@@ -156,14 +123,12 @@ class Facts:
         Length of the iteration, fixed in advance.
     schema : str, default=""
         Digest of the declared bounds: seeded fits under other bounds share no noise.
-    unit : str, default="record"
-        Whose contribution is protected: "record" or "agent".
+    unit : {"record", "agent"}, default="record"
+        Whose contribution is protected.
     is_declared : bool, default=False
         Whether every feature has declared bounds.
-    scaling : Scaling or None, default=None
-        How the units of undeclared features are found.
-    conditioning : Conditioning or None, default=None
-        How rows are brought into coordinates in which their second moment is near the identity.
+    scaling, conditioning : Scaling and Conditioning or None, default=None
+        How units of undeclared features are found, and coordinates of a second moment near one.
     penalty_curvature : float, default=0.0
         Strong convexity of the penalty over all parameters in public coordinates, before any
         preparation: 0 with an intercept. It follows from the penalty and the schema.
@@ -173,13 +138,7 @@ class Facts:
         Whether records arrive one after the other, nobody knows how many: the plan is that of one
         record, and `n_samples` is 1.
     coordinates : Coordinates or None, default=None
-        The public coordinates before any preparation. They follow from `schema`, and are no part
-        of equality.
-
-    Raises
-    ------
-    ValueError
-        Where a bound could not bound anything.
+        Before any preparation. They follow from `schema`, and are no part of equality.
     """
 
     n_samples: int
@@ -201,17 +160,16 @@ class Facts:
     coordinates: Coordinates | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.n_samples < 1:
-            raise ValueError(f"Got n_samples={self.n_samples}, expected at least 1.")
-        if not self.rounding >= 1:
-            raise ValueError(f"Got rounding={self.rounding}, expected a factor of at least 1.")
-        if not self.row_norm > 0:
-            raise ValueError(f"Got row_norm={self.row_norm}, expected a float in (0, inf].")
-        if self.agents is not None and sum(self.agents.agent_sizes) != self.n_samples:
-            raise ValueError(
-                f"Got agents with {sum(self.agents.agent_sizes)} rows, expected"
-                f" n_samples={self.n_samples}."
-            )
+        require(self.n_samples >= 1, "n_samples", self.n_samples, "at least 1")
+        require(self.rounding >= 1, "rounding", self.rounding, "a factor of at least 1")
+        require(self.row_norm > 0, "row_norm", self.row_norm, "a float in (0, inf]")
+        n_rows = self.n_samples if self.agents is None else sum(self.agents.agent_sizes)
+        require(
+            n_rows == self.n_samples,
+            "n_samples",
+            self.n_samples,
+            f"{n_rows}, the rows of all agents",
+        )
 
     @property
     def setting(self) -> str:
@@ -237,20 +195,11 @@ class Facts:
 
     def remaining_mu(self, budget: Budget) -> float:
         """What the preparations leave of a curator's budget, as a Gaussian-DP parameter."""
-        if self.agents is not None:
-            raise ValueError(
-                "Got facts of agents, expected a curator: what is left depends on the"
-                " observer and on the agent."
-            )
+        assert self.agents is None, "What is left depends on the observer and on the agent."
         total = gaussian_mu(budget.epsilon, budget.delta)
-        spent = [
-            math.hypot(*release.sensitivities) / release.noise_std for release in self.preparations
-        ]
+        spent = [math.hypot(*r.sensitivities) / r.noise_std for r in self.preparations]
         share = sum((mu / total) ** 2 for mu in spent)
-        if not share < 1:
-            raise ValueError(
-                f"Got preparations that cost {share:.3g} of the budget, expected less than 1."
-            )
+        require(share < 1, "share of preparations", share, "less than 1, the budget")
         return total * math.sqrt(1.0 - share)
 
 

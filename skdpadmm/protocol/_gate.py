@@ -17,12 +17,15 @@ from skdpadmm.secret_sharing import centred, residues_of, share_and_sum
 # Noise of a path is drawn for as many steps at once as this many numbers serve.
 PATH_ENTRIES = 2**14
 
+Floats = NDArray[np.float64]
+
 
 class Gate:
     """Adds the planned noise to planned releases, in any order, each as often as planned.
 
     All doors raise `PlanViolation` where the plan knows no such release, of this shape, this often,
-    by this door, or where a value is not finite.
+    by this door, or where a value is not finite. Results lie on a public grid, unless the plan is
+    not private.
 
     Parameters
     ----------
@@ -47,17 +50,14 @@ class Gate:
         self._turns: dict[str, Turns] = {}
         self.trace: list[tuple[str, tuple[int, ...]]] = []
 
-    def release(
-        self, name: str, value: NDArray[np.float64], senders: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.float64]:
-        """Let a value through with the noise that was planned for it.
+    def release(self, name: str, value: Floats, senders: NDArray[np.bool_] | None = None) -> Floats:
+        """Let a value of the planned shape through with the noise that was planned for it.
 
         Parameters
         ----------
         name : str
-            Name of a release in the plan.
         value : ndarray
-            The exact quantity, of the planned shape.
+            The exact quantity.
         senders : ndarray of bool of shape (n_agents,), default=None
             For a sum of messages: whose messages, with their noise, are in it; None: everyone's.
             The noise of the sum is drawn at once, which has the same law.
@@ -68,20 +68,20 @@ class Gate:
         """
         index, release = self._planned(name, "release")
         _check(release, value, release.shape)
-        noise_std = self._noise_std(release, senders)
+        unit: float | Floats = self._noise_std(release, senders)
         repetition = self._pass(name)
         if release.noise_std == 0:
-            return self.let_out("release", release, repetition, value, value)
-        if release.made_of == "agents":
+            out, unit = value, 0.0
+        elif release.made_of == "agents":
             # Each agent's noise is drawn in units of its own noise scale.
-            own = np.asarray(release.agent_noise_std)[self._agents(release).kind]
-            own = own.reshape(-1, *(1,) * (value.ndim - 1))
-            out = own * self._noise.add_gaussian(value / own, 1.0, (index, repetition))
-            return self.let_out("release", release, repetition, value, out, own)
-        out = self._noise.add_gaussian(value, noise_std, (index, repetition))
-        return self.let_out("release", release, repetition, value, out, noise_std)
+            unit = np.asarray(release.agent_noise_std)[self._agents(release).kind]
+            unit = unit.reshape(-1, *(1,) * (value.ndim - 1))
+            out = unit * self._noise.add_gaussian(value / unit, 1.0, (index, repetition))
+        else:
+            out = self._noise.add_gaussian(value, float(unit), (index, repetition))
+        return self.let_out("release", release, repetition, value, out, unit)
 
-    def share(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
+    def share(self, name: str, value: Floats) -> Floats:
         """Let the sum of all agents' messages through, by secret sharing.
 
         Every agent rounds its message to the grid and adds its noise, a whole number of cells, as
@@ -90,14 +90,12 @@ class Gate:
         Parameters
         ----------
         name : str
-            Name of a shared sum in the plan.
         value : ndarray of shape (n_agents, ...)
             The exact message of each agent.
 
         Returns
         -------
         ndarray of the planned shape
-            On the public grid, unless the plan is not private.
         """
         index, release = self._planned(name, "share")
         agents = self._agents(release)
@@ -119,15 +117,12 @@ class Gate:
             stream = (index, repetition, kind)
             noise = self._noise.add_gaussian(np.zeros(message.shape), scale, stream)
             secrets[who] = message.astype(np.int64) + noise.astype(np.int64)
-        total = share_and_sum(
-            residues_of(secrets, release.modulus), release.n_curators, release.modulus
-        )
+        residues = residues_of(secrets, release.modulus)
+        total = share_and_sum(residues, release.n_curators, release.modulus)
         out = np.asarray(release.cell * centred(total, release.modulus))
         return self.let_out("share", release, repetition, value, out, release.noise_std)
 
-    def take_turns(
-        self, name: str, agents: NDArray[np.intp], value: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def take_turns(self, name: str, agents: NDArray[np.intp], value: Floats) -> Floats:
         """Let some agents take their next turn in a planned release.
 
         An agent's turn has the noise that it has whoever else takes one, and gets it once.
@@ -135,7 +130,6 @@ class Gate:
         Parameters
         ----------
         name : str
-            Name of a release in turns in the plan.
         agents : ndarray of intp of shape (n_awake,)
             Each at most once, and each with rows.
         value : ndarray of shape (n_awake, ...)
@@ -144,16 +138,16 @@ class Gate:
         Returns
         -------
         ndarray of the same shape
-            On a public grid, unless the plan is not private.
         """
-        turns = self._turns_of(name)
-        release = turns.release
+        index, release = self._planned(name, "take_turns")
+        if name not in self._turns:
+            self._turns[name] = Turns(release, self._agents(release), self._noise, index)
         _check(release, value, (len(agents), *release.shape[1:]))
-        turn, noise = turns.take(agents)
+        turn, noise = self._turns[name].take(agents)
         self.trace.append((name, noise.shape))
         if release.noise_std == 0:
             return self.let_out("take_turns", release, turn, value, value, 0.0, agents)
-        units = turns.units[agents].reshape(-1, *(1,) * (value.ndim - 1))
+        units = self._turns[name].units[agents].reshape(-1, *(1,) * (value.ndim - 1))
         out = units * (round_to_grid(value / units, 1.0) + noise)
         return self.let_out("take_turns", release, turn, value, out, units, agents)
 
@@ -161,36 +155,25 @@ class Gate:
         """Use up one repetition of a planned release without releasing anything."""
         self._pass(name)
 
-    def uniform(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    def uniform(self, shape: tuple[int, ...]) -> Floats:
         """Uniform numbers in [0, 1) for what is random and does not depend on data."""
         self._draws += 1
         # Releases have streams of two words, so that these are others.
         drawn = self._noise.uniform(shape, (len(self._passed), 0, self._draws))
         return self.let_out("uniform", None, self._draws - 1, None, drawn)
 
-    def hidden_term(self, name: str) -> NDArray[np.float64]:
+    def hidden_term(self, name: str) -> Floats:
         """Draw the noise of a planned hidden term, which must never leave the algorithm."""
         index, term = self._planned(name, "hidden_term")
         repetition = self._pass(name)
         drawn = self._noise.add_gaussian(np.zeros(term.shape), term.noise_std, (index, repetition))
         return self.let_out("hidden_term", term, repetition, None, drawn, term.noise_std)
 
-    def path_noise(self, name: str, n_steps: int) -> NDArray[np.float64]:
-        """Draw the noise of the next steps of a planned path, to be added one by one.
+    def path_noise(self, name: str, n_steps: int) -> Floats:
+        """Draw the noise (n_steps, ...) of the next steps of a planned path, to be added by one.
 
         A step has the noise that it has however the steps before it were asked for, and gets it
-        once.
-
-        Parameters
-        ----------
-        name : str
-            Name of a path in the plan.
-        n_steps : int
-
-        Returns
-        -------
-        ndarray of shape (n_steps, ...)
-            On the public grid. Zeros where the plan is not private.
+        once. Zeros where the plan is not private.
         """
         index, path = self._planned(name, "path_noise")
         first = self._passed[index]
@@ -200,8 +183,18 @@ class Gate:
                 f"Got step {stop} of {name!r}, expected no more than {path.times} steps."
             )
         self._passed[index] = stop
-        self.trace.append((name, (n_steps, *path.shape)))
-        noise = self._steps_of_path(path, (index, first), n_steps)
+        noise = np.zeros((n_steps, *path.shape))
+        self.trace.append((name, noise.shape))
+        if path.noise_std > 0 and n_steps > 0 and not self._noise.simulation:
+            # Blocks serve replay alone; a short piece of a stream would throw most of one away.
+            noise = self._noise.add_gaussian(noise, path.noise_std, (index, first))
+        elif path.noise_std > 0 and n_steps > 0:
+            size = max(PATH_ENTRIES // max(int(np.prod(path.shape)), 1), 1)
+            zeros = np.zeros((size, *path.shape))
+            for block in range(first // size, (stop - 1) // size + 1):
+                drawn = self._noise.add_gaussian(zeros, path.noise_std, (index, block))
+                start, end = max(first, block * size), min(stop, (block + 1) * size)
+                noise[start - first : end - first] = drawn[start - block * size :][: end - start]
         return self.let_out("path_noise", path, first, None, noise, path.noise_std)
 
     def let_out(
@@ -211,7 +204,7 @@ class Gate:
         repetition: int | NDArray[np.intp],
         value: NDArray[Any] | None,
         out: NDArray[Any],
-        unit: float | NDArray[np.float64] = 0.0,
+        unit: float | Floats = 0.0,
         agents: NDArray[np.intp] | None = None,
     ) -> NDArray[Any]:
         """Let out what a door gives to its caller: all of them end here, and a fit adds nothing.
@@ -221,15 +214,12 @@ class Gate:
         Parameters
         ----------
         method : str
-            Which door, or "uniform".
+            Which door, or "uniform": random numbers that are no `release`.
         release : Release or None
-            As it is planned; None: random numbers that are no release.
         repetition : int or ndarray of intp of shape (n_turns,)
             How often it passed before, and for turns how many turns each of `agents` had taken.
-        value : ndarray or None
-            The exact quantity; None: noise is all that passes.
-        out : ndarray
-            With its noise.
+        value, out : ndarray
+            The exact quantity, None where noise is all that passes; and what leaves.
         unit : float or ndarray, default=0.0
             The planned standard deviation of ``out - value``, of Laplace noise the scale, of shared
             sums that of the plan's line; 0: there is no noise.
@@ -245,39 +235,14 @@ class Gate:
     def close(self) -> None:
         """Check that everything planned was released."""
         for release, passed in zip(self._plan.releases, self._passed, strict=True):
+            times = release.times
             if release.door == "take_turns":
-                self._turns_of(release.name).close()
-            elif release.times is not None and passed != release.times:
+                times, turns = len(release.sensitivities), self._turns.get(release.name)
+                passed = 0 if turns is None else int(turns.taken[turns.has_rows].min())
+            if times is not None and passed != times:
                 raise PlanViolation(
-                    f"Got the release {release.name!r} {passed} times, expected {release.times}."
+                    f"Got the release {release.name!r} {passed} times, expected {times}."
                 )
-
-    def _steps_of_path(
-        self, path: Release, stream: tuple[int, int], n_steps: int
-    ) -> NDArray[np.float64]:
-        """Noise of steps of a path, which begin where its stream says."""
-        index, first = stream
-        stop = first + n_steps
-        noise = np.zeros((n_steps, *path.shape))
-        if path.noise_std == 0 or n_steps == 0:
-            return noise
-        if not self._noise.simulation:
-            # Blocks serve replay alone; a short piece of a stream would throw most of one away.
-            return self._noise.add_gaussian(noise, path.noise_std, (index, first))
-        size = max(PATH_ENTRIES // max(int(np.prod(path.shape)), 1), 1)
-        zeros = np.zeros((size, *path.shape))
-        for block in range(first // size, (stop - 1) // size + 1):
-            drawn = self._noise.add_gaussian(zeros, path.noise_std, (index, block))
-            low, high = max(first, block * size), min(stop, (block + 1) * size)
-            noise[low - first : high - first] = drawn[low - block * size : high - block * size]
-        return noise
-
-    def _turns_of(self, name: str) -> Turns:
-        """The turns that agents took in a planned release."""
-        index, release = self._planned(name, "take_turns")
-        if name not in self._turns:
-            self._turns[name] = Turns(release, self._agents(release), self._noise, index)
-        return self._turns[name]
 
     def _noise_std(self, release: Release, senders: NDArray[np.bool_] | None) -> float:
         """Noise of a release; of a sum, that of the messages which are in it."""
@@ -314,13 +279,12 @@ class Gate:
                 f"Got a release {name!r}, expected one of {sorted(self._index)}: what a plan does"
                 " not list cannot leave the gate."
             )
-        index = self._index[name]
-        release = self._plan.releases[index]
+        release = self._plan.releases[self._index[name]]
         if door not in (None, release.door):
             raise PlanViolation(
                 f"Got {name!r} in `{door}`, expected `{release.door}`: so it is planned."
             )
-        return index, release
+        return self._index[name], release
 
     def _pass(self, name: str) -> int:
         """Count one more passage; returns how many there were before."""
@@ -332,8 +296,7 @@ class Gate:
             )
         if repetition == release.times:
             raise PlanViolation(
-                f"Got release {name!r} for time {repetition + 1}, expected it"
-                f" {release.times} times."
+                f"Got release {name!r} for time {repetition + 1}, expected it {repetition} times."
             )
         self._passed[index] += 1
         self.trace.append((name, release.shape))
@@ -345,32 +308,27 @@ class Turns:
 
     def __init__(self, release: Release, agents: Agents, noise: NoiseSource, index: int) -> None:
         self.release = release
-        # How many turns each agent took; below 0 for one without rows, who takes none.
-        self.taken = np.where(np.asarray(agents.agent_sizes) > 0, 0, -1).astype(np.intp)
+        self.taken = np.zeros(agents.n_agents, dtype=np.intp)
+        self.has_rows = np.asarray(agents.agent_sizes) > 0
         # Laplace noise of scale one has the standard deviation sqrt(2).
         scale = np.sqrt(2.0) if release.law == "laplace" else 1.0
         self.units = np.asarray(release.agent_noise_std)[agents.kind] / scale
         self._add = noise.add_laplace if release.law == "laplace" else noise.add_gaussian
         self._index = index
-        self._noise: dict[int, NDArray[np.float64]] = {}
+        self._noise: dict[int, Floats] = {}
         self._places = np.zeros(agents.n_agents, dtype=np.intp)
 
-    def take(self, agents: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    def take(self, agents: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
         """Count a turn of agents: which turn of each it is, and its noise in units of one."""
-        release = self.release
+        release, n_turns, turns = self.release, len(self.release.sensitivities), self.taken[agents]
         # Of an agent that is there twice, the last place alone stays.
         self._places[agents] = each = np.arange(len(agents))
-        if (self._places[agents] != each).any():
+        if (self._places[agents] != each).any() or not self.has_rows[agents].all():
             raise PlanViolation(
-                f"Got an agent twice in a turn of {release.name!r}, expected each once."
+                f"Got an agent twice, or one without rows, in a turn of {release.name!r}, expected"
+                " agents with rows, each once."
             )
-        turns = self.taken[agents]
-        if len(agents) and turns.min() < 0:
-            raise PlanViolation(
-                f"Got an agent without rows in a turn of {release.name!r}, expected none."
-            )
-        n_turns = len(release.sensitivities)
-        if len(agents) and turns.max() >= n_turns:
+        if (turns >= n_turns).any():
             raise PlanViolation(
                 f"Got turn {turns.max() + 1} of an agent in {release.name!r}, expected no more than"
                 f" {n_turns} turns."
@@ -385,19 +343,10 @@ class Turns:
         self.taken[agents] += 1
         return turns, noise
 
-    def close(self) -> None:
-        """Check that every agent with rows has taken all of its turns."""
-        taken = self.taken[self.taken >= 0]
-        if (taken != len(self.release.sensitivities)).any():
-            raise PlanViolation(
-                f"Got {taken.min()} turns of an agent in {self.release.name!r}, expected"
-                f" {len(self.release.sensitivities)}."
-            )
-
-    def _noise_of(self, turn: int) -> NDArray[np.float64]:
+    def _noise_of(self, turn: int) -> Floats:
         """Noise of all agents in a turn; kept as long as somebody needs it."""
         if turn not in self._noise:
-            fewest = self.taken[self.taken >= 0].min()
+            fewest = self.taken[self.has_rows].min()
             # Turns that everybody has behind them.
             for known in [k for k in self._noise if k < fewest]:
                 del self._noise[known]
@@ -405,7 +354,7 @@ class Turns:
         return self._noise[turn]
 
 
-def _check(release: Release, value: NDArray[np.float64], shape: tuple[int, ...]) -> None:
+def _check(release: Release, value: Floats, shape: tuple[int, ...]) -> None:
     """Refuse a value of another shape, or one that is not finite."""
     if value.shape != shape:
         raise PlanViolation(

@@ -1,4 +1,4 @@
-"""The plan: every release of a fit with its noise, decided before any data is seen."""
+"""The plan, decided before any data is seen; the problem that it runs on, and the solution."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from skdpadmm.engine import Engine
+from skdpadmm.network import Ownership
 from skdpadmm.privacy import (
     GaussianDP,
     Guarantee,
@@ -25,6 +28,7 @@ from skdpadmm.privacy import (
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import Release
+from skdpadmm.records import Rows
 
 
 class PlanViolation(RuntimeError):
@@ -33,13 +37,7 @@ class PlanViolation(RuntimeError):
 
 @dataclass(frozen=True)
 class Settings:
-    """Constants of one run, by name: knobs with every "auto" replaced, and what follows from them.
-
-    Attributes
-    ----------
-    values : tuple of (str, object)
-        Each of them can be read as an attribute.
-    """
+    """Constants of one run as attributes: knobs with every "auto" replaced, and what follows."""
 
     values: tuple[tuple[str, Any], ...]
 
@@ -76,11 +74,6 @@ class Plan:
         Those that prepare the coordinates come first.
     assumptions : tuple of str
         What the guarantee rests on, in words; no part of equality and of the digest.
-
-    Raises
-    ------
-    ValueError
-        Where noise is missing, or where the releases cost more than the budget.
     """
 
     algorithm: str
@@ -94,13 +87,13 @@ class Plan:
         if not self.budget.is_private:
             return
         for release in self.releases:
-            if not (math.isfinite(release.noise_std) and release.noise_std > 0):
+            if not 0 < release.noise_std < math.inf:
                 raise ValueError(
                     f"Got noise_std={release.noise_std} for the release {release.name!r}, expected"
                     " a positive finite number in a private plan."
                     " Check the scale of the clip bound."
                 )
-            if not all(math.isfinite(s) and s > 0 for s in release.sensitivities):
+            if not all(0 < s < math.inf for s in release.sensitivities):
                 raise ValueError(
                     f"Got sensitivities of the release {release.name!r} that are not positive and"
                     " finite, expected a bound for each repetition."
@@ -134,24 +127,7 @@ class Plan:
         return self.facts.neighboring
 
     def guarantee(self, observer: str | None = None) -> Guarantee:
-        """What holds against an observer: the composition of all that it sees.
-
-        Where there are agents it holds for each of them.
-
-        Parameters
-        ----------
-        observer : str, default=None
-            None: the one that the budget is spent against.
-
-        Returns
-        -------
-        Guarantee
-
-        Raises
-        ------
-        ValueError
-            Where no release names the observer: a name that is misspelt sees nothing.
-        """
+        """What holds against an observer, by default the adversary, and for each of the agents."""
         return worst(*self.guarantees(observer or self.budget.observer))
 
     def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
@@ -174,17 +150,13 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The whole plan in plain types, with type names, for printing and for `digest`."""
-        plain = _plain(self)
-        assert isinstance(plain, dict)
-        return plain
+        return dict(_plain(self))
 
     def digest(self) -> bytes:
-        """SHA-256 of the plan: different plans draw unrelated noise from the same seed.
-
-        Floats count with 12 digits, so that mathematical libraries which differ in the last bits
-        agree on the digest.
-        """
-        text = json.dumps(_rounded(self.to_dict()), sort_keys=True)
+        """SHA-256 of the plan: different plans draw unrelated noise from the same seed."""
+        # Floats count with 12 digits, so that mathematical libraries which differ in the last bits
+        # agree on the digest.
+        text = json.dumps(_plain(self, "{:.12g}".format), sort_keys=True)
         return hashlib.sha256(text.encode()).digest()
 
     def _promise(self, observer: str) -> str:
@@ -195,28 +167,24 @@ class Plan:
         return f"{guarantee.describe()}, epsilon={round_up(guarantee.epsilon(self.budget.delta))}"
 
     def __repr__(self) -> str:
-        facts, budget = self.facts, self.budget
+        facts, budget, agents = self.facts, self.budget, self.facts.agents
         records = "a stream of" if facts.is_stream else facts.n_samples
         lines = [
             f"Plan of {self.algorithm} for {records} records,"
-            f" {facts.n_parameters} x {facts.loss.n_outputs} parameters",
-            f"  budget: epsilon={budget.epsilon:g}, delta={budget.delta:g},"
-            f" {facts.neighboring.value}, unit {facts.unit}",
-            f"  guarantee ({budget.observer}): {self._promise(budget.observer)}",
+            f" {facts.n_parameters} x {facts.loss.n_outputs} parameters"
         ]
-        agents = facts.agents
         if agents is not None:
             sizes = agents.agent_sizes
-            rows = f"with {min(sizes)} to {max(sizes)} records"
-            lines.insert(1, f"  agents: {agents.n_agents}, {rows}")
-            if isinstance(agents, Network):
-                lines.insert(2, f"  topology: {agents.topology.describe()}")
-            if budget.is_private:
-                lines += [
-                    f"  guarantee ({observer}): {self._promise(observer)}"
-                    for observer in agents.observers
-                    if observer != budget.observer
-                ]
+            lines.append(f"  agents: {len(sizes)}, with {min(sizes)} to {max(sizes)} records")
+        if isinstance(agents, Network):
+            lines.append(f"  topology: {agents.topology.describe()}")
+        lines.append(
+            f"  budget: epsilon={budget.epsilon:g}, delta={budget.delta:g},"
+            f" {facts.neighboring.value}, unit {facts.unit}"
+        )
+        others = facts.observers if budget.is_private else ()
+        for observer in dict.fromkeys((budget.observer, *others)):
+            lines.append(f"  guarantee ({observer}): {self._promise(observer)}")
         lines.append("  settings: " + ", ".join(_described(self.settings)))
         for r in self.releases:
             times = "one for each record:" if r.times is None else r.times
@@ -230,8 +198,7 @@ class Plan:
                 least, most = (round_down(f(r.agent_noise_std)) for f in (min, max))
                 each = least if least == most else f"{least} to {most}"
                 lines.append(f"    of which each agent adds {each}, to a message of its own")
-        lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  assumes: {each}" for each in self.assumptions)])
 
 
 def _by_kind(guarantees: list[tuple[Guarantee, ...]]) -> tuple[Guarantee, ...]:
@@ -243,15 +210,6 @@ def _by_kind(guarantees: list[tuple[Guarantee, ...]]) -> tuple[Guarantee, ...]:
     )
 
 
-def _rounded(value: Any) -> Any:
-    """Floats written with 12 digits, everywhere in plain data."""
-    if isinstance(value, dict):
-        return {key: _rounded(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_rounded(entry) for entry in value]
-    return f"{value:.12g}" if isinstance(value, float) else value
-
-
 def _described(settings: Any) -> Iterator[str]:
     """Settings, and those inside of them, one by one."""
     if not isinstance(settings, Settings):
@@ -260,18 +218,14 @@ def _described(settings: Any) -> Iterator[str]:
         if dataclasses.is_dataclass(value):
             yield from _described(value)
         else:
-            yield f"{name}={_short(value)}"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+            yield f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
 
 
 _ALWAYS = object()
 
 
-def _plain(value: Any) -> Any:
-    """Dataclasses as dicts that carry their type's name, tuples as lists, the rest as it is."""
+def _plain(value: Any, write: Callable[[float], Any] = float) -> Any:
+    """Dataclasses as dicts that carry their type's name, tuples as lists, floats as written."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         compared = [
             f.name
@@ -279,8 +233,74 @@ def _plain(value: Any) -> Any:
             # A field that came later says so, and leaves plans without it what they were.
             if f.compare and getattr(value, f.name) != f.metadata.get("unless", _ALWAYS)
         ]
-        fields = {name: _plain(getattr(value, name)) for name in compared}
+        fields = {name: _plain(getattr(value, name), write) for name in compared}
         return {"type": type(value).__name__, **fields}
     if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
-    return value.item() if isinstance(value, np.generic) else value
+        return [_plain(v, write) for v in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return write(value) if isinstance(value, float) else value
+
+
+def _silent(done: int) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Problem:
+    """The private records and the means to work on them.
+
+    Attributes
+    ----------
+    rows : Rows
+        Augmented rows in public coordinates, and in the basis that conditioning gave.
+    target : ndarray of shape (n_samples,)
+        Targets as the loss expects them, in public coordinates.
+    engine : Engine
+        Where blocks of rows run.
+    ownership : Ownership or None, default=None
+        Who holds which row, where there are agents.
+    progress : callable
+        Called with the number of finished iterations, and nothing that depends on data.
+    """
+
+    rows: Rows
+    target: NDArray[np.float64] | NDArray[np.intp]
+    engine: Engine
+    ownership: Ownership | None = None
+    progress: Callable[[int], None] = _silent
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Solution:
+    """What an algorithm returns: a function of released quantities alone.
+
+    Attributes
+    ----------
+    parameters : ndarray of shape (n_parameters, n_outputs)
+        In public coordinates.
+    n_iter : int
+        Iterations that were run; fixed by the plan where it is private.
+    derivative_bound : float, default=inf
+        Bound of the derivative of the loss of a typical record, where gradients were clipped.
+    score_variance : float, default=0
+        About how much of the variance of a typical record's score is noise; public, as is `doubt`:
+        the share of labels, in [0, 1], of which noise leaves the scores ignorant.
+    parameters_per_agent : ndarray of shape (n_agents, n_parameters, n_outputs), default=None
+        Where agents end up with models of their own.
+    n_rounds, n_messages, bytes_sent : int, default=0
+        Completed rounds, messages of agents and a server in all directions, and their size.
+    expected_privacy_loss : ndarray of shape (n_agents,), default=None
+        Where agents mix at random: what their absolute privacy losses are expected to be at most,
+        along the path that was released. A diagnostic, and no guarantee.
+    """
+
+    parameters: NDArray[np.float64]
+    n_iter: int
+    derivative_bound: float = math.inf
+    score_variance: float = 0.0
+    doubt: float = 0.0
+    parameters_per_agent: NDArray[np.float64] | None = None
+    n_rounds: int = 0
+    n_messages: int = 0
+    bytes_sent: int = 0
+    expected_privacy_loss: NDArray[np.float64] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, Pairs, worst
@@ -14,15 +14,9 @@ from skdpadmm.protocol._agents import MODEL
 class View:
     """What one observer learns from a release, for each kind of agent; without agents there is one.
 
-    Attributes
-    ----------
-    observer : str
-    guarantees : tuple of Guarantee
-    worst_cases : tuple of Guarantee, default=()
-        The same at its worst realisation, where a guarantee is an average over what is random and
-        does not depend on data; empty: there is no such average.
-    pairs : Pairs or None, default=None
-        Where it matters which agent is observed by which, what holds for each pair.
+    `worst_cases` are the same at the worst realisation, where a guarantee is an average over what
+    is random and does not depend on data; empty: there is no such average. `pairs` say what holds
+    for each pair, where it matters which agent is observed by which.
     """
 
     observer: str
@@ -112,13 +106,7 @@ class Release:
         """What one observer learns, with worst cases for each guarantee."""
         for view in self.views:
             if view.observer == observer:
-                least = view.worst_cases or view.guarantees
-                return View(
-                    observer=observer,
-                    guarantees=view.guarantees,
-                    worst_cases=least,
-                    pairs=view.pairs,
-                )
+                return replace(view, worst_cases=view.worst_cases or view.guarantees)
         mu = math.hypot(*self.sensitivities) / self.noise_std if self.noise_std else math.inf
         gaussian: Guarantee = GaussianDP(mu) if self.noise_std else NonPrivate()
         return View(observer=observer, guarantees=(gaussian,), worst_cases=(gaussian,))
