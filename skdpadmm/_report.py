@@ -14,7 +14,6 @@ from skdpadmm.privacy import (
     Neighboring,
     NonPrivate,
     Observer,
-    Pairs,
     PoissonSubsampledGaussian,
     PrivacyReport,
     ReleaseLine,
@@ -23,7 +22,6 @@ from skdpadmm.privacy import (
 from skdpadmm.protocol import (
     EAVESDROPPER,
     MODEL,
-    PEER,
     SERVER,
     SUMS,
     Budget,
@@ -39,23 +37,10 @@ from skdpadmm.records import Coordinates
 def report_of(
     subject: str, plan: Plan, *, seed: Any, simulated: bool, labels: tuple[Any, ...] = ()
 ) -> PrivacyReport:
-    """Say what a plan that was run guarantees, what that rests on, and what it leaves out.
+    """What a plan that was run guarantees, what that rests on, and what it leaves out.
 
-    Parameters
-    ----------
-    subject : str
-        Name of the estimator.
-    plan : Plan
-    seed : object
-        Its ``random_state``.
-    simulated : bool
-        Whether it fixes the noise.
-    labels : tuple, default=()
-        Of the agents, where there are some.
-
-    Returns
-    -------
-    PrivacyReport
+    `subject` names the estimator, `seed` is its ``random_state``, which fixes the noise where it is
+    `simulated`.
     """
     simulation = (
         f"random_state={seed if isinstance(seed, Integral) else type(seed).__name__} fixes the"
@@ -95,77 +80,62 @@ def report_of(
 
 def _observers(plan: Plan) -> Iterator[Observer]:
     """What each observer can learn."""
-    facts, agents = plan.facts, plan.facts.agents
+    facts, agents, is_private = plan.facts, plan.facts.agents, plan.budget.is_private
     for name in facts.observers:
         line = Observer(
             name=name,
             sees=_visible(plan, name),
             unit=facts.unit,
             neighboring=facts.neighboring,
-            guarantee=plan.guarantee(name) if plan.budget.is_private else NonPrivate(),
+            guarantee=plan.guarantee(name) if is_private else NonPrivate(),
         )
-        if plan.budget.is_private:
+        if is_private:
             kinds, always = plan.guarantees(name), plan.worst_cases(name)
             if always != kinds:
                 line = replace(line, always=worst(*always))
-        if agents is not None and plan.budget.is_private:
-            per_agent = tuple(kinds[k] for k in agents.kind)
-            line = replace(line, per_agent=per_agent, pairs=_pairs(plan, name))
+            if agents is not None:
+                pairs = [r.view(name).pairs for r in plan.releases]
+                first = next((known for known in pairs if known is not None), None)
+                own = tuple(kinds[k] for k in agents.kind)
+                line = replace(line, per_agent=own, pairs=first)
         yield line
 
 
 def _visible(plan: Plan, observer: str) -> str:
     """What an observer sees of a fit, in words."""
-    federation = plan.facts.agents
-    if isinstance(federation, Neighborhood):
-        alone = federation.n_agents == 1
-        models = "the final model" if alone else "the final models of all agents"
+    agents = plan.facts.agents
+    if isinstance(agents, Neighborhood):
+        models = "the final model" if agents.n_agents == 1 else "the final models of all agents"
         return models if observer == MODEL else f"every message of every agent, and {models}"
-    if isinstance(federation, Network):
-        return _visible_in_network(federation, observer)
-    if isinstance(federation, Federation) and observer == SERVER:
-        count = federation.n_curators
+    if isinstance(agents, Network):
+        return _visible_in_network(agents, observer)
+    if isinstance(agents, Federation) and observer == SERVER:
+        count = agents.n_curators
         together = f", all {count} curators together" if count else ""
         return f"every message of every agent{together}"
-    if isinstance(federation, Federation) and observer == SUMS:
-        told = federation.n_agents - federation.n_honest
-        return f"sums of messages, and what {told} of {federation.n_agents} agents know"
+    if isinstance(agents, Federation) and observer == SUMS:
+        return f"sums of messages, and what {agents.n_dishonest} of {agents.n_agents} agents know"
     seen = [release for release in plan.releases if observer in release.seen_by]
     if not any(release.is_hidden for release in seen):
         return "everything that was released, and the final model"
-    if len(seen) == 1:
-        return "the final model alone"
-    return "what prepared the fit, and the final model alone"
+    return ("what prepared the fit, and " if len(seen) > 1 else "") + "the final model alone"
 
 
 def _visible_in_network(network: Network, observer: str) -> str:
     """What an observer sees of agents that talk along the edges of a graph."""
-    if network.n_curators:
-        return _visible_of_sums(network, observer)
-    if observer == EAVESDROPPER:
-        return "every message along every edge"
-    if observer == PEER and network.coalition > 1:
-        return f"what {network.coalition} peers hear together, and the final model"
-    return "what one peer hears, and the final model" if observer == PEER else "the final model"
-
-
-def _visible_of_sums(network: Network, observer: str) -> str:
-    """The same where messages are shared out, so that their sums are what is said."""
+    n_curators, coalition = network.n_curators, network.coalition
     if observer == MODEL:
         return "the final model"
-    if network.sees_each_message(observer):
-        return f"all shares that {network.n_curators} curators got: every message"
-    who = f"{network.coalition} peers know" if network.coalition > 1 else "one peer knows"
-    heard = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
-    return f"{heard}sums of messages, what {who}, and the final model"
-
-
-def _pairs(plan: Plan, observer: str) -> Pairs | None:
-    """What holds for pairs of agents, where some release tells them apart."""
-    return next(
-        (pairs for release in plan.releases if (pairs := release.view(observer).pairs) is not None),
-        None,
-    )
+    if n_curators and network.sees_each_message(observer):
+        return f"all shares that {n_curators} curators got: every message"
+    if n_curators:
+        who = f"{coalition} peers know" if coalition > 1 else "one peer knows"
+        heard = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
+        return f"{heard}sums of messages, what {who}, and the final model"
+    if observer == EAVESDROPPER:
+        return "every message along every edge"
+    who = f"{coalition} peers hear together" if coalition > 1 else "one peer hears"
+    return f"what {who}, and the final model"
 
 
 def _hidden(release: Release) -> str:
@@ -176,20 +146,7 @@ def _hidden(release: Release) -> str:
 
 
 def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterator[str]:
-    """Say line by line what the guarantee of a plan rests on, whatever the algorithm is.
-
-    Parameters
-    ----------
-    plan : Plan
-    coordinates : Coordinates
-        Public ones, in which it runs.
-    sampler : str
-        Where noise comes from.
-
-    Yields
-    ------
-    str
-    """
+    """What the guarantee of a plan rests on, line by line, whatever the algorithm is."""
     n_samples, agents = plan.facts.n_samples, plan.facts.agents
     if plan.facts.is_stream:
         yield "How many records arrive, and when, is public and does not depend on them."

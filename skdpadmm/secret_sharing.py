@@ -108,21 +108,7 @@ def residues_of(integers: NDArray[np.int64], modulus: int) -> Words:
 def share_and_sum(secrets: Words, n_curators: int, modulus: int, bits: Bits = system_bits) -> Words:
     """Run the protocol among honest agents: the sum of all secrets is what everybody learns.
 
-    Parameters
-    ----------
-    secrets : ndarray of uint64 of shape (n_agents, ...)
-        Residues.
-    n_curators : int
-        At least 1.
-    modulus : int
-        In [2, 2**63], or 2**64.
-    bits : callable, default=system_bits
-        Maps a number to as many uniform 64-bit words.
-
-    Returns
-    -------
-    ndarray of uint64
-        Of the shape of one secret.
+    Secrets are residues of shape (n_agents, ...), shared out among one or more curators.
 
     Examples
     --------

@@ -70,10 +70,6 @@ class PrivacyReportDisplay(Display):
         Of observers, of their worst cases, and of agents: of more than ten the lowest, the median
         and the highest.
 
-    See Also
-    --------
-    skdpadmm.privacy.PrivacyReport : The figures, and what they rest on.
-
     Examples
     --------
     >>> import numpy as np
@@ -108,22 +104,8 @@ class PrivacyReportDisplay(Display):
     ) -> Self:
         """Draw the report of a fitted estimator, at no cost of privacy.
 
-        Parameters
-        ----------
-        estimator : estimator
-            Fitted, with `privacy_`, or a Pipeline that ends in one.
-        delta, ax : object
-            As in `from_report`.
-
-        Returns
-        -------
-        display : PrivacyReportDisplay
-
-        Raises
-        ------
-        NotFittedError, ImportError, ValueError
-            If the estimator is not fitted, matplotlib (``skdpadmm[plot]``) is missing, or there is
-            no report.
+        It has `privacy_`, or is a Pipeline that ends in one that does; the rest is as in
+        `from_report`.
         """
         last = last_step(estimator)
         check_is_fitted(last)

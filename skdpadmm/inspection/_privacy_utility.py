@@ -71,17 +71,12 @@ class PrivacyUtilityDisplay(Display):
     note_ : Text
         The note.
 
-    See Also
-    --------
-    PrivacyReportDisplay : What a fit costs, and against whom.
-    sklearn.model_selection.LearningCurveDisplay : Scores against the number of rows.
-
     Notes
     -----
-    **No guarantee.** The picture shows what would happen, by fits whose noise can be recomputed
-    from their seeds and by one that has none. It is for made-up or public data, or for whoever may
-    see the rows. Scores on private rows are exact and outside every guarantee, and so is a choice
-    that was made by them: :class:`~skdpadmm.model_selection.DPGridSearchCV` makes a private one.
+    **No guarantee.** The picture is for public data, or for whoever may see the rows: seeds are
+    known, one fit has no noise, and scores on private rows are exact and outside every guarantee.
+    So is a choice that was made by them: :class:`~skdpadmm.model_selection.DPGridSearchCV` makes a
+    private one.
 
     Examples
     --------
@@ -143,23 +138,19 @@ class PrivacyUtilityDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            With the parameters `epsilon` and `random_state`, or a Pipeline that ends in one. It is
-            cloned, and both parameters are replaced; budgets by label become one for all. Ledgers
-            are refused: these fits are simulations, and no account should hold them.
+            With the parameters `epsilon` and `random_state`, which are replaced in clones, or a
+            Pipeline that ends in one. It must have no ledger: these fits are simulations.
         X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
             Rows to fit, and without `X_test` to score.
         y : array-like of shape (n_samples,)
-            Their targets.
         epsilons : array-like of shape (n_epsilons,), default=(0.1, 0.3, 1.0, 3.0, 10.0)
             Budgets, distinct, in (0, inf); inf is drawn in any case.
         n_seeds : int, default=5
-            Number of seeds for each budget. All fits have the same rows, so what seeds change is
-            noise, and whatever else an algorithm draws.
+            Number of fits of each budget, all on the same rows.
         X_test : {array-like, sparse matrix, DataFrame} of shape (n_test, n_features), default=None
             Public rows to score. None: a random quarter of `X`, of each agent's rows where there
             are agents, is held out; an agent with less than four rows keeps them all.
         y_test : array-like of shape (n_test,), default=None
-            Their targets.
         agents : array-like of shape (n_samples,), default=None
             Whose each row is, for estimators whose `fit` asks for it.
         agents_test : array-like of shape (n_test,), default=None
@@ -185,10 +176,9 @@ class PrivacyUtilityDisplay(Display):
 
         Raises
         ------
-        ImportError
-            Without matplotlib, which the extra ``skdpadmm[plot]`` has; nothing is fitted then.
-        ValueError
-            Where a parameter or the input is not valid, or where the estimator has a ledger.
+        ImportError, ValueError
+            Before any fit: without matplotlib (``skdpadmm[plot]``), or where an argument is not
+            valid.
         """
         require_pyplot()
         prefix = _prefix(estimator)

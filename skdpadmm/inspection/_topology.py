@@ -15,6 +15,8 @@ from skdpadmm.network import Topology, positions_of_labels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Floats = NDArray[np.float64]
+
 # Beyond these a label, or a line, is no longer told from its neighbours.
 _MOST_LABELS = 40
 _MOST_EDGES = 20_000
@@ -53,14 +55,9 @@ class TopologyDisplay(Display):
     points_ : list of PathCollection
         The agents; last the one that is marked, where one is.
 
-    Examples
+    See Also
     --------
-    >>> import numpy as np
-    >>> from skdpadmm.inspection import TopologyDisplay
-    >>> from skdpadmm.network import resolve_topology
-    >>> torus = resolve_topology("torus", np.arange(20))
-    >>> TopologyDisplay.from_topology(torus)  # doctest: +SKIP
-    <...>
+    plot_network : The same picture by a function, with an example.
     """
 
     def __init__(
@@ -68,8 +65,8 @@ class TopologyDisplay(Display):
         *,
         topology: Topology,
         agent_labels: NDArray[Any],
-        positions: NDArray[np.float64],
-        values: NDArray[np.float64] | None = None,
+        positions: Floats,
+        values: Floats | None = None,
         values_title: str = "",
         peer: Any = None,
     ) -> None:
@@ -84,34 +81,14 @@ class TopologyDisplay(Display):
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None, **drawing: Any) -> Self:
         """Draw the graph of a fitted decentralised estimator, at no cost of privacy.
 
-        Parameters
-        ----------
-        estimator : estimator
-            Decentralised and fitted, or a Pipeline that ends in one.
-        ax, **drawing : object
-            `color`, `color_title`, `peer` and `positions` as in `plot_network`, whose errors it
-            raises.
-
-        Returns
-        -------
-        display : TopologyDisplay
+        It may be a Pipeline that ends in one. `drawing` are `color`, `color_title`, `peer` and
+        `positions`, with the errors of `plot_network`.
         """
         return cls(**_parts(last_step(estimator), **drawing)).plot(ax)
 
     @classmethod
     def from_topology(cls, topology: Topology, *, ax: Axes | None = None, **drawing: Any) -> Self:
-        """Draw a graph alone, such as `resolve_topology` makes; its agents are called 0, 1, ...
-
-        Parameters
-        ----------
-        topology : Topology
-        ax, **drawing : object
-            As in `from_estimator`.
-
-        Returns
-        -------
-        display : TopologyDisplay
-        """
+        """Draw a graph alone, such as `resolve_topology` makes; its agents are called 0, 1, ..."""
         if not isinstance(topology, Topology):
             raise ValueError(
                 f"Got {topology!r}, expected a Topology, such as resolve_topology('ring',"
@@ -271,7 +248,7 @@ def _parts(
     }
 
 
-def _named_colors(network: Any, color: str, peer: Any) -> tuple[NDArray[np.float64], str]:
+def _named_colors(network: Any, color: str, peer: Any) -> tuple[Floats, str]:
     """A number for each agent, and what the colour bar says of them."""
     if color not in _COLORS:
         raise ValueError(f"Got color={color!r}, expected one of {[*_COLORS]}, an array or None.")
@@ -297,7 +274,7 @@ def _named_colors(network: Any, color: str, peer: Any) -> tuple[NDArray[np.float
     return np.asarray(values), f"epsilon against {against} (delta={report.delta:g})"
 
 
-def _disagreement(network: Any) -> NDArray[np.float64]:
+def _disagreement(network: Any) -> Floats:
     """Distance of each agent's coefficients and intercepts from the average (n_agents,)."""
     n_agents = len(network.agent_labels_)
     gaps = (
@@ -308,7 +285,7 @@ def _disagreement(network: Any) -> NDArray[np.float64]:
     return np.sqrt(np.sum(squares, axis=0))
 
 
-def _places(topology: Topology, positions: ArrayLike | None) -> NDArray[np.float64]:
+def _places(topology: Topology, positions: ArrayLike | None) -> Floats:
     """Where to draw the agents (n_agents, 2)."""
     n_agents = topology.n_agents
     if positions is not None:
@@ -333,6 +310,6 @@ def _places(topology: Topology, positions: ArrayLike | None) -> NDArray[np.float
     return np.array([placed[agent] for agent in range(n_agents)])
 
 
-def _circle(n_agents: int) -> NDArray[np.float64]:
+def _circle(n_agents: int) -> Floats:
     angles = np.pi / 2 - 2 * np.pi * np.arange(n_agents) / max(n_agents, 1)
     return np.column_stack([np.cos(angles), np.sin(angles)])

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from skdpadmm.noise._laws import Law, in_doubt
 
+Floats = NDArray[np.float64]
+
 # A cell of the grid, at most, in standard deviations of the noise. Guarantees of iterates that stay
 # hidden count it.
 GRID_CELL = 2.0**-20
@@ -24,7 +26,7 @@ def grid_cell(scale: float) -> float:
     return math.ldexp(1.0, _grid_exponent(scale))
 
 
-def round_to_grid(value: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+def round_to_grid(value: Floats, scale: float) -> Floats:
     """Round to multiples of 2**floor(log2(scale)) * 2**-20, a function of public facts only."""
     exponent = _grid_exponent(scale)
     # Floats of at least 2**52 grid steps lie on the grid already; scaling them could overflow.
@@ -39,12 +41,12 @@ def round_to_grid(value: NDArray[np.float64], scale: float) -> NDArray[np.float6
 
 
 def add_on_grid(
-    value: NDArray[np.float64],
+    value: Floats,
     scale: float,
     law: Law,
     draw: Callable[[int], NDArray[np.uint64]],
     more: Callable[[int], Iterator[int]],
-) -> NDArray[np.float64]:
+) -> Floats:
     """``value`` + ``scale`` times numbers of a law, each in the cell that exact arithmetic finds.
 
     ``draw`` gives the next so many words, ``more`` further ones for the number at a place.

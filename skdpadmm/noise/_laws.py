@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, ndtri_exp
 
+Floats = NDArray[np.float64]
+
 # Errors of the floats, in scales. They are believed where w > 2**22 alone: Gaussian magnitudes are
 # below 6.3 there, Laplace ones below 22. So ndtri may be off by 2**-45 of the number and log by
 # 2**-47 (measured: below 2**-49 and 2**-50), the product and the differences by 2**-53 each.
@@ -38,7 +40,7 @@ class Law:
     """A symmetric law of location 0 and scale 1."""
 
     # Maps 64-bit words to numbers. Of a word the lowest bit is the sign, 1 for negative numbers.
-    standard: Callable[[NDArray[np.uint64]], NDArray[np.float64]]
+    standard: Callable[[NDArray[np.uint64]], Floats]
     # With ``w = word >> 11`` the tail probability is in ``[w, w + 1) * 2**-n_bits``.
     n_bits: int
     # The magnitude, in floats, by the logarithm of the tail probability.
@@ -85,9 +87,7 @@ def _excess(
         return Decimal(drawn) - expected * 2**n_bits
 
 
-def in_doubt(
-    bits: NDArray[np.uint64], error: NDArray[np.float64], scale: float, cell: float
-) -> list[int]:
+def in_doubt(bits: NDArray[np.uint64], error: Floats, scale: float, cell: float) -> list[int]:
     """Where a number, by the errors of its floats, may lie in another cell than the one found."""
     # The law's density is at least half of its tail probability, so that an interval of
     # probabilities [w, w + 1) is one of numbers no longer than 2 / w.
@@ -100,7 +100,7 @@ def in_doubt(
     return np.flatnonzero(~(error < room - 2.0 * scale / words)).tolist()
 
 
-def standard_normal(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+def standard_normal(bits: NDArray[np.uint64]) -> Floats:
     """Map uniform 64-bit words to standard normal numbers by inversion.
 
     The largest magnitude is about 8.3; further words refine what is in the tail.
@@ -147,7 +147,7 @@ def _pi(digits: int) -> Decimal:
 NORMAL = Law(standard_normal, 54, _normal_quantile, _normal_tail)
 
 
-def standard_laplace(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+def standard_laplace(bits: NDArray[np.uint64]) -> Floats:
     """Map uniform 64-bit words to Laplace numbers of location 0 and scale 1 by inversion.
 
     The largest magnitude is about 37.4; further words refine what is in the tail.
@@ -160,6 +160,6 @@ def standard_laplace(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
 LAPLACE = Law(standard_laplace, 53, lambda log_tail: -log_tail, lambda t: (-t).exp())
 
 
-def standard_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+def standard_uniform(bits: NDArray[np.uint64]) -> Floats:
     """Map uniform 64-bit words to uniform numbers in [0, 1), multiples of 2**-53."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53

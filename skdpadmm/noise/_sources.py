@@ -191,13 +191,6 @@ class OpenDPNoise(_Source):
 
     It costs about 50 microseconds for each number: 5 ms for a release of 100. Without OpenDP an
     ImportError names the extra.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpadmm.noise import OpenDPNoise
-    >>> OpenDPNoise().add_gaussian(np.zeros(3), 1.0, (0, 0)).shape  # doctest: +SKIP
-    (3,)
     """
 
     def _add(self, value: Floats, scale: float, stream: Stream, law: Law) -> Floats:
@@ -235,10 +228,6 @@ def noise_source(random_state: Any, digest: bytes, sampler: str = "floating-poin
         A digest of the plan: under the same seed, another plan gets unrelated noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" is floating-point safe and cannot be seeded.
-
-    Returns
-    -------
-    NoiseSource
 
     Raises
     ------

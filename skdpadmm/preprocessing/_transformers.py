@@ -25,20 +25,13 @@ class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The rows.
-
+            Finite rows.
         y : Ignored
             Present for API consistency.
 
         Returns
         -------
         self : object
-            This transformer.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is not valid, or ``X`` is not finite and two-dimensional.
         """
         self._rows(X, reset=True)
         return self
@@ -78,7 +71,6 @@ class BoundedScaler(_PublicTransformer):
     ----------
     lower : float or array-like of shape (n_features,), default=-1.0
         Public lower bounds, finite: one for all columns, or one for each.
-
     upper : float or array-like of shape (n_features,), default=1.0
         Public upper bounds, finite and above ``lower``.
 
@@ -86,13 +78,8 @@ class BoundedScaler(_PublicTransformer):
     ----------
     n_features_in_ : int
         Number of columns seen during ``fit``.
-
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of columns seen during ``fit``, where all of them are strings.
-
-    See Also
-    --------
-    RowNormClipper : Bounds the norm of each row instead of each column.
 
     Notes
     -----
@@ -127,7 +114,6 @@ class BoundedScaler(_PublicTransformer):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The rows.
 
         Returns
         -------
@@ -152,7 +138,6 @@ class BoundedScaler(_PublicTransformer):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Scaled rows.
 
         Returns
         -------
@@ -236,13 +221,8 @@ class RowNormClipper(_PublicTransformer):
     ----------
     n_features_in_ : int
         Number of columns seen during ``fit``.
-
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of columns seen during ``fit``, where all of them are strings.
-
-    See Also
-    --------
-    BoundedScaler : Bounds each column instead of each row.
 
     Notes
     -----
@@ -273,7 +253,6 @@ class RowNormClipper(_PublicTransformer):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The rows.
 
         Returns
         -------

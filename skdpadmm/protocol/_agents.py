@@ -109,14 +109,9 @@ class Agents:
 class Federation(Agents):
     """Agents, and a server that coordinates rounds.
 
-    Attributes
-    ----------
-    n_honest : int
-        Agents that add their noise and tell nobody what it was. The others may tell the server.
-    participation : float, default=1.0
-        Share of the agents that take part in a round, in (0, 1].
-    dropout : float, default=0.0
-        Probability, in [0, 1), that an agent's message does not arrive; independent of data.
+    `n_honest` of them add their noise and tell nobody what it was; the others may tell the server.
+    A share `participation`, in (0, 1], takes part in a round, and a message does not arrive with
+    probability `dropout`, in [0, 1), independent of data.
     """
 
     setting: ClassVar[str] = "federated"
@@ -148,12 +143,7 @@ class Federation(Agents):
 class Network(Agents):
     """Agents that talk along the edges of a graph; nobody coordinates them.
 
-    Attributes
-    ----------
-    topology : Topology
-        The graph; its nodes are the agents in the order of their labels.
-    coalition : int, default=1
-        Peers that put together what they saw.
+    Nodes are in the order of labels; a `coalition` of peers puts together what it saw.
     """
 
     setting: ClassVar[str] = "decentralized"
@@ -187,14 +177,9 @@ class Network(Agents):
 class Neighborhood(Agents):
     """Agents with models of their own, each pulled towards those of similar agents.
 
-    Attributes
-    ----------
-    similarity : Similarity
-        Public weights of pairs of agents; agents are in the order of their labels.
-    confidence : tuple of float
-        How much each agent trusts its own rows, in (0, 1]; public.
-    trade_off : float
-        The paper's mu, in (0, inf): how much own losses weigh beside agreement.
+    Public are the `similarity` of pairs in the order of labels, the `confidence` of each agent in
+    its own rows, in (0, 1], and `trade_off`, in (0, inf): the weight of own losses beside
+    agreement, the paper's mu.
     """
 
     setting: ClassVar[str] = "personalized"

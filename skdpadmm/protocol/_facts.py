@@ -60,12 +60,7 @@ class Conditioning:
 
     def __post_init__(self) -> None:
         # The smallest spread has to give the smallest floor: `condition` rests on it.
-        if not (self.floor > 0 and self.floor_power >= 0 and self.resolution >= 0):
-            raise ValueError(
-                f"Got floor={self.floor}, floor_power={self.floor_power} and"
-                f" resolution={self.resolution}, expected a positive one and two that are at least"
-                " 0."
-            )
+        assert min(self.floor_power, self.resolution) >= 0 < self.floor
 
     @property
     def edge(self) -> float:

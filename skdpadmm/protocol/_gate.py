@@ -53,18 +53,8 @@ class Gate:
     def release(self, name: str, value: Floats, senders: NDArray[np.bool_] | None = None) -> Floats:
         """Let a value of the planned shape through with the noise that was planned for it.
 
-        Parameters
-        ----------
-        name : str
-        value : ndarray
-            The exact quantity.
-        senders : ndarray of bool of shape (n_agents,), default=None
-            For a sum of messages: whose messages, with their noise, are in it; None: everyone's.
-            The noise of the sum is drawn at once, which has the same law.
-
-        Returns
-        -------
-        ndarray of the same shape
+        For a sum of messages `senders` of shape (n_agents,) say whose messages, with their noise,
+        are in it; None: everyone's. Noise of the sum is drawn at once, which has the same law.
         """
         index, release = self._planned(name, "release")
         _check(release, value, release.shape)
@@ -125,19 +115,8 @@ class Gate:
     def take_turns(self, name: str, agents: NDArray[np.intp], value: Floats) -> Floats:
         """Let some agents take their next turn in a planned release.
 
-        An agent's turn has the noise that it has whoever else takes one, and gets it once.
-
-        Parameters
-        ----------
-        name : str
-        agents : ndarray of intp of shape (n_awake,)
-            Each at most once, and each with rows.
-        value : ndarray of shape (n_awake, ...)
-            The exact message of each of them.
-
-        Returns
-        -------
-        ndarray of the same shape
+        An agent's turn has the noise that it has whoever else takes one, and gets it once. `agents`
+        are there once and have rows; their exact messages have shape (n_awake, ...).
         """
         index, release = self._planned(name, "take_turns")
         if name not in self._turns:

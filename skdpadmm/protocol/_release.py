@@ -32,9 +32,8 @@ class Release:
     Attributes
     ----------
     name : str
-        What is released.
     shape : tuple of int
-        Shape of one repetition.
+        Of one repetition.
     sensitivities : tuple of float
         For each repetition, in order, how far the quantity can move between neighbouring data sets,
         given all that was released before: in Euclidean norm, or in L1 norm where the law is

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
+Floats = NDArray[np.float64]
+
 # A target that was not declared is clipped to this interval: it suits a standardised one.
 UNDECLARED_TARGET_BOUNDS = (-3.0, 3.0)
 
@@ -39,10 +41,10 @@ class Coordinates:
         Whether the target is a number in units (regression), not a class.
     """
 
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    offset: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    lower: Floats
+    upper: Floats
+    offset: Floats
+    scale: Floats
     target_lower: float = -np.inf
     target_upper: float = np.inf
     target_offset: float = 0.0
@@ -62,7 +64,7 @@ class Coordinates:
         return self.n_features + int(self.fit_intercept)
 
     @property
-    def coefficient_scale(self) -> NDArray[np.float64]:
+    def coefficient_scale(self) -> Floats:
         """What a unit of each parameter (without the intercept) is worth in the user's units."""
         return self.target_scale / self.scale
 
@@ -102,14 +104,12 @@ class Coordinates:
             self, lower=-free, upper=free, row_norm=inf, target_lower=-inf, target_upper=inf
         )
 
-    def target(self, y: NDArray[Any]) -> NDArray[np.float64]:
+    def target(self, y: NDArray[Any]) -> Floats:
         """Targets, clipped to their bounds and scaled."""
         clipped = np.clip(np.asarray(y, dtype=np.float64), self.target_lower, self.target_upper)
         return (clipped - self.target_offset) / self.target_scale
 
-    def to_user(
-        self, parameters: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def to_user(self, parameters: Floats) -> tuple[Floats, Floats]:
         """Coefficients (n_outputs, n_features) and intercepts (n_outputs,) in the user's units."""
         coef = self.coefficient_scale * parameters[: self.n_features].T
         if not self.fit_intercept:
@@ -213,7 +213,7 @@ def _affine_map(lower: Any, upper: Any, *, centre: bool) -> tuple[Any, Any]:
 
 def _feature_box(
     bounds: Any, n_features: int, names: Sequence[str] | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     lower, upper = np.full(n_features, -np.inf), np.full(n_features, np.inf)
     if isinstance(bounds, Mapping):
         if len(bounds) > n_features:
@@ -243,7 +243,7 @@ def _feature_box(
 
 def _pair(
     bounds: Any, *, name: str = "target_bounds", shape: tuple[int, ...] = ()
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """A checked (lower, upper) pair; each side a scalar or of the given shape."""
     sides = f" or arrays of shape {shape}, one entry for each feature" if shape else ""
     try:
@@ -296,9 +296,9 @@ class Basis:
         What clip bounds are relative to.
     """
 
-    vectors: NDArray[np.float64]
-    eigenvalues: NDArray[np.float64]
-    loading: NDArray[np.float64]
+    vectors: Floats
+    eigenvalues: Floats
+    loading: Floats
     spread: float
     clip_unit: float
 
@@ -308,17 +308,17 @@ class Basis:
         return float(self.loading.sum())
 
     @cached_property
-    def transform(self) -> NDArray[np.float64]:
+    def transform(self) -> Floats:
         """The matrix T, of shape (n_parameters, n_parameters)."""
         return np.asarray(self.vectors / np.sqrt(self.eigenvalues))
 
     @cached_property
-    def inverse(self) -> NDArray[np.float64]:
+    def inverse(self) -> Floats:
         """The inverse of T."""
         return np.asarray((self.vectors * np.sqrt(self.eigenvalues)).T)
 
     @cached_property
-    def metric(self) -> NDArray[np.float64]:
+    def metric(self) -> Floats:
         """``inv(T T')``: the metric of parameters that is Euclidean in this basis."""
         metric = (self.vectors * self.eigenvalues) @ self.vectors.T
         return np.asarray((metric + metric.T) / 2)

@@ -13,6 +13,8 @@ from scipy import sparse
 
 from skdpadmm.records._coordinates import Basis, Coordinates
 
+Floats = NDArray[np.float64]
+
 # Entries beyond this are scaled down, row by row, before anything is squared or multiplied.
 HUGE = 1e100
 # Dense blocks of this many entries stay in a core's cache between the two passes over them.
@@ -121,7 +123,7 @@ class Rows:
         return float(min(self.coordinates.row_norm, np.sqrt(self.coordinates.n_parameters)))
 
     @property
-    def loading(self) -> NDArray[np.float64]:
+    def loading(self) -> Floats:
         """A public figure for the mean square of each entry of a row."""
         if self.basis is not None:
             return self.basis.loading
@@ -186,15 +188,15 @@ class Rows:
         )
         return taken
 
-    def to_coordinates(self, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+    def to_coordinates(self, parameters: Floats) -> Floats:
         """Parameters of the basis that is used, in public coordinates."""
         return parameters if self.basis is None else self.basis.transform @ parameters
 
-    def from_coordinates(self, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+    def from_coordinates(self, parameters: Floats) -> Floats:
         """Parameters of public coordinates, in the basis that is used."""
         return parameters if self.basis is None else self.basis.inverse @ parameters
 
-    def prepare(self, parameters: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
+    def prepare(self, parameters: Floats) -> tuple[Floats, Any]:
         """Raw coefficients and constant of a linear function given in the basis that is used."""
         coordinates = self.coordinates
         parameters = self.to_coordinates(parameters)
@@ -204,7 +206,7 @@ class Rows:
             constant = constant + parameters[-1]
         return coef, constant
 
-    def scores(self, block: int, prepared: tuple[NDArray[np.float64], Any]) -> NDArray[np.float64]:
+    def scores(self, block: int, prepared: tuple[Floats, Any]) -> Floats:
         """``a_i @ parameters`` for the rows of a block, of shape (rows,) or (rows, n_outputs)."""
         coef, constant = prepared
         X, unruly = self._block(block), self._unruly.get(block)
@@ -218,7 +220,7 @@ class Rows:
         scores *= _as_column(self.weight[self.slices[block]], scores)
         return scores
 
-    def adjoint(self, block: int, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+    def adjoint(self, block: int, slopes: Floats) -> Floats:
         """Raw part of ``sum_i slopes_i a_i`` over a block: sum over blocks, then call `collect`.
 
         Of shape (n_features + 1, ...), where `slopes` have shape (rows, ...).
@@ -237,7 +239,7 @@ class Rows:
             raw[:-1] += of_unruly
         return raw
 
-    def collect(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    def collect(self, raw: Floats) -> Floats:
         """Turn a sum of adjoints into the basis that is used, of shape (n_parameters, ...)."""
         coordinates = self.coordinates
         total = ((raw[:-1].T - coordinates.offset * raw[-1:].T) / coordinates.scale).T
@@ -275,7 +277,7 @@ class Rows:
         if start < self.n_samples:
             yield slice(start, self.n_samples), whole[start:]
 
-    def augmented(self, block: int) -> NDArray[np.float64]:
+    def augmented(self, block: int) -> Floats:
         """The augmented rows of a block in public coordinates, dense, (rows, n_parameters)."""
         coordinates = self.coordinates
         X = self.tame(block)
@@ -288,12 +290,12 @@ class Rows:
         rows *= self.weight[self.slices[block], None]
         return rows
 
-    def seen(self, block: int) -> NDArray[np.float64]:
+    def seen(self, block: int) -> Floats:
         """The augmented rows of a block in the basis that is used, dense, (rows, n_parameters)."""
         rows = self.augmented(block)
         return rows if self.basis is None else np.asarray(rows @ self.basis.transform)
 
-    def columns(self, block: int) -> Callable[[int], NDArray[np.float64]]:
+    def columns(self, block: int) -> Callable[[int], Floats]:
         """Access to single columns of the augmented rows of a block, in public coordinates.
 
         A dense block is read in place where no row has to be clipped; others are copied once.
@@ -302,7 +304,7 @@ class Rows:
         X = self.tame(block) if block in self._unruly else self._blocks[block]
         X = X.tocsc() if self._is_sparse else X
 
-        def column(index: int) -> NDArray[np.float64]:
+        def column(index: int) -> Floats:
             if index == coordinates.n_features:
                 return weight
             if self._is_sparse:
@@ -339,7 +341,7 @@ class Rows:
         X.data = inside / np.maximum(peak / HUGE, 1.0)[rows]
         return X
 
-    def _examine(self, block: int) -> NDArray[np.float64]:
+    def _examine(self, block: int) -> Floats:
         """Squared norms of a block's augmented rows before weighting; notes its unruly rows."""
         lower, upper = self.coordinates.lower, self.coordinates.upper
         X = self._block(block)
@@ -359,13 +361,13 @@ class Rows:
             squared[unruly] = squares(self._tamed(X[unruly]))
         return squared + float(self.coordinates.fit_intercept)
 
-    def _dense_squares(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _dense_squares(self, X: Floats) -> Floats:
         coordinates = self.coordinates
         if coordinates.offset.any() or (coordinates.scale != 1.0).any():
             X = (X - coordinates.offset) / coordinates.scale
         return np.asarray(np.einsum("ij,ij->i", X, X))
 
-    def _sparse_squares(self, X: Any) -> NDArray[np.float64]:
+    def _sparse_squares(self, X: Any) -> Floats:
         """Squared norms of centred rows, not made dense: stored entries, then the zeros."""
         offset, scale = self.coordinates.offset, self.coordinates.scale
         rows, columns = _row_of_entries(X), X.indices
@@ -379,7 +381,7 @@ class Rows:
         return np.asarray(at_stored + np.maximum(total - at_zero, 0.0) + slack)
 
 
-def feature_norms(X: Any, columns: NDArray[np.bool_], *, n_rows: int = 4096) -> NDArray[np.float64]:
+def feature_norms(X: Any, columns: NDArray[np.bool_], *, n_rows: int = 4096) -> Floats:
     """Norm of each row over some columns, without overflow and without a copy of X."""
     norms = np.empty(X.shape[0])
     for start in range(0, X.shape[0], n_rows):
@@ -440,5 +442,5 @@ def _csr_view(X: Any, rows: slice) -> Any:
     return block
 
 
-def _as_column(weight: NDArray[np.float64], like: NDArray[np.float64]) -> NDArray[np.float64]:
+def _as_column(weight: Floats, like: Floats) -> Floats:
     return weight if like.ndim == 1 else weight[:, None]

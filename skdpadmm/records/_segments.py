@@ -12,6 +12,8 @@ from scipy import sparse
 
 from skdpadmm.records._rows import Rows, block_size
 
+Floats = NDArray[np.float64]
+
 # Parameters are gathered row by row into an array of this many entries, which stays in a core's
 # cache beside the rows that they meet.
 GATHERED_ENTRIES = 2**16
@@ -35,9 +37,9 @@ class Segments:
 
     def sums(
         self,
-        prepared: tuple[NDArray[np.float64], NDArray[np.float64]],
-        slopes_of: Callable[[NDArray[np.float64], slice], NDArray[np.float64]],
-    ) -> NDArray[np.float64]:
+        prepared: tuple[Floats, Floats],
+        slopes_of: Callable[[Floats, slice], Floats],
+    ) -> Floats:
         """Sum of ``slope_i a_i`` over the rows of each agent, raw: see `collect_agents`.
 
         Parameters
@@ -95,9 +97,7 @@ class Segments:
                 yield rows, X if stop - start == n else X[start:stop]
 
 
-def prepare_agents(
-    rows: Rows, parameters: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def prepare_agents(rows: Rows, parameters: Floats) -> tuple[Floats, Floats]:
     """Raw coefficients (n_agents, n_outputs, n_features) and constants (n_agents, n_outputs).
 
     Of linear functions of shape (n_agents, n_parameters, n_outputs) in the basis of the rows.
@@ -109,7 +109,7 @@ def prepare_agents(
     return np.ascontiguousarray(coef.T).reshape(*shape, -1), np.reshape(constant, shape)
 
 
-def collect_agents(rows: Rows, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+def collect_agents(rows: Rows, raw: Floats) -> Floats:
     """Sums of adjoints in the basis of the rows, of shape (n_agents, n_parameters, n_outputs)."""
     n_agents, n_outputs, _ = raw.shape
     columns = rows.collect(raw.reshape(n_agents * n_outputs, -1).T)
@@ -117,11 +117,11 @@ def collect_agents(rows: Rows, raw: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _dense_scores(
-    X: NDArray[np.float64],
+    X: Floats,
     owner: NDArray[np.int32],
-    coef: NDArray[np.float64],
-    gathered: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    coef: Floats,
+    gathered: Floats,
+) -> Floats:
     """``coef[owner[i]] @ X[i]`` of no more rows than `gathered` has."""
     scores = np.empty((coef.shape[1], len(X)))
     # With mode="raise" numpy would write to a copy first. All owners are in range.
@@ -130,7 +130,7 @@ def _dense_scores(
     return scores.T
 
 
-def _sparse_scores(X: Any, owner: NDArray[np.int32], coef: NDArray[np.float64]) -> Any:
+def _sparse_scores(X: Any, owner: NDArray[np.int32], coef: Floats) -> Any:
     """``coef[owner[i]] @ X[i]``: a product in which each agent has columns of its own."""
     n_agents, n_outputs, p = coef.shape
     columns = np.repeat(owner.astype(np.int64) * p, np.diff(X.indptr)) + X.indices
@@ -139,11 +139,11 @@ def _sparse_scores(X: Any, owner: NDArray[np.int32], coef: NDArray[np.float64]) 
 
 
 def _add_rows(
-    sums: NDArray[np.float64],
-    masses: NDArray[np.float64],
+    sums: Floats,
+    masses: Floats,
     X: Any,
     owner: NDArray[np.int32],
-    weighted: NDArray[np.float64],
+    weighted: Floats,
 ) -> None:
     """Add ``weighted[i, k]`` times X[i] and 1 to the sums and masses of ``(owner[i], k)``."""
     n, n_outputs = weighted.shape
