@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial, update_wrapper
 from inspect import signature
 from numbers import Integral
@@ -34,6 +35,7 @@ _FOLD = 4
 _NOTE = "No guarantee covers this picture: {}\nseeds are known, and one line has no privacy."
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivacyUtilityDisplay(Display):
     """What privacy costs: a score against epsilon, between two lines.
 
@@ -61,15 +63,11 @@ class PrivacyUtilityDisplay(Display):
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-    lines_ : list of Line2D
-        The mean score against epsilon.
-    fill_between_ : list of PolyCollection
-        The band: one standard deviation of the seeds' scores to either side, of noise and not of
-        rows. Empty where there is one seed.
-    baselines_ : list of Line2D
-        The mean at ``epsilon=inf`` and the constant.
-    note_ : Text
-        The note.
+    lines_, fill_between_ : list of Line2D and list of PolyCollection
+        The mean score against epsilon, and the band: one standard deviation of the seeds' scores
+        to either side, of noise and not of rows. No band where there is one seed.
+    baselines_, note_ : list of Line2D and Text
+        The mean at ``epsilon=inf`` and the constant; and the note.
 
     Notes
     -----
@@ -91,26 +89,18 @@ class PrivacyUtilityDisplay(Display):
     <...>
     """
 
-    def __init__(
-        self,
-        *,
-        epsilons: ArrayLike,
-        scores: ArrayLike,
-        non_private_scores: ArrayLike,
-        constant_score: float,
-        name: str | None = None,
-        score_name: str = "score",
-        epsilon_name: str = "epsilon",
-        note: str = "",
-    ) -> None:
-        self.epsilons = np.asarray(epsilons, dtype=np.float64)
-        self.scores = np.asarray(scores, dtype=np.float64)
-        self.non_private_scores = np.asarray(non_private_scores, dtype=np.float64)
-        self.constant_score = constant_score
-        self.name = name
-        self.score_name = score_name
-        self.epsilon_name = epsilon_name
-        self.note = note
+    epsilons: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    non_private_scores: NDArray[np.float64]
+    constant_score: float
+    name: str | None = None
+    score_name: str = "score"
+    epsilon_name: str = "epsilon"
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("epsilons", "scores", "non_private_scores"):
+            setattr(self, name, np.asarray(getattr(self, name), dtype=np.float64))
 
     @classmethod
     def from_estimator(
@@ -235,8 +225,7 @@ class PrivacyUtilityDisplay(Display):
         display : PrivacyUtilityDisplay
         """
         ax = self._axes(ax, 6.4, 4.8)
-        n_seeds = self.scores.shape[1]
-        mean = self.scores.mean(axis=1)
+        n_seeds, mean = self.scores.shape[1], self.scores.mean(axis=1)
         label = self.name if name is None else name
         if n_seeds > 1:
             label = f"{label}: mean ± standard deviation, {n_seeds} seeds"

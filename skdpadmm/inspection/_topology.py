@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ _LATTICES = ("grid", "path", "torus")
 _COLORS = ("leak", "epsilon", "disagreement")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TopologyDisplay(Display):
     """Who talks to whom, and what that means for each agent.
 
@@ -37,9 +39,7 @@ class TopologyDisplay(Display):
     topology : Topology
         The graph.
     agent_labels : ndarray of shape (n_agents,)
-        What its agents are called.
     positions : ndarray of shape (n_agents, 2)
-        Where they are drawn.
     values : ndarray of shape (n_agents,), default=None
         What their colours say; None: all alike.
     values_title : str, default=""
@@ -50,32 +50,20 @@ class TopologyDisplay(Display):
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-    lines_ : list of LineCollection
-        The lines between agents; empty where there are more than 20,000.
-    points_ : list of PathCollection
-        The agents; last the one that is marked, where one is.
+    lines_, points_ : list of LineCollection and list of PathCollection
+        Edges, none where there are more than 20,000; and agents, last the one that is marked.
 
     See Also
     --------
     plot_network : The same picture by a function, with an example.
     """
 
-    def __init__(
-        self,
-        *,
-        topology: Topology,
-        agent_labels: NDArray[Any],
-        positions: Floats,
-        values: Floats | None = None,
-        values_title: str = "",
-        peer: Any = None,
-    ) -> None:
-        self.topology = topology
-        self.agent_labels = agent_labels
-        self.positions = positions
-        self.values = values
-        self.values_title = values_title
-        self.peer = peer
+    topology: Topology
+    agent_labels: NDArray[Any]
+    positions: Floats
+    values: Floats | None = None
+    values_title: str = ""
+    peer: Any = None
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None, **drawing: Any) -> Self:
@@ -183,16 +171,14 @@ def plot_network(
     Returns
     -------
     ax : Axes
-        Its title describes the graph. Lines are left out where there are more than 20,000, and
-        labels where there are more than 40 agents.
+        Its title describes the graph. There are no lines where there were more than 20,000, and no
+        labels of more than 40 agents.
 
     Raises
     ------
-    ImportError
-        Without matplotlib, which the extra ``skdpadmm[plot]`` has.
-    NotFittedError, ValueError
-        Where there is no graph, or colours ask for what there is not: a peer, a private fit, or a
-        number for each agent.
+    ImportError, NotFittedError, ValueError
+        Without matplotlib (``skdpadmm[plot]``), or where there is no graph, or colours ask for what
+        there is not: a peer, a private fit, or a number for each agent.
 
     Examples
     --------

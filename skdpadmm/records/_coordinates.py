@@ -132,15 +132,8 @@ def declared_coordinates(
     Declared features are mapped from their bounds to [-1, 1], undeclared ones are left as they
     are. The norm bound ``sqrt(n_parameters)`` can then only bind on undeclared features. Without an
     intercept nothing may be centred: zero stays zero.
-
-    Parameters
-    ----------
-    feature_bounds : pair of floats or of arrays of shape (n_features,), dict, or None
-        A dict maps `feature_names` to pairs; the columns that it does not name are undeclared.
-    target_bounds : pair of floats or None
-        None means [-3, 3].
-    has_target_scale : bool
-        Whether the target is a number in units (regression), not a class.
+    A dict maps `feature_names` to pairs; the columns that it does not name are undeclared.
+    Undeclared targets are clipped to [-3, 3].
     """
     lower, upper = _feature_box(feature_bounds, n_features, feature_names)
     offset, scale = _affine_map(lower, upper, centre=fit_intercept)
@@ -279,27 +272,17 @@ def _pair(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Basis:
-    """Coordinates in which a row ``a`` is seen as ``T'a``, and parameters ``v`` stand for ``T v``.
+    """Coordinates where a row ``a`` is seen as ``T'a``, and parameters ``v`` stand for ``T v``."""
 
-    Attributes
-    ----------
-    vectors : ndarray of shape (n_parameters, n_parameters)
-        Orthonormal columns.
-    eigenvalues : ndarray of shape (n_parameters,)
-        Positive; the second moment that the basis takes rows to have along `vectors`.
-    loading : ndarray of shape (n_parameters,)
-        Public estimate of the mean squares of the entries of ``T'a``.
-    spread : float
-        Public estimate of the share of the second moment outside of its largest direction, in
-        (0, 1]: small where rows have one common direction, such as a mean far from zero.
-    clip_unit : float
-        What clip bounds are relative to.
-    """
-
+    # Orthonormal columns, and the positive second moments that rows are taken to have along them.
     vectors: Floats
     eigenvalues: Floats
+    # Public estimate of the mean squares of the entries of T'a.
     loading: Floats
+    # Public estimate of the share of the second moment outside of its largest direction, in (0, 1]:
+    # small where rows have one common direction, such as a mean far from zero.
     spread: float
+    # What clip bounds are relative to.
     clip_unit: float
 
     @property

@@ -24,15 +24,10 @@ class Segments:
     """Linear functions of agents, each on its own rows, and sums over these rows.
 
     Nothing here loops over agents. A sum of an agent has terms of its own rows alone.
-
-    Attributes
-    ----------
-    rows : Rows
-    owner : ndarray of int32 of shape (n_samples,)
-        Agent of each row, public.
     """
 
     rows: Rows
+    # Agent of each row (n_samples,), public.
     owner: NDArray[np.int32]
 
     def sums(
@@ -40,19 +35,11 @@ class Segments:
         prepared: tuple[Floats, Floats],
         slopes_of: Callable[[Floats, slice], Floats],
     ) -> Floats:
-        """Sum of ``slope_i a_i`` over the rows of each agent, raw: see `collect_agents`.
+        """Sum of ``slope_i a_i`` over the rows of each agent (n_agents, n_outputs, n_features + 1).
 
-        Parameters
-        ----------
-        prepared : tuple of ndarray
-            Parameters of all agents, see `prepare_agents`.
-        slopes_of : callable
-            Maps scores ``a_i @ parameters[owner_i]`` of shape (rows, n_outputs), and the slice of
-            rows that they are of, to slopes of the same shape.
-
-        Returns
-        -------
-        ndarray of shape (n_agents, n_outputs, n_features + 1)
+        It is raw, see `collect_agents`, and parameters are as `prepare_agents` gives them. Scores
+        ``a_i @ parameters[owner_i]`` (rows, n_outputs), and the slice of rows that they are of, are
+        mapped to slopes of the same shape.
         """
         coef, constant = prepared
         n_agents, n_outputs, p = coef.shape

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skdpadmm.noise import SeededNoise, _grid, _sources, grid_cell, round_to_grid
+from skdpadmm.noise import SeededNoise, _grid, _sources, grid_cell
 from skdpadmm.noise._laws import LAPLACE, NORMAL
 from skdpadmm.noise._sources import _more
 
@@ -73,14 +73,6 @@ def test_errors_of_quantiles_are_within_those_that_are_allowed(law):
             error = tail(law, mpmath.mpf(number)) - mpmath.mpf(word + 0.5) / 2**law.n_bits
             density = mpmath.npdf(number) if law is NORMAL else mpmath.exp(-number)
             assert abs(error / density / number) < 2.0 ** (-49 if law is NORMAL else -50)
-
-
-@LAWS
-def test_in_the_bulk_floats_are_right(law):
-    bits = np.random.default_rng(1).integers(2**64, size=2**17, dtype=np.uint64)
-    value, pieces = np.full(bits.shape, 1e3 / 3), iter(bits.reshape(-1, _grid.PIECE))
-    numbers = _grid.add_on_grid(value, SCALE, law, lambda _: next(pieces), _more)
-    assert_array_equal(numbers, round_to_grid(SCALE * law.standard(bits) + value, SCALE))
 
 
 @LAWS

@@ -221,15 +221,6 @@ def test_the_noise_of_a_step_does_not_depend_on_how_steps_were_asked_for(sizes, 
     gate.close()  # a path without an end is never too short
 
 
-@pytest.mark.parametrize("random_state", [0, None])
-def test_every_step_has_noise_of_its_own_with_the_planned_scale(random_state):
-    gate = Gate(path_plan(times=None), noise_source(random_state, b"plan"))
-    noise = np.concatenate([gate.path_noise("iterate", n) for n in (1, 2, 2 * BLOCK)])
-    # Single numbers lie on a grid, where some of so many meet.
-    assert len(np.unique(noise, axis=0)) == len(noise) == 2 * BLOCK + 3
-    assert kstest(noise.ravel(), "norm", args=(0, 5.0)).pvalue > 1e-7
-
-
 # Sums by secret sharing --------------------------------------------------------------------------
 
 
