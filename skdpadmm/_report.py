@@ -147,37 +147,35 @@ def _hidden(release: Release) -> str:
 
 def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterator[str]:
     """What the guarantee of a plan rests on, line by line, whatever the algorithm is."""
-    n_samples, agents = plan.facts.n_samples, plan.facts.agents
-    if plan.facts.is_stream:
+    facts, agents = plan.facts, plan.facts.agents
+    is_record, is_zero_out = facts.unit == "record", facts.neighboring is Neighboring.ZERO_OUT
+    if facts.is_stream:
         yield "How many records arrive, and when, is public and does not depend on them."
-    size = "Column" if plan.facts.is_stream else f"n_samples={n_samples}, column"
+    size = "Column" if facts.is_stream else f"n_samples={facts.n_samples}, column"
     yield f"{size} names and all parameters of the estimator are public."
-    is_zero_out = plan.facts.neighboring is Neighboring.ZERO_OUT
-    if is_zero_out and plan.facts.unit == "record":
+    if is_zero_out and is_record:
         yield (
             "A record that is zeroed out has a loss of zero and counts as absent wherever a scale"
             " or a second moment is released; n_samples still counts it."
         )
-    if plan.facts.unit == "record":
+    if is_record:
         yield "One record is one row: a person with several rows is protected less."
     if agents is not None:
         yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
-        if plan.facts.unit == "agent" and plan.facts.neighboring is Neighboring.ZERO_OUT:
-            yield "An agent that is zeroed out sends noise alone."
-    if isinstance(agents, Network) and any(
-        isinstance(guarantee, PoissonSubsampledGaussian | Composed)
-        for guarantee in plan.guarantees(plan.budget.observer)
-    ):
-        yield "Which records are in a batch is drawn at random, and only their agent knows."
-    if isinstance(agents, Federation):
-        yield from _federal_assumptions(plan, agents)
+    if agents is not None and is_zero_out and facts.unit == "agent":
+        yield "An agent that is zeroed out sends noise alone."
     if isinstance(agents, Network):
+        found = plan.guarantees(plan.budget.observer)
+        if any(isinstance(each, PoissonSubsampledGaussian | Composed) for each in found):
+            yield "Which records are in a batch is drawn at random, and only their agent knows."
         yield f"The graph is public: {agents.topology.describe()}."
         if agents.coalition > 1:
             yield (
                 "privacy_.pairwise is the figure of one peer by itself, not of a coalition of"
                 f" {agents.coalition}."
             )
+    if isinstance(agents, Federation):
+        yield from _federal_assumptions(plan, agents)
     if isinstance(agents, Neighborhood):
         yield (
             "Who is like whom is public and was not learnt from these rows:"
@@ -192,12 +190,12 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
             "feature_bounds not declared, or not for every column: rows (with their intercept) are"
             " scaled down to norm sqrt(n_parameters)."
         )
-    if plan.facts.rounding > 1.1:
+    if facts.rounding > 1.1:
         yield (
-            f"feature_bounds far from 0 beside their width: {plan.facts.rounding:.3g} times the"
+            f"feature_bounds far from 0 beside their width: {facts.rounding:.3g} times the"
             " noise, to cover rounding errors. Subtract a public constant from such columns."
         )
-    yield from weak_delta(plan.budget, n_samples)
+    yield from weak_delta(plan.budget, facts.n_samples)
     # Noise that is added to what is not on its grid is not certified by a sampler alone.
     hidden = any(r.door == "path_noise" and r.is_hidden for r in plan.releases)
     if sampler == "floating-point" or hidden:

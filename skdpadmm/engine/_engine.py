@@ -89,15 +89,8 @@ class Engine:
     def place(self, parts: Sequence[object]) -> PlacedParts:
         """Place parts where the workers are, for as long as the engine is `running`.
 
-        Parameters
-        ----------
-        parts : sequence of object
-            Objects with a state, about as many as there may be workers: consecutive ones share a
-            worker. The local backend uses them as they are; dask sends pickled copies, once.
-
-        Returns
-        -------
-        placed : PlacedParts
+        Parts are objects with a state, about as many as there may be workers: consecutive ones
+        share a worker. The local backend uses them as they are; dask sends pickled copies, once.
 
         Raises
         ------

@@ -122,22 +122,9 @@ class PrivacyReportDisplay(Display):
     ) -> Self:
         """Draw a report, such as `privacy_` of a fit or what `search_cost` returns.
 
-        Parameters
-        ----------
-        report : PrivacyReport
-        delta : float, default=None
-            At which epsilon is drawn, in [0, 1]; None is the report's own.
-        ax : Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        display : PrivacyReportDisplay
-
-        Raises
-        ------
-        ImportError, ValueError
-            Without matplotlib, if it is no report, or if `delta` is out of range.
+        `delta` in [0, 1] is that at which epsilon is drawn, by default the report's own, and `ax`
+        where, by default in a new figure. Errors name what is wrong, or the extra
+        ``skdpadmm[plot]``.
         """
         if not isinstance(report, PrivacyReport):
             raise ValueError(

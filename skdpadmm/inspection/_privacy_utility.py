@@ -51,14 +51,8 @@ class PrivacyUtilityDisplay(Display):
         Scores at ``epsilon=inf``.
     constant_score : float
         Score of a model that says the same of every row.
-    name : str, default=None
-        What was fitted.
-    score_name : str, default="score"
-        What scores are, with their unit.
-    epsilon_name : str, default="epsilon"
-        What epsilon is of.
-    note : str, default=""
-        What the picture says of itself, in small letters beside it.
+    name, score_name, epsilon_name, note : str
+        What was fitted, what scores and epsilon are of, and what the picture says beside it.
 
     Attributes
     ----------
@@ -219,10 +213,6 @@ class PrivacyUtilityDisplay(Display):
             Name of the curve; None is that of the display.
         plot_baselines : bool, default=True
             Whether to draw the lines of the fit that is not private and of the constant.
-
-        Returns
-        -------
-        display : PrivacyUtilityDisplay
         """
         ax = self._axes(ax, 6.4, 4.8)
         n_seeds, mean = self.scores.shape[1], self.scores.mean(axis=1)

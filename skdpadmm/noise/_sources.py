@@ -110,10 +110,9 @@ def _more(place: int) -> Iterator[int]:
 class SeededNoise(_Source):
     """Noise that is a function of a seed, a digest of the plan and the stream.
 
-    It makes a fit a SIMULATION: equal streams on different data cancel. No generator is kept, so
-    neither the order of calls nor a pickle matters. The words come from Philox, whose output numpy
-    keeps stable across versions, and pass through the samplers of CryptographicNoise. Gaussian and
-    Laplace noise in the same stream come from the same words.
+    It makes a fit a SIMULATION: equal streams on different data cancel. Neither the order of calls
+    nor a pickle matters. Words come from Philox, whose output numpy keeps stable across versions,
+    for Gaussian and Laplace noise of a stream the same.
 
     Parameters
     ----------

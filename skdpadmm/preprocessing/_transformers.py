@@ -64,8 +64,7 @@ class BoundedScaler(_PublicTransformer):
     .. math:: \frac{\min(\max(x_{ij}, l_j), u_j) - m_j}{h_j},
               \qquad m_j = \frac{l_j + u_j}{2}, \quad h_j = \frac{u_j - l_j}{2}.
 
-    It does for declared bounds what ``MinMaxScaler(feature_range=(-1, 1), clip=True)`` does for
-    bounds learned from data.
+    ``MinMaxScaler(feature_range=(-1, 1), clip=True)`` does so for bounds learned from data.
 
     Parameters
     ----------

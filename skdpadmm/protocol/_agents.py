@@ -24,15 +24,14 @@ class Agents:
     Attributes
     ----------
     agent_sizes : tuple of int
-        Rows of each agent, public under replace-one; at least `fewest_rows`.
+        Rows of each agent, public under replace-one.
     epsilons : tuple of float, default=()
         Budget of each agent; empty where all have the same.
     sizes_matter : bool, default=True
         Whether agents of unequal size are protected unequally: where an agent is the unit.
     n_curators : int, default=0
-        Among how many every message is shared out: all that is said of messages is their sums,
-        unless all curators pool their shares. In a network they are the first agents in the order
-        of the labels. 0: messages are sent as they are.
+        Among how many every message is shared out, so that sums are all that is learnt unless they
+        pool their shares; in a network the first agents. 0: messages are sent as they are.
     """
 
     setting: ClassVar[str]
@@ -161,10 +160,7 @@ class Network(Agents):
         require(1 <= self.coalition <= most, "coalition", self.coalition, expected)
 
     def sees_each_message(self, observer: str) -> bool:
-        """Everybody: what is for all agents is passed on from neighbour to neighbour.
-
-        Of messages that are shared out only a coalition which may hold every curator sees each.
-        """
+        """Everybody; of messages that are shared out a coalition which may hold every curator."""
         return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_curators)
 
     @property

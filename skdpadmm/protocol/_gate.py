@@ -74,18 +74,8 @@ class Gate:
     def share(self, name: str, value: Floats) -> Floats:
         """Let the sum of all agents' messages through, by secret sharing.
 
-        Every agent rounds its message to the grid and adds its noise, a whole number of cells, as
-        only it knows; the sum is what the shares of all of them add up to.
-
-        Parameters
-        ----------
-        name : str
-        value : ndarray of shape (n_agents, ...)
-            The exact message of each agent.
-
-        Returns
-        -------
-        ndarray of the planned shape
+        Every agent rounds its exact message, of `value` (n_agents, ...), to the grid and adds its
+        noise, a whole number of cells, as only it knows; shares of all of them add up to the sum.
         """
         index, release = self._planned(name, "share")
         agents = self._agents(release)
@@ -207,7 +197,8 @@ class Gate:
 
         Returns
         -------
-        ndarray of the shape of `out`
+        ndarray
+            Of the shape of `out`.
         """
         return out
 

@@ -64,10 +64,7 @@ class Plan:
 
     Attributes
     ----------
-    algorithm : str
-        Name of the algorithm that made it.
-    facts : Facts
-    budget : Budget
+    algorithm, facts, budget : str, Facts and Budget
     settings : frozen dataclass
         The algorithm's own constants, resolved: step sizes, clip bounds, lengths.
     releases : tuple of Release
@@ -255,10 +252,8 @@ class Problem:
         Augmented rows in public coordinates, and in the basis that conditioning gave.
     target : ndarray of shape (n_samples,)
         Targets as the loss expects them, in public coordinates.
-    engine : Engine
-        Where blocks of rows run.
-    ownership : Ownership or None, default=None
-        Who holds which row, where there are agents.
+    engine, ownership : Engine, and Ownership or None
+        Where blocks of rows run, and who holds which row, where there are agents.
     progress : callable
         Called with the number of finished iterations, and nothing that depends on data.
     """

@@ -31,9 +31,8 @@ class Release:
 
     Attributes
     ----------
-    name : str
-    shape : tuple of int
-        Of one repetition.
+    name, shape : str and tuple of int
+        What is released, and the shape of one repetition.
     sensitivities : tuple of float
         For each repetition, in order, how far the quantity can move between neighbouring data sets,
         given all that was released before: in Euclidean norm, or in L1 norm where the law is
@@ -42,10 +41,9 @@ class Release:
         Standard deviation of the noise on each entry, the largest where agents differ; 0 only where
         the plan is not private.
     door : {"release", "share", "take_turns", "hidden_term", "path_noise"}, default="release"
-        The method of the gate that it leaves by. "share": by secret sharing. "take_turns": agent by
-        agent, each with as many turns as there are sensitivities. "hidden_term": noise that enters
-        a problem before it is solved, and that nobody sees. "path_noise": the noise of the steps of
-        a long loop.
+        The method of the gate that it leaves by. "take_turns": agent by agent, each with as many
+        turns as there are sensitivities. "hidden_term": noise that enters a problem before it is
+        solved, and that nobody sees. "path_noise": the noise of the steps of a long loop.
     repeats : int or None, default=0
         How often it passes; 0: once for each sensitivity; None: as often as records arrive.
     views : tuple of View, default=()
@@ -59,15 +57,11 @@ class Release:
     agent_noise_std : tuple of float, default=()
         Standard deviation of the noise of an agent, for each kind of agent.
     law : {"gaussian", "laplace"}, default="gaussian"
-        Of the noise.
     fewest : int, default=0
         Messages without which nobody learns a sum.
-    cell : float, default=0.0
-        Of shared sums: width of the public grid that messages and their noise are rounded to.
-    modulus : int, default=0
-        Of shares; no sum of messages and their noise leaves its range.
-    n_curators : int, default=0
-        Among how many a message is shared out.
+    cell, modulus, n_curators : float, int and int, default=0
+        Of shared sums: width of the public grid of messages and their noise; modulus of shares,
+        whose range no such sum leaves; and among how many a message is shared out.
     """
 
     name: str

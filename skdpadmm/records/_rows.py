@@ -33,8 +33,8 @@ def rounding_factor(*, n_samples: int, coordinates: Coordinates) -> float:
 
     A sum of n vectors of norm at most C, added in any order through chains of at most `depth`
     operations, is off by at most ``depth * u * n * C`` in norm (u the unit round-off), on each of
-    two neighbouring data sets, while the exact sums differ by a multiple of C. Offsets that are
-    large beside their scale amplify it. The bound covers dense and sparse blocks alike.
+    two neighbouring data sets. Offsets that are large beside their scale amplify it. The bound
+    covers dense and sparse blocks alike.
     """
     n_features = coordinates.n_features
     largest = max(block_size(n_features, is_sparse=s) for s in (False, True))
