@@ -187,18 +187,6 @@ def test_without_a_client_a_cluster_is_made_and_closed():
     assert engine.workers.client.status == "closed"
 
 
-@slow
-@pytest.mark.parametrize("first", [0.0, 3.0])
-def test_a_worker_that_dies_in_a_call_is_an_error_and_stays_one(first, on_dask):
-    placed = on_dask.place(numbered(4))
-    placed.run("advance", 1.0)
-    with pytest.raises(RuntimeError, match=DIED) as caught:
-        placed.sum("die", first)
-    assert "in round 2" in str(caught.value)
-    with pytest.raises(RuntimeError, match="in round 3"):
-        placed.sum("advance", 1.0)
-
-
 class DiesOnArrival:
     def __reduce__(self):
         return os._exit, (1,)
@@ -220,6 +208,8 @@ def test_the_death_of_a_worker_is_noticed_while_others_work(on_dask, tmp_path):
     with pytest.raises(RuntimeError, match=DIED):
         placed.sum("die", 1.0, tmp_path / "dawdled")
     assert not (tmp_path / "dawdled").exists()
+    with pytest.raises(RuntimeError, match="in round 2"):
+        placed.sum("advance", 1.0)
 
 
 @slow

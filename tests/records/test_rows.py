@@ -309,11 +309,10 @@ def test_sums_of_agents_equal_a_loop(container, bounds, choice):
     assert_agents_sums_are_those_of_a_loop(rows, owner, 7, 3 if many else 1)
 
 
-@pytest.mark.parametrize(("n", "n_agents"), [(1, 1), (40, 40), (20_000, 1), (20_000, 50)])
-def test_one_agent_agents_of_one_row_and_many_blocks(n, n_agents):
-    assert_agents_sums_are_those_of_a_loop(
-        Rows(data(n), coordinates()), np.arange(n) % n_agents, n_agents, 2
-    )
+@pytest.mark.parametrize(("n", "n_agents"), [(1, 1), (40, 40), (20_000, 50)])
+def test_agents_of_one_row_and_of_many_blocks(n, n_agents):
+    rows = Rows(data(n), coordinates())
+    assert_agents_sums_are_those_of_a_loop(rows, np.arange(n) % n_agents, n_agents, 2)
 
 
 def test_agents_without_rows_have_sums_of_zero_and_rows_are_gathered_without_a_seam(monkeypatch):
