@@ -20,13 +20,11 @@ from skdpadmm.engine._parts import (
     add_up,
     connected,
     one_blas_thread,
-    require_dask,
 )
 
 if TYPE_CHECKING:
     from distributed import Client
 
-BACKENDS = ("local", "dask")
 # The number of tasks is fixed, whatever the number of workers: a sum of floats depends on the order
 # of its terms, and the same seed must give the same bits for every n_jobs.
 N_TASKS = 32
@@ -36,11 +34,13 @@ T = TypeVar("T")
 
 def require_backend(backend: str) -> None:
     """Raise a ValueError for an unknown backend, an ImportError for one that is not installed."""
-    if backend not in BACKENDS:
-        names = " or ".join(map(repr, BACKENDS))
-        raise ValueError(f"Got backend={backend!r}, expected {names}.")
+    if backend not in ("local", "dask"):
+        raise ValueError(f"Got backend={backend!r}, expected 'local' or 'dask'.")
     if backend == "dask":
-        require_dask()
+        try:
+            import distributed  # noqa: F401
+        except ImportError as error:
+            raise ImportError("engine='dask' needs dask: pip install 'skdpadmm[dask]'") from error
 
 
 @dataclass(frozen=True)

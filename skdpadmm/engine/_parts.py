@@ -91,14 +91,6 @@ def add_up(results: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
     return total
 
 
-def require_dask() -> None:
-    """Raise if dask is missing."""
-    try:
-        import distributed  # noqa: F401
-    except ImportError as error:
-        raise ImportError("engine='dask' needs dask: pip install 'skdpadmm[dask]'") from error
-
-
 @contextmanager
 def connected(client: Client | None, n_workers: int) -> Iterator[Workers]:
     """Hold the workers of the given client, the current one, or a cluster that is made here."""
@@ -116,7 +108,9 @@ def connected(client: Client | None, n_workers: int) -> Iterator[Workers]:
         try:
             yield workers
         finally:
-            workers.release()
+            # Now rather than when dask's actors are collected; without a scheduler nobody is told.
+            with suppress(OSError):
+                client.cancel(workers.futures)
         return
     with (
         LocalCluster(
@@ -219,12 +213,6 @@ class Workers:
                 raise _worker_died(when) from error
             self.futures.extend(futures)
             return DaskParts(futures, [_result(future, all_live, when) for future in futures])
-
-    def release(self) -> None:
-        """Let all hosts go, now rather than when the garbage of dask's actors is collected."""
-        # Where the scheduler is gone there is nobody to tell.
-        with suppress(OSError):
-            self.client.cancel(self.futures)
 
 
 def _submit(client: Client, share: list[object], worker: str) -> Future:
