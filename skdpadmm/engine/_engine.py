@@ -51,20 +51,19 @@ class Engine:
     ----------
     n_jobs : int or None, default=None
         Threads that share the blocks, as joblib counts them. Few blocks run in one thread.
-    pool : ThreadPoolExecutor or None, default=None
-        The threads, while `running`. An iteration takes milliseconds: a pool of the standard
-        library hands out its tasks in one of them, a joblib pool in ten.
     backend : {"local", "dask"}, default="local"
         Where parts are placed: in this process, or in the workers of dask.distributed. Blocks run
         in this process.
     client : distributed.Client or None, default=None
         The client of dask. By default the current one; where there is none, `running` makes a
         cluster of ``n_jobs`` processes (two by default) on this machine.
-    workers : Workers or None, default=None
-        The workers of the client, while `running`.
+    pool, workers : ThreadPoolExecutor and Workers, or None
+        Threads, and the workers of the client, while `running`.
     """
 
     n_jobs: int | None = None
+    # An iteration takes milliseconds: a pool of the standard library hands out its tasks in one of
+    # them, a joblib pool in ten.
     pool: ThreadPoolExecutor | None = None
     backend: str = "local"
     client: Client | None = None

@@ -53,7 +53,6 @@ class PrivacyReportDisplay(Display):
     Parameters
     ----------
     report : PrivacyReport
-        Such as `privacy_` of a fit.
     delta : float, default=None
         At which epsilon is drawn, in [0, 1]; None is the report's own.
 

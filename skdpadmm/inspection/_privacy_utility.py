@@ -154,10 +154,6 @@ class PrivacyUtilityDisplay(Display):
         ax, name, plot_baselines : object
             As in `plot`.
 
-        Returns
-        -------
-        display : PrivacyUtilityDisplay
-
         Raises
         ------
         ImportError, ValueError

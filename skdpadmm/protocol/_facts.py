@@ -115,7 +115,6 @@ class Facts:
     rounding : float
         Factor, slightly above one, by which float64 rounding can widen a sensitivity.
     max_iter : int
-        Length of the iteration, fixed in advance.
     schema : str, default=""
         Digest of the declared bounds: seeded fits under other bounds share no noise.
     unit : {"record", "agent"}, default="record"
@@ -128,7 +127,7 @@ class Facts:
         Strong convexity of the penalty over all parameters in public coordinates, before any
         preparation: 0 with an intercept. It follows from the penalty and the schema.
     agents : Agents or None, default=None
-        Who holds the records; None: a curator.
+        None: a curator.
     is_stream : bool, default=False
         Whether records arrive one after the other, nobody knows how many: the plan is that of one
         record, and `n_samples` is 1.

@@ -194,11 +194,6 @@ class Gate:
             sums that of the plan's line; 0: there is no noise.
         agents : ndarray of intp of shape (n_turns,), default=None
             Whose turns they are.
-
-        Returns
-        -------
-        ndarray
-            Of the shape of `out`.
         """
         return out
 

@@ -53,9 +53,8 @@ class Rows:
     Parameters
     ----------
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Finite values. It is neither copied nor changed.
+        Finite values, neither copied nor changed.
     coordinates : Coordinates
-        Public (or, without privacy, any) offset, scale, box and bound of the norm.
 
     Attributes
     ----------
