@@ -36,14 +36,9 @@ def _thread_pools() -> ThreadpoolController:
 
 
 class PlacedParts(ABC):
-    """Objects with a state of their own, which stays where they were placed.
+    """Objects with a state of their own, which stays where they were placed."""
 
-    Attributes
-    ----------
-    bytes_sent : int, default=0
-        Bytes of arguments and results that left a process since the parts were placed.
-    """
-
+    # Bytes of arguments and results that left a process since the parts were placed.
     bytes_sent: int = 0
 
     def sum(self, method: str, *args: object) -> NDArray[np.float64]:

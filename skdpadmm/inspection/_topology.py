@@ -52,10 +52,6 @@ class TopologyDisplay(Display):
     ax_, figure_ : matplotlib Axes and Figure
     lines_, points_ : list of LineCollection and list of PathCollection
         Edges, none where there are more than 20,000; and agents, last the one that is marked.
-
-    See Also
-    --------
-    plot_network : The same picture by a function, with an example.
     """
 
     topology: Topology

@@ -83,15 +83,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class CryptographicNoise(_Source):
-    """Noise from ``os.urandom``, the default of a private fit, fresh at every call.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpadmm.noise import CryptographicNoise
-    >>> CryptographicNoise().add_gaussian(np.zeros((2, 3)), 1.0, (0, 0)).shape
-    (2, 3)
-    """
+    """Noise from ``os.urandom``, the default of a private fit, fresh at every call."""
 
     def _add(self, value: Floats, scale: float, stream: Stream, law: Law) -> Floats:
         return add_on_grid(value, scale, law, _system_words, _more)

@@ -139,10 +139,9 @@ class Gate:
         return self.let_out("hidden_term", term, repetition, None, drawn, term.noise_std)
 
     def path_noise(self, name: str, n_steps: int) -> Floats:
-        """Draw the noise (n_steps, ...) of the next steps of a planned path, to be added by one.
+        """Draw the noise (n_steps, ...) of the next steps of a planned path, to be added singly.
 
-        A step has the noise that it has however the steps before it were asked for, and gets it
-        once. Zeros where the plan is not private.
+        A step has the noise that it has however steps were asked for, and gets it once.
         """
         index, path = self._planned(name, "path_noise")
         first = self._passed[index]

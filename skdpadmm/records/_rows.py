@@ -58,10 +58,9 @@ class Rows:
 
     Attributes
     ----------
-    weight : ndarray of shape (n_samples,)
-        ``r_i = min(1, row_norm / norm)``.
-    squared_norm : ndarray of shape (n_samples,)
-        ``||a_i||^2`` in the basis that is used, up to rounding; without one an upper bound.
+    weight, squared_norm : ndarray of shape (n_samples,)
+        ``r_i = min(1, row_norm / norm)``, and ``||a_i||^2`` in the basis that is used, up to
+        rounding; without one an upper bound.
     basis : Basis or None
         What linear functions and sums of rows are expressed in, beside the coordinates.
     slices : list of slice
