@@ -60,7 +60,10 @@ class Conditioning:
 
     def __post_init__(self) -> None:
         # The smallest spread has to give the smallest floor: `condition` rests on it.
-        assert min(self.floor_power, self.resolution) >= 0 < self.floor
+        found = (self.floor, self.floor_power, self.resolution)
+        expected = "a positive one and two that are at least 0"
+        is_valid = self.floor > 0 and all(each >= 0 for each in found)
+        require(is_valid, "floor, floor_power, resolution", found, expected)
 
     @property
     def edge(self) -> float:
@@ -189,7 +192,7 @@ class Facts:
 
     def remaining_mu(self, budget: Budget) -> float:
         """What the preparations leave of a curator's budget, as a Gaussian-DP parameter."""
-        assert self.agents is None, "What is left depends on the observer and on the agent."
+        require(self.agents is None, "agents", self.agents, "None: their budgets are their own")
         total = gaussian_mu(budget.epsilon, budget.delta)
         spent = [math.hypot(*r.sensitivities) / r.noise_std for r in self.preparations]
         share = sum((mu / total) ** 2 for mu in spent)

@@ -38,5 +38,5 @@ def test_rounding_is_amplified_by_the_condition_of_the_basis():
 @pytest.mark.parametrize("power", [-0.5, -1e-9])
 def test_a_floor_that_could_fall_below_the_planned_one_is_refused(power):
     plan = DPAdmmRidge(conditioning=None).plan(50, 3)
-    with pytest.raises(ValueError, match=r"^Got floor="):
+    with pytest.raises(ValueError, match=r"^Got floor, floor_power, resolution="):
         plan_conditioning(plan.facts, plan.budget, mu=1.0, row_norm=1.0, floor_power=power)
