@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from skdpadmm.central import (
-    DPAdmmElasticNet,
-    DPAdmmGeneralizedLasso,
-    DPAdmmHuberRegressor,
-    DPAdmmLasso,
-    DPAdmmLinearSVC,
-    DPAdmmLogisticRegression,
-    DPAdmmRidge,
-)
-from skdpadmm.decentralized import DPDecentralizedClassifier, DPDecentralizedRegressor
-from skdpadmm.federated import (
-    DPFedElasticNet,
-    DPFedLasso,
-    DPFedLogisticRegression,
-    DPFedRidge,
-)
-from skdpadmm.personalized import DPPersonalizedClassifier, DPPersonalizedRegressor
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skdpadmm.central import (
+        DPAdmmElasticNet,
+        DPAdmmGeneralizedLasso,
+        DPAdmmHuberRegressor,
+        DPAdmmLasso,
+        DPAdmmLinearSVC,
+        DPAdmmLogisticRegression,
+        DPAdmmRidge,
+    )
+    from skdpadmm.decentralized import DPDecentralizedClassifier, DPDecentralizedRegressor
+    from skdpadmm.federated import (
+        DPFedElasticNet,
+        DPFedLasso,
+        DPFedLogisticRegression,
+        DPFedRidge,
+    )
+    from skdpadmm.personalized import DPPersonalizedClassifier, DPPersonalizedRegressor
 
 __version__ = "0.1.0.dev0"
 
@@ -40,3 +44,24 @@ __all__ = [
     "DPPersonalizedRegressor",
     "__version__",
 ]
+
+_FAMILIES = {
+    "DPAdmm": "central",
+    "DPFed": "federated",
+    "DPDecentralized": "decentralized",
+    "DPPersonalized": "personalized",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a family where it is first asked for."""
+    for prefix, family in _FAMILIES.items():
+        if name == family:
+            return import_module(f"skdpadmm.{family}")
+        if name in __all__ and name.startswith(prefix):
+            return getattr(import_module(f"skdpadmm.{family}"), name)
+    raise AttributeError(f"module 'skdpadmm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_FAMILIES.values()]
