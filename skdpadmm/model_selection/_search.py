@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import warnings
 from abc import abstractmethod
@@ -30,6 +31,34 @@ from skdpadmm.model_selection import _trials
 from skdpadmm.model_selection._plan import LAWS, SearchPlan, plan_search
 from skdpadmm.model_selection._report import report_of
 from skdpadmm.noise import NoiseSource, noise_source
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What all trials share: data, and what turns an estimator into a model with its score."""
+
+    train: tuple[Any, NDArray[Any]]
+    validation: tuple[Any, NDArray[Any]]
+    score: Callable[[Any, Any, Any], Any]
+    plan: SearchPlan
+    noise: NoiseSource
+    process: int = field(default_factory=os.getpid)
+
+    def run(self, number: int, estimator: Any) -> tuple[float, Any]:
+        """Fit and score; the score without noise does not leave."""
+        # In this process warnings are off already: threads would switch them on and off at once.
+        with (
+            nullcontext() if os.getpid() == self.process else _trials.unheard(),
+            np.errstate(all="ignore"),
+        ):
+            model = estimator.fit(*self.train)
+            self.plan.require_covered(last_step(model).privacy_, self.plan.fit_guarantee)
+            score = self.score(model, *self.validation)
+        if self.plan.score_std > 0:
+            stream = (_trials.SCORE, number)
+            noisy = self.noise.add_gaussian(np.array([score]), self.plan.score_std, stream)
+            return float(noisy[0]), model
+        return (score if math.isfinite(score) else -math.inf), model
 
 
 def _has(method: str) -> Callable[[Any], bool]:
@@ -174,7 +203,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
             parts = _trials.split_rows(self.cv, source.uniform((len(y),), (_trials.SPLIT, 0)))
             train, validation = ((_trials.rows_at(X, part), y[part]) for part in parts)
         score = plan.score or _trials.public_score(self.scoring, self.estimator)
-        trials = _trials.Trials(train, validation, score, plan, source)
+        trials = Trials(train, validation, score, plan, source)
         n_trials = plan.law.sample(float(source.uniform((1,), (_trials.COUNT, 0))[0]))
         uniform = source.uniform((n_trials,), (_trials.CHOICE, 0))
         chosen = (uniform * len(self.candidates_)).astype(np.intp).tolist()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,40 +18,12 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import PredefinedSplit, ShuffleSplit
 
 from skdpadmm._candidates import last_step
-from skdpadmm.noise import NoiseSource
-
-if TYPE_CHECKING:
-    from skdpadmm.model_selection._plan import SearchPlan
 
 # Streams of what is drawn without data, and of the noise of scores.
 COUNT, CHOICE, SPLIT, SEED, SCORE = range(5)
 _OF_CLASSES = ("accuracy", "neg_log_loss")
 _OF_NUMBERS = ("neg_mean_squared_error", "neg_mean_absolute_error")
 _Scorer = Callable[[Any, Any, Any], Any]
-
-
-@dataclass(frozen=True)
-class Trials:
-    """What all trials share: data, and what turns an estimator into a model with its score."""
-
-    train: tuple[Any, NDArray[Any]]
-    validation: tuple[Any, NDArray[Any]]
-    score: _Scorer
-    plan: SearchPlan
-    noise: NoiseSource
-    process: int = field(default_factory=os.getpid)
-
-    def run(self, number: int, estimator: Any) -> tuple[float, Any]:
-        """Fit and score; the score without noise does not leave."""
-        # In this process warnings are off already: threads would switch them on and off at once.
-        with nullcontext() if os.getpid() == self.process else unheard(), np.errstate(all="ignore"):
-            model = estimator.fit(*self.train)
-            self.plan.require_covered(last_step(model).privacy_, self.plan.fit_guarantee)
-            score = self.score(model, *self.validation)
-        if self.plan.score_std > 0:
-            noisy = self.noise.add_gaussian(np.array([score]), self.plan.score_std, (SCORE, number))
-            return float(noisy[0]), model
-        return (score if math.isfinite(score) else -math.inf), model
 
 
 @contextmanager

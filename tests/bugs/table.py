@@ -717,7 +717,7 @@ def a_weak_ridge(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_stream_for_scores(patch: pytest.MonkeyPatch) -> None:
-    from skdpadmm.model_selection._trials import Trials
+    from skdpadmm.model_selection._search import Trials
 
     run = Trials.run
     patch.setattr(Trials, "run", lambda self, number, estimator: run(self, 0, estimator))
