@@ -662,7 +662,7 @@ def show_sums(table: Table, n_agents: int, n_rounds: int) -> None:
     found = run(SecretSharingGradientDescent(), task, epsilon=1.0, gate_class=Overheard)
     (sum_,) = (r for r in found.plan.releases if r.name.startswith("sum of"))
     noise = np.array(found.gate.heard) - np.sum(found.gate.said, axis=1)
-    one = float(sum_.shares[0])
+    one = float(sum_.agent_noise_std[0])
     ratio = float(noise.std()) / (math.sqrt(n_agents) * one)
     band = 4 / math.sqrt(2 * noise.size)
     table.line(

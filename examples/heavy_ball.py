@@ -33,6 +33,7 @@ class HeavyBall(Algorithm):
     clip_norm : float, default=0.3
         C, in units of the typical norm of a row.
     momentum : float, default=0.8
+        In [0, 1).
     """
 
     setting, units = "central", ("record",)
@@ -40,7 +41,7 @@ class HeavyBall(Algorithm):
 
     step_size: float | str = size()
     clip_norm: float = size(0.3)
-    momentum: float = number(0.8, 0, 1, closed="right")
+    momentum: float = number(0.8, 0, 1, closed="left")
 
     def check_facts(self, facts: Facts) -> None:
         if not math.isfinite(facts.row_norm):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -122,9 +121,9 @@ def show_plans() -> None:
     )
     for passes in (1, 3, 10):
         model = DPAdmmLasso(algorithm=GradientADMM(passes=passes), epsilon=1.0, delta=DELTA)
-        path: Any = model.plan(n_samples=N_RECORDS, n_features=5).releases[-1]
-        worst = path.worst_case.epsilon(DELTA)
-        share = path.noise_std / path.sensitivity
+        path = model.plan(n_samples=N_RECORDS, n_features=5).releases[-1]
+        worst = path.view().worst_cases[0].epsilon(DELTA)
+        share = path.noise_std / path.sensitivities[0]
         print(f"{passes:>8}{path.guarantee.epsilon(DELTA):>26.3f}{worst:>14.3f}{share:>17.2f}")
     print(
         """

@@ -131,7 +131,7 @@ def show_sums() -> Sums:
     print(first_lines(plan, 8))
     gradients = plan.releases[-1]
     # What an agent adds would have to protect it alone, if its messages were heard.
-    own = gradients.sensitivities[0] * math.sqrt(K) / gradients.shares[0]
+    own = gradients.sensitivities[0] * math.sqrt(K) / gradients.agent_noise_std[0]
     totals = {
         "own": own,
         "peers": plan.guarantee("peer").mu,

@@ -182,7 +182,7 @@ class Plan:
         others = facts.observers if budget.is_private else ()
         for observer in dict.fromkeys((budget.observer, *others)):
             lines.append(f"  guarantee ({observer}): {self._promise(observer)}")
-        lines.append("  settings: " + ", ".join(_described(self.settings)))
+        lines.append("  settings: " + ", ".join(dict.fromkeys(_described(self.settings))))
         for r in self.releases:
             times = "one for each record:" if r.times is None else r.times
             noise = f"noise std {round_down(r.noise_std)}" if r.noise_std else "no noise"
