@@ -175,7 +175,7 @@ def runs_of(model: Any, X: Any, y: Any, fit: Any = None, **more: Any) -> Callabl
         recording = Recording(make_gate=make_gate)
         with watched_by(recording):
             if planned.pending is None:
-                model.__dict__.pop("_arrived", None)
+                model.__dict__.pop("_arrived_", None)
                 model.set_params(random_state=seed)
                 begin()
                 return model, recording
