@@ -20,10 +20,13 @@ AGENTS = (0, 1, 0, 0, 2, 0, 3, 0, 0, 3, 0, 1, 3, 0)
 class Row:
     """A small fit.
 
+    `algorithm` is a name or class and its knobs. `pieces` has the sizes that a stream arrives in.
     `unseen` names releases of which no replay sees how far they move: tests of the algorithm do.
-    `linear` has the parameters under which every loss is linear for the first record, so
-    that bounds are attained; None where they are not tight. `optimum` says whether the fit without
-    noise is to reach the optimum.
+    `linear` has the knobs under which every loss is linear for the first record, so that bounds are
+    attained up to the share `reaches`, and the claim where the moves compose to it (`composes`);
+    None where they are not tight. `spent` is the share of the budget that a plan uses up at least.
+    `optimum` has the knobs with which a fit without noise comes to the optimum, and how near; None
+    where none does. `n_noise` is how many numbers are drawn to look at noise.
     """
 
     id: str
