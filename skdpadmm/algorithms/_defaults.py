@@ -126,7 +126,7 @@ def _plain_classification_steps(facts: Facts, signal: float) -> tuple[float, flo
 
 
 def default_descent(
-    facts: Facts, mu: float, n_iter: int, *, momentum: float | None = None
+    facts: Facts, mu: float, n_iter: int, *, momentum: float | None
 ) -> tuple[float, float, float]:
     """Step size, clip bound and momentum of gradient descent.
 

@@ -53,7 +53,7 @@ def last_release(
     unit: float,
     relative_error: float,
     worst: float,
-    amplified: float = 1.0,
+    amplified: float,
     spread: float = 1.0,
 ) -> Release:
     """A release of which only the last is seen, ``amplified (worst / s + spread shift)``-GDP.

@@ -110,7 +110,7 @@ def awake_gradients(
     *,
     loss: Loss,
     clip_norm: float,
-    law: Law = "gaussian",
+    law: Law,
 ) -> Callable[[Positions, Array], Array]:
     """Map agents that are awake and their models to sums of gradients of their rows, each clipped.
 

@@ -126,7 +126,7 @@ def _changed(estimator: Any, fit_params: dict[str, Any], n_samples: int) -> NDAr
     """Rows of the unit that is protected: the last one, which nothing follows, or its agent's."""
     if getattr(estimator, "privacy_unit", "record") != "agent":
         return np.array([n_samples - 1])
-    agents = _trials.given_to_last_step(fit_params, "agents")
+    agents = _trials.given_agents(fit_params)
     if agents is None:
         raise ValueError("Got privacy_unit='agent', expected a label for each row. Pass agents=...")
     return np.flatnonzero(np.asarray(agents) == agents[-1])
@@ -254,7 +254,7 @@ def require_neighbors(
                 f" for neighboring={relation!r}. Replace a record in place of leaving it out."
             )
         return
-    labels, unit = _trials.given_to_last_step(fit_params, "agents"), "agent"
+    labels, unit = _trials.given_agents(fit_params), "agent"
     if not is_of_agents:
         labels, unit = list(range(len(one))), "record"
     if labels is None or len(labels) != len(one):

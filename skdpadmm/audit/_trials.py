@@ -101,9 +101,9 @@ def is_classifier(model: Any) -> bool:
     return isinstance(last_step(model), ClassifierMixin)
 
 
-def given_to_last_step(fit_params: dict[str, Any], name: str) -> Any:
-    """What `fit` is given by this name, behind names of steps in a pipeline; or None."""
-    return next((v for k, v in fit_params.items() if k.rpartition("__")[2] == name), None)
+def given_agents(fit_params: dict[str, Any]) -> Any:
+    """Labels of agents that `fit` is given, behind names of steps in a pipeline; or None."""
+    return next((v for k, v in fit_params.items() if k.rpartition("__")[2] == "agents"), None)
 
 
 def coefficients_of(model: Any, attribute: str = "coef_") -> Array:

@@ -30,8 +30,6 @@ from skdpadmm.privacy import Guarantee, Neighboring, Observer, PrivacyReport, ro
 _APPLICATION, _FORMAT = 0x64704C67, 2  # "dpLg"
 # Seconds for which a transaction waits for those of others.
 _PATIENCE = 300.0
-# How often a sum is computed without the lock, before others have to wait for it.
-_TRIES = 3
 _SCHEMA = f"""
 CREATE TABLE costs (cost TEXT PRIMARY KEY, observers TEXT NOT NULL);
 CREATE TABLE entries (

@@ -57,8 +57,8 @@ def require_positive(value: float, name: str) -> None:
     require(0 < value < math.inf, name, value, "a float in (0, inf)")
 
 
-def require_count(value: object, name: str, least: int = 1) -> None:
-    require(isinstance(value, Integral) and int(value) >= least, name, value, f"an int >= {least}")
+def require_count(value: object, name: str) -> None:
+    require(isinstance(value, Integral) and int(value) >= 1, name, value, "an int >= 1")
 
 
 def bisect(accept: Callable[[float], bool], rejected: float, accepted: float) -> float:
