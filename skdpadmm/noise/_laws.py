@@ -35,6 +35,11 @@ _UNDERFLOW = 2.0**-1073
 _ENOUGH_BITS = 40
 
 
+def standard_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Map uniform 64-bit words to uniform numbers in [0, 1), multiples of 2**-53."""
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
 @dataclass(frozen=True)
 class Law:
     """A symmetric law of location 0 and scale 1."""
