@@ -1,4 +1,4 @@
-"""What the import contracts of pyproject.toml cannot say."""
+"""What the import contract of setup.cfg cannot say."""
 
 from __future__ import annotations
 
