@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ._loss import Loss, clip_derivative, clip_vectors, moderate, undo_clip
-from ._margin import LogisticLoss, OneVsRestHinge, SmoothedHinge
-from ._multinomial import MultinomialLoss
-from ._residual import HuberLoss, SquaredLoss
+from skdpadmm.losses._loss import Loss, clip_derivative, clip_vectors, moderate, undo_clip
+from skdpadmm.losses._margin import LogisticLoss, OneVsRestHinge, SmoothedHinge
+from skdpadmm.losses._multinomial import MultinomialLoss
+from skdpadmm.losses._residual import HuberLoss, SquaredLoss
 
 __all__ = [
     "HuberLoss",

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._loss import ClosedForm, FloatArray, Loss, TargetArray, check_classes, check_positive
+from skdpadmm.losses._loss import (
+    ClosedForm,
+    FloatArray,
+    Loss,
+    TargetArray,
+    check_classes,
+    check_positive,
+)
 
 _EXP_MAX = 709.0
 """Largest round argument whose exponential is finite."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ._loss import FloatArray, Loss, TargetArray, check_classes
+from skdpadmm.losses._loss import FloatArray, Loss, TargetArray, check_classes
 
 _OMEGA_STEPS = 2
 """Steps that take the softplus function to Wright's omega function at full precision."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._loss import ClosedForm, FloatArray, TargetArray, check_positive
+from skdpadmm.losses._loss import ClosedForm, FloatArray, TargetArray, check_positive
 
 
 class _Residual(ClosedForm):

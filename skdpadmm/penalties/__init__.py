@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from ._elastic_net import L1, ElasticNet, NoPenalty, SquaredL2
-from ._generalized_l1 import GeneralizedL1, difference_matrix, named_penalty_matrix
-from ._linear_constraint import LinearConstraint
-from ._penalty import Penalty, ProximalOperator
+from skdpadmm.penalties._elastic_net import L1, ElasticNet, NoPenalty, SquaredL2
+from skdpadmm.penalties._generalized_l1 import (
+    GeneralizedL1,
+    difference_matrix,
+    named_penalty_matrix,
+)
+from skdpadmm.penalties._linear_constraint import LinearConstraint
+from skdpadmm.penalties._penalty import Penalty, ProximalOperator
 
 __all__ = [
     "L1",

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 
-from ._penalty import (
+from skdpadmm.penalties._penalty import (
     ENTRYWISE,
     FloatArray,
     Penalty,
@@ -22,7 +22,7 @@ from ._penalty import (
     check_strength,
     factor_matrix,
 )
-from ._piecewise import PiecewiseQuadratic
+from skdpadmm.penalties._piecewise import PiecewiseQuadratic
 
 
 class _ElasticNet(Penalty):

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, sparse
 
-from ._elastic_net import L1, NoPenalty
-from ._matrix import SparseMatrix, as_matrix, fingerprint, spectrum
-from ._penalty import (
+from skdpadmm.penalties._elastic_net import L1, NoPenalty
+from skdpadmm.penalties._matrix import SparseMatrix, as_matrix, fingerprint, spectrum
+from skdpadmm.penalties._penalty import (
     ENTRYWISE,
     FloatArray,
     Penalty,
@@ -27,7 +27,7 @@ from ._penalty import (
     check_strength,
     factor_matrix,
 )
-from ._piecewise import PiecewiseQuadratic
+from skdpadmm.penalties._piecewise import PiecewiseQuadratic
 
 _ORDERS = {"fused": 1, "trend": 2}
 

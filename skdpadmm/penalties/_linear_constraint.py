@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import splu
 
-from ._matrix import (
+from skdpadmm.penalties._matrix import (
     SparseMatrix,
     Spectrum,
     as_matrix,
@@ -20,7 +20,7 @@ from ._matrix import (
     fingerprint,
     spectrum,
 )
-from ._penalty import FloatArray, Penalty, ProximalOperator, check_positive
+from skdpadmm.penalties._penalty import FloatArray, Penalty, ProximalOperator, check_positive
 
 LinearMap = Callable[[FloatArray], FloatArray]
 """What maps columns of one height to columns of another."""

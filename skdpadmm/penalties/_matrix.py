@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import linalg, sparse
 
-from ._penalty import FloatArray
+from skdpadmm.penalties._penalty import FloatArray
 
 SparseMatrix: TypeAlias = "sparse.csr_array[np.float64]"
 """How matrices are kept, whatever they came as."""

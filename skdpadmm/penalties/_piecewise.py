@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from ._penalty import FloatArray
+from skdpadmm.penalties._penalty import FloatArray
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
