@@ -163,8 +163,3 @@ def standard_laplace(bits: NDArray[np.uint64]) -> Floats:
 
 
 LAPLACE = Law(standard_laplace, 53, lambda log_tail: -log_tail, lambda t: (-t).exp())
-
-
-def standard_uniform(bits: NDArray[np.uint64]) -> Floats:
-    """Map uniform 64-bit words to uniform numbers in [0, 1), multiples of 2**-53."""
-    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53

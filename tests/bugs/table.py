@@ -657,6 +657,8 @@ BUGS = [
         KEPT, "consensus-exact"),
     Bug("a generator in the model", kept("rng_", lambda *_: np.random.default_rng()), KEPT,
         "consensus-exact"),
+    Bug("iterates in another basis", setting("skdpadmm.records.Rows.from_coordinates",
+                                             lambda _, point: point), OPTIMUM, "gradient-path"),
     Bug("steps without their penalty", without_penalty("_consensus_admm"), OPTIMUM,
         "consensus-exact federated-server"),
     Bug("a seed that is ignored", noise(CryptographicNoise), BITS, "consensus-exact"),
