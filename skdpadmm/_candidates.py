@@ -16,8 +16,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 from sklearn.utils import get_tags
 
-# They transform each row by itself.
-_BY_ROW = (Binarizer, Normalizer, PolynomialFeatures)
+# They transform each row by itself, and powers of a finite row could be infinite.
+_BY_ROW = (Binarizer, Normalizer)
 # So do these functions, and they are finite for every finite number: where another one gives NaN or
 # infinity by the values of rows, the error of the last step would reveal it.
 _FINITE = (

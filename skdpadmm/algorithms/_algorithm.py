@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -66,9 +66,12 @@ def number(
     left, right = closed in ("both", "left"), closed in ("both", "right")
 
     def check(value: Any) -> bool:
-        if not isinstance(value, Real) or isinstance(value, bool):
+        if not isinstance(value, float | int | np.number) or isinstance(value, bool):
             return False
-        x = float(value)
+        try:
+            x = float(value)
+        except (OverflowError, TypeError):
+            return False
         return (low <= x if left else low < x) and (x <= high if right else x < high)
 
     interval = f"{'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"

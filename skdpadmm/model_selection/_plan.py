@@ -342,7 +342,7 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
         raise ValueError(
             f"Got a Pipeline with {step!r}, expected transformers that are known to learn nothing"
             " from data and to transform each row by itself: this package's, Normalizer, Binarizer,"
-            " PolynomialFeatures, FunctionTransformer with a NumPy function that is finite"
+            " FunctionTransformer with a NumPy function that is finite"
             " everywhere, such as np.arctan, and scikit-learn's Pipeline and ColumnTransformer of"
             " these, with listed columns and sparse_threshold=0. Declare public bounds, or apply"
             " yours to X before the search if it treats each row by itself."

@@ -328,7 +328,7 @@ class DPGridSearchCV(BaseDPSearch):
     estimator : estimator
         One of this package, or a Pipeline that ends in one, with transformers that learn nothing
         and treat each row by itself: BoundedScaler, RowNormClipper, Normalizer, Binarizer,
-        PolynomialFeatures, FunctionTransformer with a NumPy function that is finite everywhere
+        FunctionTransformer with a NumPy function that is finite everywhere
         (``np.arctan``, ``np.tanh``), and a ColumnTransformer of these with
         ``sparse_threshold=0``. The search sets `epsilon`, `delta` and `random_state`, and turns
         `verbose` off in all steps: lines would tell the number of trials. An `agent_column` is

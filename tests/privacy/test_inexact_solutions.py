@@ -7,8 +7,8 @@ import math
 import pytest
 
 import skdpadmm.algorithms._certified_solves as certified_solves
-from skdpadmm import DPDecentralizedRegressor
-from skdpadmm.algorithms import RandomWalkADMM, RandomWalkProximalPoint
+from skdpadmm import DPAdmmRidge, DPDecentralizedRegressor
+from skdpadmm.algorithms import AveragedADMM, RandomWalkADMM, RandomWalkProximalPoint
 from tests.contract.harness import moves, record, replay
 from tests.contract.registry import ROWS
 
@@ -62,3 +62,13 @@ def test_more_steps_than_planned_move_what_averaged_admm_releases_within_its_tol
     assert len(found) == 4
     # In units of the clip each record's solution is that near, on either side of it.
     assert all(move.distance <= 0.01 * 2 / row.n_samples for move in found)
+
+
+@pytest.mark.parametrize("neighboring", ["replace_one", "zero_out"])
+@pytest.mark.parametrize("tolerance", [0.01, 0.3])
+def test_twice_the_tolerance_of_averaged_admm_is_in_its_sensitivity(tolerance, neighboring):
+    model = DPAdmmRidge(algorithm=AveragedADMM(tolerance=tolerance), neighboring=neighboring)
+    plan = model.plan(n_samples=100, n_features=2)
+    c, rounding = plan.facts.neighboring.sensitivity_factor, plan.facts.working_rounding
+    moved = c / 100 * (rounding + 2 * tolerance)
+    assert plan.releases[-1].sensitivities[0] == pytest.approx(moved, rel=1e-9)
