@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     Normalizer,
+    PolynomialFeatures,
     StandardScaler,
 )
 
