@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -260,7 +261,7 @@ class SecretSharingGradientDescent(Algorithm):
 
     def _has_curators(self, agents: Agents) -> bool:
         count = self.n_curators
-        return count is None or (isinstance(count, int) and 2 <= count <= agents.n_agents)
+        return count is None or (isinstance(count, Integral) and 2 <= count <= agents.n_agents)
 
     def _n_curators(self, agents: Agents) -> int:
         return agents.n_agents if self.n_curators is None else int(self.n_curators)

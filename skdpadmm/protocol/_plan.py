@@ -84,9 +84,10 @@ class Plan:
         if not self.budget.is_private:
             return
         for release in self.releases:
-            if not 0 < release.noise_std < math.inf:
+            noise = (release.noise_std, *release.agent_noise_std)
+            if not all(0 < noise_std < math.inf for noise_std in noise):
                 raise ValueError(
-                    f"Got noise_std={release.noise_std} for the release {release.name!r}, expected"
+                    f"Got noise_std={min(noise)} for the release {release.name!r}, expected"
                     " a positive finite number in a private plan."
                     " Check the scale of the clip bound."
                 )
@@ -94,6 +95,13 @@ class Plan:
                 raise ValueError(
                     f"Got sensitivities of the release {release.name!r} that are not positive and"
                     " finite, expected a bound for each repetition."
+                )
+            unstated = set(self.facts.observers) - set(release.seen_by)
+            # An observer that is left out would count as one who sees nothing of it.
+            if self.facts.agents is not None and unstated:
+                raise ValueError(
+                    f"Got no view of {sorted(unstated)} for the release {release.name!r}, expected"
+                    f" one of each of {sorted(self.facts.observers)}."
                 )
         agents, epsilon = self.facts.agents, self.budget.epsilon
         budgets = (epsilon,) if agents is None else agents.budgets(epsilon)

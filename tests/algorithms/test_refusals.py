@@ -120,6 +120,13 @@ def test_what_no_theorem_covers_is_refused_before_data(estimator, algorithm, aro
         model.plan(100, 3)
 
 
+def test_facts_in_another_basis_are_refused_where_no_theorem_holds_in_it():
+    facts = DPAdmmRidge(conditioning="private").plan(1000, 3).facts
+    for algorithm in (GradientDescent(**LAST), alg.CoordinateDescent()):
+        with pytest.raises(ValueError, match="^Got conditioning with .*expected conditioning=None"):
+            algorithm.plan(facts, BUDGET)
+
+
 CLASSES, AGENT, SMALL_CLIP = {"loss": "three"}, {"unit": "agent"}, {"clip_norm": 0.01}
 SPLIT = {"epsilons": (1.0, 2.0, 1.0, 1.0)}
 OF_AGENTS = [

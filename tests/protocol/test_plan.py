@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdpadmm import losses, penalties
+from skdpadmm import DPFedRidge, losses, penalties
 from skdpadmm.privacy import GaussianDP, Mixture, Neighboring, NonPrivate, gaussian_mu
 from skdpadmm.protocol import Budget, Facts, Plan, Release, View
 
@@ -175,3 +175,18 @@ def test_the_text_of_a_plan_says_what_matters():
     assert "  releases 5 x mean (3, 1): sensitivity 0.01, noise std" in repr(PLAN)
     assert "  settings: step_size=0.1235, record_step=exact\n" in repr(PLAN)
     assert "  releases the last of 200 x iterate (3, 1): sensitivity 0.01" in repr(path_plan())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"views": ()}, r"no view of \['server', 'sums'\]"),
+        ({"agent_noise_std": (0.0,)}, "noise_std=0.0"),
+    ],
+)
+def test_each_observer_of_agents_is_told_what_it_learns_of_each_release(changed, message):
+    # What prepares the fit has views of its own: without those of the sum they would be all.
+    plan = DPFedRidge(conditioning="private", adversary="server").plan(2000, 3)
+    last = dataclasses.replace(plan.releases[-1], **changed)
+    with pytest.raises(ValueError, match=f"^Got {message}"):
+        dataclasses.replace(plan, releases=(*plan.releases[:-1], last))
