@@ -123,7 +123,7 @@ def test_what_no_theorem_covers_is_refused_before_data(estimator, algorithm, aro
 def test_facts_in_another_basis_are_refused_where_no_theorem_holds_in_it():
     facts = DPAdmmRidge(conditioning="private").plan(1000, 3).facts
     for algorithm in (GradientDescent(**LAST), alg.CoordinateDescent()):
-        with pytest.raises(ValueError, match=r"^Got conditioning with .*expected conditioning=None"):
+        with pytest.raises(ValueError, match=r"^Got conditioning with .*, expected c"):
             algorithm.plan(facts, BUDGET)
 
 
