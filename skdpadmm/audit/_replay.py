@@ -70,7 +70,7 @@ class ReplayLine:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Passage:
-    """Something that passed a gate by one of its methods; see `Gate.let_out`."""
+    """Something that passed a gate by one of its methods; see `Gate.deliver`."""
 
     method: str
     # Of the release; empty for what is random and no release.
@@ -100,7 +100,7 @@ class RecordingGate(Gate):
         self.plan = plan
         self.passages: list[Passage] = []
 
-    def let_out(
+    def deliver(
         self,
         method: str,
         release: Any,
@@ -149,9 +149,9 @@ class ReplayingGate(RecordingGate):
         super().__init__(plan, noise)
         self._recorded = iter(recorded.passages)
 
-    def let_out(self, *passing: Any) -> NDArray[Any]:
+    def deliver(self, *passing: Any) -> NDArray[Any]:
         """Keep what passes, and let out what was recorded."""
-        super().let_out(*passing)
+        super().deliver(*passing)
         known = next(self._recorded, None)
         if known is None or known.kind != self.passages[-1].kind:
             raise Diverged

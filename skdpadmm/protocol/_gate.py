@@ -69,7 +69,7 @@ class Gate:
             out = unit * self._noise.add_gaussian(value / unit, 1.0, (index, repetition))
         else:
             out = self._noise.add_gaussian(value, float(unit), (index, repetition))
-        return self.let_out("release", release, repetition, value, out, unit)
+        return self.deliver("release", release, repetition, value, out, unit)
 
     def share(self, name: str, value: Floats) -> Floats:
         """Let the sum of all agents' messages through, by secret sharing.
@@ -87,7 +87,7 @@ class Gate:
             )
         repetition = self._pass(name)
         if release.noise_std == 0:
-            return self.let_out("share", release, repetition, value, np.asarray(value.sum(axis=0)))
+            return self.deliver("share", release, repetition, value, np.asarray(value.sum(axis=0)))
         secrets = np.empty(value.shape, dtype=np.int64)
         for kind, noise_std in enumerate(release.agent_noise_std):
             who, scale = agents.kind == kind, noise_std / release.cell
@@ -100,7 +100,7 @@ class Gate:
         residues = residues_of(secrets, release.modulus)
         total = share_and_sum(residues, release.n_curators, release.modulus)
         out = np.asarray(release.cell * centred(total, release.modulus))
-        return self.let_out("share", release, repetition, value, out, release.noise_std)
+        return self.deliver("share", release, repetition, value, out, release.noise_std)
 
     def take_turns(self, name: str, agents: NDArray[np.intp], value: Floats) -> Floats:
         """Let some agents take their next turn in a planned release.
@@ -115,10 +115,10 @@ class Gate:
         turn, noise = self._turns[name].take(agents)
         self.trace.append((name, noise.shape))
         if release.noise_std == 0:
-            return self.let_out("take_turns", release, turn, value, value, 0.0, agents)
+            return self.deliver("take_turns", release, turn, value, value, 0.0, agents)
         units = self._turns[name].units[agents].reshape(-1, *(1,) * (value.ndim - 1))
         out = units * (round_to_grid(value / units, 1.0) + noise)
-        return self.let_out("take_turns", release, turn, value, out, units, agents)
+        return self.deliver("take_turns", release, turn, value, out, units, agents)
 
     def skip(self, name: str) -> None:
         """Use up one repetition of a planned release without releasing anything."""
@@ -129,14 +129,14 @@ class Gate:
         self._draws += 1
         # Releases have streams of two words, so that these are others.
         drawn = self._noise.uniform(shape, (len(self._passed), 0, self._draws))
-        return self.let_out("uniform", None, self._draws - 1, None, drawn)
+        return self.deliver("uniform", None, self._draws - 1, None, drawn)
 
     def hidden_term(self, name: str) -> Floats:
         """Draw the noise of a planned hidden term, which must never leave the algorithm."""
         index, term = self._planned(name, "hidden_term")
         repetition = self._pass(name)
         drawn = self._noise.add_gaussian(np.zeros(term.shape), term.noise_std, (index, repetition))
-        return self.let_out("hidden_term", term, repetition, None, drawn, term.noise_std)
+        return self.deliver("hidden_term", term, repetition, None, drawn, term.noise_std)
 
     def path_noise(self, name: str, n_steps: int) -> Floats:
         """Draw the noise (n_steps, ...) of the next steps of a planned path, to be added singly.
@@ -163,9 +163,9 @@ class Gate:
                 drawn = self._noise.add_gaussian(zeros, path.noise_std, (index, block))
                 start, end = max(first, block * size), min(stop, (block + 1) * size)
                 noise[start - first : end - first] = drawn[start - block * size :][: end - start]
-        return self.let_out("path_noise", path, first, None, noise, path.noise_std)
+        return self.deliver("path_noise", path, first, None, noise, path.noise_std)
 
-    def let_out(
+    def deliver(
         self,
         method: str,
         release: Release | None,

@@ -148,7 +148,7 @@ class Watched(Gate):
         super().__init__(plan, noise)
         self.passed: list[tuple[str, Any, Any, Any]] = []
 
-    def let_out(self, method, release, repetition, value, out, unit=0.0, agents=None):
+    def deliver(self, method, release, repetition, value, out, unit=0.0, agents=None):
         if method == "hidden_term":
             out = self.factor * out
         if value is not None and out.shape == value.shape and out.dtype == float:

@@ -51,7 +51,7 @@ class Recording(Watch):
         def through_the_gate(steps: NoisySteps, value: Any) -> Any:
             gate = self.gates[-1]
             path = gate.plan.releases[-1]
-            return gate.let_out("step", path, 0, value, rounded(steps, value))
+            return gate.deliver("step", path, 0, value, rounded(steps, value))
 
         with watched_by(self), mock.patch.object(NoisySteps, "_rounded", through_the_gate):
             yield
@@ -103,9 +103,9 @@ def hidden_names(plan: Plan) -> set[str]:
 class SilentGate(RecordingGate):
     """Lets everything out as it came in, without noise."""
 
-    def let_out(self, method: str, release: Any, repetition: Any, value: Any, out: Any, *more: Any):
+    def deliver(self, method: str, release: Any, repetition: Any, value: Any, out: Any, *more: Any):
         """The exact quantity; where noise alone passes there is none."""
-        super().let_out(method, release, repetition, value, out, *more)
+        super().deliver(method, release, repetition, value, out, *more)
         if method == "uniform":
             return out
         if method == "share":
@@ -121,9 +121,9 @@ class KnownNoise(SilentGate):
 
     known: dict[int, Any] = {}  # noqa: RUF012
 
-    def let_out(self, method: str, release: Any, repetition: Any, value: Any, out: Any, *more: Any):
+    def deliver(self, method: str, release: Any, repetition: Any, value: Any, out: Any, *more: Any):
         """The exact quantity and known noise."""
-        out = super().let_out(method, release, repetition, value, out, *more)
+        out = super().deliver(method, release, repetition, value, out, *more)
         known = self.known.get(len(self.passages) - 1)
         return out if known is None else out + release.noise_std * np.asarray(known)
 
@@ -131,7 +131,7 @@ class KnownNoise(SilentGate):
 class FailingGate(RecordingGate):
     """Fails as soon as something passes."""
 
-    def let_out(self, *args: Any, **more: Any):
+    def deliver(self, *args: Any, **more: Any):
         """Fail."""
         raise RuntimeError("planted")
 

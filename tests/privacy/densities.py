@@ -15,8 +15,8 @@ class KnownTerm(SilentGate):
 
     term = 0.0
 
-    def let_out(self, method, release, repetition, value, out, *more):
-        out = super().let_out(method, release, repetition, value, out, *more)
+    def deliver(self, method, release, repetition, value, out, *more):
+        out = super().deliver(method, release, repetition, value, out, *more)
         return np.full_like(out, self.term) if method == "hidden_term" else out
 
 
