@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -68,11 +68,6 @@ def _earlier_steps(estimator: Any) -> Iterator[Any]:
         estimator = estimator.steps[-1][1]
 
 
-def steps_that_learn(estimator: Any) -> list[Any]:
-    """Transformers before the last step that a fit adapts to data, in pipelines of any depth."""
-    return [step for step in _earlier_steps(estimator) if _learns(step)]
-
-
 def _learns(step: Any) -> bool:
     # The exception takes nothing but the number of columns.
     return get_tags(step).requires_fit and not isinstance(step, PolynomialFeatures)
@@ -117,6 +112,9 @@ def _fitted_parts(value: Any) -> Iterator[Any]:
 
 def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None) -> int:
     """How many features arrive at the last step, from rows of zeros."""
+    # What a step would learn from zeros says nothing.
+    if any(_learns(step) for step in _earlier_steps(estimator)):
+        return n_features
     rows: Any = np.zeros((2, n_features))
     if columns is not None:
         import pandas as pd
@@ -129,36 +127,50 @@ def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None
     return int(rows.shape[1])
 
 
-def asks_for_classes(estimator: Any) -> bool:
-    """Whether the plan of a last step needs the number of classes, as none are declared."""
-    is_known = "n_classes" in inspect.signature(estimator.plan).parameters
-    return is_known and getattr(estimator, "classes", None) is None
-
-
-def plan_candidate(
+def plan_fits(
     estimator: Any,
-    parameters: Mapping[str, Any],
+    candidates: Iterable[Mapping[str, Any]],
     n_samples: int,
     n_features: int,
     n_classes: int | None,
+    *,
+    columns: Any = None,
     facts: Mapping[str, Any] | None = None,
-) -> tuple[Any, list[str]]:
-    """Return a candidate's plan and what it warned of; `facts` are other arguments, which win."""
-    last = last_step(estimator)
-    known = {"n_classes": n_classes} if asks_for_classes(last) else {}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            plan = last.plan(n_samples, n_features, **{**known, **(facts or {})})
-        except (TypeError, ValueError) as error:
-            if parameters:
-                error.add_note(f"It was raised by the plan of the candidate {dict(parameters)}.")
-            raise
-    return plan, list(dict.fromkeys(str(line.message) for line in caught))
+    **budget: float,
+) -> tuple[list[Any], list[str]]:
+    """The plan of a fit of each candidate, and what plans warned of; `facts` win over the rest."""
+    plans, warned = [], list[str]()
+    for parameters in candidates:
+        candidate = with_parameters(estimator, parameters, **budget)
+        require_one_that_spends(candidate)
+        last, known = last_step(candidate), dict(facts or {})
+        if "n_features" not in known:
+            known["n_features"] = n_features_of_last_step(candidate, n_features, columns)
+        # Where classes are not declared, an estimator takes the set of labels to be public.
+        if (
+            "n_classes" in signature(last.plan).parameters
+            and getattr(last, "classes", None) is None
+        ):
+            known.setdefault("n_classes", n_classes)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                plans.append(last.plan(n_samples, **known))
+            except (TypeError, ValueError) as error:
+                if parameters:
+                    error.add_note(f"The plan of the candidate {dict(parameters)} raised it.")
+                raise
+        warned += [str(line.message) for line in caught]
+    return plans, warned
 
 
 def sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> list[int]:
     """Return how many rows train in each fold of a search of scikit-learn, given as to its fit."""
+    if hasattr(search.cv, "__next__"):
+        raise ValueError(
+            "Got cv that can be gone through once, expected folds that fit can still see."
+            " Use cv=list(...)."
+        )
     # Any labels of two classes: an int means folds by classes, for a classifier.
     folds = ms.check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
     is_by_group = type(folds) in _BY_GROUP

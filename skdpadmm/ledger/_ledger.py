@@ -541,10 +541,10 @@ class PrivacyLedger:
             random candidates without a seed, folds by labels; or is counted in another ledger.
         """
         relation, kind = _relation(unit, neighboring), type(search).__name__
-        costs = cost_of_search(search, X, y, groups, facts, self._require_here)
-        new = [_Fits(self.dataset, kind, False, (claim,), count) for claim, count in costs]
+        claims = cost_of_search(search, X, y, groups, facts, self._require_here)
+        new = [_Fits(self.dataset, kind, False, (claim,), 1) for claim in claims]
         if os.path.exists(self.path):
-            seen, n_fits = self._read(), sum(some.number for some in new)
+            seen, n_fits = self._read(), len(claims)
             self._refuse_passed(seen, new, f"a {kind} of {n_fits} fit{'s'[: n_fits > 1]}")
             for limit in self._applicable(seen.limits):
                 relation = relation or _relation(limit.unit, limit.neighboring)

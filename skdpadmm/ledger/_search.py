@@ -5,16 +5,50 @@ from __future__ import annotations
 import copy
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn import model_selection
+from sklearn.model_selection import (
+    GridSearchCV,
+    ParameterGrid,
+    ParameterSampler,
+    RandomizedSearchCV,
+)
 
-from skdpadmm import _candidates
-from skdpadmm._candidates import last_step, sizes_of_folds
+from skdpadmm._candidates import last_step, plan_fits, sizes_of_folds, with_parameters
 from skdpadmm.ledger._account import Claim, Relation
-from skdpadmm.privacy import Guarantee, worst
+from skdpadmm.privacy import worst
+
+
+def claims_of_fits(
+    estimator: Any,
+    candidates: Sequence[Mapping[str, Any]],
+    sizes: Sequence[int],
+    refit_size: int | None,
+    **shape: Any,
+) -> list[Claim]:
+    """The claims of all fits of a search: each candidate on each fold, and one of them once more.
+
+    ``refit_size`` is None without a refit; ``shape`` is what :func:`plan_fits` asks for.
+    """
+
+    def claims(n_samples: int) -> list[Claim]:
+        plans, _ = plan_fits(estimator, candidates, n_samples, **shape)
+        return [
+            Claim(plan.adversary, Relation(plan.unit, plan.neighboring), plan.guarantee())
+            for plan in plans
+        ]
+
+    fits = [c for size, count in Counter(sizes).items() for c in claims(size) * count]
+    refits = [] if refit_size is None else claims(refit_size)
+    # Which candidate is fitted once more is not known, or came from exact scores: the worst bounds
+    # it. Under several relations the sum is refused all the same.
+    for relation in dict.fromkeys(refit.relation for refit in refits):
+        of_relation = [refit for refit in refits if refit.relation == relation]
+        guarantee = worst(*(refit.guarantee for refit in of_relation))
+        fits.append(Claim(of_relation[0].observer, relation, guarantee))
+    return fits
 
 
 def cost_of_search(
@@ -22,76 +56,35 @@ def cost_of_search(
     X: Any,
     y: Any,
     groups: Any,
-    facts: dict[str, Any],
+    facts: Mapping[str, Any],
     require_here: Callable[[Any], None],
-) -> list[tuple[Claim, int]]:
-    """Return the claims of all fits of a search, each with how often it occurs.
+) -> list[Claim]:
+    """Return the claims of all fits of a search that did not run yet.
 
     ``facts`` are other arguments of ``plan``; ``require_here`` refuses an estimator whose fits
     would be counted in another ledger.
     """
-    shape = X.shape if hasattr(X, "shape") else (len(X), len(X[0]))
-    n_samples, n_features = int(shape[0]), int(shape[1])
-    columns = X.columns if hasattr(X, "iloc") else None
-    own_facts = {name: value for name, value in facts.items() if name != "n_features"}
-
-    def claim(estimator: Any, parameters: Mapping[str, Any], size: int) -> Claim:
-        """What one fit costs, against whom; it warns by itself."""
-        last = last_step(estimator)
-        require_here(last)
-        _candidates.require_one_that_spends(estimator)
-        width, n_classes = n_features, None
-        if "n_features" in facts:
-            width = int(facts["n_features"])
-        elif not _candidates.steps_that_learn(
-            estimator
-        ):  # what they make of rows of zeros says nothing
-            width = _candidates.n_features_of_last_step(estimator, n_features, columns)
-        if y is not None and _candidates.asks_for_classes(last):
-            # The estimator itself takes the set of labels to be public where none are declared.
-            n_classes = len(np.unique(np.asarray(y)))
-        plan, _ = _candidates.plan_candidate(
-            estimator, parameters, size, width, n_classes, own_facts
-        )
-        return Claim(plan.adversary, Relation(plan.unit, plan.neighboring), plan.guarantee())
-
-    if _can_plan(search):
-        # One plan for all: that of a private search holds for its trials together.
-        return [(claim(search, {}, n_samples), 1)]
-    if hasattr(getattr(search, "cv", None), "__next__"):
-        raise ValueError(
-            "Got cv that can be gone through once, expected folds that fit can still see."
-            " Use cv=list(...)."
-        )
-    candidates = _drawn(search)
-    sizes = Counter(sizes_of_folds(search, X, y, groups, n_samples))
-    if not candidates or not sizes:
-        raise ValueError("Got a search without candidates or folds, expected one of each at least.")
-    claims: Counter[Claim] = Counter()
-    refits: dict[Relation, list[Guarantee]] = {}
+    n_samples, n_features = np.shape(X)
+    # One plan for all: that of a private search holds for its trials together.
+    candidates: list[dict[str, Any]] = [{}]
+    estimator, sizes, refit_size = search, [n_samples], None
+    if not callable(getattr(last_step(search), "plan", None)):
+        candidates, estimator = _drawn(search), search.estimator
+        sizes = sizes_of_folds(search, X, y, groups, n_samples)
+        refit_size = n_samples if search.refit else None
     for parameters in candidates:
-        candidate = _candidates.with_parameters(search.estimator, parameters)
-        if not _can_plan(candidate):
-            raise TypeError(
-                f"Got an estimator of type {type(last_step(candidate)).__name__}, expected one with"
-                " a method plan, alone or as the last step of a Pipeline: its cost is not known in"
-                " advance."
-            )
-        for size, count in sizes.items():
-            claims[claim(candidate, parameters, size)] += count
-        if search.refit:
-            refit = claim(candidate, parameters, n_samples)
-            refits.setdefault(refit.relation, []).append(refit.guarantee)
-    # The refit is one of the candidates; under several relations the sum refuses all the same.
-    for relation, guarantees in refits.items():
-        claims[Claim("adversary", relation, worst(*guarantees))] += 1
-    return list(claims.items())
+        require_here(last_step(with_parameters(estimator, parameters)))
+    n_classes = None if y is None else len(np.unique(np.asarray(y)))
+    columns = getattr(X, "columns", None)
+    shape = {"n_features": n_features, "n_classes": n_classes, "columns": columns, "facts": facts}
+    return claims_of_fits(estimator, candidates, sizes, refit_size, **shape)
 
 
 def _drawn(search: Any) -> list[dict[str, Any]]:
-    if isinstance(search, model_selection.GridSearchCV):
-        return list(model_selection.ParameterGrid(search.param_grid))
-    if not isinstance(search, model_selection.RandomizedSearchCV):
+    """The candidates of a search of scikit-learn."""
+    if isinstance(search, GridSearchCV):
+        return list(ParameterGrid(search.param_grid))
+    if not isinstance(search, RandomizedSearchCV):
         raise TypeError(
             f"Got {type(search).__name__}, expected GridSearchCV, RandomizedSearchCV, an estimator"
             " or a private search that can plan: of others it is not known in advance how often"
@@ -106,11 +99,4 @@ def _drawn(search: Any) -> list[dict[str, Any]]:
     seed = copy.deepcopy(search.random_state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a small grid: fit says so
-        draws = model_selection.ParameterSampler(
-            search.param_distributions, search.n_iter, random_state=seed
-        )
-        return list(draws)
-
-
-def _can_plan(estimator: Any) -> bool:
-    return callable(getattr(last_step(estimator), "plan", None))
+        return list(ParameterSampler(search.param_distributions, search.n_iter, random_state=seed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -15,7 +15,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
 from skdpadmm import _candidates, privacy
-from skdpadmm._candidates import last_step, with_parameters
+from skdpadmm._candidates import last_step, plan_fits, with_parameters
 from skdpadmm.algorithms import is_streaming
 from skdpadmm.model_selection import _trials
 from skdpadmm.network import condition_of
@@ -175,27 +175,9 @@ def covers(planned: Guarantee, spent: Guarantee, delta: float) -> bool:
     )
 
 
-def plan_fits(
-    estimator: Any,
-    candidates: Sequence[Mapping[str, Any]],
-    n_samples: int,
-    n_features: Sequence[int],
-    n_classes: int | None,
-    **budget: float,
-) -> tuple[list[Any], list[str]]:
-    """The plan of a fit of each candidate, and what they warned of; features of last steps."""
-    plans, warned = [], []
-    for parameters, width in zip(candidates, n_features, strict=True):
-        candidate = with_parameters(estimator, parameters, **budget)
-        plan, lines = _candidates.plan_candidate(candidate, parameters, n_samples, width, n_classes)
-        plans.append(plan)
-        warned += lines
-    return plans, warned
-
-
-def common_relation(plans: Sequence[Any]) -> tuple[str, str, Neighboring]:
-    """The adversary, the unit and the neighbouring relation of all plans, which have to be one."""
-    relations = {(str(plan.adversary), str(plan.unit), plan.neighboring) for plan in plans}
+def common_relation(claims: Iterable[tuple[str, str, Neighboring]]) -> tuple[str, str, Neighboring]:
+    """The adversary, the unit and the neighbouring relation of all fits, which have to be one."""
+    relations = {(adversary, unit, neighboring) for adversary, unit, neighboring in claims}
     if len(relations) > 1:
         found = sorted((adversary, unit, str(how)) for adversary, unit, how in relations)
         raise ValueError(
@@ -214,11 +196,8 @@ def plan_search(
     columns: Any = None,
 ) -> SearchPlan:
     """Plan a private search from public facts; `columns` are the names of columns of a table."""
-    widths = []
     for parameters in candidates:
-        candidate = with_parameters(search.estimator, parameters)
-        _check_candidate(candidate, parameters)
-        widths.append(_candidates.n_features_of_last_step(candidate, n_features, columns))
+        _check_candidate(with_parameters(search.estimator, parameters), parameters)
     score, n_train, n_validation = None, n_samples, 0
     if search.public_validation is None:
         score = _trials.row_score(search.scoring, last_step(search.estimator), search.score_bounds)
@@ -231,8 +210,8 @@ def plan_search(
     epsilon, delta = float(search.epsilon), float(search.delta)
     is_private = epsilon < math.inf
 
-    of_all: dict[str, Any] = {"n_features": widths, "n_classes": n_classes, "delta": delta}
-    plans_of = partial(plan_fits, search.estimator, candidates, **of_all)
+    shape: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes, "columns": columns}
+    plans_of = partial(plan_fits, search.estimator, candidates, delta=delta, **shape)
     refit_epsilon = (1.0 - search.search_share) * epsilon
     refit_plans, refit_warned = list[Any](), list[str]()
     if search.refit:
@@ -244,7 +223,9 @@ def plan_search(
         if not trial_epsilon > 0:
             return None
         plans, warned = plans_of(n_samples=n_train, epsilon=trial_epsilon)
-        *against, neighboring = common_relation(plans)
+        *against, neighboring = common_relation(
+            (plan.adversary, plan.unit, plan.neighboring) for plan in plans
+        )
         if against != ["model", "record"]:
             raise ValueError(
                 f"Got candidates whose budgets are against and protect {against}, expected a record"

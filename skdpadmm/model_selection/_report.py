@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from skdpadmm import _candidates, privacy
 from skdpadmm._candidates import last_step
-from skdpadmm.ledger import compose_all
-from skdpadmm.model_selection._plan import SearchPlan, common_relation, covers, plan_fits
+from skdpadmm.ledger._account import total_of
+from skdpadmm.ledger._search import claims_of_fits
+from skdpadmm.model_selection._plan import SearchPlan, common_relation, covers
 from skdpadmm.privacy import Guarantee, NonPrivate, PrivacyReport, round_up
 
 
@@ -171,12 +172,12 @@ def search_cost(
     ('GridSearchCV of DPAdmmRidge, 7 fits', '0.289', 'selection and cv_results_: no guarantee')
     """
     check_is_fitted(search)
-    results = getattr(search, "cv_results_", {"n_resources": None})
-    if "n_resources" in results:
+    if not isinstance(search, GridSearchCV | RandomizedSearchCV):
         raise TypeError(
             f"Got a search of type {type(search).__name__}, expected GridSearchCV or Randomized"
             "SearchCV, whose fits see whole folds. That of a private search is in its privacy_."
         )
+    results, candidates = search.cv_results_, search.cv_results_["params"]
     names = [name for name in results if name.startswith("split") and "_test_" in name]
     if n_missing := sum(math.isnan(score) for name in names for score in results[name]):
         raise ValueError(
@@ -184,39 +185,28 @@ def search_cost(
             " may have spent nothing, a part or all. Search with error_score='raise', or count fits"
             " in a ledger."
         )
-    n_features = getattr(search, "n_features_in_", None) if n_features is None else n_features
     best: Any = getattr(search, "best_estimator_", None)
+    known: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes}
+    if n_features is None:
+        known["n_features"] = getattr(search, "n_features_in_", None)
     if n_classes is None and hasattr(best, "classes_"):
-        n_classes = len(best.classes_)
-    for name, value in (("n_samples", n_samples), ("n_features", n_features)):
+        known["n_classes"] = len(best.classes_)
+    for name, value in (("n_samples", n_samples), ("n_features", known["n_features"])):
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"Got {name}={value!r}, expected an int: the search has not kept it.")
     zeros = np.zeros((n_samples, 1))  # neither rows nor targets change these folds
     sizes = _candidates.sizes_of_folds(search, zeros, None, None, n_samples)
-    widths, deltas, is_simulation = [], [], False
-    for parameters in results["params"]:
-        candidate = _candidates.with_parameters(search.estimator, parameters)
-        _candidates.require_one_that_spends(candidate)
-        last = last_step(candidate)
-        widths.append(_candidates.n_features_of_last_step(candidate, n_features or 1))
-        deltas.append(float(last.delta))
-        is_simulation |= last.random_state is not None
-    plans = {
-        n: plan_fits(search.estimator, results["params"], n, widths, n_classes)[0]
-        for n in {*sizes, n_samples}
-    }
-    adversary, unit, neighboring = common_relation(plans[n_samples])
-    fits = [plan.guarantee() for n in sizes for plan in plans[n]]
+    refit_size = None if best is None else n_samples
+    claims = claims_of_fits(search.estimator, candidates, sizes, refit_size, **known)
+    adversary, unit, neighboring = common_relation((c.observer, *c.relation) for c in claims)
+    models = [last_step(_candidates.with_parameters(search.estimator, c)) for c in candidates]
+    is_simulation = any(model.random_state is not None for model in models)
     is_changed = len(sizes) != search.n_splits_ or bool(search.refit) != (best is not None)
-    cases = [fits]
     if best is not None:
-        report = last_step(best).privacy_
+        report, fitted = last_step(best).privacy_, [candidates[search.best_index_]]
+        (plan,), _ = _candidates.plan_fits(search.estimator, fitted, n_samples, **known)
         is_simulation |= bool(report.simulation)
-        is_changed = is_changed or not _is_as_planned(report, plans[n_samples][search.best_index_])
-        # Which candidate it was came from exact scores: the most expensive one bounds it.
-        refit = privacy.worst(*(plan.guarantee() for plan in plans[n_samples]))
-        refits = refit.components if isinstance(refit, privacy.Worst) else [refit]
-        cases = [[*fits, case] for case in refits]
+        is_changed = is_changed or not _is_as_planned(report, plan)
     if is_changed:
         raise ValueError(
             f"Got a search with refit={search.refit!r} and {search.n_splits_} folds, whose plans at"
@@ -229,12 +219,12 @@ def search_cost(
         "random_state of the estimator fixes the noise, and fits share it: equal noise on different"
         " folds cancels."
     )
-    total = privacy.worst(*(compose_all(*Counter(case).elements()) for case in cases))
+    total = total_of(claims, None)
     return PrivacyReport(
-        subject=f"{name}, {len(cases[0])} fits",
+        subject=f"{name}, {len(claims)} fits",
         observers=(privacy.Observer(adversary, sees, unit, neighboring, total),),
         releases=(),
-        delta=max(deltas),
+        delta=max(float(model.delta) for model in models),
         assumptions=(
             "Every fit counts for every row. That bounds the cost: each row is left out of some.",
             "Folds are public, and so are groups: no row decides which rows train together.",
