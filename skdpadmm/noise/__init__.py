@@ -8,8 +8,8 @@ With `CryptographicNoise` and `SeededNoise` a released number has the law of ``v
 rounded to the grid, where z is exactly Gaussian or Laplace: every cell has its probability, however
 deep in the tail, and rounding an exact release costs nothing. No delta is added for sampling. This
 holds because floating-point arithmetic decides a cell only where no error of it, and no further bit
-of the random number, could change the cell (`_laws.in_doubt`), and exact arithmetic with as many
-further bits as it takes decides the others (`_laws.Law.cell_of`): about one in a million, and more
+of the random number, could change the cell (`_grid.in_doubt`), and exact arithmetic with as many
+further bits as it takes decides the others (`_grid.Law.cell_of`): about one in a million, and more
 where values are above 1e5 scales and sums of floats have few bits below a cell. It rests on random
 words that are uniform, and on errors of ``scipy.special.ndtri`` and ``numpy.log`` below
 2**-45 and 2**-47 of their values, which are measured (2**-49 and 2**-50) and not proven: against

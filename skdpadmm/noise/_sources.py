@@ -4,85 +4,64 @@ from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skdpadmm.noise._grid import add_on_grid, round_to_grid
-from skdpadmm.noise._laws import LAPLACE, NORMAL, Law, standard_uniform
+from skdpadmm.noise._grid import LAPLACE, NORMAL, Floats, Law, Words, add_on_grid, round_to_grid
 
 _SAMPLERS = ("floating-point", "opendp")
 _N_WORDS = 4
 # In front of the words that refine a number: no seed has as many words.
 _FURTHER = 2**32 - 1
 
-Floats = NDArray[np.float64]
-Words = NDArray[np.uint64]
 Stream = tuple[int, ...]
 
 
-class NoiseSource(Protocol):
-    """Something that adds Gaussian or Laplace noise to a release.
+class NoiseSource(ABC):
+    """Source of Gaussian and Laplace noise for releases.
 
     A `stream` names a release and its repetition: another stream gets independent noise, and one
     stream serves one release of one law. Results have the shape of ``value`` and are multiples of
     2**floor(log2(scale)) * 2**-20. Scales that are not in (0, inf) raise a ValueError.
     """
 
-    @property
-    def simulation(self) -> bool:
-        """Whether the noise can be reproduced, in which case it protects nobody."""
-        ...
-
-    def add_gaussian(self, value: Floats, scale: float, stream: Stream) -> Floats:
-        """Return ``value`` + N(0, scale^2 I), rounded to the public grid."""
-        ...
-
-    def add_laplace(self, value: Floats, scale: float, stream: Stream) -> Floats:
-        """Return ``value`` + numbers of density exp(-abs(x) / scale) / (2 scale), on the grid."""
-        ...
-
-    def uniform(self, shape: tuple[int, ...], stream: Stream) -> Floats:
-        """Return independent uniform numbers in [0, 1), for draws that do not depend on data."""
-        ...
-
-
-class _Source:
-    """The methods of a source, by words of the operating system and `_add`."""
-
+    # Whether the noise can be reproduced, in which case it protects nobody.
     simulation: ClassVar[bool] = False
 
     def add_gaussian(self, value: Floats, scale: float, stream: Stream) -> Floats:
-        """Return ``value`` + N(0, scale^2 I) on the grid."""
+        """Return ``value`` + N(0, scale^2 I), rounded to the public grid."""
         return self._checked(value, scale, stream, NORMAL)
 
     def add_laplace(self, value: Floats, scale: float, stream: Stream) -> Floats:
-        """Return ``value`` + Laplace(scale) on the grid."""
+        """Return ``value`` + numbers of density exp(-abs(x) / scale) / (2 scale), on the grid."""
         return self._checked(value, scale, stream, LAPLACE)
 
     def uniform(self, shape: tuple[int, ...], stream: Stream) -> Floats:
-        """Return uniform numbers in [0, 1)."""
-        return standard_uniform(self._words(math.prod(shape), stream)).reshape(shape)
+        """Return uniform multiples of 2**-53 in [0, 1), for draws that do not depend on data."""
+        words = self._words(math.prod(shape), stream) >> np.uint64(11)
+        return (words.astype(np.float64) * 2.0**-53).reshape(shape)
 
     def _checked(self, value: Floats, scale: float, stream: Stream, law: Law) -> Floats:
         if not 0 < scale < math.inf:
             raise ValueError(f"Got scale={scale!r}, expected a float in (0, inf).")
         return self._add(np.asarray(value, dtype=np.float64), float(scale), stream, law)
 
+    @abstractmethod
     def _add(self, value: Floats, scale: float, stream: Stream, law: Law) -> Floats:
-        raise NotImplementedError
+        """Add noise of a law on the grid, to floats and at a scale in (0, inf)."""
 
     def _words(self, size: int, stream: Stream) -> Words:
         return _system_words(size)
 
 
 @dataclass(frozen=True)
-class CryptographicNoise(_Source):
+class CryptographicNoise(NoiseSource):
     """Noise from ``os.urandom``, the default of a private fit, fresh at every call."""
 
     def _add(self, value: Floats, scale: float, stream: Stream, law: Law) -> Floats:
@@ -99,7 +78,7 @@ def _more(place: int) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class SeededNoise(_Source):
+class SeededNoise(NoiseSource):
     """Noise that is a function of a seed, a digest of the plan and the stream.
 
     It makes a fit a SIMULATION: equal streams on different data cancel. Neither the order of calls
@@ -168,7 +147,7 @@ def _require_words(name: str, words: tuple[int, ...]) -> None:
 
 
 @dataclass(frozen=True)
-class OpenDPNoise(_Source):
+class OpenDPNoise(NoiseSource):
     """Noise by OpenDP's exact samplers, the extra ``[secure]``, fresh at every call.
 
     ``make_gaussian`` treats floats as the rational numbers they are and adds a discrete Gaussian
@@ -235,14 +214,12 @@ def noise_source(random_state: Any, digest: bytes, sampler: str = "floating-poin
         raise ValueError(f"Got sampler={sampler!r}, expected one of {list(_SAMPLERS)}.")
     if random_state is None:
         return OpenDPNoise() if sampler == "opendp" else CryptographicNoise()
-    entropy = _seed_words(random_state)
     if sampler == "opendp":
         raise ValueError(
-            f"Got random_state={random_state!r} with sampler='opendp', expected "
-            "random_state=None: this sampler draws from the operating system; pass "
-            "sampler='floating-point' for a simulation."
+            f"Got random_state={random_state!r} with sampler='opendp', expected None: it draws"
+            " from the operating system. Pass sampler='floating-point' for a simulation."
         )
-    return SeededNoise(entropy, digest)
+    return SeededNoise(_seed_words(random_state), digest)
 
 
 def _seed_words(random_state: Any) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skdpadmm.noise import SeededNoise, _grid, _sources, grid_cell
-from skdpadmm.noise._laws import LAPLACE, NORMAL
+from skdpadmm.noise._grid import LAPLACE, NORMAL
 from skdpadmm.noise._sources import _more
 
 mpmath = pytest.importorskip("mpmath")

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import kstest
 
 from skdpadmm.noise import CryptographicNoise, OpenDPNoise, SeededNoise, _sources, noise_source
-from skdpadmm.noise._laws import standard_laplace, standard_normal
+from skdpadmm.noise._grid import standard_laplace, standard_normal
 
 SEEDED = SeededNoise((7,), b"plan")
 PINNED = {
