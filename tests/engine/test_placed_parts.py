@@ -15,8 +15,7 @@ import pytest
 from distributed import Client
 from threadpoolctl import threadpool_info
 
-from skdpadmm.engine import Engine, require_backend
-from skdpadmm.engine._parts import Host
+from skdpadmm.engine import Engine, Host, require_backend
 
 slow = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -122,17 +121,6 @@ def test_a_message_that_comes_twice_or_to_a_new_host_is_refused():
         host.call(1, message)
     with pytest.raises(ConnectionError, match="Got round 2, expected round 1"):
         Host(numbered(2)).call(2, message)
-
-
-def test_what_cannot_be_placed_is_refused():
-    for backend in ("local", "dask"):
-        with pytest.raises(ValueError, match="Got no parts"):
-            Engine(backend=backend).place([])
-    with pytest.raises(RuntimeError, match="Got an engine that does not run"):
-        Engine(backend="dask").place(numbered(1))
-    for use in (lambda: require_backend("ray"), Engine(backend="ray").running().__enter__):
-        with pytest.raises(ValueError, match="Got backend='ray', expected 'local' or 'dask'"):
-            use()
 
 
 def test_without_dask_the_error_names_the_extra(monkeypatch):

@@ -1,4 +1,7 @@
-"""Parts that are placed once and then called round by round, here or on dask.distributed."""
+"""Ordered sums over fixed blocks and over placed parts, in one thread or in several workers.
+
+Parts are placed once and then called round by round, in this process or on dask.distributed.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,121 @@ import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
     from distributed import Actor, ActorFuture, Client, Future
 
-# While a result is awaited, whether all workers live is asked that often, in seconds. The future
-# of a call to an actor does not always hear that its worker died.
+__all__ = ["N_TASKS", "Engine", "PlacedParts", "one_blas_thread", "require_backend"]
+
+# The number of tasks is fixed, whatever the number of workers: a sum of floats depends on the order
+# of its terms, and the same seed must give the same bits for every n_jobs.
+N_TASKS = 32
+
+
+def require_backend(backend: str) -> None:
+    """Raise an ImportError for a backend that is not installed."""
+    if backend == "dask":
+        try:
+            import distributed  # noqa: F401
+        except ImportError as error:
+            raise ImportError("engine='dask' needs dask: pip install 'skdpadmm[dask]'") from error
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Sums a kernel over blocks, or a method over parts; the same bits for every number of workers.
+
+    Parameters
+    ----------
+    n_jobs : int or None, default=None
+        Threads that share the blocks, as joblib counts them. Few blocks run in one thread.
+    backend : {"local", "dask"}, default="local"
+        Where parts are placed: in this process, or in the workers of dask.distributed. Blocks run
+        in this process.
+    client : distributed.Client or None, default=None
+        The client of dask. By default the current one; where there is none, `running` makes a
+        cluster of ``n_jobs`` processes (two by default) on this machine.
+    pool, workers : ThreadPoolExecutor and Workers, or None
+        Threads, and the workers of the client, while `running`.
+    """
+
+    n_jobs: int | None = None
+    # An iteration takes milliseconds: a pool of the standard library hands out its tasks in one of
+    # them, a joblib pool in ten.
+    pool: ThreadPoolExecutor | None = None
+    backend: str = "local"
+    client: Client | None = None
+    workers: Workers | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[Engine]:
+        """Hold the workers, with BLAS at one thread, for the length of a fit."""
+        require_backend(self.backend)
+        n_workers = effective_n_jobs(self.n_jobs)
+        with one_blas_thread(), ExitStack() as stack:
+            engine = self
+            if self.backend == "dask":
+                n_processes = 2 if self.n_jobs is None else n_workers
+                workers = stack.enter_context(connected(self.client, n_processes))
+                engine = replace(engine, workers=workers)
+            if n_workers > 1:
+                pool = stack.enter_context(ThreadPoolExecutor(n_workers))
+                engine = replace(engine, pool=pool)
+            yield engine
+
+    def place(self, parts: Sequence[object]) -> PlacedParts:
+        """Place parts where the workers are, for as long as the engine is `running`.
+
+        Parts are objects with a state, about as many as there may be workers: consecutive ones
+        share a worker. The local backend uses them as they are; dask sends pickled copies, once.
+
+        Raises
+        ------
+        RuntimeError
+            On dask if a worker dies.
+        """
+        if self.backend == "local":
+            return LocalParts(parts, self.pool)
+        assert self.workers is not None, "Place parts within `with Engine(...).running()`."
+        return self.workers.place(parts)
+
+    def sum(
+        self, kernel: Callable[[int], NDArray[np.float64]], n_blocks: int
+    ) -> NDArray[np.float64]:
+        """Sum of ``kernel(block)`` over ``range(n_blocks)``, always in the same order."""
+        return add_up(self._spread(kernel, n_blocks, add_up))
+
+    def run(self, kernel: Callable[[int], None], n_blocks: int) -> None:
+        """Call ``kernel(block)`` for ``range(n_blocks)``."""
+        list(self._spread(kernel, n_blocks, list))
+
+    def _spread(
+        self, kernel: Callable[[int], Any], n_blocks: int, reduce: Callable[[Iterable[Any]], Any]
+    ) -> Iterable[Any]:
+        """Results of blocks, reduced within each task, in the order of tasks."""
+        bounds = [n_blocks * t // N_TASKS for t in range(N_TASKS + 1)]
+        tasks = [range(a, b) for a, b in pairwise(bounds) if b > a]
+
+        def work(blocks: range) -> Any:
+            # A warning of floating point would depend on data. Each thread has its own state.
+            with np.errstate(all="ignore"):
+                return reduce(map(kernel, blocks))
+
+        return (self.pool.map if self.pool and len(tasks) == N_TASKS else map)(work, tasks)
+
+
+# Seconds between checks that all workers live, while a result is awaited. The future of a call to
+# an actor does not always notice that its worker died.
 PATIENCE = 0.5
 
 
@@ -29,10 +132,8 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     return _thread_pools().limit(limits=1, user_api="blas")
 
 
-@cache
-def _thread_pools() -> ThreadpoolController:
-    """Find the BLAS libraries once: looking for them takes longer than a small fit."""
-    return ThreadpoolController()
+# The BLAS libraries are found once: looking for them takes longer than a small fit.
+_thread_pools = cache(ThreadpoolController)
 
 
 class PlacedParts(ABC):
@@ -50,7 +151,7 @@ class PlacedParts(ABC):
         return add_up(self._call(method, args, wanted=True))
 
     def run(self, method: str, *args: object) -> None:
-        """Call ``part.method(*args)`` on all parts; what it returns is dropped where it is."""
+        """Call ``part.method(*args)`` on all parts, and drop results where they are."""
         for _ in self._call(method, args, wanted=False):
             pass
 
@@ -103,7 +204,7 @@ def connected(client: Client | None, n_workers: int) -> Iterator[Workers]:
         try:
             yield workers
         finally:
-            # Now rather than when dask's actors are collected; without a scheduler nobody is told.
+            # Now rather than when dask's actors are collected. The scheduler may be gone.
             with suppress(OSError):
                 client.cancel(workers.futures)
         return
@@ -162,7 +263,7 @@ class DaskParts(PlacedParts):
         message = cloudpickle.dumps((method, args, wanted))
         self.n_rounds += 1
         when = f"in round {self.n_rounds}"
-        # A call to the actor of a dead worker may wait for ever, or begin with a state of old.
+        # A call to the actor of a dead worker may wait for ever, or start from an old state.
         if not self._all_live():
             raise _worker_died(when)
         calls = [host.call(self.n_rounds, message) for host in self.hosts]
@@ -179,13 +280,13 @@ class DaskParts(PlacedParts):
 
 @dataclass(frozen=True, eq=False)
 class Workers:
-    """The workers of a client, and what they were given to hold."""
+    """The workers of a client, and the parts that were sent to them."""
 
     client: Client
     futures: list[Future] = field(default_factory=list)
 
     def place(self, parts: Sequence[object]) -> DaskParts:
-        """Send each worker its share of the parts, once."""
+        """Send each worker its consecutive parts, once."""
         names = sorted(self.client.nthreads())[: len(parts)]
         if not names:
             raise RuntimeError(
