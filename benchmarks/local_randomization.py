@@ -50,7 +50,6 @@ from skdpadmm.algorithms import (
     RandomizedGradientDescent,
     RandomizedSGD,
     SecretSharingGradientDescent,
-    SharingAlgorithm,
 )
 from skdpadmm.algorithms._random_aggregators import ClosedNeighborhoods, GradientTurns, boxes_of
 from skdpadmm.engine import Engine
@@ -286,9 +285,7 @@ class Run:
 def run(
     algorithm: Any, task: Task, *, epsilon: float = math.inf, seed: int = 0, gate_class: Any = Gate
 ) -> Run:
-    facts = task.facts
-    if isinstance(algorithm, SharingAlgorithm):
-        facts = replace(facts, agents=algorithm.share_among(facts.agents))
+    facts = replace(task.facts, agents=algorithm.share_among(task.facts.agents))
     plan = algorithm.plan(facts, Budget(epsilon=epsilon, delta=DELTA, observer="eavesdropper"))
     gate = gate_class(plan, noise_source(seed, plan.digest()))
     rows = Rows(task.X, task.coordinates)

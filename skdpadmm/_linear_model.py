@@ -30,14 +30,7 @@ from skdpadmm._sklearn import (
     StrOptions,
     parameter,
 )
-from skdpadmm.algorithms import (
-    SharingAlgorithm,
-    exact_algorithm,
-    names_of_algorithms,
-    prepared,
-    resolve_algorithm,
-    serves,
-)
+from skdpadmm.algorithms import exact_algorithm, prepared, resolve_algorithm
 from skdpadmm.engine import require_backend
 from skdpadmm.losses import (
     LogisticLoss,
@@ -162,8 +155,11 @@ class PrivateLinearModel(BaseEstimator):
             # and divides the penalty.
             curvature = penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0
             curvature *= 1 - 1e-12
-        algorithm, agents = resolve_algorithm(self.algorithm), trust.agents
-        if agents is not None and budget.is_private and isinstance(algorithm, SharingAlgorithm):
+        agents = trust.agents
+        algorithm = resolve_algorithm(
+            self.algorithm, "central" if agents is None else agents.setting
+        )
+        if agents is not None and budget.is_private:
             agents = algorithm.share_among(agents)
         # The plan of a stream is that of one record.
         n_samples = 1 if self._is_stream() else n_samples
@@ -184,12 +180,6 @@ class PrivateLinearModel(BaseEstimator):
             is_stream=self._is_stream(),
             coordinates=coordinates,
         )
-        if not serves(algorithm, facts.setting):
-            raise ValueError(
-                f"Got algorithm={self.algorithm!r} for {type(self).__name__}, expected"
-                f" {names_of_algorithms(facts.setting)} or an object of that kind: one that is"
-                f" {facts.setting}."
-            )
         # Whatever the budget: a grid over budgets should not fail at one end only.
         algorithm.check(facts)
         if budget.is_private:

@@ -46,7 +46,7 @@ from skdpadmm._sklearn import (
     _fit_context,
     parameter,
 )
-from skdpadmm.algorithms import GradientADMM, StreamingAlgorithm, is_streaming
+from skdpadmm.algorithms import GradientADMM, is_streaming
 from skdpadmm.losses import HuberLoss, Loss
 from skdpadmm.penalties import GeneralizedL1, Penalty, SquaredL2, named_penalty_matrix
 from skdpadmm.privacy import PrivacyReport
@@ -71,7 +71,7 @@ class _Arrived:
     n_samples: int
     # What all of them follow.
     plan: Plan
-    algorithm: StreamingAlgorithm
+    algorithm: GradientADMM
     sampler: str
     # Noise that can be reproduced protects none of them.
     is_simulation: bool

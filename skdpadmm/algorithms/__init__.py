@@ -7,12 +7,9 @@ can change nothing of the guarantee. A new algorithm is a new file here and a na
 
 from skdpadmm.algorithms._algorithm import (
     Algorithm,
-    SharingAlgorithm,
-    StreamingAlgorithm,
     choice,
     count,
     flag,
-    is_streaming,
     knob,
     number,
     penalty_operator,
@@ -23,7 +20,7 @@ from skdpadmm.algorithms._algorithm import (
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
-from skdpadmm.algorithms._gradient_admm import GradientADMM
+from skdpadmm.algorithms._gradient_admm import GradientADMM, is_streaming
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
 from skdpadmm.algorithms._model_propagation import propagate
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
@@ -69,8 +66,6 @@ __all__ = [
     "RandomizedGradientDescent",
     "RandomizedSGD",
     "SecretSharingGradientDescent",
-    "SharingAlgorithm",
-    "StreamingAlgorithm",
     "choice",
     "condition",
     "count",

@@ -10,8 +10,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from numbers import Integral
-from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,13 +66,9 @@ def number(
     left, right = closed in ("both", "left"), closed in ("both", "right")
 
     def check(value: Any) -> bool:
-        if not isinstance(value, float | int | np.number) or isinstance(value, bool):
-            return False
-        try:
-            x = float(value)
-        except (OverflowError, TypeError):
-            return False
-        return (low <= x if left else low < x) and (x <= high if right else x < high)
+        is_real = isinstance(value, Real) and not isinstance(value, bool)
+        above = is_real and (value >= low if left else value > low)
+        return bool(above and (value <= high if right else value < high))
 
     interval = f"{'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
     return knob(default, check, f"a float in {interval}{why}", convert=float)
@@ -112,9 +108,11 @@ def choice(default: str, *others: str) -> Any:
 
 def flag(default: bool | str) -> Any:
     """A knob that is True or False."""
-    return knob(
-        default, lambda value: isinstance(value, bool | np.bool_), "True or False", convert=bool
-    )
+
+    def check(value: Any) -> bool:
+        return isinstance(value, bool | np.bool_)
+
+    return knob(default, check, "True or False", convert=bool)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -185,6 +183,10 @@ class Algorithm(BaseEstimator, ABC):
     def check_facts(self, facts: Facts) -> None:
         """Refuse knobs that contradict each other or the facts; nothing by default."""
 
+    def share_among(self, agents: Agents) -> Agents:
+        """Return the agents, with the number of curators if messages are secret-shared."""
+        return agents
+
     def plan(self, facts: Facts, budget: Budget) -> Plan:
         """Decide every release and its noise from public facts.
 
@@ -249,6 +251,7 @@ class Algorithm(BaseEstimator, ABC):
             if isinstance(value, str) and value == "auto":
                 assert entry.name in values, f"no value for {entry.name}"
             else:
+                assert entry.default == "auto" or entry.name not in values, f"{entry.name} is set"
                 constants[entry.name] = None if value is None else entry.metadata["convert"](value)
         if "n_iter" in constants and "tail_fraction" in constants:
             tail = tail_length(constants["tail_fraction"], constants["n_iter"])
@@ -276,63 +279,10 @@ def tail_length(share: float, n: int) -> int:
     return max(1, math.ceil(share * n))
 
 
-class StreamingAlgorithm(Algorithm, ABC):
-    """One that can also take records as they arrive, each of them once.
-
-    What it hands on from piece to piece is a function of what was released.
-    """
-
-    @property
-    @abstractmethod
-    def is_stream(self) -> bool:
-        """Whether records are used as they arrive."""
-
-    @property
-    @abstractmethod
-    def n_expected(self) -> int:
-        """How many records of a stream are expected."""
-
-    @abstractmethod
-    def start(self, plan: Plan, problem: Problem) -> Any:
-        """The public state before any record."""
-
-    @abstractmethod
-    def arrive(self, plan: Plan, problem: Problem, gate: Gate, state: Any) -> Any:
-        """The state after the records of a problem, which are new."""
-
-    @abstractmethod
-    def solution(self, plan: Plan, problem: Problem, state: Any) -> Solution:
-        """What a state says; only what is public about the rows is used."""
-
-    @abstractmethod
-    def unseen_guarantees(self, plan: Plan, n_samples: int) -> tuple[tuple[str, Guarantee], ...]:
-        """What holds after so many records if nobody saw a state before the last."""
-
-
-def is_streaming(algorithm: object) -> TypeGuard[StreamingAlgorithm]:
-    """Whether an algorithm object takes records as they arrive, with the knobs that it has."""
-    return isinstance(algorithm, Algorithm) and getattr(algorithm, "is_stream", False) is True
-
-
-@runtime_checkable
-class SharingAlgorithm(Protocol):
-    """One whose agents share their messages out, so that only sums are seen."""
-
-    def share_among(self, agents: Agents) -> Agents:
-        """The same agents, with what that says of who sees what."""
-        ...
-
-
 def serves(algorithm: Algorithm | type[Algorithm], setting: str) -> bool:
-    """Whether an algorithm is made for those who hold the records.
-
-    Parameters
-    ----------
-    algorithm : Algorithm, or a class of them
-    setting : {"central", "federated", "decentralized", "personalized"}
-    """
-    own = algorithm.setting
-    return setting == own or (isinstance(own, tuple) and setting in own)
+    """Whether an algorithm is made for a setting, such as "central" or "federated"."""
+    served = algorithm.setting
+    return setting in (served if isinstance(served, tuple) else (served,))
 
 
 def check_zero_at_zero(penalty: Penalty, n_features: int = 1) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ MOST_EXACT_STEPS, TOLERANCE = 200_000, 1e-13
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GradientADMM(knobs.StreamingAlgorithm):
+class GradientADMM(knobs.Algorithm):
     r"""Gradient ADMM with privacy amplified by iteration.
 
     Solves :math:`\min_{x, y} \frac1n \sum_i f_i(x) + g(y)` subject to :math:`A x + B y = c`. Each
@@ -228,11 +228,6 @@ class GradientADMM(knobs.StreamingAlgorithm):
         return self.constraint is not None
 
     @property
-    def is_stream(self) -> bool:
-        """Whether records are used as they arrive."""
-        return self.schedule == "stream"
-
-    @property
     def n_expected(self) -> int:
         """How many records of a stream are expected."""
         self.check_knobs()
@@ -241,7 +236,7 @@ class GradientADMM(knobs.StreamingAlgorithm):
     @property
     def _release(self) -> Literal["last", "path"]:
         if self.release == "auto":
-            return "path" if self.is_stream else "last"
+            return "path" if is_streaming(self) else "last"
         return self.release
 
     @property
@@ -296,7 +291,7 @@ class GradientADMM(knobs.StreamingAlgorithm):
                 " a penalty of single coefficients. Use compiled=False.",
             ),
             (
-                facts.scaling is not None and (self.is_stream or not of_coefficients),
+                facts.scaling is not None and (is_streaming(self) or not of_coefficients),
                 "scale='private' with a penalty of a linear image or a stream, expected scale=None:"
                 " units have to be known in advance. Declare feature_bounds.",
             ),
@@ -517,7 +512,7 @@ class GradientADMM(knobs.StreamingAlgorithm):
             if self.cap != "auto":
                 most = min(most, int(self.cap))
             n_passes = max(most, 1) if self.passes == "auto" else int(self.passes)
-        n_steps = n_passes * (self.n_expected if self.is_stream else facts.n_samples)
+        n_steps = n_passes * (self.n_expected if is_streaming(self) else facts.n_samples)
         step_size, clip_norm = default_stochastic_descent(facts, mu, n_steps)
         if is_square:
             # The constraint holds every direction back by at least so much.
@@ -546,7 +541,7 @@ class GradientADMM(knobs.StreamingAlgorithm):
         cap = 3 * n_passes if self.cap == "auto" else int(self.cap)
         draws = {"cap": cap, "seed": int(self.order_seed)} if self.schedule == "sampling" else {}
         # Of a stream the amplified figures can be had later, and they are of its last iterate.
-        averages = not hidden and not self.is_stream
+        averages = not hidden and not is_streaming(self)
         constants = {
             "step_size": step_size,
             "penalty_weight": float(weight),
@@ -567,6 +562,11 @@ class GradientADMM(knobs.StreamingAlgorithm):
             "constraint": None if self.constraint is None else self.constraint.fingerprint,
         }
         return Settings(tuple(constants.items()))
+
+
+def is_streaming(algorithm: object) -> TypeGuard[GradientADMM]:
+    """Whether an algorithm object takes records as they arrive, each of them once."""
+    return isinstance(algorithm, GradientADMM) and algorithm.schedule == "stream"
 
 
 def seen_in_order(rows: Rows, records: NDArray[np.intp]) -> NDArray[np.float64]:

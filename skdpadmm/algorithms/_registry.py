@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from sklearn.base import clone
 
 from skdpadmm.algorithms._algorithm import Algorithm, serves
@@ -23,91 +20,67 @@ from skdpadmm.algorithms._randomized_admm import RandomizedADMM
 from skdpadmm.algorithms._randomized_descent import RandomizedGradientDescent, RandomizedSGD
 from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
 
-ALGORITHMS: Mapping[str, type[Algorithm]] = MappingProxyType(
-    {
-        "averaged-admm": AveragedADMM,
-        "consensus-admm": ConsensusADMM,
-        "coordinate-descent": CoordinateDescent,
-        "decentralized-gradient-descent": DecentralizedGradientDescent,
-        "federated-admm": FederatedADMM,
-        "gradient-admm": GradientADMM,
-        "gradient-descent": GradientDescent,
-        "local-models": LocalModels,
-        "multi-step-admm": MultiStepADMM,
-        "objective-perturbation": ObjectivePerturbation,
-        "personalized-coordinate-descent": PersonalizedCoordinateDescent,
-        "random-walk-admm": RandomWalkADMM,
-        "random-walk-proximal-point": RandomWalkProximalPoint,
-        "randomized-admm": RandomizedADMM,
-        "randomized-gradient-descent": RandomizedGradientDescent,
-        "randomized-sgd": RandomizedSGD,
-        "secret-sharing-gradient-descent": SecretSharingGradientDescent,
-    }
-)
-
-# What every algorithm of a setting approximates, without privacy; elsewhere `ProximalNewton`.
-EXACT: Mapping[str, type[Algorithm]] = MappingProxyType({"personalized": PersonalizedOptimum})
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "averaged-admm": AveragedADMM,
+    "consensus-admm": ConsensusADMM,
+    "coordinate-descent": CoordinateDescent,
+    "decentralized-gradient-descent": DecentralizedGradientDescent,
+    "federated-admm": FederatedADMM,
+    "gradient-admm": GradientADMM,
+    "gradient-descent": GradientDescent,
+    "local-models": LocalModels,
+    "multi-step-admm": MultiStepADMM,
+    "objective-perturbation": ObjectivePerturbation,
+    "personalized-coordinate-descent": PersonalizedCoordinateDescent,
+    "random-walk-admm": RandomWalkADMM,
+    "random-walk-proximal-point": RandomWalkProximalPoint,
+    "randomized-admm": RandomizedADMM,
+    "randomized-gradient-descent": RandomizedGradientDescent,
+    "randomized-sgd": RandomizedSGD,
+    "secret-sharing-gradient-descent": SecretSharingGradientDescent,
+}
 
 
 def exact_algorithm(setting: str) -> Algorithm:
-    """The algorithm that finds the optimum of a setting, for ``epsilon=inf``.
-
-    Parameters
-    ----------
-    setting : {"central", "federated", "decentralized", "personalized"}
-
-    Returns
-    -------
-    Algorithm
-    """
-    return EXACT.get(setting, ProximalNewton)()
+    """The algorithm that finds the optimum of a setting, for ``epsilon=inf``."""
+    return PersonalizedOptimum() if setting == "personalized" else ProximalNewton()
 
 
 def names_of_algorithms(setting: str) -> list[str]:
-    """Names of the algorithms that serve a setting.
-
-    Parameters
-    ----------
-    setting : {"central", "federated", "decentralized", "personalized"}
-
-    Returns
-    -------
-    list of str
-    """
-    return sorted(name for name, made in ALGORITHMS.items() if serves(made, setting))
+    """Names of the algorithms that serve a setting, sorted."""
+    return sorted(name for name, kind in ALGORITHMS.items() if serves(kind, setting))
 
 
-def resolve_algorithm(algorithm: str | Algorithm) -> Algorithm:
-    """The algorithm that a name stands for, or an independent copy of an algorithm object.
+def resolve_algorithm(algorithm: str | Algorithm, setting: str) -> Algorithm:
+    """The algorithm of that name, or an independent copy of an algorithm object.
 
     Parameters
     ----------
     algorithm : str or Algorithm
+    setting : {"central", "federated", "decentralized", "personalized"}
+        Which it has to serve.
 
     Raises
     ------
     ValueError
-        Where the name is not known.
+        Where no algorithm of the setting has the name, or the object serves another setting.
     TypeError
         Where the object is not an algorithm.
 
     Examples
     --------
     >>> from skdpadmm.algorithms import resolve_algorithm
-    >>> resolve_algorithm("consensus-admm")
+    >>> resolve_algorithm("consensus-admm", "central")
     ConsensusADMM()
     """
-    if isinstance(algorithm, str):
-        if algorithm not in ALGORITHMS:
-            raise ValueError(
-                f"Got algorithm={algorithm!r}, expected one of {sorted(ALGORITHMS)} or an algorithm"
-                " object. Pass an object to set knobs of its own."
-            )
+    names = names_of_algorithms(setting)
+    if isinstance(algorithm, str) and algorithm in names:
         return ALGORITHMS[algorithm]()
-    if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
-        raise TypeError(
-            f"Got algorithm={algorithm!r}, expected one of {sorted(ALGORITHMS)} or an algorithm"
-            " object, such as ConsensusADMM()."
-        )
-    copy: Algorithm = clone(algorithm)
-    return copy
+    if isinstance(algorithm, Algorithm) and serves(algorithm, setting):
+        copy: Algorithm = clone(algorithm)
+        return copy
+    error = ValueError if isinstance(algorithm, str | Algorithm) else TypeError
+    raise error(
+        f"Got algorithm={algorithm!r}, expected one of {names} or a {setting} algorithm object,"
+        f" such as {ALGORITHMS[names[0]].__name__}()."
+    )

@@ -203,10 +203,9 @@ def run(
 
 
 def planned(algorithm, task, epsilon=1.0, delta=1e-5):
-    """Where messages are shared out, agents are told so."""
+    """A plan against an eavesdropper; messages are secret-shared where the algorithm does so."""
     facts, budget = task.facts, Budget(epsilon=epsilon, delta=delta, observer="eavesdropper")
-    agents = getattr(algorithm, "share_among", lambda agents: agents)(facts.agents)
-    return algorithm.plan(replace(facts, agents=agents), budget)
+    return algorithm.plan(replace(facts, agents=algorithm.share_among(facts.agents)), budget)
 
 
 def run_agents(algorithm, task, *, epsilon=1.0, gate_class=Silent, seed=0, source=None):

@@ -503,7 +503,7 @@ def a_parameter_that_a_fit_sets(patch: pytest.MonkeyPatch) -> None:
         return run(self, plan, *args)
 
     patch.setattr(ConsensusADMM, "run", resolving)
-    patch.setattr("skdpadmm._linear_model.resolve_algorithm", lambda algorithm: algorithm)
+    patch.setattr("skdpadmm._linear_model.resolve_algorithm", lambda algorithm, setting: algorithm)
 
 
 def a_pickle_without_the_report(patch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ REFUSED = [
     (EVERYWHERE, {"epsilon": -1.0}, "^The 'epsilon' parameter of .* must be"),
     (EVERYWHERE, {"feature_bounds": (1, -1)}, "^Got feature_bounds"),
     ((CENTRAL, NETWORK), {"target_bounds": (1, -1)}, "^Got target_bounds"),
-    (CENTRAL, {"algorithm": FederatedADMM()}, "^Got algorithm=Fed.* one that is central"),
-    (FEDERATED, {"algorithm": "consensus-admm"}, "^Got algorithm='cons.*one that is federated"),
+    (CENTRAL, {"algorithm": FederatedADMM()}, "^Got algorithm=Fed.* a central algorithm object"),
+    (FEDERATED, {"algorithm": "consensus-admm"}, "^Got algorithm='cons.*a federated algorithm"),
     (NETWORK, {"algorithm": MultiStepADMM(inner_steps=0)}, "^Got inner_steps=0, expected an int"),
     # Budgets of agents.
     (OF_AGENTS, {"epsilon": [1.0, 2.0]}, "^Got 2 values of epsilon for 10 agents, expected"),
