@@ -548,8 +548,7 @@ def show_without_noise(table: Table, seeds: range) -> dict[str, Array]:
         )
         slow = {"step_size": 0.95, "step_decay": 0.95, "tail_fraction": 0.005}
         kinds: dict[str, Any] = {
-            "ADMM, linearised": admm("random", clip_norm="auto"),
-            "ADMM, exact": admm("random", clip_norm="auto", local_step="exact"),
+            "ADMM": admm("random", clip_norm="auto"),
             "DGD": RandomizedGradientDescent(**slow),
             "Algorithm 2": RandomizedSGD(step_size=0.95, tail_fraction=0.005),
         }
@@ -559,9 +558,7 @@ def show_without_noise(table: Table, seeds: range) -> dict[str, Array]:
             for weights, gate_class in (("random", Gate), ("fixed", Halves)):
                 curves = []
                 for seed, task in zip(seeds, tasks, strict=True):
-                    # The exact step has the ridge in its problem as it is.
-                    start = run if label == "ADMM, exact" else run_of_thesis
-                    done = start(algorithm, task, seed=seed, gate_class=gate_class)
+                    done = run_of_thesis(algorithm, task, seed=seed, gate_class=gate_class)
                     curves.append(curve(done, optimum(task)))
                 both[weights] = np.mean(curves, axis=0)
                 found[f"{name}: {label}, {weights}"] = both[weights]

@@ -22,22 +22,22 @@ from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._gradient_admm import GradientADMM, is_streaming
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
-from skdpadmm.algorithms._model_propagation import propagate
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
 from skdpadmm.algorithms._personalized_optimum import (
     LocalModels,
     PersonalizedOptimum,
-    propagate_in_turn,
-    propagation_limit,
     refit_at_home,
 )
 from skdpadmm.algorithms._preparations import condition, prepared, rescale
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
+from skdpadmm.algorithms._random_aggregators import (
+    RandomizedADMM,
+    RandomizedGradientDescent,
+    RandomizedSGD,
+)
 from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
-from skdpadmm.algorithms._randomized_admm import RandomizedADMM
-from skdpadmm.algorithms._randomized_descent import RandomizedGradientDescent, RandomizedSGD
 from skdpadmm.algorithms._registry import (
     exact_algorithm,
     names_of_algorithms,
@@ -77,9 +77,6 @@ __all__ = [
     "number",
     "penalty_operator",
     "prepared",
-    "propagate",
-    "propagate_in_turn",
-    "propagation_limit",
     "refit_at_home",
     "rescale",
     "resolve_algorithm",

@@ -14,7 +14,6 @@ import numpy as np
 from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, number, share, size
 from skdpadmm.algorithms._network_steps import (
     Array,
-    Step,
     check_batches,
     default_network_steps,
     descend,
@@ -115,8 +114,8 @@ class DecentralizedGradientDescent(Algorithm):
         mixing = mixing_matrix(network.topology, settings.mixing)
         curvature = np.full(network.n_agents, 1 / eta)
 
-        def step(k: int, models: Array) -> Step:
-            return Step(points=mixing.dot(models) - eta * gradient(models), curvature=curvature)
+        def step(k: int, models: Array) -> tuple[Array, Array]:
+            return mixing.dot(models) - eta * gradient(models), curvature
 
         return descend(
             plan,

@@ -17,7 +17,6 @@ import numpy as np
 from skdpadmm.algorithms._algorithm import Algorithm, Released, count, knob, number, share, size
 from skdpadmm.algorithms._network_steps import (
     Array,
-    Step,
     check_batches,
     default_network_steps,
     descend,
@@ -196,7 +195,7 @@ class MultiStepADMM(Algorithm):
         shape = (network.n_agents, facts.n_parameters, facts.loss.n_outputs)
         pull = duals = total = np.zeros(shape)
 
-        def step(s: int, models: Array) -> Step:
+        def step(s: int, models: Array) -> tuple[Array, Array]:
             nonlocal pull, duals, total
             total = total + models
             if s and s % settings.inner_steps == 0:
@@ -206,11 +205,7 @@ class MultiStepADMM(Algorithm):
                 pull = 2 * duals + ties[:, None, None] * heard - apart
             curvature = curvatures(s + 1)
             eta = (curvature - ties)[:, None, None]
-            return Step(
-                points=(pull + eta * models - gradient(models)) / curvature[:, None, None],
-                curvature=curvature,
-                longer=(curvature * step_size)[:, None, None],
-            )
+            return (pull + eta * models - gradient(models)) / curvature[:, None, None], curvature
 
         return descend(
             plan,

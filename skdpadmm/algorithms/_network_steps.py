@@ -236,28 +236,10 @@ def disagreement(topology: Topology, models: Array) -> Array:
     return np.asarray(topology.degrees[:, None, None] * models - topology.neighbor_sum(models))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Step:
-    """Where a step of all agents leads before its proximal step.
-
-    Attributes
-    ----------
-    points : ndarray of shape (n_agents, n_parameters, n_outputs)
-    curvature : ndarray of shape (n_agents,) or None
-        Inverse of the length of the proximal step; None: points are models.
-    longer : float or ndarray or None
-        The mean length of steps over that of this one; None: one.
-    """
-
-    points: Array
-    curvature: Array | None
-    longer: float | Array | None = None
-
-
 def descend(
     plan: Plan,
     problem: Problem,
-    step: Callable[[int, Array], Step],
+    step: Callable[[int, Array], tuple[Array, Array]],
     *,
     step_size: float,
     noise_std: float,
@@ -266,7 +248,6 @@ def descend(
     n_groups: int | None = None,
     steps_of_round: int = 1,
     leaves_last_out: bool = False,
-    has_zeros: bool | None = None,
 ) -> Solution:
     """Mix, take noisy steps and proximal steps, and average the tail: what agents end up with.
 
@@ -276,7 +257,8 @@ def descend(
         Whose settings say `n_iter` and `n_averaged`.
     problem : Problem
     step : callable
-        Maps the number of a step and the models before it to a `Step`.
+        Maps the number of a step and the models before it to points, and to the inverses of the
+        lengths of their proximal steps, of shape (n_agents,).
     step_size : float
         The mean length of averaged steps.
     noise_std : float
@@ -291,36 +273,29 @@ def descend(
         Between two broadcasts.
     leaves_last_out : bool
         Whether models at the start of steps are averaged, and not those at their end.
-    has_zeros : bool or None
-        Whether answers do; None: if the penalty says so.
     """
     facts, rows, network = plan.facts, problem.rows, network_of(plan.facts)
     n_iter, n_averaged = plan.settings.n_iter, plan.settings.n_averaged
-    n_rounds = n_iter // steps_of_round
+    n_rounds, is_sparse = n_iter // steps_of_round, facts.penalty.is_sparse
     proximal = proximal_steps(facts, rows)
-    if has_zeros is None:
-        has_zeros = facts.penalty.is_sparse
     shape = (facts.n_parameters, facts.loss.n_outputs)
     models = np.zeros((network.n_agents if n_groups is None else n_groups, *shape))
     tail = np.zeros(models.shape if n_groups is None else shape)
     for k in range(n_iter):
-        taken = step(k, models)
-        models = taken.points
-        if taken.curvature is not None:
-            models = into_ball(proximal(taken.points, taken.curvature), radius)
+        points, curvature = step(k, models)
+        models = into_ball(proximal(points, curvature), radius)
         if n_iter - n_averaged <= k + leaves_last_out < n_iter:
-            found = models
-            if has_zeros:
+            averaged = models
+            if is_sparse:
                 # An average of sparse models is not sparse. One more step from an average of points
                 # is, where all of them are brought to its length.
-                found = taken.points
-                if taken.longer is not None:
-                    found = models + taken.longer * (taken.points - models)
-            tail += found if n_groups is None else found.mean(axis=0)
+                longer = (curvature * step_size)[:, None, None]
+                averaged = models + longer * (points - models)
+            tail += averaged if n_groups is None else averaged.mean(axis=0)
         if (k + 1) % steps_of_round == 0:
             problem.progress((k + 1) // steps_of_round)
     answers = tail / n_averaged
-    finish = penalty_operator(facts.penalty, step_size, rows) if has_zeros else rows.to_coordinates
+    finish = penalty_operator(facts.penalty, step_size, rows) if is_sparse else rows.to_coordinates
     variance = parameter_variance(
         rows=rows,
         smoothness=facts.loss.smoothness,
@@ -329,14 +304,13 @@ def descend(
         n_iter=n_iter,
         n_averaged=n_averaged,
     )
-    # What groups say is passed on along all edges.
+    # Means of groups are passed on along all edges.
     n_passed = n_rounds if n_groups is None else network.n_agents
     return noisy_solution(
         facts,
         rows,
         finish(answers.mean(axis=0) if n_groups is None else answers),
         variance,
-        has_zeros=has_zeros,
         parameters_per_agent=_side_by_side(answers, finish) if n_groups is None else None,
         n_iter=n_iter,
         n_rounds=n_rounds,
@@ -351,7 +325,6 @@ def noisy_solution(
     parameters: Array,
     variance: Array,
     *,
-    has_zeros: bool,
     parameters_per_agent: Array | None,
     n_iter: int,
     n_rounds: int,
@@ -368,7 +341,9 @@ def noisy_solution(
     passed = network.n_agents * 2 * network.topology.n_edges
     n_numbers = passed * sum(math.prod(release.shape) for release in preparations)
     return Solution(
-        parameters=drop_noise(parameters, rows, variance) if has_zeros else parameters,
+        parameters=drop_noise(parameters, rows, variance)
+        if facts.penalty.is_sparse
+        else parameters,
         parameters_per_agent=parameters_per_agent,
         n_iter=n_iter,
         derivative_bound=derivative_bound,

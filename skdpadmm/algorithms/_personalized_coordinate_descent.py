@@ -14,15 +14,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms import _model_propagation as propagation
 from skdpadmm.algorithms import _personalized_defaults as defaults
 from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, flag, knob, size
 from skdpadmm.algorithms._defaults import typical_row
-from skdpadmm.algorithms._turns import MeanGradients, agent_turns
+from skdpadmm.algorithms._turns import GradientTurns, agent_turns
+from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import split_budget
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, neighborhood_of
-from skdpadmm.records import Coordinates, Rows
+from skdpadmm.records import Coordinates
 
 Array = NDArray[np.float64]
 
@@ -39,6 +39,12 @@ N_PATH_PROBES = 256
 FEW_TURNS, FEWEST_TURNS = 5, 10
 # Keeps the public randomness of the probes apart from that of the order of wake-ups.
 PROBE_STREAM, PATH_STREAM = 1, 2
+# What an agent counts at least, beside the one that counts most: without it agents that hear their
+# neighbours alone would take too long to hear of anybody else.
+LEAST_PULL = 1e-3
+# Rounds of averaging that noise may ask for: 1, 2, 4, and so on; what the agent with the least
+# noise does in each; and the least that is left of models, whose signs count however noisy.
+MOST_ROUNDS, LEAST_PART, LEAST_FACTOR = 32, 1e-3, 0.03
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -70,13 +76,28 @@ class InTurns(Personal):
         return defaults.default_turns(facts, budget, self.noise)
 
     def turns_of(self, facts: Facts, budget: Budget) -> int:
-        """How often agents use their rows, whoever says so."""
+        """How often agents use their rows, also where `turns` says so."""
         return self.default_turns(facts, budget) if self.turns == "auto" else int(self.turns)
 
-    def absolute_clip(self, clip_norm: float, facts: Facts, rows: Rows) -> float:
-        """The clip bound in the coordinates of the rows, and in the norm of the noise."""
-        widened = 1.0 if self.noise == "gaussian" else math.sqrt(facts.n_parameters)
-        return clip_norm * rows.clip_unit * widened
+    def gradients(
+        self, plan: Plan, problem: Problem, gate: Gate, weights: Array
+    ) -> tuple[float, GradientTurns]:
+        """The clip bound in the norm of the noise, and gradients of agents' mean losses."""
+        facts = plan.facts
+        clip_norm = plan.settings.clip_norm * problem.rows.clip_unit
+        if self.noise == "laplace":
+            clip_norm *= math.sqrt(facts.n_parameters)
+        sizes = np.maximum(neighborhood_of(facts).agent_sizes, 1.0)
+        gradients = GradientTurns(
+            plan,
+            problem,
+            gate,
+            clip_norm=clip_norm,
+            turn_weights=weights,
+            record_weights=1.0 / sizes,
+            limits=sizes if facts.unit == "agent" else np.ones(len(sizes)),
+        )
+        return clip_norm, gradients
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -137,9 +158,6 @@ class PersonalizedCoordinateDescent(InTurns):
         where there is little of it; the result is the mean of what was said in the second half. The
         less noise, the closer it is to the minimum of the same objective. False: the update above
         as it stands, and its last iterate.
-    clock : {"poisson", "index"}, default="poisson"
-        How the order of wake-ups is drawn: by a Poisson clock of each agent, or one agent after
-        another uniformly. The law is the same.
     order_seed : int, default=0
         Public seed of the order; no part of the privacy.
 
@@ -185,7 +203,6 @@ class PersonalizedCoordinateDescent(InTurns):
         "auto", lambda value: value in ("propagation", None), "'propagation' or None"
     )
     tempered: bool = flag(True)
-    clock: Literal["poisson", "index"] = choice("poisson", "index")
     order_seed: int = count(0, least=0)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
@@ -226,11 +243,10 @@ class PersonalizedCoordinateDescent(InTurns):
         facts, settings, rows = plan.facts, plan.settings, problem.rows
         agents, is_private = neighborhood_of(facts), plan.budget.is_private
         similarity, n_agents = agents.similarity, agents.n_agents
-        clip_norm = self.absolute_clip(settings.clip_norm, facts, rows)
-        weights = np.asarray(settings.weights)
-        gradient = MeanGradients(plan, problem, gate, clip_norm=clip_norm, weights=weights)
+        clip_norm, turns = self.gradients(plan, problem, gate, np.asarray(settings.weights))
+        has_rows = defaults.have_rows(facts)
         curvature = defaults.penalty_curvature(facts, rows.coordinates)
-        pull = defaults.own_pull(facts) * gradient.has_rows
+        pull = defaults.own_pull(facts) * has_rows
         step = 1.0 / (1.0 + pull * defaults.smoothness_of_agents(facts, rows.coordinates))
         path = None
         if settings.is_tempered:
@@ -239,14 +255,12 @@ class PersonalizedCoordinateDescent(InTurns):
         models = np.zeros(plan.releases[-1].shape)
         n_rounds, n_turns, n_probes = 0, settings.turns, 0
         if settings.warm_start is not None:
-            models, n_rounds, noise = _warm_start(plan, gradient, clip_norm)
+            models, n_rounds, noise = _warm_start(plan, turns, clip_norm)
             n_turns, n_probes = n_turns - 1, N_PROBES * is_private
             if path is not None:
                 path.start(models, noise)
         n_wakes = n_turns + settings.averaging_wakes
-        order = propagation.wake_order(
-            n_agents=n_agents, n_wakes=n_wakes, clock=settings.clock, seed=settings.order_seed
-        )
+        order = wake_order(n_agents=n_agents, n_wakes=n_wakes, seed=settings.order_seed)
         woken, done = np.zeros(n_agents, dtype=np.intp), 0
         # A path that heeds its noise has sweeps; another one is a single piece.
         size = max(len(order), 1) if path is None else n_agents
@@ -256,10 +270,10 @@ class PersonalizedCoordinateDescent(InTurns):
             # Waves of agents that are no neighbours of each other are computed at once, with the
             # result that one by one has.
             for wave in similarity.waves(sweep):
-                own, means = models[wave], propagation.neighbor_means(similarity, models, wave)
-                learns = gradient.has_rows[wave] & (woken[wave] < n_turns)
+                own, means = models[wave], defaults.neighbor_means(similarity, models, wave)
+                learns = has_rows[wave] & (woken[wave] < n_turns)
                 who, theirs = wave[learns], own[learns]
-                slopes = gradient(who, theirs) + curvature * theirs
+                slopes = turns.gradient(who, theirs) + curvature * theirs
                 means[learns] -= pull[who, None, None] * slopes
                 models[wave] = own + step[wave, None, None] * (means - own)
                 woken[wave] += 1
@@ -270,7 +284,7 @@ class PersonalizedCoordinateDescent(InTurns):
         variance = 0.0
         if path is not None:
             models, variance = path.result(models)
-            n_rounds += propagation.MOST_ROUNDS if settings.is_smoothed and n_agents > 1 else 0
+            n_rounds += MOST_ROUNDS if settings.is_smoothed and n_agents > 1 else 0
         n_edges = int(similarity.n_neighbors.sum())
         n_messages = (n_rounds + n_wakes) * n_edges
         # Probes are smoothed along with models: their start is public, what they become is sent.
@@ -337,7 +351,7 @@ class _TemperedPath:
     def sweep_is_over(self, models: Array, n_sweeps: int) -> None:
         """Let probes follow, and sum up the second half."""
         ahead, pace = self._probes, self.pace
-        moved = propagation.neighbor_means(self._agents.similarity, ahead) - ahead
+        moved = defaults.neighbor_means(self._agents.similarity, ahead) - ahead
         if self._learns:
             added = self._noise[self._turn][:, None] * self._random.standard_normal(ahead.shape)
             slopes = defaults.usual_curvature(self._facts) * ahead + added
@@ -356,13 +370,13 @@ class _TemperedPath:
         if self._n_summed > 0:
             models, probes = self._model_sum / self._n_summed, self._probe_sum / self._n_summed
         if self._settings.is_smoothed:
-            models, probes, factor = propagation.smooth_by_noise(
-                self._agents.similarity, models, probes, np.asarray(self._agents.agent_sizes) > 0
+            models, probes, factor = smooth_by_noise(
+                self._agents.similarity, models, probes, defaults.have_rows(self._facts)
             )
             # Estimates of the risk err where agents are few, but what to expect is public.
             noise = float(np.square(probes).mean()) / factor**2
             trust = self._signal / (self._signal + noise) if noise > 0 else 1.0
-            lower = min(max(trust, propagation.LEAST_FACTOR) / factor, 1.0)
+            lower = min(max(trust, LEAST_FACTOR) / factor, 1.0)
             models, probes, factor = lower * models, lower * probes, lower * factor
         # What is scaled down by the share of signal leaves the share of noise.
         variance = float(np.square(probes).mean()) / factor
@@ -374,13 +388,13 @@ def _public_random(seed: int, stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(stream,))))
 
 
-def _warm_start(plan: Plan, gradient: MeanGradients, clip_norm: float) -> tuple[Array, int, Array]:
+def _warm_start(plan: Plan, turns: GradientTurns, clip_norm: float) -> tuple[Array, int, Array]:
     """Models of the first turn's gradients, smoothed; rounds; what noise is left."""
     facts, settings, release = plan.facts, plan.settings, plan.releases[-1]
-    agents, has_rows = neighborhood_of(facts), gradient.has_rows
+    agents, has_rows = neighborhood_of(facts), defaults.have_rows(facts)
     models, who = np.zeros(release.shape), np.flatnonzero(has_rows)
     curvature = defaults.typical_curvature(facts)
-    models[who] = -gradient(who, models[who]) / curvature
+    models[who] = -turns.gradient(who, models[who]) / curvature
     trust, noise = has_rows.astype(np.float64), np.zeros(len(models))
     if plan.budget.is_private:
         noise = defaults.noise_of_agents(
@@ -390,13 +404,94 @@ def _warm_start(plan: Plan, gradient: MeanGradients, clip_norm: float) -> tuple[
     relative = np.asarray(agents.confidence) * trust
     # Noise is a reason to trust others more, but not to smooth until everybody is like everybody.
     pull = max(agents.trade_off * curvature * relative.max(), FARTHEST_PULL) * np.maximum(
-        relative / relative.max(), propagation.LEAST_PULL
+        relative / relative.max(), LEAST_PULL
     )
     # Public noise of the same size goes along, to see how much of it is left.
     random = _public_random(settings.order_seed, PROBE_STREAM)
     probes = noise[:, None] / curvature * random.standard_normal((len(models), N_PROBES))
     both = np.concatenate([models.reshape(len(models), -1), probes], axis=1)
-    both, n_rounds = propagation.propagate(agents.similarity, both, pull, tolerance=TOLERANCE)
+    both, n_rounds = propagate(agents.similarity, both, pull, tolerance=TOLERANCE)
     smoothed, left = both[:, :-N_PROBES], both[:, -N_PROBES:]
     factor = defaults.left_of_noise(smoothed, left)
     return factor * smoothed.reshape(models.shape), n_rounds, factor * left
+
+
+def wake_order(*, n_agents: int, n_wakes: int, seed: int) -> NDArray[np.intp]:
+    """Who wakes up when, each equally often, by Poisson clocks of one rate and a public seed."""
+    random = np.random.Generator(np.random.Philox(seed))
+    times = random.exponential(size=(n_agents, n_wakes)).cumsum(axis=1)
+    return np.argsort(times.ravel(), kind="stable") // max(n_wakes, 1)
+
+
+def propagate(
+    similarity: Similarity, models: Array, pull: Array, *, tolerance: float
+) -> tuple[Array, int]:
+    r"""Smooth public models (n_agents, k), by broadcasts whose number is fixed before.
+
+    .. math:: \min_\Theta \frac12 \sum_{i<j} W_{ij} \|\Theta_i - \Theta_j\|^2
+              + \frac12 \sum_i D_i b_i \|\Theta_i - \Theta_i^{loc}\|^2
+
+    with a positive `pull` b of each agent to its own model. In each round every agent takes a step
+    towards the mean of its neighbours and its own model, with the momentum of Chebyshev's
+    semi-iteration. The tolerance is that of the error, beside the error of the start, `models`.
+    (Vanhaesebrouck, Bellet, Tommasi, "Decentralized collaborative learning of personalized models
+    over networks", AISTATS 2017; in this form appendix B of the source above.)
+    """
+    if similarity.n_agents == 1:
+        return models.copy(), 0
+    own = pull[:, None]
+    # Eigenvalues of the iteration lie in [-radius, radius].
+    radius = 1.0 / (1.0 + float(pull.min()))
+    n_rounds = math.ceil(math.log(2.0 / tolerance) / math.acosh(1.0 / radius))
+    before, smoothed, weight = models, models, 1.0
+    for k in range(n_rounds):
+        moved = (defaults.neighbor_means(similarity, smoothed) + own * models) / (1.0 + own)
+        if k > 0:
+            weight = 1.0 / (1.0 - radius**2 * weight / (2.0 if k == 1 else 4.0))
+        before, smoothed = smoothed, before + weight * (moved - before)
+    return smoothed, n_rounds
+
+
+def smooth_by_noise(
+    similarity: Similarity, models: Array, probes: Array, has_rows: NDArray[np.bool_]
+) -> tuple[Array, Array, float]:
+    """Average public models over neighbours, and scale them down, as far as their noise asks.
+
+    In each round every agent goes a part of the way to the mean of its neighbours, the noisiest one
+    half of it. How many rounds, and by how much models are scaled down, is what Stein's unbiased
+    estimate of the risk says of models that consist of signal and of noise of a known law. All of
+    it is public. Where there is no noise nothing happens.
+
+    Probes, of shape (n_agents, n_probes), are noise of the law that is in each entry of the models,
+    drawn anew. Returns the models, what became of the probes, and by what both were scaled down.
+    """
+    n_agents, n_entries = len(models), models[0].size
+    variance = np.square(probes).mean(axis=1)
+    if not variance.any():
+        return models, probes, 1.0
+    part = 0.5 * np.where(has_rows, variance / variance.max(), 1.0)
+    part = np.maximum(part, LEAST_PART)[:, None]
+    flat = models.reshape(n_agents, -1)
+    # Of few entries noise may be more than it is on average: by a standard deviation.
+    caution = 1.0 + math.sqrt(2.0 / flat.size)
+    both = np.concatenate([flat, probes], axis=1)
+    best, least, chosen = math.inf, 1.0, both
+    for k in range(1 if n_agents == 1 else MOST_ROUNDS + 1):
+        if k > 0:
+            both = both + part * (defaults.neighbor_means(similarity, both) - both)
+        if k & (k - 1):
+            continue
+        smoothed, left = both[:, :n_entries], both[:, n_entries:]
+        through = n_entries / probes.shape[1] * float(np.vdot(probes, left))
+        size, common = float(np.vdot(smoothed, smoothed)), float(np.vdot(flat, smoothed))
+        if not size > 0:
+            continue
+        factor, careful = (
+            min(max((common - noise) / size, LEAST_FACTOR), 1.0)
+            for noise in (through, caution * through)
+        )
+        risk = factor**2 * size - 2.0 * factor * (common - through)
+        if risk < best:
+            best, least, chosen = risk, careful, both
+    chosen = least * chosen
+    return chosen[:, :n_entries].reshape(models.shape), chosen[:, n_entries:], least

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._defaults import agent_clip_factor, is_regression, typical_row
-from skdpadmm.algorithms._model_propagation import neighbor_means, weights_of_agents
 from skdpadmm.network import Similarity
 from skdpadmm.privacy import gaussian_mu
 from skdpadmm.protocol import Budget, Facts, Release, neighborhood_of
@@ -41,6 +40,25 @@ CLASSIFIER_SCORE = 0.25
 CURVATURE_LEFT, CLASSIFIER_CURVATURE = 0.5, 0.7
 # Rounds, and the least own weight, by which it is found out what neighbours pool.
 POOLING_ROUNDS, POOLING_PULL = 40, 0.01
+
+
+def neighbor_means(
+    similarity: Similarity, models: Array, agents: NDArray[np.intp] | None = None
+) -> Array:
+    """Means of neighbours' models; an agent that is alone stays where it is."""
+    if similarity.n_agents == 1:
+        return models.copy() if agents is None else models[agents]
+    return similarity.neighbor_mean(models, agents)
+
+
+def weights_of_agents(similarity: Similarity) -> Array:
+    """Sums of the weights of each agent's edges; one for an agent that is alone."""
+    return np.ones(1) if similarity.n_agents == 1 else similarity.degrees
+
+
+def have_rows(facts: Facts) -> NDArray[np.bool_]:
+    """Which agents have rows."""
+    return np.asarray(neighborhood_of(facts).agent_sizes) > 0
 
 
 def penalty_curvature(facts: Facts, coordinates: Coordinates | None) -> Array:
@@ -181,7 +199,7 @@ def pace_of_agents(
     """
     agents = neighborhood_of(facts)
     if isolated_step is None:
-        pull = own_pull(facts) * (np.asarray(agents.agent_sizes) > 0)
+        pull = own_pull(facts) * have_rows(facts)
         smoothness = smoothness_of_agents(facts, coordinates)
     else:
         pull, smoothness = np.ones(agents.n_agents), 1.0 / isolated_step
@@ -270,8 +288,7 @@ def noise_of_agents(
 def noise_trust(facts: Facts, noise: Array, *, clip_norm: float, law: str) -> Array:
     """Share of the variance of agents' noisy gradients that is no noise; zero without rows."""
     signal = _typical_square(facts, clip_norm, law)
-    has_rows = np.asarray(neighborhood_of(facts).agent_sizes) > 0
-    return np.asarray(np.where(has_rows, signal / (signal + np.square(noise)), 0.0))
+    return np.asarray(np.where(have_rows(facts), signal / (signal + np.square(noise)), 0.0))
 
 
 def left_of_noise(smoothed: Array, probes: Array) -> float:

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.linalg import spsolve
 from sklearn.exceptions import ConvergenceWarning
 
 from skdpadmm.algorithms import _personalized_defaults as defaults
 from skdpadmm.algorithms._algorithm import Released, number
-from skdpadmm.algorithms._model_propagation import neighbor_means, own_column, weights_of_agents
 from skdpadmm.algorithms._personalized_coordinate_descent import GRADIENTS, InTurns, Personal
-from skdpadmm.algorithms._turns import MeanGradients, agent_turns
+from skdpadmm.algorithms._turns import agent_turns
 from skdpadmm.engine import one_blas_thread
 from skdpadmm.losses import MultinomialLoss
 from skdpadmm.network import Ownership, Similarity
@@ -156,8 +153,7 @@ class LocalModels(InTurns):
         if not plan.budget.is_private:
             return optimal_models(plan, problem, gate, coupled=False)
         n_turns, n_agents = settings.turns, neighborhood_of(facts).n_agents
-        clip_norm = self.absolute_clip(settings.clip_norm, facts, rows)
-        gradient = MeanGradients(plan, problem, gate, clip_norm=clip_norm, weights=np.ones(n_turns))
+        clip_norm, turns = self.gradients(plan, problem, gate, np.ones(n_turns))
         curvature = defaults.penalty_curvature(facts, rows.coordinates)
         step = np.full(n_agents, settings.step_size)
         if n_turns > 1:
@@ -166,10 +162,10 @@ class LocalModels(InTurns):
             step = defaults.pace_of_agents(
                 facts, None, noise, n_turns, isolated_step=settings.step_size
             ).step
-        models, who = np.zeros(plan.releases[-1].shape), np.flatnonzero(gradient.has_rows)
+        models, who = np.zeros(plan.releases[-1].shape), np.flatnonzero(defaults.have_rows(facts))
         for k in range(n_turns):
             own = models[who]
-            models[who] = own - step[who, None, None] * (gradient(who, own) + curvature * own)
+            models[who] = own - step[who, None, None] * (turns.gradient(who, own) + curvature * own)
             problem.progress(k + 1)
         return Solution(parameters=models.mean(axis=0), parameters_per_agent=models, n_iter=n_turns)
 
@@ -245,7 +241,7 @@ def refit_at_home(
     ndarray of shape (n_parameters, n_outputs)
     """
     agents = neighborhood_of(facts)
-    center = neighbor_means(agents.similarity, models, np.array([agent]))
+    center = defaults.neighbor_means(agents.similarity, models, np.array([agent]))
     if rows.n_samples == 0:
         return np.asarray(center[0])
     one, weight = (1.0, defaults.own_pull(facts)[agent]) if agents.n_agents > 1 else (0.0, 1.0)
@@ -262,40 +258,6 @@ def refit_at_home(
     with one_blas_thread():
         found, _, _ = objective.minimum(center, TOLERANCE, MOST_STEPS)
     return np.asarray(found[0])
-
-
-def propagate_in_turn(
-    similarity: Similarity, models: Array, pull: Array, order: Sequence[int], start: Array
-) -> Array:
-    """Smooth public models as `propagate` does, from a start, one agent of an order after another.
-
-    Parameters
-    ----------
-    similarity : Similarity
-    models, start : ndarray of shape (n_agents, ...)
-    pull : ndarray of shape (n_agents,)
-    order : sequence of int
-
-    Returns
-    -------
-    ndarray of the shape of `models`
-    """
-    own, smoothed = own_column(pull, models), start.astype(np.float64)
-    for wave in similarity.waves(order):
-        means = neighbor_means(similarity, smoothed, wave)
-        smoothed[wave] = (means + own[wave] * models[wave]) / (1.0 + own[wave])
-    return smoothed
-
-
-def propagation_limit(similarity: Similarity, models: Array, pull: Array) -> Array:
-    """Solve the linear system that `propagate`, which has the same parameters, ends at."""
-    if similarity.n_agents == 1:
-        return models.copy()
-    degrees = weights_of_agents(similarity)
-    own = degrees * pull
-    system = sparse.csc_array(sparse.diags_array(degrees + own) - similarity.weights)
-    flat = models.reshape(len(models), -1)
-    return np.asarray(spsolve(system, own[:, None] * flat)).reshape(models.shape)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -334,7 +296,7 @@ class JointObjective:
 
     def coupling(self, models: Array) -> Array:
         """``A T``."""
-        means = 0.0 if self.similarity is None else neighbor_means(self.similarity, models)
+        means = 0.0 if self.similarity is None else defaults.neighbor_means(self.similarity, models)
         return _column(self.diagonal) * (models - means)
 
     def sums(self, models: Array, slopes: Callable[[Array, slice], Array]) -> Array:

@@ -1,7 +1,13 @@
-"""Agents that mix what they heard with secret random weights, and what they say.
+"""Agents that mix what they received with secret random weights: ADMM, descent, a single pass.
 
-Given what was said before, a mix is uniform on a public box, whatever the rows. Arrays of models
-have the shape (n_agents, n_parameters, n_outputs), in public coordinates.
+Source: Xiao, "Local Differential Privacy in Decentralized Optimization", MIT 2019: Algorithm 1 with
+equation (2.2), corrected: the dual variable descends (its sign is misprinted, and diverges), and
+noise goes by a norm of the vector, not by its dimension times the largest entry; equation (3.8)
+with its generators of weights, whose rows are made to sum to one, and Algorithm 2*; Algorithm 2,
+with sensitivity and noise in the units of one and the same scaling of the objective.
+
+Given what was released before, a mix is uniform on a public box, whatever the rows. Arrays of
+models have the shape (n_agents, n_parameters, n_outputs), in public coordinates.
 """
 
 from __future__ import annotations
@@ -9,24 +15,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, number, share, size
 from skdpadmm.algorithms._defaults import is_regression, typical_row
 from skdpadmm.algorithms._messages import unit_limits
-from skdpadmm.algorithms._network_steps import Array, default_network_steps
-from skdpadmm.algorithms._turns import awake_gradients
-from skdpadmm.losses import clip_vectors
+from skdpadmm.algorithms._network_steps import (
+    GRADIENTS,
+    Array,
+    default_network_steps,
+    descend,
+    disagreement,
+)
+from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.network import Topology, mixing_matrix
 from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
-from skdpadmm.protocol import Facts, Gate, Plan, Problem, Release, network_of
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
 Agents = NDArray[np.intp]
 # The noise of the first round over that of the last one is at most this, or its inverse.
 MOST_DECAY = 1e12
 # Bound of the derivative of a typical record's loss that hardly anything exceeds.
 WIDEST_CLIP = 1.0
+# Norm of the mean gradient of agents, beside the clip bound.
+TYPICAL_MEAN = 0.5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,11 +56,6 @@ class Box:
     def center(self) -> Array:
         """The mix that is expected."""
         return self.start + 0.5 * self.extent
-
-    @property
-    def widths(self) -> Array:
-        """Of the intervals of the entries."""
-        return np.abs(self.extent)
 
     def draw(self, uniform: Callable[[tuple[int, ...]], Array]) -> Array:
         """A mix with weights that are drawn now, for each entry, and forgotten."""
@@ -112,107 +123,81 @@ def boxes_of(topology: Topology, mixing: str, seed: int) -> Callable[[Array], Bo
     return lambda models: closed.pair_box(models, random)
 
 
-class Turns:
-    """What agents say of their rows in turns: with noise, in units in which a unit has norm one.
+class MixedTurns(GradientTurns):
+    """Steps along gradients of ``F_a = (A / n) sum_{i in a} f_i``, from mixes with secret weights.
 
-    Noise meets what an agent knows before the mix does, which has the same law: sums with public
-    numbers of any size would round what the noise is calibrated for.
-
-    Parameters
-    ----------
-    plan : Plan
-        Its last release is in turns.
-    gate : Gate
-    weights : ndarray of shape (n_turns,)
-        What each turn is multiplied by before noise is added, and divided by afterwards.
-    units : ndarray of shape (n_agents,)
-        What a unit can move, in the norm of the noise.
-    """
-
-    def __init__(self, plan: Plan, gate: Gate, *, weights: Array, units: Array) -> None:
-        release = plan.releases[-1]
-        assert release.door == "take_turns"
-        kind = network_of(plan.facts).kind
-        self._gate, self._name, self._weights, self._units = gate, release.name, weights, units
-        self._counts = release.law == "laplace" and release.noise_std > 0
-        # Laplace noise of scale one has the standard deviation sqrt(2).
-        self._scales = np.asarray(release.agent_noise_std)[kind] / math.sqrt(2.0)
-        self._moved = np.asarray(release.sensitivities)
-        self._taken = np.zeros(len(kind), dtype=np.intp)
-        self._expected = np.zeros(len(kind))
-
-    def __call__(self, agents: Agents, exact: Array) -> Array:
-        """Take the next turn of some agents, each once: what they know, with noise."""
-        units = self._units[agents, None, None]
-        weights = self._weights[self._taken[agents], None, None]
-        heard = self._gate.take_turns(self._name, agents, weights * (exact / units))
-        self._taken[agents] += 1
-        return np.asarray(units * (heard / weights))
-
-    def count_losses(self, agents: Agents, widths: Array, step_size: float | Array) -> None:
-        """Add what the turns that were just taken are expected to tell, mixed as they were.
-
-        Widths are those of the intervals that mixes were drawn from, and public; the step is what
-        was multiplied with before it met the mix.
-        """
-        if not self._counts:
-            return
-        turns = self._taken[agents] - 1
-        scales = self._units[agents] * self._scales[agents] / self._weights[turns] * step_size
-        losses = self._moved[turns] / self._scales[agents]
-        each = losses[:, None, None] / (widths.shape[1] * widths.shape[2])
-        factors = expected_privacy_loss_factor_ceiling(1.0, widths / scales[:, None, None], each)
-        self._expected[agents] += losses * factors.mean(axis=(1, 2))
-
-    @property
-    def expected_loss(self) -> Array | None:
-        """Expected absolute privacy losses of all agents' turns so far; None where unknown."""
-        return self._expected.copy() if self._counts else None
-
-
-class GradientTurns(Turns):
-    """Gradients of agents' weighted losses, clipped in the norm of the noise and released.
-
-    `clip_norm` bounds a record's gradient, or an agent's mean gradient: with Gaussian noise in the
-    Euclidean norm, with Laplace noise in the L1 norm at ``clip_norm * law_factor``. It is infinite
-    only where the plan is not private.
+    The clip is in the norm of the noise: the Euclidean one, or L1 at ``clip_norm * law_factor``.
+    `expected_loss` is what the turns of each agent tell on average; None where that is unknown.
     """
 
     def __init__(
-        self, plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float, weights: Array
+        self, plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float, turn_weights: Array
     ) -> None:
-        facts, ownership, law = plan.facts, problem.ownership, plan.releases[-1].law
-        network, of_records = network_of(facts), facts.unit == "record"
-        assert ownership is not None
-        bound = clip_norm * law_factor(facts, law)
-        self._exact = awake_gradients(
-            problem.rows,
-            problem.target,
-            ownership,
-            loss=facts.loss,
-            clip_norm=bound if of_records else math.inf,
-            law=law,
+        facts, release, network = plan.facts, plan.releases[-1], network_of(plan.facts)
+        super().__init__(
+            plan,
+            problem,
+            gate,
+            clip_norm=clip_norm * law_factor(facts, release.law),
+            turn_weights=turn_weights,
+            record_weights=np.full(network.n_agents, network.n_agents / facts.n_samples),
+            limits=unit_limits(facts)[network.kind],
         )
-        self._share, self._law = network.n_agents / facts.n_samples, law
-        clips = math.isfinite(bound)
-        self._clips_agents = clips and not of_records
-        units = self._share * unit_limits(facts)[network.kind] * (bound if clips else 1.0)
-        super().__init__(plan, gate, weights=weights, units=units)
+        counts_losses = release.law == "laplace" and release.noise_std > 0
+        self.expected_loss = np.zeros(network.n_agents) if counts_losses else None
+        # Laplace noise of scale one has the standard deviation sqrt(2).
+        self._noise_scales = np.asarray(release.agent_noise_std)[network.kind] / math.sqrt(2.0)
 
-    def gradient(self, agents: Agents, points: Array) -> Array:
-        """Noisy gradients of ``F_a = (A / n) sum_{i in a} f_i`` at agents' points."""
-        sums = self._share * self._exact(agents, points)
-        if self._clips_agents:
-            sums = clipped(sums, self._units[agents], self._law)
-        return self(agents, sums)
+    def step(self, agents: Agents, box: Box, at: Array, step_sizes: Array) -> Array:
+        """Draw mixes, and subtract steps along noisy gradients at public models.
+
+        Noise meets the gradient before the mix does, which has the same law: sums with public
+        numbers of any size would round what the noise is calibrated for.
+        """
+        points = box.draw(self._gate.uniform) - step_sizes[:, None, None] * self.gradient(
+            agents, at
+        )
+        if self.expected_loss is not None:
+            turns, noise_scales = self._taken[agents] - 1, self._noise_scales[agents]
+            losses = np.asarray(self._release.sensitivities)[turns] / noise_scales
+            noise = step_sizes * self._scales[agents] * noise_scales / self._turn_weights[turns]
+            factors = expected_privacy_loss_factor_ceiling(
+                1.0,
+                np.abs(box.extent) / noise[:, None, None],
+                losses[:, None, None] / box.extent[0].size,
+            )
+            self.expected_loss[agents] += losses * factors.mean(axis=(1, 2))
+        return points
 
 
-def clipped(vectors: Array, limits: Array, law: str) -> Array:
-    """Scale each agent's matrix down in the norm of the noise; what is not finite becomes zero."""
-    if law == "gaussian":
-        return clip_vectors(vectors, limits)
-    each = limits[:, None, None]
-    return clip_vectors(vectors / each, np.ones(len(limits)), law) * each
+def mixed_descent(
+    plan: Plan,
+    problem: Problem,
+    gate: Gate,
+    step: Callable[[int, Array, MixedTurns], tuple[Array, Array]],
+    *,
+    step_size: float,
+    turn_weights: Array,
+    n_groups: int | None = None,
+) -> Solution:
+    """Take steps from mixes of models as planned; the mean length of averaged ones is given."""
+    settings = plan.settings
+    clip_norm = settings.clip_norm * problem.rows.clip_unit
+    turns = MixedTurns(plan, problem, gate, clip_norm=clip_norm, turn_weights=turn_weights)
+    noise_std = noise_of_mean(plan, clip_norm, turn_weights[-settings.n_averaged :])
+    if n_groups is not None:
+        # A round has the gradient of one agent in so many.
+        noise_std *= math.sqrt(settings.n_iter)
+    solution = descend(
+        plan,
+        problem,
+        lambda k, models: step(k, models, turns),
+        step_size=step_size,
+        noise_std=noise_std,
+        clip_norm=clip_norm,
+        n_groups=n_groups,
+    )
+    return replace(solution, expected_privacy_loss=turns.expected_loss)
 
 
 def check_noise_decay(noise_decay: float, n_rounds: int) -> None:
@@ -243,14 +228,14 @@ def noise_of_gradients(facts: Facts, turns: Release) -> Array:
     return np.asarray(turns.agent_noise_std) * unit_limits(facts) * law_factor(facts, turns.law)
 
 
-def noise_of_mean(plan: Plan, clip_norm: float, weights: Array, widened: float = 1.0) -> float:
+def noise_of_mean(plan: Plan, clip_norm: float, weights: Array) -> float:
     """Noise in each entry of the mean gradient of all agents, in turns of these weights."""
     facts, release = plan.facts, plan.releases[-1]
     if release.noise_std == 0:
         return 0.0
     shares = noise_of_gradients(facts, release)[network_of(facts).kind]
     one = float(np.linalg.norm(shares)) / facts.n_samples
-    return clip_norm * (one * math.sqrt(float(np.mean(np.square(1.0 / weights)))) * widened)
+    return clip_norm * one * math.sqrt(float(np.mean(np.square(1.0 / weights))))
 
 
 def smoothness_of_agents(facts: Facts) -> Array:
@@ -284,3 +269,412 @@ def default_aggregator_steps(
         wider = clip_norm * math.sqrt(step_size / shorter)
         clip_norm = max(min(wider, WIDEST_CLIP), clip_norm)
     return shorter, clip_norm
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomizedADMM(Algorithm):
+    r"""ADMM over a graph, in which nobody knows how an agent mixed what it heard.
+
+    Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents. Agent a
+    holds :math:`F_a = \frac A n \sum_{i \in a} f_i`, a model :math:`w_a` and a dual variable
+    :math:`\lambda_a`, both 0 at first. In each round it draws secret weights
+    :math:`\rho \sim U(0, 1)`, one for each entry, and broadcasts
+
+    .. math::
+
+        v_a &= \rho \odot w_a + (1 - \rho) \odot \frac1{|N_a|} \sum_{b \in N_a} w_b
+             + \frac{\lambda_a - \nabla F_a(w_a)}{D_a} + \text{noise},
+
+    where gradients of records are clipped to norm C. Everybody takes the proximal step
+    :math:`w_a \leftarrow \mathrm{prox}_{r / D_a}(v_a)` and keeps the duals,
+
+    .. math:: \lambda_a \leftarrow \lambda_a - \zeta \sum_{b \in N_a} (w_a - w_b).
+
+    Random weights :math:`\rho` are random penalties of ADMM, with the same fixed point. An agent's
+    answer is the average of its models over the last rounds, the common answer the average over
+    agents.
+
+    Parameters
+    ----------
+    aggregator : {"random", "fixed"}, default="random"
+        Weights drawn anew, or :math:`\rho = \frac12`.
+    curvature : float or "auto", default="auto"
+        :math:`D_a`, the inverse of a step, in [1e-100, 1e100]: the larger, the less noise is in
+        models. "auto" is one over the step of the common rule, and no less than the public bound
+        of the curvature of :math:`F_a`.
+    dual_step : float or "auto", default="auto"
+        :math:`\zeta`, in [1e-100, 1e100]. "auto": a third of the smallest :math:`D_a` over the
+        largest number of neighbours.
+    clip_norm : float or "auto", default="auto"
+        Bound C of the Euclidean norm of a record's gradient, in units of the typical norm of a row;
+        for Laplace noise of the L1 norm, in units of that times the root of the number of
+        parameters. In [1e-100, 1e100].
+    noise : {"laplace", "gaussian"}, default="laplace"
+        Law of the noise. Laplace noise goes by the L1 norm, in which records are then clipped.
+    noise_decay : float, default=1.0
+        Noise of a round over that of the next one, in [0.5, 2]: 1.02 is the paper's.
+    tail_fraction : float, default=0.5
+        In (0, 1]: share of all rounds, at their end, that is averaged. Free: all count as released.
+
+    Notes
+    -----
+    **Guarantee.** As for :class:`RandomizedGradientDescent`, whose sketch of a proof it shares:
+    given the weights and what was said before, a broadcast is a public function of the noisy
+    gradient. "fixed" weights have the same figure. Other agents need not be honest. The
+    estimator's ``expected_privacy_loss_`` is explained there too: it is no guarantee.
+
+    The mix is added to what has noise already, which has the same law and rounds nothing that the
+    noise is calibrated for.
+
+    References
+    ----------
+    .. [1] H. Xiao, "Local Differential Privacy in Decentralized Optimization", SM thesis, MIT,
+       2019, Algorithm 1, corrected as said above.
+
+    Examples
+    --------
+    >>> from skdpadmm import DPDecentralizedRegressor
+    >>> model = DPDecentralizedRegressor(algorithm="randomized-admm", topology="ring", max_iter=50)
+    >>> plan = model.plan(n_samples=10_000, n_features=5)
+    >>> plan.releases[-1].name, plan.releases[-1].times, plan.releases[-1].law
+    ('gradients of agents', 50, 'laplace')
+    """
+
+    setting = "decentralized"
+    conditionable = False
+
+    aggregator: Literal["random", "fixed"] = choice("random", "fixed")
+    curvature: float | Literal["auto"] = size()
+    dual_step: float | Literal["auto"] = size()
+    clip_norm: float | Literal["auto"] = size()
+    noise: Literal["laplace", "gaussian"] = choice("laplace", "gaussian")
+    noise_decay: float = number(1.0, 0.5, 2.0)
+    tail_fraction: float = share(0.5)
+
+    def check_facts(self, facts: Facts) -> None:
+        """Noise of all rounds can be added."""
+        check_noise_decay(self.noise_decay, facts.max_iter)
+
+    def released(self, facts: Facts, budget: Budget) -> Released:
+        """Every agent's gradient, in each round."""
+        weights, network = decay_weights(self.noise_decay, facts.max_iter), network_of(facts)
+        turns = agent_turns(facts, budget, name=GRADIENTS, weights=weights, law=self.noise)
+        step_size, clip_norm = default_aggregator_steps(facts, turns)
+        curvature = np.maximum(1.0 / step_size, smoothness_of_agents(facts))
+        if self.curvature != "auto":
+            curvature = np.full(network.n_agents, float(self.curvature))
+        most = max(int(network.topology.degrees.max()), 1)
+        settings = self.resolved(
+            n_iter=facts.max_iter,
+            curvature=None,
+            curvatures=tuple(curvature.tolist()),
+            dual_step=float(curvature.min()) / (3.0 * most),
+            clip_norm=clip_norm,
+        )
+        return settings, turns
+
+    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
+        """Run the rounds as planned; symbols as above."""
+        settings, topology = plan.settings, network_of(plan.facts).topology
+        curvature = np.asarray(settings.curvatures)
+        everybody, step_size = np.arange(len(curvature)), float(np.mean(1 / curvature))
+        duals = np.zeros(plan.releases[-1].shape)
+
+        def step(k: int, models: Array, turns: MixedTurns) -> tuple[Array, Array]:
+            nonlocal duals
+            # The models of the last round, all of which are zero at first.
+            duals = duals - settings.dual_step * disagreement(topology, models)
+            box = neighbors_box(topology, models)
+            if settings.aggregator == "fixed":
+                box = Box(start=box.center, extent=0.0 * box.extent)
+            points = turns.step(everybody, box, models, 1 / curvature)
+            return points + duals / curvature[:, None, None], curvature
+
+        weights = decay_weights(settings.noise_decay, settings.n_iter)
+        return mixed_descent(plan, problem, gate, step, step_size=step_size, turn_weights=weights)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomizedGradientDescent(Algorithm):
+    r"""Agents average with random weights that nobody knows, and take private gradient steps.
+
+    Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents, roughly:
+    agent a holds :math:`F_a = \frac A n \sum_{i \in a} f_i` and a model :math:`w_a` (0 at first),
+    and in round k broadcasts
+
+    .. math:: v_a = \sum_b W^k_{ab} w_b - \eta_k \nabla F_a(u_a) + \text{noise},
+              \qquad u_a = \sum_b E[W^k_{ab}] w_b,
+
+    where gradients of records are clipped to norm C. Rows of the random weights :math:`W^k` sum to
+    one, they are drawn for each entry of the models, and nobody but the agent ever knows them: so
+    the gradient is taken at the expected mix, which everybody knows. All take the proximal step
+    :math:`w_a \leftarrow \mathrm{prox}_{\eta_k r}(v_a)`. An agent's answer is the average of its
+    models over the last rounds, the common answer the average over agents.
+
+    With a constant step agents that differ neither agree in the end nor settle, as what they
+    disagree about is mixed at random; steps that shrink lead to the optimum.
+
+    Parameters
+    ----------
+    mixing : {"metropolis", "neighbors", "pair", "interval"}, default="metropolis"
+        Law of the weights, with :math:`\rho \sim U(0, 1)`.
+
+        - "metropolis": :math:`\rho` for oneself, :math:`1 - \rho` for what Metropolis weights make
+          of the neighbourhood. The expected weights are doubly stochastic, on any graph.
+        - "neighbors": :math:`1 - \rho` for the mean of the neighbours. Agents with many neighbours
+          count for more, unless all have equally many.
+        - "pair": of an agent and its d neighbours two, who are drawn in public, have
+          :math:`2 \rho / (d + 1)` and :math:`2 (1 - \rho) / (d + 1)`, the others
+          :math:`1 / (d + 1)`. The same holds.
+        - "interval": :math:`\rho` for the smallest entry in the neighbourhood and :math:`1 - \rho`
+          for the largest, entry by entry, with the gradient at the agent's own model: the paper's
+          Algorithm 2*. It keeps no mean, and agents far from the others drag all along.
+    step_size : float or "auto", default="auto"
+        :math:`\eta_1`, in public coordinates; in [1e-100, 1e100].
+    step_power : float, default=0.0
+        In [0, 1]: :math:`\eta_k` shrinks like :math:`k^{-\text{step\_power}}`.
+    step_decay : float, default=1.0
+        In [0.5, 1]: what each step is of the one before, beside that.
+    clip_norm : float or "auto", default="auto"
+        Bound C of the Euclidean norm of a record's gradient, in units of the typical norm of a row;
+        for Laplace noise of the L1 norm, in units of that times the root of the number of
+        parameters. In [1e-100, 1e100].
+    noise : {"laplace", "gaussian"}, default="laplace"
+        Law of the noise. Laplace noise goes by the L1 norm, in which records are then clipped.
+    noise_decay : float, default=1.0
+        Noise of a gradient over that of the next one, in [0.5, 2]. In models it is multiplied by
+        the step: with the paper's :math:`\beta_k` it is :math:`\beta_{k+1} \eta_{k+1}` over
+        :math:`\beta_k \eta_k`.
+    order_seed : int, default=0
+        Public seed of the pairs of ``mixing="pair"``; no part of the privacy.
+    tail_fraction : float, default=0.5
+        In (0, 1]: share of all steps, at their end, that is averaged. Free: all steps count as
+        released.
+
+    Notes
+    -----
+    **Guarantee.** Observers "eavesdropper" (sees every message), "peer" and "model": one figure for
+    all three. Unit: one record, or all records of an agent, whose gradient is then clipped as a
+    whole. Let c = 2 for replace-one and 1 for zero-out. Random weights depend on nothing private
+    and are drawn afresh. Given them and what was said before, a broadcast is a public function of
+    the noisy gradient, which a record moves by at most :math:`c\,C A / n`: in the L1 norm for
+    Laplace noise, in the Euclidean one for Gaussian noise. So the steps are
+    :class:`~skdpadmm.privacy.LaplaceDP` with :math:`\epsilon_k = c\,C A / (n s_k)`, or
+    GDP with :math:`\mu^2 = \sum_k (c\,C A / (n s_k))^2`, whatever the mix: what random weights hide
+    beyond that is not counted. It needs neither convexity nor honest neighbours.
+
+    **No guarantee.** The estimator's ``expected_privacy_loss_`` is, for Laplace noise, each agent's
+    sum over steps and entries of what the absolute privacy loss is expected to be at most where a
+    record moves all entries alike, given the intervals that its mixes came from: by
+    :func:`~skdpadmm.privacy.expected_privacy_loss_factor_ceiling`. It is a function of the path
+    that was released, and says nothing at any level of confidence.
+
+    References
+    ----------
+    .. [1] H. Xiao, "Local Differential Privacy in Decentralized Optimization", SM thesis, MIT,
+       2019, Sections 3.2 and 3.3 and Appendix E, corrected as said above.
+
+    Examples
+    --------
+    >>> from skdpadmm import DPDecentralizedRegressor
+    >>> model = DPDecentralizedRegressor(algorithm="randomized-gradient-descent", max_iter=50)
+    >>> model.plan(n_samples=10_000, n_features=5).releases[-1].times
+    50
+    """
+
+    setting = "decentralized"
+    conditionable = False
+
+    mixing: Literal["metropolis", "neighbors", "pair", "interval"] = choice(
+        "metropolis", "neighbors", "pair", "interval"
+    )
+    step_size: float | Literal["auto"] = size()
+    step_power: float = number(0.0, 0.0, 1.0)
+    step_decay: float = number(1.0, 0.5, 1.0)
+    clip_norm: float | Literal["auto"] = size()
+    noise: Literal["laplace", "gaussian"] = choice("laplace", "gaussian")
+    noise_decay: float = number(1.0, 0.5, 2.0)
+    order_seed: int = count(0, least=0)
+    tail_fraction: float = share(0.5)
+
+    def check_facts(self, facts: Facts) -> None:
+        """Noise of all rounds can be added."""
+        check_noise_decay(self.noise_decay, facts.max_iter)
+
+    def released(self, facts: Facts, budget: Budget) -> Released:
+        """Every agent's gradient, in each round."""
+        weights = decay_weights(self.noise_decay, facts.max_iter)
+        turns = agent_turns(facts, budget, name=GRADIENTS, weights=weights, law=self.noise)
+        step_size, clip_norm = default_aggregator_steps(facts, turns)
+        settings = self.resolved(n_iter=facts.max_iter, step_size=step_size, clip_norm=clip_norm)
+        return settings, turns
+
+    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
+        """Run the rounds as planned; symbols as above."""
+        settings, network, k = plan.settings, network_of(plan.facts), np.arange(plan.facts.max_iter)
+        boxes = boxes_of(network.topology, settings.mixing, settings.order_seed)
+        steps = settings.step_size * (k + 1.0) ** -settings.step_power * settings.step_decay**k
+        everybody = np.arange(network.n_agents)
+
+        def step(k: int, models: Array, turns: MixedTurns) -> tuple[Array, Array]:
+            box, step_sizes = boxes(models), np.full(network.n_agents, steps[k])
+            at = models if settings.mixing == "interval" else box.center
+            return turns.step(everybody, box, at, step_sizes), 1 / step_sizes
+
+        return mixed_descent(
+            plan,
+            problem,
+            gate,
+            step,
+            step_size=float(steps[-settings.n_averaged :].mean()),
+            turn_weights=decay_weights(settings.noise_decay, settings.n_iter),
+        )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomizedSGD(Algorithm):
+    r"""Each agent takes part once, and mixes two models with secret random weights.
+
+    Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents. Agent a
+    holds :math:`F_a = \frac A n \sum_{i \in a} f_i`. Agents are split at random, in public, into
+    2K groups. In round k all agents a of the next two groups broadcast
+
+    .. math:: v_a = \rho \odot y_1 + (1 - \rho) \odot y_2
+              - \eta_k \nabla F_a\Big(\frac{y_1 + y_2}2\Big) + \text{noise},
+              \qquad \eta_k = \frac{\eta_1}{\sqrt k},
+
+    with secret weights :math:`\rho \sim U(0, 1)` for each entry and gradients of records clipped to
+    norm C. Then :math:`y_1` and :math:`y_2` become the means of the two groups, after a proximal
+    step; both are 0 at first. The answer is the average of the midpoints
+    :math:`\frac12 (y_1 + y_2)` over the last rounds, the same for all agents.
+
+    It is made for many agents: with few of them there are few steps. How many is up to `rounds`
+    and the number of agents; the estimator's `max_iter` plays no part.
+
+    Parameters
+    ----------
+    rounds : int or "auto", default="auto"
+        K, at least 1 and at most half of the number of agents. "auto": fewer where noise in a round
+        would be larger than gradients.
+    step_size : float or "auto", default="auto"
+        :math:`\eta_1`, in public coordinates; in [1e-100, 1e100].
+    clip_norm : float or "auto", default="auto"
+        Bound C of the Euclidean norm of a record's gradient, in units of the typical norm of a row;
+        for Laplace noise of the L1 norm, in units of that times the root of the number of
+        parameters. In [1e-100, 1e100].
+    noise : {"laplace", "gaussian"}, default="laplace"
+        Law of the noise. Laplace noise goes by the L1 norm, in which records are then clipped.
+    order_seed : int, default=0
+        Public seed of the groups; no part of the privacy.
+    tail_fraction : float, default=0.5
+        In (0, 1]: share of all rounds, at their end, that is averaged; 1 is the paper's. Free: all
+        agents count as heard.
+
+    Notes
+    -----
+    **Guarantee.** As for :class:`RandomizedGradientDescent`, whose sketch of a proof it shares. An
+    agent speaks once, so its whole budget goes into one broadcast: with noise s it is
+    :class:`~skdpadmm.privacy.LaplaceDP` with :math:`\epsilon = c\,C A / (n s)`, or GDP with
+    :math:`\mu = c\,C A / (n s)`. Who is in which group is public, and amplifies nothing. The
+    estimator's ``expected_privacy_loss_`` is explained there too: it is no guarantee.
+
+    Broadcasts are passed on along all edges of the graph, which is all that it is for.
+
+    References
+    ----------
+    .. [1] H. Xiao, "Local Differential Privacy in Decentralized Optimization", SM thesis, MIT,
+       2019, Algorithm 2 and Theorem 3.2.1.
+
+    Examples
+    --------
+    >>> from skdpadmm import DPDecentralizedRegressor
+    >>> model = DPDecentralizedRegressor(algorithm="randomized-sgd", n_agents=100)
+    >>> plan = model.plan(n_samples=10_000, n_features=5)
+    >>> plan.settings.rounds, plan.releases[-1].times
+    (50, 1)
+    """
+
+    setting = "decentralized"
+    conditionable = False
+
+    rounds: int | Literal["auto"] = count("auto")
+    step_size: float | Literal["auto"] = size()
+    clip_norm: float | Literal["auto"] = size()
+    noise: Literal["laplace", "gaussian"] = choice("laplace", "gaussian")
+    order_seed: int = count(0, least=0)
+    tail_fraction: float = share(0.5)
+
+    def check_facts(self, facts: Facts) -> None:
+        """A round takes two groups of agents, of whom each takes part once."""
+        n_agents = network_of(facts).n_agents
+        held = f"n_agents={n_agents} that hold n_samples={facts.n_samples} rows"
+        if n_agents < 2:
+            raise ValueError(
+                f"Got {held}, expected at least 2 agents: a round takes two groups of them."
+            )
+        if self.rounds != "auto" and int(self.rounds) > n_agents // 2:
+            raise ValueError(
+                f"Got rounds={self.rounds} for {held}, expected at most {n_agents // 2}: a round"
+                " takes two groups of agents, and each agent takes part once."
+            )
+
+    def released(self, facts: Facts, budget: Budget) -> Released:
+        """Every agent's gradient, once."""
+        turns = agent_turns(facts, budget, name=GRADIENTS, weights=np.ones(1), law=self.noise)
+        rounds = default_rounds(facts, turns) if self.rounds == "auto" else int(self.rounds)
+        whole, clip_norm = default_aggregator_steps(facts, turns, longest=math.inf)
+        # Steps that shrink like roots go as far as a single one, where a typical row allows.
+        first = whole / float(np.sum(1.0 / np.sqrt(np.arange(rounds) + 1.0)))
+        step_size = min(first, 1.0 / (facts.loss.smoothness * typical_row(facts) ** 2))
+        settings = self.resolved(
+            n_iter=rounds, rounds=rounds, step_size=step_size, clip_norm=clip_norm
+        )
+        return settings, turns
+
+    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
+        """Let all agents speak as planned; symbols as above."""
+        settings, n_rounds = plan.settings, plan.settings.n_iter
+        groups = groups_of_agents(network_of(plan.facts).n_agents, n_rounds, settings.order_seed)
+        steps = settings.step_size / np.sqrt(np.arange(n_rounds) + 1.0)
+
+        def step(k: int, means: Array, turns: MixedTurns) -> tuple[Array, Array]:
+            first, second = groups[2 * k : 2 * k + 2]
+            who = np.concatenate([first, second])
+            shape = (len(who), *means.shape[1:])
+            box = between(np.broadcast_to(means[0], shape), np.broadcast_to(means[1], shape))
+            sent = turns.step(who, box, box.center, np.full(len(who), steps[k]))
+            points = [sent[: len(first)].mean(axis=0), sent[len(first) :].mean(axis=0)]
+            return np.stack(points), np.full(2, 1 / steps[k])
+
+        return mixed_descent(
+            plan,
+            problem,
+            gate,
+            step,
+            step_size=float(steps[-settings.n_averaged :].mean()),
+            turn_weights=np.ones(1),
+            n_groups=2,
+        )
+
+
+def default_rounds(facts: Facts, turns: Release) -> int:
+    """Rounds in which agents speak once, at most half as many as agents.
+
+    The more rounds, the fewer agents in each, and the more noise. The bound of Theorem 3.2.1 is the
+    least where noise in a round is as large as the gradient.
+    """
+    agents = network_of(facts)
+    most = agents.n_agents // 2
+    if turns.noise_std == 0:
+        return most
+    noise = noise_of_gradients(facts, turns)[agents.kind] * (agents.n_agents / facts.n_samples)
+    n_entries = facts.n_parameters * facts.loss.n_outputs
+    variance = 2 * n_entries * float(np.mean(np.square(noise)))
+    return int(min(max(agents.n_agents * TYPICAL_MEAN**2 / variance, 1), most))
+
+
+def groups_of_agents(n_agents: int, n_rounds: int, seed: int) -> list[Agents]:
+    """Split agents at random into two groups for each round, whose sizes differ by at most one."""
+    order = np.random.Generator(np.random.Philox(seed)).permutation(n_agents)
+    cuts = np.arange(2 * n_rounds + 1) * n_agents // (2 * n_rounds)
+    return [np.sort(order[low:high]).astype(np.intp) for low, high in pairwise(cuts.tolist())]

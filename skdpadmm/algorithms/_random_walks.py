@@ -146,7 +146,6 @@ class _RandomWalk(Algorithm):
             rows,
             penalty_operator(facts.penalty, self._penalty_step(settings), rows)(tail),
             self._variance(plan, rows),
-            has_zeros=facts.penalty.is_sparse,
             parameters_per_agent=per_agent,
             n_iter=settings.n_hops,
             n_rounds=settings.n_hops,

@@ -15,9 +15,12 @@ from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
 from skdpadmm.algorithms._personalized_optimum import LocalModels, PersonalizedOptimum
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
+from skdpadmm.algorithms._random_aggregators import (
+    RandomizedADMM,
+    RandomizedGradientDescent,
+    RandomizedSGD,
+)
 from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
-from skdpadmm.algorithms._randomized_admm import RandomizedADMM
-from skdpadmm.algorithms._randomized_descent import RandomizedGradientDescent, RandomizedSGD
 from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
 
 ALGORITHMS: dict[str, type[Algorithm]] = {

@@ -175,60 +175,53 @@ def absolute_sums(rows: Rows) -> Array:
     return np.asarray(sums * rows.weight * (1 + 1e-12))
 
 
-class Turns:
-    """Agents take their turns at the last release of a plan, each one as often as was planned."""
+class GradientTurns:
+    """Gradients of agents' losses, clipped in the norm of the noise and released in turns.
 
-    def __init__(self, plan: Plan, gate: Gate, *, weights: Array) -> None:
-        release = plan.releases[-1]
-        assert release.door == "take_turns"
-        self._gate, self._name, self._weights, self.law = gate, release.name, weights, release.law
-        self._taken = np.zeros(release.shape[0], dtype=np.intp)
-
-    def say(self, agents: Positions, values: Array) -> Array:
-        """Take the next turn of some agents, each once: what they know, with noise.
-
-        Values are in units in which a protected unit has norm one, in the norm of the noise.
-        """
-        weights = self._weights[self._taken[agents], None, None]
-        self._taken[agents] += 1
-        return self._gate.take_turns(self._name, agents, weights * values) / weights
-
-
-class MeanGradients(Turns):
-    """Gradients of agents' mean losses, clipped in the norm of the noise and released in turns.
-
-    `clip_norm` bounds a record's gradient, or an agent's mean gradient; it is infinite only where
-    the plan is not private. `has_rows` says who has a loss.
+    A record has the weight `record_weights` in its agent's loss. `clip_norm` bounds the gradient of
+    a record, or of `limits` records, which an agent as a whole counts as at most. It is infinite
+    only where the plan is not private. A turn is multiplied by its entry of `turn_weights` before
+    noise is added, and divided by it afterwards.
     """
 
     def __init__(
-        self, plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float, weights: Array
+        self,
+        plan: Plan,
+        problem: Problem,
+        gate: Gate,
+        *,
+        clip_norm: float,
+        turn_weights: Array,
+        record_weights: Array,
+        limits: Array,
     ) -> None:
-        super().__init__(plan, gate, weights=weights)
-        facts, ownership = plan.facts, problem.ownership
-        assert facts.agents is not None
-        assert ownership is not None
-        self._of_records, self._clips = facts.unit == "record", math.isfinite(clip_norm)
-        self._sizes = np.asarray(facts.agents.agent_sizes, dtype=np.float64)
-        self.has_rows = self._sizes > 0
-        self._unit = clip_norm if self._clips else 1.0
+        release, of_records = plan.releases[-1], plan.facts.unit == "record"
+        assert release.door == "take_turns"
+        assert problem.ownership is not None
+        is_clipped = math.isfinite(clip_norm)
+        self._gate, self._release, self._turn_weights = gate, release, turn_weights
+        self._clips_agents = is_clipped and not of_records
+        # The most that a unit adds to a sum of gradients, and to the gradient of its agent's loss.
+        self._limits = limits * (clip_norm if is_clipped else 1.0)
+        self._scales = record_weights * self._limits
+        self._taken = np.zeros(len(limits), dtype=np.intp)
         self._sums = awake_gradients(
             problem.rows,
             problem.target,
-            ownership,
-            loss=facts.loss,
-            clip_norm=clip_norm if self._of_records else math.inf,
-            law=self.law,
+            problem.ownership,
+            loss=plan.facts.loss,
+            clip_norm=clip_norm if of_records else math.inf,
+            law=release.law,
         )
 
-    def __call__(self, agents: Positions, models: Array) -> Array:
-        """Noisy mean gradients of some agents, each with rows and once, at public models."""
+    def gradient(self, agents: Positions, models: Array) -> Array:
+        """Take the next turn of some agents, each once: noisy gradients at public models."""
         if not len(agents):
             return np.zeros(models.shape)
-        said, sizes = self._sums(agents, models) / self._unit, self._sizes[agents, None, None]
-        if self._of_records:
-            return self.say(agents, said) * (self._unit / sizes)
-        said = said / sizes
-        if self._clips:
-            said = clip_vectors(said, np.ones(len(said)), self.law)
-        return self.say(agents, said) * self._unit
+        values = self._sums(agents, models) / self._limits[agents, None, None]
+        if self._clips_agents:
+            values = clip_vectors(values, np.ones(len(agents)), self._release.law)
+        weights = self._turn_weights[self._taken[agents], None, None]
+        self._taken[agents] += 1
+        noisy = self._gate.take_turns(self._release.name, agents, weights * values)
+        return np.asarray(noisy / weights * self._scales[agents, None, None])

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-import skdpadmm.algorithms._randomized_admm as randomized_admm
+import skdpadmm.algorithms._random_aggregators as aggregators
 from skdpadmm.algorithms import DecentralizedGradientDescent as FixedDescent
 from skdpadmm.algorithms import RandomizedADMM, RandomizedSGD
 from skdpadmm.algorithms import RandomizedGradientDescent as Descent
-from skdpadmm.algorithms._randomized_descent import groups_of_agents
 from skdpadmm.network import mixing_matrix
 from skdpadmm.penalties import L1, NoPenalty, SquaredL2
 from tests.algorithms import runs as agents
@@ -153,7 +152,10 @@ def test_a_single_pass_takes_one_gradient_of_every_agent(loss, noise, penalty):
     task = make_task(loss, sizes=(5, 3, 2, 4, 5, 3, 4), penalty=penalty)
     algorithm = RandomizedSGD(rounds=3, step_size=0.5, clip_norm=CLIP / 2, noise=noise)
     plan, solution, gate = run(algorithm, task, epsilon=1e4, gate_class=Watched)
-    groups, order = groups_of_agents(7, 3, 0), [p[3] for p in gate.passed if p[0] == "take_turns"]
+    groups, order = (
+        aggregators.groups_of_agents(7, 3, 0),
+        [p[3] for p in gate.passed if p[0] == "take_turns"],
+    )
     assert [len(group) for group in groups] == [1, 1, 1, 1, 1, 2]
     assert sorted(np.concatenate(order).tolist()) == list(range(7))
     heard, models, points = np.zeros((2, 4, task.facts.loss.n_outputs)), [], []
@@ -171,33 +173,18 @@ def test_a_single_pass_takes_one_gradient_of_every_agent(loss, noise, penalty):
     assert_tail(task, solution, models, points, steps[:, None], of_agents=False)
 
 
-def test_an_exact_step_minimises_an_agents_loss_beside_the_mix_and_the_duals():
-    """Equation (3.1), of the first round: mixes and duals are zero."""
-    task = make_task("logistic", penalty=SquaredL2(0.3), max_iter=1)
-    algorithm = RandomizedADMM(
-        local_step="exact", curvature=2.0, tolerance=1e-6, clip_norm=50.0, noise="gaussian"
-    )
-    _, solution, gate = run(algorithm, task, epsilon=1e4, gate_class=Watched)
-    for a in range(4):
-        # Noise is in units of what a record moves the minimiser by.
-        exact = solution.parameters_per_agent[a] - 50.0 * 2 * 4 / 25 / 2.0 * gate.noise(0)[a]
-        gradient = 4 / 25 * agents.summed_gradient(task, a, exact, 50.0 * 2) + 2.0 * exact
-        gradient[:3] += 0.3 * exact[:3]
-        np.testing.assert_allclose(gradient, 0.0, atol=1e-4)
-
-
 @pytest.mark.parametrize("aggregator", ["random", "fixed"])
 def test_the_printed_sign_of_the_duals_diverges(monkeypatch, aggregator):
     task = make_task("logistic", sizes=(12,) * 10, penalty=SquaredL2(0.1), max_iter=300)
     algorithm = RandomizedADMM(aggregator=aggregator, tail_fraction=0.01)
-    best, true = agents.central_optimum(task), randomized_admm.disagreement
+    best, true = agents.central_optimum(task), aggregators.disagreement
 
     def error():
         own = run(algorithm, task, epsilon=math.inf)[1].parameters_per_agent
         return np.abs(own - best).max()
 
     assert error() < 1e-4
-    monkeypatch.setattr(randomized_admm, "disagreement", lambda *args: -true(*args))
+    monkeypatch.setattr(aggregators, "disagreement", lambda *args: -true(*args))
     assert not error() < 1e6
 
 
@@ -231,7 +218,7 @@ def test_what_meets_noise_does_not_depend_on_the_secret_mix_of_its_round(algorit
 
 
 def test_expected_losses_are_the_worst_case_for_fixed_weights_and_about_a_third_less_for_random():
-    """In the setting of Figure 2-1(2b); nothing is known of Gaussian noise or exact steps."""
+    """In the setting of Figure 2-1(2b); nothing is known of Gaussian noise."""
     task = make_task("logistic", sizes=(100,) * 10, topology="erdos-renyi", max_iter=20)
     shares = {}
     for aggregator in ("fixed", "random"):

@@ -138,7 +138,6 @@ OF_AGENTS = [
     (alg.MultiStepADMM(proximal_weight="growing", penalty_weight=0.1), {}, "diameter=inf"),
     (alg.MultiStepADMM(step_size=1.0, penalty_weight=0.26), {}, r"at most 0\.25"),
     (alg.MultiStepADMM(batch_fraction=0.5), AGENT, "with privacy_unit='agent'"),
-    (alg.RandomizedADMM(local_step="exact", **SMALL_CLIP), CLASSES, "for 3 scores"),
     (alg.RandomizedSGD(rounds=3), {}, r"rounds=3 .*n_samples=25 .*at most 2"),
     (alg.RandomizedSGD(), {"sizes": (9,)}, r"n_agents=1 .*n_samples=9 .*at least 2 agents"),
     (alg.RandomWalkADMM(), AGENT, "Got privacy_unit='agent'"),
