@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,22 @@ from skdpadmm.losses import Loss, SquaredLoss, clip_derivative, clip_vectors
 from skdpadmm.protocol import Problem
 from skdpadmm.records import Rows
 
+Array = NDArray[np.float64]
 # Newton steps of a record's proximal problem once it can start from its last solution. The number
 # is public and accuracy is no condition of the guarantee: contributions are clipped after solving.
 # Two leave 1e-5 of a coefficient in the first iterations and nothing as the steps get smaller.
 WARM_STEPS = 2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlockUpdate:
+    """How a block updates its state: by an exact or linearized step, sent whole or as a change."""
+
+    loss: Loss
+    step_size: float
+    relaxation: float
+    exact: bool
+    increments: bool
 
 
 @dataclass(eq=False, kw_only=True)
@@ -26,124 +39,90 @@ class RecordBlocks:
     """Records with their states ``u_i = c - gamma * slope_i * a_i``.
 
     A state is one number (or one for each score) beside a vector c that is public, given in which
-    rounds the record's agent took part.
+    rounds the record's agent took part. Owners are needed where some of them sit rounds out.
     """
 
     rows: Rows
     target: NDArray[Any]
-    loss: Loss
-    step_size: float
-    relaxation: float
-    slope_bound: NDArray[np.float64]
-    exact: bool
-    slopes: NDArray[np.float64]
-    increments: bool = False
-    owner: NDArray[np.intp] | None = None
-    anchors: NDArray[np.float64] | None = None
+    update: BlockUpdate
+    slope_bound: Array
+    owner: NDArray[np.intp] | None
     is_warm: bool = False
 
-    def advance(
-        self,
-        z: NDArray[np.float64],
-        center: NDArray[np.float64],
-        active: NDArray[np.bool_] | None = None,
-    ) -> NDArray[np.float64]:
+    def __post_init__(self) -> None:
+        n_outputs = self.update.loss.n_outputs
+        shape = (len(self.target), n_outputs) if n_outputs > 1 else (len(self.target),)
+        self.slopes = np.zeros(shape)
+        # Scores of c, where it differs between records.
+        has_anchors = self.update.exact and self.owner is not None
+        self.anchors = np.zeros(shape) if has_anchors else None
+
+    def advance(self, z: Array, center: Array, active: NDArray[np.bool_] | None) -> Array:
         """Update all states and sum up the messages."""
-        shared = self.exact and self.anchors is None
-        point = 2 * z - center if shared else z
-        prepared = self.rows.prepare(point if self.loss.n_outputs > 1 else point[:, 0])
+        point = 2 * z - center if self.update.exact and self.anchors is None else z
+        prepared = self.rows.prepare(point if point.shape[1] > 1 else point[:, 0])
         total = self._advance(0, prepared, active)
         for block in range(1, self.rows.n_blocks):
             total += self._advance(block, prepared, active)
         self.is_warm = True
         return total
 
-    def _advance(
-        self, block: int, prepared: Any, active: NDArray[np.bool_] | None
-    ) -> NDArray[np.float64]:
-        part = self.rows.slices[block]
-        takes_part = None
+    def _advance(self, block: int, prepared: Any, active: NDArray[np.bool_] | None) -> Array:
+        part, lam = self.rows.slices[block], self.update.relaxation
+        scores, old, bound = self.rows.scores(block, prepared), self.slopes[part], self.slope_bound
+        takes_part: Any = True
         if active is not None and self.owner is not None:
-            takes_part = _like(active[self.owner[part]], self.slopes)
-        scores = self.rows.scores(block, prepared)
-        old, lam = self.slopes[part], self.relaxation
+            takes_part = active[self.owner[part]].reshape(-1, *[1] * (old.ndim - 1))
         if self.anchors is not None:
             anchors = self.anchors[part].copy()
-            _update(self.anchors[part], anchors + 2 * lam * (scores - anchors), takes_part)
+            moved = anchors + 2 * lam * (scores - anchors)
+            np.copyto(self.anchors[part], moved, where=takes_part)
             scores = 2 * scores - anchors
-        slope = clip_derivative(self._slope(scores, part), self.slope_bound[part])
-        if self.increments:
-            change = 2 * lam * clip_derivative(slope - old, self.slope_bound[part])
-            state, message = old + change, change
+        slope = clip_derivative(self._slope(scores, part), bound[part])
+        if self.update.increments:
+            message = 2 * lam * clip_derivative(slope - old, bound[part])
+            state = old + message
         else:
             state = message = (1 - 2 * lam) * old + 2 * lam * slope
-        _update(old, state, takes_part)
-        if takes_part is not None:
-            message = message * takes_part
-        return self.rows.adjoint(block, message)
+        np.copyto(old, state, where=takes_part)
+        return self.rows.adjoint(block, message if takes_part is True else message * takes_part)
 
-    def _slope(self, scores: NDArray[np.float64], part: slice) -> NDArray[np.float64]:
-        target = self.target[part]
-        if not self.exact:
-            return self.loss.derivative(scores, target)
-        weights = self.step_size * self.rows.squared_norm[part]
-        scores += (weights * self.slopes[part].T).T
-        if not self.is_warm:
-            return self.loss.proximal_derivative(scores, target, weights)
-        return self.loss.proximal_derivative(scores, target, weights, self.slopes[part], WARM_STEPS)
+    def _slope(self, scores: Array, part: slice) -> Array:
+        loss, target, slopes = self.update.loss, self.target[part], self.slopes[part]
+        if not self.update.exact:
+            return loss.derivative(scores, target)
+        weights = self.update.step_size * self.rows.squared_norm[part]
+        scores += (weights * slopes.T).T
+        start = (slopes, WARM_STEPS) if self.is_warm else ()
+        return loss.proximal_derivative(scores, target, weights, *start)
 
 
 def record_blocks(
-    problem: Problem,
-    *,
-    loss: Loss,
-    step_size: float,
-    relaxation: float,
-    clip_norm: float,
-    exact: bool,
-    increments: bool = False,
-    partial: bool = False,
+    problem: Problem, update: BlockUpdate, *, clip_norm: float, partial: bool
 ) -> list[RecordBlocks]:
     """Cut the records into parts that an engine can place; their number is fixed."""
     rows = problem.rows
-    shape = (rows.n_samples, loss.n_outputs) if loss.n_outputs > 1 else (rows.n_samples,)
-    slopes = np.zeros(shape)
-    anchors = np.zeros(shape) if exact and partial else None
     with np.errstate(divide="ignore"):
         bound = clip_norm / np.sqrt(rows.squared_norm)
     owner = problem.ownership.index if partial and problem.ownership is not None else None
     parts = []
-    for task in range(N_TASKS):
-        blocks = range(rows.n_blocks * task // N_TASKS, rows.n_blocks * (task + 1) // N_TASKS)
-        if not blocks:
-            continue
-        own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
+    for part in cut(rows.n_blocks, min(N_TASKS, rows.n_blocks)):
+        own = slice(rows.slices[part.start].start, rows.slices[part.stop - 1].stop)
         parts.append(
             RecordBlocks(
-                rows=rows.part(blocks),
+                rows=rows.part(range(part.start, part.stop)),
                 target=problem.target[own],
-                loss=loss,
-                step_size=step_size,
-                relaxation=relaxation,
+                update=update,
                 slope_bound=bound[own],
-                exact=exact,
-                increments=increments,
-                slopes=slopes[own],
                 owner=None if owner is None else owner[own],
-                anchors=None if anchors is None else anchors[own],
             )
         )
     return parts
 
 
-def _like(mask: NDArray[np.bool_], array: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return mask if array.ndim == 1 else mask[:, None]
-
-
-def _update(
-    state: NDArray[np.float64], new: NDArray[np.float64], where: NDArray[np.bool_] | None
-) -> None:
-    np.copyto(state, new, where=True if where is None else where)
+def cut(n: int, n_parts: int) -> list[slice]:
+    """Neighbouring parts of n things, about equally many in each."""
+    return [slice(n * part // n_parts, n * (part + 1) // n_parts) for part in range(n_parts)]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -152,20 +131,17 @@ class AgentBlocks:
 
     rows: Rows
     target: NDArray[Any]
+    # Rows of each agent; None: `rows` has one block for each.
     groups: list[slice | NDArray[np.intp]] | None
-    loss: Loss
-    step_size: float
-    relaxation: float
-    bounds: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    update: BlockUpdate
+    bounds: Array
+    weights: Array
     numbers: NDArray[np.intp]
-    exact: bool
-    increments: bool
-    centers: NDArray[np.float64]
-    displacements: NDArray[np.float64]
-    solutions: NDArray[np.float64]
     keeps_closed_forms: bool
-    closed_forms: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        shape = (len(self.numbers), self.rows.coordinates.n_parameters, self.update.loss.n_outputs)
+        self.centers, self.displacements, self.solutions = (np.zeros(shape) for _ in range(3))
 
     def __getstate__(self) -> dict[str, Any]:
         """Take along the rows of these agents, and no others."""
@@ -174,48 +150,43 @@ class AgentBlocks:
         target = np.concatenate([self.target[group] for group in self.groups])
         return {**vars(self), "rows": self.rows.take(self.groups), "target": target, "groups": None}
 
-    def advance(
-        self,
-        z: NDArray[np.float64],
-        center: NDArray[np.float64],
-        active: NDArray[np.bool_] | None = None,
-    ) -> NDArray[np.float64]:
+    def advance(self, z: Array, center: Array, active: NDArray[np.bool_] | None) -> Array:
         """Update the states of all who take part and sum up their messages."""
         who: Any = slice(None) if active is None else np.flatnonzero(active[self.numbers])
         agents = range(len(self.numbers))[who] if active is None else who.tolist()
-        lam, centers, old = self.relaxation, self.centers[who], self.displacements[who]
+        lam, centers, old = self.update.relaxation, self.centers[who], self.displacements[who]
         if not len(centers):
             return np.zeros(z.shape)
         points = 2 * z - centers + old
-        found = self._solve(who, agents, points if self.exact else z + np.zeros(centers.shape))
-        if self.increments:
+        start = points if self.update.exact else z + np.zeros(centers.shape)
+        displacements = self._solve(who, agents, start)
+        if self.update.increments:
             # x - z, where x = v - d is the solution of an agent's problem.
-            change = 2 * lam * clip_vectors(points - found - z, self.bounds[who])
-            self.centers[who] = centers + change
-            message = change
+            message = 2 * lam * clip_vectors(points - displacements - z, self.bounds[who])
+            self.centers[who] = centers + message
         else:
-            message = (1 - 2 * lam) * old + 2 * lam * clip_vectors(found, self.bounds[who])
+            clipped = clip_vectors(displacements, self.bounds[who])
+            message = (1 - 2 * lam) * old + 2 * lam * clipped
             self.displacements[who] = message
             self.centers[who] = centers + 2 * lam * (z - centers)
         return np.asarray(np.einsum("a,ajk->jk", self.weights[who], message))
 
-    def _solve(
-        self, who: Any, agents: Sequence[int], points: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    @cached_property
+    def closed_forms(self) -> Array:
+        """Displacements of all agents as affine functions of their points."""
+        return np.stack([self._local(agent).closed_form() for agent in range(len(self.numbers))])
+
+    def _solve(self, who: Any, agents: Sequence[int], points: Array) -> Array:
         """Displacement of each agent from its point."""
-        if self.exact and self.keeps_closed_forms:
-            if self.closed_forms is None:
-                everyone = range(len(self.numbers))
-                self.closed_forms = np.stack([self._local(a).closed_form() for a in everyone])
+        if self.update.exact and self.keeps_closed_forms:
             forms = self.closed_forms[who]
             return np.asarray(forms[:, :, :-1] @ points + forms[:, :, -1:])
         for agent, point in zip(agents, points, strict=True):
             local, last = self._local(agent), self.solutions[agent]
-            last[:] = (
-                local.displacement(point, last)
-                if self.exact
-                else self.step_size * local.gradient(point)
-            )
+            if self.update.exact:
+                last[:] = local.displacement(point, last)
+            else:
+                last[:] = self.update.step_size * local.gradient(point)
         return self.solutions[who]
 
     def _local(self, agent: int) -> LocalProblem:
@@ -224,60 +195,44 @@ class AgentBlocks:
         else:
             group = self.groups[agent]
             rows, block, target = self.rows.take([group]), 0, self.target[group]
-        return LocalProblem(
-            rows=rows,
-            block=block,
-            target=target,
-            loss=self.loss,
-            step_size=self.step_size,
-        )
+        loss, step_size = self.update.loss, self.update.step_size
+        return LocalProblem(rows=rows, block=block, target=target, loss=loss, step_size=step_size)
 
 
 def agent_blocks(
-    problem: Problem,
-    *,
-    loss: Loss,
-    step_size: float,
-    relaxation: float,
-    clip_norm: float,
-    limits: NDArray[np.float64],
-    exact: bool,
-    increments: bool,
+    problem: Problem, update: BlockUpdate, *, clip_norm: float, limits: Array
 ) -> list[AgentBlocks]:
     """Cut the agents into parts that an engine can place; their number is fixed."""
     ownership, rows = problem.ownership, problem.rows
     assert ownership is not None
-    n_agents, d = ownership.n_agents, rows.coordinates.n_parameters
-    bounds = step_size * clip_norm * limits / ownership.sizes
-    weights = ownership.sizes / rows.n_samples
-    n_parts = min(N_TASKS, n_agents)
-    parts = []
-    for part in range(n_parts):
-        own = slice(n_agents * part // n_parts, n_agents * (part + 1) // n_parts)
-        numbers = np.arange(own.start, own.stop)
-        shape = (len(numbers), d, loss.n_outputs)
-        parts.append(
-            AgentBlocks(
-                rows=rows,
-                target=problem.target,
-                groups=[ownership.rows_of(agent) for agent in numbers.tolist()],
-                loss=loss,
-                step_size=step_size,
-                relaxation=relaxation,
-                bounds=bounds[own],
-                weights=weights[own],
-                numbers=numbers,
-                exact=exact,
-                increments=increments,
-                centers=np.zeros(shape),
-                displacements=np.zeros(shape),
-                solutions=np.zeros(shape),
-                # All of them together are no larger than X.
-                keeps_closed_forms=isinstance(loss, SquaredLoss)
-                and n_agents * (d + 1) <= rows.n_samples,
-            )
+    n_agents = ownership.n_agents
+    bounds = update.step_size * clip_norm * limits / ownership.sizes
+    # All closed forms together are no larger than X.
+    is_small = n_agents * (rows.coordinates.n_parameters + 1) <= rows.n_samples
+    return [
+        AgentBlocks(
+            rows=rows,
+            target=problem.target,
+            groups=[ownership.rows_of(agent) for agent in range(own.start, own.stop)],
+            update=update,
+            bounds=bounds[own],
+            weights=ownership.sizes[own] / rows.n_samples,
+            numbers=np.arange(own.start, own.stop),
+            keeps_closed_forms=is_small and isinstance(update.loss, SquaredLoss),
         )
-    return parts
+        for own in cut(n_agents, min(N_TASKS, n_agents))
+    ]
+
+
+def hessian_of(A: Array, curvature: Array) -> Array:
+    """Sum of second derivatives over rows A, of shape (d, k, d, k), for curvatures (n, k, k)."""
+    d, k = A.shape[1], curvature.shape[1]
+    hessian = np.empty((d, k, d, k))
+    for i in range(k):
+        for j in range(i + 1):
+            hessian[:, i, :, j] = A.T @ (curvature[:, i, j, None] * A)
+            hessian[:, j, :, i] = hessian[:, i, :, j]
+    return hessian
 
 
 # The objective is 1-strongly convex, so the norm of its gradient bounds the distance to the
@@ -300,13 +255,11 @@ class LocalProblem:
     loss: Loss
     step_size: float
 
-    def gradient(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gradient(self, x: Array) -> Array:
         """Gradient of the mean loss."""
         return self._mean(self.loss.derivative(self._scores(x), self.target)).reshape(x.shape)
 
-    def displacement(
-        self, v: NDArray[np.float64], start: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def displacement(self, v: Array, start: Array) -> Array:
         """``v`` minus the solution, by Newton's method with conjugate gradients.
 
         An agent stops by itself, on its own rows. Where the steps run out the result is not the
@@ -338,7 +291,7 @@ class LocalProblem:
             x, value, gradient, scores = candidate, new_value, new_gradient, new_scores
         return v - x
 
-    def closed_form(self) -> NDArray[np.float64]:
+    def closed_form(self) -> Array:
         """The displacement of a squared loss as an affine function of the point."""
         d = self.rows.coordinates.n_parameters
         scores = self.rows.scores(self.block, self.rows.prepare(np.eye(d)))
@@ -352,15 +305,13 @@ class LocalProblem:
             [shrunk * np.maximum(values, 0) @ vectors.T, shrunk @ vectors.T @ pull]
         )
 
-    def _scores(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _scores(self, x: Array) -> Array:
         return self.rows.scores(self.block, self.rows.prepare(x if x.shape[1] > 1 else x[:, 0]))
 
-    def _mean(self, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _mean(self, slopes: Array) -> Array:
         return self.rows.collect(self.rows.adjoint(self.block, slopes)) / len(self.target)
 
-    def _evaluate(
-        self, x: NDArray[np.float64], v: NDArray[np.float64]
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    def _evaluate(self, x: Array, v: Array) -> tuple[float, Array, Array]:
         scores = self._scores(x)
         value = self.step_size * float(np.mean(self.loss.value(scores, self.target)))
         pull = self._mean(self.loss.derivative(scores, self.target)).reshape(x.shape)
@@ -368,9 +319,7 @@ class LocalProblem:
         value += 0.5 * float(np.sum(distance * distance))
         return value, self.step_size * pull + distance, scores
 
-    def _newton_direction(
-        self, gradient: NDArray[np.float64], curvature: NDArray[np.float64], size: float
-    ) -> NDArray[np.float64]:
+    def _newton_direction(self, gradient: Array, curvature: Array, size: float) -> Array:
         """Exact where there are few parameters; else as exact as the distance deserves."""
         shape, n = gradient.shape, gradient.size
         if n <= MOST_FACTORED and len(self.target) * shape[0] <= LARGEST_FACTORED:
@@ -381,30 +330,20 @@ class LocalProblem:
                 return -gradient
             return np.asarray(step).reshape(shape)
 
-        def apply(p: NDArray[np.float64]) -> NDArray[np.float64]:
+        def apply(p: Array) -> Array:
             return self._curved(p.reshape(shape), curvature).ravel()
 
         operator = LinearOperator((n, n), matvec=apply, dtype=np.float64)
         solved, _ = cg(operator, -gradient.ravel(), rtol=0.1 * min(0.1, size**0.5), maxiter=2 * n)
         return np.asarray(solved).reshape(shape)
 
-    def _second_derivative(self, curvature: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _second_derivative(self, curvature: Array) -> Array:
         """Of the objective, as a matrix over all parameters; its eigenvalues are at least one."""
-        A = self.rows.seen(self.block)
-        d, weight = A.shape[1], self.step_size / len(A)
-        if curvature.ndim == 1:
-            return np.asarray(np.eye(d) + weight * (A.T * curvature) @ A)
-        k = curvature.shape[1]
-        blocks = np.empty((d, k, d, k))
-        for i in range(k):
-            for j in range(i + 1):
-                blocks[:, i, :, j] = (A.T * curvature[:, i, j]) @ A
-                blocks[:, j, :, i] = blocks[:, i, :, j]
-        return np.asarray(np.eye(d * k) + weight * blocks.reshape(d * k, d * k))
+        A, k = self.rows.seen(self.block), self.loss.n_outputs
+        hessian, n = hessian_of(A, curvature.reshape(-1, k, k)), A.shape[1] * k
+        return np.asarray(np.eye(n) + self.step_size / len(A) * hessian.reshape(n, n))
 
-    def _curved(
-        self, p: NDArray[np.float64], curvature: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _curved(self, p: Array, curvature: Array) -> Array:
         """The second derivative of the objective, applied to a direction."""
         scores = self._scores(p)
         slopes = (

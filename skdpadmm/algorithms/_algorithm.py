@@ -32,7 +32,8 @@ from skdpadmm.protocol import (
 )
 from skdpadmm.records import Coordinates, Rows
 
-Operator = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Array = NDArray[np.float64]
+Operator = Callable[[Array], Array]
 Released = tuple[Settings, *tuple[Release, ...]]
 
 
@@ -318,12 +319,10 @@ def penalty_operator(penalty: Penalty, step: float, rows: Rows) -> Operator:
     if basis is None:
         return coordinate_operator(penalty, step, coordinates)
     p, scale = coordinates.n_features, coordinates.coefficient_scale[:, None]
-    metric = basis.metric
-    follows = -np.linalg.solve(metric[p:, p:], metric[p:, :p])
-    reduced = metric[:p, :p] + metric[:p, p:] @ follows
-    full = penalty.proximal_operator(step, metric=(reduced + reduced.T) / 2 / (scale * scale.T))
+    reduced, follows = without_intercept(basis.metric, p)
+    full = penalty.proximal_operator(step, metric=reduced / (scale * scale.T))
 
-    def apply_in_basis(point: NDArray[np.float64]) -> NDArray[np.float64]:
+    def apply_in_basis(point: Array) -> Array:
         start = basis.transform @ point
         features = full(start[:p] * scale) / scale
         intercept = start[p:] + follows @ (features - start[:p])
@@ -332,12 +331,20 @@ def penalty_operator(penalty: Penalty, step: float, rows: Rows) -> Operator:
     return apply_in_basis
 
 
+def without_intercept(metric: Array, n_features: int) -> tuple[Array, Array]:
+    """Metric of coefficients with the best intercept for them, and the intercept's response."""
+    p = n_features
+    follows = np.asarray(-np.linalg.solve(metric[p:, p:], metric[p:, :p]), dtype=np.float64)
+    reduced = metric[:p, :p] + metric[:p, p:] @ follows
+    return (reduced + reduced.T) / 2, follows
+
+
 def coordinate_operator(penalty: Penalty, step: float, coordinates: Coordinates) -> Operator:
     """The same in public coordinates, from what is known before data."""
     p, scale = coordinates.n_features, coordinates.coefficient_scale[:, None]
     diagonal = penalty.proximal_operator(step, metric=scale[:, 0] ** -2.0)
 
-    def apply(point: NDArray[np.float64]) -> NDArray[np.float64]:
+    def apply(point: Array) -> Array:
         features = diagonal(point[:p] * scale) / scale
         return np.concatenate([features, point[p:]])
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._agent_blocks import agent_blocks, record_blocks
+from skdpadmm.algorithms._agent_blocks import BlockUpdate, agent_blocks, record_blocks
 from skdpadmm.algorithms._algorithm import (
     Algorithm,
     choice,
@@ -53,6 +53,7 @@ from skdpadmm.protocol import (
     Solution,
 )
 
+Array = NDArray[np.float64]
 DISPLACEMENT, MESSAGES = "mean displacement", "sum of messages"
 
 
@@ -73,54 +74,47 @@ class _Consensus(Algorithm):
         prox = penalty_operator(facts.penalty, gamma, rows)
         shape = (facts.n_parameters, facts.loss.n_outputs)
         schedule = draw_schedule(settings.rounds, facts.agents, gate)
+        sizes = (facts.n_samples,) if facts.agents is None else facts.agents.agent_sizes
+        weights = np.asarray(sizes) / facts.n_samples
         arriving = settings.rounds.expected_shares(facts.agents)
         partial = not schedule.takes_part.all()
         advance = _placed(plan, problem, clip_norm, partial=partial)
-        # The public part of states, for all agents together or for each; and weights of agents.
-        told_apart = partial and settings.message == "increment"
-        sizes = (facts.n_samples,) if facts.agents is None else facts.agents.agent_sizes
-        weights = np.asarray(sizes) / facts.n_samples if told_apart else np.ones(1)
-        centers = np.zeros((len(weights), *shape))
-        is_over = schedule.sends[-settings.n_averaged :].any(axis=1)
+        # The public part of states, which differs between agents where they send increments.
+        is_state, n_blocks = settings.message == "state", schedule.takes_part.shape[1]
+        centers = np.zeros((1 if is_state else n_blocks, *shape))
+        n_averaged = int(schedule.sends[-settings.n_averaged :].any(axis=1).sum())
         mean = z = tail = np.zeros(shape)
         for k in range(settings.n_iter):
             problem.progress(k + 1)
-            senders = schedule.sends[k]
+            active, senders = schedule.takes_part[k], schedule.sends[k]
             if not senders.any():
                 gate.skip(name)
                 continue
-            active = schedule.takes_part[k] if partial else None
-            value = advance(z, centers[0], active)
-            senders_of_sum = None if facts.agents is None else senders
-            noisy = gamma * clip_norm * gate.release(name, value, senders_of_sum)
-            if settings.message == "state":
+            value = advance(z, centers[0], active if partial else None)
+            released = gate.release(name, value, None if facts.agents is None else senders)
+            noisy = gamma * clip_norm * released
+            if is_state:
                 centers = (1 - 2 * lam) * centers + 2 * lam * z
                 mean = centers[0] - noisy / arriving[k]
             elif facts.unit == "agent":
                 mean = mean + noisy
             else:
-                who = slice(None) if active is None or not told_apart else active
-                moved = 2 * lam * (z - centers[who])
-                centers[who] += moved
-                mean = mean + np.einsum("a,ajk->jk", weights[who], moved) - noisy
+                moved = 2 * lam * (z - centers[active])
+                centers[active] += moved
+                mean = mean + np.einsum("a,ajk->jk", weights[active], moved) - noisy
             z = rows.from_coordinates(prox(mean))
             if k >= settings.n_iter - settings.n_averaged:
-                tail = tail + mean / is_over.sum()
-        # One proximal step after averaging: an average of sparse vectors would not be sparse.
-        parameters = prox(tail if is_over.any() else mean)
-        amplified = 1.0
-        if settings.message == "state":
-            amplified = math.sqrt(np.mean(1.0 / arriving[-settings.n_averaged :] ** 2))
-        counts = {} if facts.agents is None else _traffic(plan, schedule)
+                tail = tail + mean / n_averaged
+        amplified = math.sqrt(np.mean(arriving[-settings.n_averaged :] ** -2)) if is_state else 1.0
         return averaged_solution(
             plan,
             rows,
-            parameters,
+            # One proximal step after averaging: an average of sparse vectors would not be sparse.
+            prox(tail if n_averaged else mean),
             clip_norm=clip_norm,
             step_size=gamma,
             noise_std=plan.releases[-1].noise_std * amplified,
-            n_iter=settings.n_iter,
-            **counts,
+            **_traffic(plan, schedule),
         )
 
 
@@ -371,40 +365,40 @@ def path_sensitivities(facts: Facts, relaxation: float, n_updates: int) -> tuple
 
 def _placed(
     plan: Plan, problem: Problem, clip_norm: float, *, partial: bool
-) -> Callable[..., NDArray[np.float64]]:
+) -> Callable[..., Array]:
     """Place records or agents; returns their messages of a round, in units of the clip bound."""
-    facts, settings, rows = plan.facts, plan.settings, problem.rows
-    shape = (facts.n_parameters, facts.loss.n_outputs)
-    step = settings.record_step if facts.agents is None else settings.local_step
-    common: dict[str, Any] = {
-        "loss": facts.loss,
-        "step_size": settings.step_size,
-        "relaxation": settings.relaxation,
-        "clip_norm": clip_norm,
-        "exact": step == "exact",
-        "increments": settings.message == "increment",
-    }
-    if facts.unit == "agent":
-        assert facts.agents is not None
-        limits = unit_limits(facts)[facts.agents.kind]
-        agents = problem.engine.place(agent_blocks(problem, limits=limits, **common))
-        return lambda *message: agents.sum("advance", *message) / (settings.step_size * clip_norm)
-    records = problem.engine.place(record_blocks(problem, partial=partial, **common))
-    unit = clip_norm * rows.n_samples
-    return lambda *message: rows.collect(records.sum("advance", *message)).reshape(shape) / unit
+    facts, settings, rows, agents = plan.facts, plan.settings, problem.rows, plan.facts.agents
+    update = BlockUpdate(
+        loss=facts.loss,
+        step_size=settings.step_size,
+        relaxation=settings.relaxation,
+        exact="exact" == (settings.record_step if agents is None else settings.local_step),
+        increments=settings.message == "increment",
+    )
+    if facts.unit == "agent" and agents is not None:
+        limits, unit = unit_limits(facts)[agents.kind], settings.step_size * clip_norm
+        blocks = agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
+        placed_agents = problem.engine.place(blocks)
+        return lambda *round: placed_agents.sum("advance", *round) / unit
+    shape, unit = (facts.n_parameters, facts.loss.n_outputs), clip_norm * rows.n_samples
+    placed = problem.engine.place(
+        record_blocks(problem, update, clip_norm=clip_norm, partial=partial)
+    )
+    return lambda *round: rows.collect(placed.sum("advance", *round)).reshape(shape) / unit
 
 
 def _traffic(plan: Plan, schedule: Schedule) -> dict[str, int]:
     """Rounds that were completed, messages in both directions and their size."""
     federation, sizes = plan.facts.agents, [math.prod(r.shape) for r in plan.releases]
-    assert isinstance(federation, Federation)
-    n_agents, n_rounds = federation.n_agents, int(schedule.sends.any(axis=1).sum())
-    n_messages = int(schedule.sends.sum()) + n_agents * len(schedule.sends)
+    n_rounds = int(schedule.sends.any(axis=1).sum())
+    if not isinstance(federation, Federation):
+        return {"n_iter": n_rounds}
     # Each preparation is sent by everyone, and its sum to everyone.
-    n_numbers = n_messages * sizes[-1] + 2 * n_agents * sum(sizes[:-1])
+    n_before = 2 * federation.n_agents
+    n_messages = int(schedule.sends.sum()) + federation.n_agents * len(schedule.sends)
     return {
-        "n_done": n_rounds,
+        "n_iter": n_rounds,
         "n_rounds": n_rounds,
-        "n_messages": n_messages + 2 * n_agents * (len(sizes) - 1),
-        "bytes_sent": 8 * n_numbers,
+        "n_messages": n_messages + n_before * (len(sizes) - 1),
+        "bytes_sent": 8 * (n_messages * sizes[-1] + n_before * sum(sizes[:-1])),
     }

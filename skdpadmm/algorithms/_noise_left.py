@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms._algorithm import without_intercept
 from skdpadmm.penalties import L1
-from skdpadmm.protocol import Plan, Solution
+from skdpadmm.protocol import Facts, Plan, Solution
 from skdpadmm.records import Rows
 
+Array = NDArray[np.float64]
 # The formula is exact for quadratics alone; twice the variance was calibrated best.
 CAUTION = 2.0
 
@@ -23,7 +25,7 @@ def parameter_variance(
     noise_std: float,
     n_iter: int,
     n_averaged: int,
-) -> NDArray[np.float64]:
+) -> Array:
     """Variance that noise in the gradients leaves in each parameter of the averaged path.
 
     Exact for a quadratic loss whose curvature is half of the smoothness along each direction, as if
@@ -42,12 +44,12 @@ def parameter_variance(
     return np.asarray(np.square(step_size * noise_std) * gain)
 
 
-def score_variance(rows: Rows, variance: NDArray[np.float64]) -> float:
+def score_variance(rows: Rows, variance: Array) -> float:
     """Variance that noise leaves in the score of a typical row, with some caution."""
     return CAUTION * float(rows.loading @ variance)
 
 
-def doubt(rows: Rows, parameters: NDArray[np.float64], variance: NDArray[np.float64]) -> float:
+def doubt(rows: Rows, parameters: Array, variance: Array) -> float:
     """Twice the chance that noise alone decides on which side a typical score lies.
 
     A score of variance t, of which noise is s, has the wrong sign with probability
@@ -62,9 +64,7 @@ def doubt(rows: Rows, parameters: NDArray[np.float64], variance: NDArray[np.floa
     return min(1.0, 4.0 / np.pi * float(np.arctan2(np.sqrt(rows.loading @ variance), size**0.5)))
 
 
-def drop_noise(
-    parameters: NDArray[np.float64], rows: Rows, variance: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def drop_noise(parameters: Array, rows: Rows, variance: Array) -> Array:
     """Set those coefficients to zero again that noise alone has moved.
 
     An l1 penalty that is small beside the noise of the average leaves every coefficient a little
@@ -74,59 +74,58 @@ def drop_noise(
     """
     p, d = rows.coordinates.n_features, rows.coordinates.n_parameters
     inverse = np.eye(d) if rows.basis is None else rows.basis.inverse
-    metric = inverse.T @ inverse
-    # What pulls at coefficient j is (metric @ w)_j, in which noise has this standard deviation.
+    # The gradient at coefficient j is (metric @ w)_j, in which noise has this standard deviation.
     weights = 2.0 * np.sqrt(np.square(inverse.T) @ variance)[:p]
     if not np.all(weights > 0):
         return parameters
-    follows = -np.linalg.solve(metric[p:, p:], metric[p:, :p])
-    reduced = metric[:p, :p] + metric[:p, p:] @ follows
-    reduced = (reduced + reduced.T) / 2
+    reduced, follows = without_intercept(inverse.T @ inverse, p)
     choose = L1(1.0).proximal_operator(1.0, metric=reduced / np.outer(weights, weights))
     kept = choose(parameters[:p] * weights[:, None]) != 0
     result = parameters.copy()
     for k in range(parameters.shape[1]):
         inside, outside = kept[:, k], ~kept[:, k]
-        lost = parameters[:p, k][outside]
+        dropped = result[:p, k][outside]
         result[:p, k][outside] = 0.0
         shift = np.linalg.solve(reduced[np.ix_(inside, inside)], reduced[np.ix_(inside, outside)])
-        result[:p, k][inside] += shift @ lost
+        result[:p, k][inside] += shift @ dropped
         result[p:, k] += follows @ (result[:p, k] - parameters[:p, k])
     return result
+
+
+def noisy_solution(
+    facts: Facts, rows: Rows, parameters: Array, variance: Array, **fields: Any
+) -> Solution:
+    """A solution whose parameters carry noise of that variance, and how far it is to be trusted."""
+    if facts.penalty.is_sparse:
+        fields["parameters"] = drop_noise(parameters, rows, variance)
+    return Solution(
+        **{"parameters": parameters} | fields,
+        score_variance=score_variance(rows, variance),
+        doubt=doubt(rows, parameters, variance),
+    )
 
 
 def averaged_solution(
     plan: Plan,
     rows: Rows,
-    parameters: NDArray[np.float64],
+    parameters: Array,
     *,
     clip_norm: float,
     step_size: float,
     noise_std: float,
-    n_iter: int,
-    n_done: int | None = None,
-    **counts: Any,
+    **fields: Any,
 ) -> Solution:
-    """The end of a path of which a tail was averaged: what noise has left in it, said and undone.
+    """A solution from the averaged tail of a path.
 
     `noise_std` is that of the mean gradient in units of `clip_norm`.
     """
-    facts, settings = plan.facts, plan.settings
     variance = parameter_variance(
         rows=rows,
-        smoothness=facts.loss.smoothness,
+        smoothness=plan.facts.loss.smoothness,
         step_size=step_size,
         noise_std=clip_norm * noise_std,
-        n_iter=n_iter,
-        n_averaged=settings.n_averaged,
+        n_iter=plan.settings.n_iter,
+        n_averaged=plan.settings.n_averaged,
     )
-    return Solution(
-        parameters=drop_noise(parameters, rows, variance)
-        if facts.penalty.is_sparse
-        else parameters,
-        derivative_bound=clip_norm / rows.typical_norm,
-        score_variance=score_variance(rows, variance),
-        doubt=doubt(rows, parameters, variance),
-        n_iter=n_iter if n_done is None else n_done,
-        **counts,
-    )
+    fields["derivative_bound"] = clip_norm / rows.typical_norm
+    return noisy_solution(plan.facts, rows, parameters, variance, **fields)

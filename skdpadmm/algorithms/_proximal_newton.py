@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from skdpadmm.algorithms._agent_blocks import hessian_of
 from skdpadmm.algorithms._algorithm import Algorithm, number, penalty_operator, refuse
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, not_private
 
@@ -119,12 +120,7 @@ class _Objective:
             A = rows.augmented(block)
             scores = A @ parameters if k > 1 else A @ parameters[:, 0]
             slopes = loss.derivative(scores, part).reshape(-1, k)
-            bends = loss.curvature(scores, part).reshape(-1, k, k)
-            hessian = np.empty((d, k, d, k))
-            for i in range(k):
-                for j in range(i, k):
-                    hessian[:, i, :, j] = A.T @ (bends[:, i, j, None] * A)
-                    hessian[:, j, :, i] = hessian[:, i, :, j]
+            hessian = hessian_of(A, loss.curvature(scores, part).reshape(-1, k, k))
             value = loss.value(scores, part).sum()
             return np.concatenate([[value], (A.T @ slopes).ravel(), hessian.ravel()])
 
