@@ -216,8 +216,8 @@ def noise_source(random_state: Any, digest: bytes, sampler: str = "floating-poin
         return OpenDPNoise() if sampler == "opendp" else CryptographicNoise()
     if sampler == "opendp":
         raise ValueError(
-            f"Got random_state={random_state!r} with sampler='opendp', expected None: it draws"
-            " from the operating system. Pass sampler='floating-point' for a simulation."
+            f"Got random_state={random_state!r} with sampler='opendp', expected random_state=None:"
+            " it draws from the operating system. Pass sampler='floating-point' for a simulation."
         )
     return SeededNoise(_seed_words(random_state), digest)
 

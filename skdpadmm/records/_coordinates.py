@@ -1,9 +1,10 @@
-"""Public coordinates: what declared bounds make of features and target, and a released basis."""
+"""Public coordinates, which follow from declared bounds, and a released basis."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -65,7 +66,7 @@ class Coordinates:
 
     @property
     def coefficient_scale(self) -> Floats:
-        """What a unit of each parameter (without the intercept) is worth in the user's units."""
+        """Factor from each parameter (without the intercept) to the user's coefficient."""
         return self.target_scale / self.scale
 
     @property
@@ -137,13 +138,12 @@ def declared_coordinates(
     """
     lower, upper = _feature_box(feature_bounds, n_features, feature_names)
     offset, scale = _affine_map(lower, upper, centre=fit_intercept)
-    target, ratio = {}, 1 / scale
+    target_box: Any = (-np.inf, np.inf)
     if has_target_scale:
-        low, high = UNDECLARED_TARGET_BOUNDS if target_bounds is None else _pair(target_bounds)
-        middle, unit = map(float, _affine_map(low, high, centre=fit_intercept))
-        target = {"target_lower": float(low), "target_upper": float(high)}
-        target |= {"target_offset": middle, "target_scale": unit}
-        ratio = unit / scale
+        target_box = UNDECLARED_TARGET_BOUNDS if target_bounds is None else _pair(target_bounds)
+    low, high = map(float, target_box)
+    target_offset, target_scale = map(float, _affine_map(low, high, centre=fit_intercept))
+    ratio = target_scale / scale
     if np.any(ratio > 1e150) or np.any(ratio < 1e-150):
         raise ValueError(
             "Got feature_bounds and target_bounds more than 150 orders of magnitude apart, expected"
@@ -154,10 +154,13 @@ def declared_coordinates(
         upper=upper,
         offset=offset,
         scale=scale,
+        target_lower=low,
+        target_upper=high,
+        target_offset=target_offset,
+        target_scale=target_scale,
         row_norm=float(np.sqrt(n_features + int(fit_intercept))),
         fit_intercept=fit_intercept,
         has_target_scale=has_target_scale,
-        **target,
     )
 
 
@@ -177,22 +180,12 @@ def standardising_coordinates(X: Any, y: NDArray[Any], *, declared: Coordinates)
         # A mean is off its constant in the last bits; its own value centres it to exact zeros.
         first = X[:1].toarray() if hasattr(X, "toarray") else np.asarray(X[:1])
         mean = np.where(constant, first[0], mean)
-    unbounded = np.full(X.shape[1], np.inf)
-    target = {}
+    centre, width = 0.0, 1.0
     if declared.has_target_scale:
         centre = float(np.mean(y)) if fit_intercept else 0.0
-        width = float(np.sqrt(np.mean((y - centre) ** 2)))
-        target = {"target_offset": centre, "target_scale": width if width > 0 else 1.0}
-    return Coordinates(
-        lower=-unbounded,
-        upper=unbounded,
-        offset=mean,
-        scale=scale,
-        row_norm=np.inf,
-        fit_intercept=fit_intercept,
-        has_target_scale=declared.has_target_scale,
-        **target,
-    )
+        width = float(np.sqrt(np.mean((y - centre) ** 2))) or 1.0
+    free = declared.without_bounds()
+    return replace(free, offset=mean, scale=scale, target_offset=centre, target_scale=width)
 
 
 def _affine_map(lower: Any, upper: Any, *, centre: bool) -> tuple[Any, Any]:
@@ -209,22 +202,17 @@ def _feature_box(
 ) -> tuple[Floats, Floats]:
     lower, upper = np.full(n_features, -np.inf), np.full(n_features, np.inf)
     if isinstance(bounds, Mapping):
-        if len(bounds) > n_features:
-            raise ValueError(
-                f"Got feature_bounds for {len(bounds)} columns, expected at most {n_features}, one"
-                " for each feature. Drop the others."
-            )
         if names is None:
             raise ValueError(
                 "Got feature_bounds as a dict of column names, expected X to be a DataFrame whose"
                 " columns have names. Pass a DataFrame, or feature_bounds as a pair of arrays."
             )
-        position = {name: j for j, name in enumerate(names)}
+        position = {name: j for j, name in enumerate(names[:n_features])}
         unknown = sorted(str(name) for name in bounds if name not in position)
         if unknown:
             raise ValueError(
-                f"Got feature_bounds for columns {unknown}, expected names among those of X."
-                " Correct the names or drop them."
+                f"Got feature_bounds for columns {unknown}, expected names of the {n_features}"
+                " columns of X. Correct the names or drop them."
             )
         for name, pair in bounds.items():
             j = position[name]
@@ -238,34 +226,25 @@ def _pair(
     bounds: Any, *, name: str = "target_bounds", shape: tuple[int, ...] = ()
 ) -> tuple[Floats, Floats]:
     """A checked (lower, upper) pair; each side a scalar or of the given shape."""
-    sides = f" or arrays of shape {shape}, one entry for each feature" if shape else ""
     try:
-        low, high = bounds
-        lower, upper = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        low, high = (np.asarray(side, dtype=np.float64) for side in bounds)
+        lower, upper = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
     except (TypeError, ValueError):
+        sides = f" or arrays of shape {shape}, one entry for each feature" if shape else ""
         raise ValueError(
-            f"Got {name}={bounds!r}, expected a pair (lower, upper) of numbers{sides}. Pass the"
-            " range that is public knowledge."
+            f"Got {name}={reprlib.repr(bounds)}, expected a pair (lower, upper) of numbers{sides}."
+            " Pass the range that is public knowledge."
         ) from None
-    for side in (lower, upper):
-        if side.shape not in {(), shape}:
-            raise ValueError(
-                f"Got {name} with a side of shape {side.shape}, expected numbers{sides}."
-            )
-    largest = np.maximum(np.abs(lower), np.abs(upper))
-    if not np.isfinite(largest).all():
-        raise ValueError(
-            f"Got {name} with values that are not finite, expected finite numbers."
-            " Declare only what is known; leave undeclared columns out of a dict, or pass None."
-        )
     if np.any(lower > upper):
         raise ValueError(
             f"Got {name} with lower above upper, expected lower < upper. Swap the two."
         )
-    if np.any(largest > 1e100) or np.any(upper - lower < 1e-100):
+    within = np.maximum(np.abs(lower), np.abs(upper)) <= 1e100
+    if not np.all(within & (upper - lower >= 1e-100)):
         raise ValueError(
-            f"Got {name} beyond 1e100 or narrower than 1e-100, expected a range that data can have"
-            " and floats can resolve. Declare it in other units; drop what is constant."
+            f"Got {name} beyond 1e100 or narrower than 1e-100, expected finite ranges that data can"
+            " have and floats can resolve. Declare them in other units; drop what is constant, and"
+            " leave what is not known out of a dict, or pass None."
         )
     return lower, upper
 
@@ -274,7 +253,7 @@ def _pair(
 class Basis:
     """Coordinates where a row ``a`` is seen as ``T'a``, and parameters ``v`` stand for ``T v``."""
 
-    # Orthonormal columns, and the positive second moments that rows are taken to have along them.
+    # Orthonormal columns, and the positive second moments that are assumed along them.
     vectors: Floats
     eigenvalues: Floats
     # Public estimate of the mean squares of the entries of T'a.
@@ -284,11 +263,6 @@ class Basis:
     spread: float
     # What clip bounds are relative to.
     clip_unit: float
-
-    @property
-    def effective_dimension(self) -> float:
-        """Public estimate of the mean of ``||T'a||^2``."""
-        return float(self.loading.sum())
 
     @cached_property
     def transform(self) -> Floats:

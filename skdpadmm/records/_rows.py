@@ -117,7 +117,7 @@ class Rows:
     def typical_norm(self) -> float:
         """A public figure for the size of a row, in the basis that is used; no bound."""
         if self.basis is not None:
-            return float(np.sqrt(self.basis.effective_dimension))
+            return float(np.sqrt(self.basis.loading.sum()))
         return float(min(self.coordinates.row_norm, np.sqrt(self.coordinates.n_parameters)))
 
     @property

@@ -88,12 +88,17 @@ def test_to_user_gives_the_same_predictions_in_the_units_of_the_user(seed, fit_i
     ("bounds", "message"),
     [
         ((2.0, 1.0), "Got feature_bounds with lower above upper, expected .* Swap"),
-        (([0, 0], [1, 1]), r"Got feature_bounds with a side of shape \(2,\), expected .* each"),
+        (([0, 0], [1, 1]), r"Got feature_bounds=\(\[0, 0\], .*, expected a pair .* each"),
         (5.0, "Got feature_bounds=5.0, expected a pair .* Pass the range that is public"),
-        ((-1e200, 1e200), "Got feature_bounds beyond 1e100.*, expected a range"),
+        ((-1e200, 1e200), "Got feature_bounds beyond 1e100.*, expected finite ranges"),
+        ((-np.inf, 1.0), "Got feature_bounds beyond 1e100.*, expected finite ranges"),
+        ((0.0, [1.0, np.nan, 1.0]), "Got feature_bounds beyond 1e100.*, expected finite ranges"),
         # A constant carries nothing, and its coefficient would be pure noise.
-        (([0, 7, 0], [1, 7, 1]), "Got feature_bounds .*narrower than 1e-100, expected a range"),
-        ({"z": (0, 1)}, r"Got feature_bounds for columns \['z'\], expected names .* Correct"),
+        (([0, 7, 0], [1, 7, 1]), "Got feature_bounds .*narrower than 1e-100, expected finite"),
+        (
+            dict.fromkeys("abcz", (0, 1)),
+            r"Got feature_bounds for columns \['z'\], expected names .* Correct",
+        ),
     ],
 )
 def test_wrong_feature_bounds_are_refused_with_what_to_do(bounds, message):
