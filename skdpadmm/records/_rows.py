@@ -72,41 +72,24 @@ class Rows:
         self.basis: Basis | None = None
         self.n_samples = int(X.shape[0])
         self._is_sparse = sparse.issparse(X)
-        size = block_size(X.shape[1], is_sparse=self._is_sparse)
-        self.slices = [
-            slice(start, min(start + size, self.n_samples))
-            for start in range(0, self.n_samples, size)
-        ]
-        if self._is_sparse:
-            if np.any(coordinates.lower > 0) or np.any(coordinates.upper < 0):
-                raise ValueError(
-                    "Got feature_bounds that exclude 0 for sparse X, expected lower <= 0 <= upper:"
-                    " the entries that are not stored are zeros. Widen the bounds or pass a dense"
-                    " X."
-                )
-            self._blocks = [_csr_view(X, rows) for rows in self.slices]
-        else:
-            self._blocks = [X[rows] for rows in self.slices]
-        # All rows in one array, where there is one that needs no copy.
+        if self._is_sparse and (np.any(coordinates.lower > 0) or np.any(coordinates.upper < 0)):
+            raise ValueError(
+                "Got feature_bounds that exclude 0 for sparse X, expected lower <= 0 <= upper: the"
+                " entries that are not stored are zeros. Widen the bounds or pass a dense X."
+            )
+        n, size = self.n_samples, block_size(X.shape[1], is_sparse=self._is_sparse)
+        self.slices = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+        # All rows in one array, where there is one that needs no copy; otherwise those of blocks.
         self._whole = None if self._is_sparse else X
-        # Rows that must be replaced before use, by block: those outside the box or beyond HUGE.
-        self._unruly: dict[int, NDArray[np.bool_]] = {}
-        squared = np.empty(self.n_samples)
-        for i, rows in enumerate(self.slices):
-            squared[rows] = self._examine(i)
+        self._blocks = [_csr_view(X, rows) for rows in self.slices] if self._is_sparse else []
+        # Rows that must be replaced before use: those outside the box or beyond HUGE.
+        self._unruly = np.zeros(n, dtype=bool)
+        squared = np.empty(n)
+        for block, rows in enumerate(self.slices):
+            squared[rows] = self._examine(block)
         with np.errstate(all="ignore"):
             self.weight = np.minimum(1.0, coordinates.row_norm / np.sqrt(squared))
             self.squared_norm = squared * self.weight**2
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Views would be sent beside what they are views of.
-        state = dict(self.__dict__)
-        return state if self._whole is None else {**state, "_blocks": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self._whole is not None:
-            self._blocks = [self._whole[rows] for rows in self.slices]
 
     @property
     def n_blocks(self) -> int:
@@ -150,41 +133,41 @@ class Rows:
         return rows
 
     def part(self, blocks: range) -> Rows:
-        """Neighbouring blocks by themselves, without a copy; they make the same bits as here."""
-        first = self.slices[blocks[0]].start
-        rows = slice(first, self.slices[blocks[-1]].stop)
-        part = copy(self)
-        part.n_samples = rows.stop - first
-        own = [self.slices[b] for b in blocks]
-        part.slices = [slice(s.start - first, s.stop - first) for s in own]
-        part._blocks = [self._blocks[b] for b in blocks]
-        part._whole = None if self._whole is None else self._whole[rows]
-        part._unruly = {b - blocks[0]: self._unruly[b] for b in blocks if b in self._unruly}
-        part.weight, part.squared_norm = self.weight[rows], self.squared_norm[rows]
+        """Neighbouring blocks by themselves, without a copy, with the same bits."""
+        slices = self.slices[blocks.start : blocks.stop]
+        first, stop = slices[0].start, slices[-1].stop
+        part = self._with_rows([slice(first, stop)])
+        part.slices = [slice(rows.start - first, rows.stop - first) for rows in slices]
+        part._blocks = self._blocks[blocks.start : blocks.stop]
+        part._whole = None if self._whole is None else self._whole[first:stop]
         return part
 
     def take(self, groups: Sequence[slice | NDArray[np.intp]]) -> Rows:
         """Groups of ascending rows as blocks; a slice within one block is not copied."""
-        taken = copy(self)
-        starts = np.array([rows.start for rows in self.slices])
-        taken._blocks, taken._unruly, taken.slices = [], {}, []
-        taken._whole, taken.n_samples = None, 0
-        stack = sparse.vstack if self._is_sparse else np.concatenate
-        for number, group in enumerate(groups):
-            inside = _within_blocks(group, self.slices, starts)
-            pieces = [self._blocks[b][rows] for b, rows in inside]
-            taken._blocks.append(pieces[0] if len(pieces) == 1 else stack(pieces))
-            start, taken.n_samples = taken.n_samples, taken.n_samples + taken._blocks[-1].shape[0]
-            taken.slices.append(slice(start, taken.n_samples))
-            if any(b in self._unruly for b, _ in inside):
-                unruly = np.concatenate([self._is_unruly(b)[rows] for b, rows in inside])
-                if unruly.any():
-                    taken._unruly[number] = unruly
-        taken.weight, taken.squared_norm = (
-            of[groups[0]] if len(groups) == 1 else np.concatenate([of[group] for group in groups])
-            for of in (self.weight, self.squared_norm)
-        )
+        taken = self._with_rows(groups)
+        taken._blocks, taken._whole = [self._gathered(group) for group in groups], None
+        stops = np.cumsum([0, *(block.shape[0] for block in taken._blocks)]).tolist()
+        taken.slices = [slice(start, stop) for start, stop in pairwise(stops)]
         return taken
+
+    def _with_rows(self, groups: Sequence[slice | NDArray[np.intp]]) -> Rows:
+        """A copy with what is known of each row of these groups, without their features."""
+        chosen = copy(self)
+        for name in ("weight", "squared_norm", "_unruly"):
+            of_groups = [getattr(self, name)[group] for group in groups]
+            values = of_groups[0] if len(groups) == 1 else np.concatenate(of_groups)
+            setattr(chosen, name, values)
+        chosen.n_samples = len(chosen.weight)
+        return chosen
+
+    def _gathered(self, group: slice | NDArray[np.intp]) -> Any:
+        """Features of a group of ascending rows in one array."""
+        if self._whole is not None:
+            return self._whole[group]
+        starts = np.array([rows.start for rows in self.slices])
+        pieces = [self._blocks[b][rows] for b, rows in _within_blocks(group, self.slices, starts)]
+        stack = sparse.vstack if self._is_sparse else np.concatenate
+        return pieces[0] if len(pieces) == 1 else stack(pieces)
 
     def to_coordinates(self, parameters: Floats) -> Floats:
         """Parameters of the basis that is used, in public coordinates."""
@@ -207,12 +190,10 @@ class Rows:
     def scores(self, block: int, prepared: tuple[Floats, Any]) -> Floats:
         """``a_i @ parameters`` for the rows of a block, of shape (rows,) or (rows, n_outputs)."""
         coef, constant = prepared
-        X, unruly = self._block(block), self._unruly.get(block)
-        if unruly is None:
+        X, unruly = self._block(block), self._unruly[self.slices[block]]
+        with np.errstate(all="ignore"):
             scores = np.asarray(X @ coef)
-        else:
-            with np.errstate(all="ignore"):
-                scores = np.asarray(X @ coef)
+        if unruly.any():
             scores[unruly] = self._tamed(X[unruly]) @ coef
         scores += constant
         scores *= _as_column(self.weight[self.slices[block]], scores)
@@ -223,11 +204,11 @@ class Rows:
 
         Of shape (n_features + 1, ...), where `slopes` have shape (rows, ...).
         """
-        X, unruly = self._block(block), self._unruly.get(block)
+        X, unruly = self._block(block), self._unruly[self.slices[block]]
         weighted = slopes * _as_column(self.weight[self.slices[block]], slopes)
         raw = np.empty((self.coordinates.n_features + 1, *slopes.shape[1:]))
         raw[-1] = weighted.sum(axis=0)
-        if unruly is None:
+        if not unruly.any():
             raw[:-1] = X.T @ weighted
         else:
             # Unruly rows are added by themselves: the sum of the others keeps its bits.
@@ -247,8 +228,8 @@ class Rows:
 
     def tame(self, block: int) -> Any:
         """A block in float64, in the units of X, inside the box; a copy only of unruly ones."""
-        X, unruly = self._block(block), self._unruly.get(block)
-        if unruly is None:
+        X, unruly = self._block(block), self._unruly[self.slices[block]]
+        if not unruly.any():
             return X
         tamed = self._tamed(X[unruly])
         if self._is_sparse:
@@ -266,12 +247,12 @@ class Rows:
             yield from ((rows, self.tame(block)) for block, rows in enumerate(self.slices))
             return
         start = 0
-        for block in sorted(self._unruly):
-            rows = self.slices[block]
-            if start < rows.start:
-                yield slice(start, rows.start), whole[start : rows.start]
-            yield rows, self.tame(block)
-            start = rows.stop
+        for block, rows in enumerate(self.slices):
+            if self._unruly[rows].any():
+                if start < rows.start:
+                    yield slice(start, rows.start), whole[start : rows.start]
+                yield rows, self.tame(block)
+                start = rows.stop
         if start < self.n_samples:
             yield slice(start, self.n_samples), whole[start:]
 
@@ -298,8 +279,9 @@ class Rows:
 
         A dense block is read in place where no row has to be clipped; others are copied once.
         """
-        coordinates, weight = self.coordinates, self.weight[self.slices[block]]
-        X = self.tame(block) if block in self._unruly else self._blocks[block]
+        coordinates, rows = self.coordinates, self.slices[block]
+        weight = self.weight[rows]
+        X = self.tame(block) if self._unruly[rows].any() else self._raw(block)
         X = X.tocsc() if self._is_sparse else X
 
         def column(index: int) -> Floats:
@@ -318,13 +300,13 @@ class Rows:
 
         return column
 
+    def _raw(self, block: int) -> Any:
+        """Features of a block as they were passed."""
+        return self._blocks[block] if self._whole is None else self._whole[self.slices[block]]
+
     def _block(self, block: int) -> Any:
         """A block in float64; never a copy of one that is."""
-        return self._blocks[block].astype(np.float64, copy=False)
-
-    def _is_unruly(self, block: int) -> NDArray[np.bool_]:
-        rows = self.slices[block]
-        return self._unruly.get(block, np.zeros(rows.stop - rows.start, dtype=bool))
+        return self._raw(block).astype(np.float64, copy=False)
 
     def _tamed(self, X: Any) -> Any:
         """Unruly rows, moved into the box and scaled down to entries of at most HUGE."""
@@ -342,20 +324,19 @@ class Rows:
     def _examine(self, block: int) -> Floats:
         """Squared norms of a block's augmented rows before weighting; notes its unruly rows."""
         lower, upper = self.coordinates.lower, self.coordinates.upper
-        X = self._block(block)
+        X, unruly = self._block(block), self._unruly[self.slices[block]]
         if self._is_sparse:
-            columns, values, unruly = X.indices, X.data, np.zeros(X.shape[0], dtype=bool)
+            columns, values = X.indices, X.data
             outside = (values < lower[columns]) | (values > upper[columns])
             unruly[_row_of_entries(X)[outside | (np.abs(values) > HUGE)]] = True
         else:
-            unruly = np.maximum(-X.min(axis=1), X.max(axis=1)) > HUGE
+            unruly |= np.maximum(-X.min(axis=1), X.max(axis=1)) > HUGE
             if np.isfinite(lower).any():
                 unruly |= ((lower > X) | (upper < X)).any(axis=1)
         squares = self._sparse_squares if self._is_sparse else self._dense_squares
         with np.errstate(all="ignore"):
             squared = squares(X)
         if unruly.any():
-            self._unruly[block] = unruly
             squared[unruly] = squares(self._tamed(X[unruly]))
         return squared + float(self.coordinates.fit_intercept)
 

@@ -13,6 +13,7 @@ from scipy import sparse
 from skdpadmm.records._rows import Rows, block_size
 
 Floats = NDArray[np.float64]
+Owner = NDArray[np.int32]
 
 # Parameters are gathered row by row into an array of this many entries, which stays in a core's
 # cache beside the rows that they meet.
@@ -28,12 +29,10 @@ class Segments:
 
     rows: Rows
     # Agent of each row (n_samples,), public.
-    owner: NDArray[np.int32]
+    owner: Owner
 
     def sums(
-        self,
-        prepared: tuple[Floats, Floats],
-        slopes_of: Callable[[Floats, slice], Floats],
+        self, prepared: tuple[Floats, Floats], slopes_of: Callable[[Floats, slice], Floats]
     ) -> Floats:
         """Sum of ``slope_i a_i`` over the rows of each agent (n_agents, n_outputs, n_features + 1).
 
@@ -103,12 +102,7 @@ def collect_agents(rows: Rows, raw: Floats) -> Floats:
     return np.ascontiguousarray(columns.reshape(-1, n_agents, n_outputs).transpose(1, 0, 2))
 
 
-def _dense_scores(
-    X: Floats,
-    owner: NDArray[np.int32],
-    coef: Floats,
-    gathered: Floats,
-) -> Floats:
+def _dense_scores(X: Floats, owner: Owner, coef: Floats, gathered: Floats) -> Floats:
     """``coef[owner[i]] @ X[i]`` of no more rows than `gathered` has."""
     scores = np.empty((coef.shape[1], len(X)))
     # With mode="raise" numpy would write to a copy first. All owners are in range.
@@ -117,7 +111,7 @@ def _dense_scores(
     return scores.T
 
 
-def _sparse_scores(X: Any, owner: NDArray[np.int32], coef: Floats) -> Any:
+def _sparse_scores(X: Any, owner: Owner, coef: Floats) -> Any:
     """``coef[owner[i]] @ X[i]``: a product in which each agent has columns of its own."""
     n_agents, n_outputs, p = coef.shape
     columns = np.repeat(owner.astype(np.int64) * p, np.diff(X.indptr)) + X.indices
@@ -125,13 +119,7 @@ def _sparse_scores(X: Any, owner: NDArray[np.int32], coef: Floats) -> Any:
     return wide @ coef.transpose(0, 2, 1).reshape(n_agents * p, n_outputs)
 
 
-def _add_rows(
-    sums: Floats,
-    masses: Floats,
-    X: Any,
-    owner: NDArray[np.int32],
-    weighted: Floats,
-) -> None:
+def _add_rows(sums: Floats, masses: Floats, X: Any, owner: Owner, weighted: Floats) -> None:
     """Add ``weighted[i, k]`` times X[i] and 1 to the sums and masses of ``(owner[i], k)``."""
     n, n_outputs = weighted.shape
     target = (owner[:, None] * n_outputs + np.arange(n_outputs, dtype=owner.dtype)).ravel()

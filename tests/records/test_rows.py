@@ -128,7 +128,7 @@ def test_features_are_neither_copied_nor_changed(container, bounds):
     all_sums(rows, np.ones(9000))
     np.testing.assert_array_equal(dense(X), dense(before))
     values = X.data if sparse.issparse(X) else X
-    for block in rows._blocks:
+    for block in map(rows._raw, range(rows.n_blocks)):
         assert np.shares_memory(block.data if sparse.issparse(block) else block, values)
 
 
@@ -265,12 +265,16 @@ def test_parts_and_groups_of_rows_are_the_rows_of_these(container, bounds, group
     taken = rows.take(GROUPS[groups])
     order = np.concatenate([everything[group] for group in GROUPS[groups]])
     assert [s.stop - s.start for s in taken.slices] == [len(everything[g]) for g in GROUPS[groups]]
-    assert taken._blocks[0].dtype == rows._blocks[0].dtype
+    assert taken._raw(0).dtype == rows._raw(0).dtype
     assert_rows_are(taken, A[order])
     for blocks in (range(1), range(1, rows.n_blocks)):
         part = rows.part(blocks)
         own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
-        assert part._blocks[0] is rows._blocks[blocks[0]]
+        values = [
+            block.data if sparse.issparse(block) else block
+            for block in (part._raw(0), rows._raw(blocks[0]))
+        ]
+        assert np.shares_memory(*values)
         assert_rows_are(part, A[own])
 
 
