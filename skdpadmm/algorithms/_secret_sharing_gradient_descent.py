@@ -10,22 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._algorithm import (
-    Algorithm,
-    count,
-    knob,
-    number,
-    penalty_operator,
-    share,
-    size,
-    spent_before,
-)
+from skdpadmm.algorithms import _algorithm as base
+from skdpadmm.algorithms._algorithm import Algorithm, Released, count, number, share, size
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import CERTAIN, surely_noise, unit_limits
 from skdpadmm.algorithms._network_steps import agent_gradients
@@ -43,17 +34,15 @@ from skdpadmm.protocol import (
     Plan,
     Problem,
     Release,
-    Settings,
     Solution,
     View,
 )
-from skdpadmm.secret_sharing import is_modulus
 
 GRADIENT = "sum of agents' gradients, by secret sharing"
 # Standard deviation of the least noise, in cells of the coarsest grid.
 FEWEST_CELLS = 32.0
-# Whole numbers beyond it are not exact in float64.
-EXACT_INTEGERS = 2.0**53
+# Whole numbers beyond it are not exact in float64, and shares are numbers modulo a word.
+EXACT_INTEGERS, MODULUS = 2.0**53, 2**64
 # No noise is longer, with any sampler, but with a probability below exp(-800).
 LONGEST_NOISE = 40.0
 # With two, each knows the other's message: the sum without its own.
@@ -67,8 +56,8 @@ class SecretSharingGradientDescent(Algorithm):
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all agents. The model w
     is public. In each round every agent computes the sum of the clipped gradients of its records at
     w, rounds it to a grid, and adds discrete noise of its own, :math:`G_a`. It splits the result
-    into shares that are uniform modulo m and add up to it, and sends one to each curator. A curator
-    adds up the shares that it got and says the sum. The sums add up to
+    into shares that are uniform modulo :math:`2^{64}` and add up to it, and sends one to each
+    curator. A curator adds up the shares that it received and sends the sum. The sums add up to
 
     .. math:: \tilde g = \sum_a \Big(\sum_{i \in a} \mathrm{clip}(\nabla f_i(y), C) + G_a\Big),
               \qquad y = w_k + \beta (w_k - w_{k-1}),
@@ -94,8 +83,6 @@ class SecretSharingGradientDescent(Algorithm):
         Among how many each message is shared out, from 2 to the number of agents; None: as many as
         there are agents. In a network they are the first agents in the order of their labels, in a
         federation they are servers.
-    modulus : int, default=2**64
-        m, in [2, 2**63] or 2**64. One that a sum with its noise could leave is refused.
 
     Notes
     -----
@@ -143,12 +130,12 @@ class SecretSharingGradientDescent(Algorithm):
     momentum: float | Literal["auto"] = number("auto", 0, 1, closed="left")
     tail_fraction: float = share(0.5)
     n_curators: int | None = count(None, least=2)
-    modulus: int = knob(2**64, is_modulus, "an int in [2, 2**63], or 2**64", convert=int)
 
     def share_among(self, agents: Agents) -> Agents:
         """The same agents, who share every message out: what that says of who sees what."""
-        # Whatever is no number of curators is refused by `check`.
-        if agents.n_agents < FEWEST_AGENTS or not self._has_curators(agents):
+        self.check_knobs()
+        # Fewer agents are refused by `check`.
+        if agents.n_agents < FEWEST_AGENTS:
             return agents
         return replace(agents, n_curators=self._n_curators(agents))
 
@@ -159,13 +146,8 @@ class SecretSharingGradientDescent(Algorithm):
         if agents.n_agents < FEWEST_AGENTS:
             raise ValueError(
                 f"Got {agents.n_agents} agents with n_samples={facts.n_samples} rows in all,"
-                f" expected at least {FEWEST_AGENTS} agents: of two, each knows what the other"
-                " said."
-            )
-        if not self._has_curators(agents):
-            raise ValueError(
-                f"Got n_curators={self.n_curators!r}, expected None or an int from 2 to the number"
-                f" of agents, {agents.n_agents}."
+                f" expected at least {FEWEST_AGENTS} agents: of two, each knows the message of the"
+                " other."
             )
         absent = isinstance(agents, Federation) and (agents.participation < 1 or agents.dropout > 0)
         if absent:
@@ -174,7 +156,7 @@ class SecretSharingGradientDescent(Algorithm):
                 " and dropout=0: without one share nobody can reconstruct a sum."
             )
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """The shared sum of gradients, in each round."""
         agents = facts.agents
         assert agents is not None
@@ -183,14 +165,7 @@ class SecretSharingGradientDescent(Algorithm):
                 f"Got facts of {agents.n_curators} curators, expected {self._n_curators(agents)}:"
                 " who sees what follows from them. Make facts of the agents of `share_among`."
             )
-        messages = shared_sum(
-            facts,
-            budget,
-            name=GRADIENT,
-            n_times=facts.max_iter,
-            limits=unit_limits(facts),
-            modulus=int(self.modulus),
-        )
+        messages = shared_sum(facts, budget)
         # What a curator of all rows would spend on a record, for as much noise in the sum.
         moved = facts.neighboring.sensitivity_factor * facts.working_rounding
         mu = math.sqrt(facts.max_iter) * moved / messages.noise_std
@@ -200,7 +175,7 @@ class SecretSharingGradientDescent(Algorithm):
             facts.max_iter,
             momentum=None if self.momentum == "auto" else float(self.momentum),
         )
-        # What an agent says is shorter than what its records say; the travel stays the same.
+        # Gradients of agents are shorter than those of their records; the travel is the same.
         factor = agent_clip_factor(facts)
         settings = self.resolved(
             n_iter=facts.max_iter,
@@ -228,27 +203,25 @@ class SecretSharingGradientDescent(Algorithm):
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
-        facts, rows = plan.facts, problem.rows
-        settings = plan.settings
+        facts, rows, settings = plan.facts, problem.rows, plan.settings
         clip_norm = settings.clip_norm * rows.clip_unit
         summed = _shared_gradients(plan, problem, gate, clip_norm=clip_norm)
-        # Of the mean gradient, in units of the clip bound.
-        unit = settings.step_size * clip_norm / facts.n_samples
-        prox = penalty_operator(facts.penalty, settings.step_size, rows)
+        # Sums are in units of the clip bound.
+        scale = settings.step_size * clip_norm / facts.n_samples
+        prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
         w = previous = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
         for k in range(settings.n_iter):
             point = w + settings.momentum * (w - previous)
-            u = point - unit * summed(point)
+            u = point - scale * summed(point)
             previous, w = w, rows.from_coordinates(prox(u))
             if k >= settings.n_iter - settings.n_averaged:
                 tail = tail + u / settings.n_averaged
             problem.progress(k + 1)
-        parameters = prox(tail)
         n_messages, n_numbers = _traffic(plan)
         return averaged_solution(
             plan,
             rows,
-            parameters,
+            prox(tail),
             clip_norm=clip_norm,
             # Momentum makes a step that much longer.
             step_size=settings.step_size / (1 - settings.momentum),
@@ -258,10 +231,6 @@ class SecretSharingGradientDescent(Algorithm):
             n_messages=n_messages,
             bytes_sent=8 * n_numbers,
         )
-
-    def _has_curators(self, agents: Agents) -> bool:
-        count = self.n_curators
-        return count is None or (isinstance(count, Integral) and 2 <= count <= agents.n_agents)
 
     def _n_curators(self, agents: Agents) -> int:
         return agents.n_agents if self.n_curators is None else int(self.n_curators)
@@ -303,16 +272,8 @@ def _traffic(plan: Plan) -> tuple[int, int]:
     return each * (facts.max_iter + len(before)), each * n_numbers
 
 
-def shared_sum(
-    facts: Facts,
-    budget: Budget,
-    *,
-    name: str,
-    n_times: int,
-    limits: NDArray[np.float64],
-    modulus: int,
-) -> Release:
-    """A sum by secret sharing: the noise of each agent, on which grid, and what that costs.
+def shared_sum(facts: Facts, budget: Budget) -> Release:
+    """Sums of gradients by secret sharing: the noise of each agent, on which grid, and its loss.
 
     An agent's message and its noise are whole numbers of cells of a public grid, that of its noise.
     What is reconstructed is their sum, exactly, so that it carries the noise of all agents outside
@@ -331,125 +292,84 @@ def shared_sum(
     The figures take off the 4 squared cells for either. `FEWEST_CELLS` makes r so large that the
     relative error is below ``exp(-10000)``, and no float can tell.
     """
-    agents = facts.agents
+    agents, n_times, limits = facts.agents, facts.max_iter, unit_limits(facts)
     assert agents is not None
-    moved = facts.neighboring.sensitivity_factor * facts.working_rounding
     shape = (facts.n_parameters, facts.loss.n_outputs)
+    sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
     # Of two neighbouring messages each is rounded by half a cell in every entry; a cell is at most
     # that of noise of size one times the noise.
-    spread = math.sqrt(math.prod(shape))
-    rounding = grid_cell(1.0) * spread
-    left = _left(facts, budget) / math.sqrt(n_times) * CERTAIN
-    if not (left > rounding).all():
+    diagonal = math.sqrt(math.prod(shape))
+    rounding = grid_cell(1.0) * diagonal
+    left = []
+    spent_by_kind = base.spent_before(facts, budget)
+    for epsilon, spent in zip(agents.budgets(budget.epsilon), spent_by_kind, strict=True):
+        assert isinstance(spent, GaussianDP)
+        left.append(math.sqrt(gaussian_mu(epsilon, budget.delta) ** 2 - spent.mu**2))
+    mu = np.asarray(left) / math.sqrt(n_times) * CERTAIN
+    if not (mu > rounding).all():
         raise ValueError(
             f"Got epsilon={budget.epsilon:g} for {n_times} sums, expected more: noise on a grid"
             " costs as much. Take fewer rounds."
         )
     # A little more than enough, so that no rounding takes epsilon above the budget.
-    needed = limits * moved / (left - rounding) * (1 + 1e-12)
+    noise_std = limits * sensitivity / (mu - rounding) * (1 + 1e-12)
     if not agents.sees_each_message(budget.observer):
         # A sum has one noise: that which protects whoever needs the most.
         together = agents.together(budget.observer, agents.n_agents)
-        needed = np.full(len(limits), float(needed.max()) / math.sqrt(together))
-    cell = grid_cell(float(needed.min()))
-    _check_grids(needed)
+        noise_std = np.full(len(limits), float(noise_std.max()) / math.sqrt(together))
     # A record is a part of its agent's message, and agents of one kind may have other numbers of
     # them; an agent's message is no larger than its limit.
-    of_agents = facts.unit == "agent"
-    longest = limits[agents.kind] if of_agents else np.array(agents.agent_sizes, dtype=np.float64)
-    longest = longest + LONGEST_NOISE * needed[agents.kind]
-    _check_exact(cell, longest)
-    _check_modulus(modulus, max(needed_modulus(cell, longest), _needed_before(facts)))
-    per_agent = np.sort(needed[agents.kind])
-    cells = np.array([grid_cell(share) for share in needed.tolist()])
-    moves, views = limits * moved + cells * spread, []
+    of_agents, n_rows = facts.unit == "agent", np.array(agents.agent_sizes, dtype=np.float64)
+    for release in facts.preparations:
+        # Their sensitivities count the grid already.
+        longest = max(release.sensitivities) * (np.ones(len(n_rows)) if of_agents else n_rows)
+        _finest_cell(agents, np.asarray(release.agent_noise_std), longest)
+    cell = _finest_cell(agents, noise_std, limits[agents.kind] if of_agents else n_rows)
+    per_agent = np.sort(noise_std[agents.kind])
+    cells = np.array([grid_cell(std) for std in noise_std.tolist()])
+    shifts, views = limits * sensitivity + cells * diagonal, []
     for observer in agents.observers:
-        count = agents.together(observer, agents.n_agents)
-        noise = surely_noise(needed, per_agent, count)
-        guarantees = tuple(
-            GaussianDP(mu) for mu in (math.sqrt(n_times) * moves / (noise * CERTAIN)).tolist()
-        )
-        views.append(View(observer=observer, guarantees=guarantees))
+        together = agents.together(observer, agents.n_agents)
+        left_noise = surely_noise(noise_std, per_agent, together) * CERTAIN
+        mus = (math.sqrt(n_times) * shifts / left_noise).tolist()
+        views.append(View(observer=observer, guarantees=tuple(map(GaussianDP, mus))))
     return Release(
-        name=name,
+        name=GRADIENT,
         shape=shape,
-        sensitivities=(float(moves.max()),) * n_times,
+        sensitivities=(float(shifts.max()),) * n_times,
         noise_std=float(np.linalg.norm(per_agent)),
         door="share",
         made_of="sum",
-        agent_noise_std=tuple(needed.tolist()),
+        agent_noise_std=tuple(noise_std.tolist()),
         fewest=agents.n_agents,
         views=tuple(views),
         cell=cell,
-        modulus=modulus,
+        modulus=MODULUS,
         n_curators=agents.n_curators,
     )
 
 
-def needed_modulus(cell: float, longest: NDArray[np.float64]) -> int:
-    """The least modulus that no sum of messages leaves."""
+def _finest_cell(
+    agents: Agents, noise_std: NDArray[np.float64], longest: NDArray[np.float64]
+) -> float:
+    """The cell of a shared sum; refuses what its grid, or the modulus, cannot hold.
+
+    Noise is given for each kind of agent, the norm of the longest message for each agent.
+    """
+    least, most = float(noise_std.min()), float(noise_std.max())
+    if least < FEWEST_CELLS * grid_cell(most):
+        raise ValueError(
+            f"Got noise of agents from {least:.3g} to {most:.3g}, expected a ratio of at most"
+            f" {1 / (FEWEST_CELLS * grid_cell(1.0)):g}: their noise lies on grids that have to fit"
+            " each other. Choose budgets that are less unequal."
+        )
+    cell = grid_cell(least)
     # Rounding adds half a cell to each, and the sums of floats a little.
-    return 2 * math.ceil((float(np.sum(longest)) / cell + len(longest)) * (1 + 1e-9)) + 1
-
-
-def _left(facts: Facts, budget: Budget) -> NDArray[np.float64]:
-    """What preparations leave of the budget of each kind of agent, as a Gaussian-DP parameter."""
-    assert facts.agents is not None
-    left = []
-    for epsilon, spent in zip(
-        facts.agents.budgets(budget.epsilon), spent_before(facts, budget), strict=True
-    ):
-        assert isinstance(spent, GaussianDP)
-        total = gaussian_mu(epsilon, budget.delta)
-        if not spent.mu < total:
-            raise ValueError(
-                f"Got preparations that cost mu={spent.mu:.3g} of epsilon={epsilon:g}, expected"
-                " less. Use scale=None and conditioning=None."
-            )
-        left.append(math.sqrt(total**2 - spent.mu**2))
-    return np.asarray(left)
-
-
-def _check_grids(shares: NDArray[np.float64]) -> None:
-    """Refuse noise that is too small for the grid of somebody else's."""
-    coarsest = grid_cell(float(shares.max()))
-    if float(shares.min()) < FEWEST_CELLS * coarsest:
+    n_cells = ((longest + LONGEST_NOISE * noise_std[agents.kind]) / cell + 1) * (1 + 1e-9)
+    if float(n_cells.max()) >= EXACT_INTEGERS or 2 * float(n_cells.sum()) >= MODULUS:
         raise ValueError(
-            f"Got noise of agents from {shares.min():.3g} to {shares.max():.3g}, expected a ratio"
-            f" of at most {1 / (FEWEST_CELLS * grid_cell(1.0)):g}: their noise lies on grids that"
-            " have to fit each other. Choose budgets that are less unequal."
+            f"Got messages of up to {n_cells.max():.3g} cells of the grid of the noise, expected"
+            f" fewer than {EXACT_INTEGERS:.3g}, and {MODULUS / 2:.3g} in all: the noise is too"
+            " little. Choose a smaller epsilon."
         )
-
-
-def _needed_before(facts: Facts) -> int:
-    """The modulus that sums before need; their sensitivities count the grid already."""
-    agents, needed = facts.agents, 2
-    assert agents is not None
-    units = np.ones(agents.n_agents) if facts.unit == "agent" else np.array(agents.agent_sizes)
-    for release in facts.preparations:
-        assert release.made_of == "sum"
-        shares = np.asarray(release.agent_noise_std)
-        _check_grids(shares)
-        longest = units * max(release.sensitivities) + LONGEST_NOISE * shares[agents.kind]
-        cell = grid_cell(float(shares.min()))
-        _check_exact(cell, longest)
-        needed = max(needed, needed_modulus(cell, longest))
-    return needed
-
-
-def _check_exact(cell: float, longest: NDArray[np.float64]) -> None:
-    """Refuse messages of more cells than a float can count."""
-    if float(longest.max()) / cell >= EXACT_INTEGERS:
-        raise ValueError(
-            f"Got messages of up to {longest.max() / cell:.3g} cells of the grid of the noise,"
-            f" expected fewer than {EXACT_INTEGERS:.3g}: the noise is too little. Choose a smaller"
-            " epsilon."
-        )
-
-
-def _check_modulus(modulus: int, needed: int) -> None:
-    if modulus < needed:
-        raise ValueError(
-            f"Got modulus={modulus}, expected at least {needed} (2**{needed.bit_length()} will do):"
-            " sums of messages and their noise leave its range."
-        )
+    return cell

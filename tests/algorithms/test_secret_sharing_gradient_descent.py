@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 
 import networkx as nx
 import numpy as np
@@ -145,7 +144,7 @@ SIZES = [3, 7, 20, 30, 40, 100]
 
 def planned(n_samples=400, sizes=None, *, cls=DPDecentralizedRegressor, **knobs):
     """The plan of a network or a federation, and its shared sum."""
-    own = {k: knobs.pop(k) for k in ("modulus", "n_curators") if k in knobs}
+    own = {"n_curators": knobs.pop("n_curators", None)}
     settings = {"max_iter": 7, "conditioning": None, "scale": None, "delta": 1e-6}
     settings |= {"algorithm": SecretSharingGradientDescent(**own)} | knobs
     more = {"agent_sizes": sizes} if sizes else {}
@@ -200,11 +199,17 @@ def test_the_noise_of_all_is_on_grids_that_fit_each_other():
     assert release.cell == cells.min()
     assert min(release.agent_noise_std) >= FEWEST_CELLS * cells.max()
     with pytest.raises(ValueError, match=r"^Got noise of agents from .* to .*, expected a ratio"):
-        planned(epsilon=[1e-6, 1e3] + [1.0] * 4, **apart, max_iter=1, modulus=2**64)
+        planned(epsilon=[1e-6, 1e3] + [1.0] * 4, **apart, max_iter=1)
     with pytest.raises(ValueError, match=r"^Got epsilon=1e-09 for 7 sums, expected more: noise on"):
         planned(epsilon=1e-9, delta=1e-9)
     with pytest.raises(ValueError, match=r"^Got messages of up to .* cells of the grid"):
         planned(n_samples=6 * 10**11, epsilon=1e8, max_iter=1)
+    # No message of so many agents is too long for a float, but their sum is for the modulus.
+    many = {"n_agents": 8192, "cls": DPFedRidge, "adversary": "model", "delta": 1e-20}
+    many |= {"n_samples": 8192 * 10**5, "max_iter": 1}
+    planned(epsilon=1e4, **many)
+    with pytest.raises(ValueError, match=r"^Got messages of up to 6.87e\+15 cells .* in all: the"):
+        planned(epsilon=1e6, **many)
     # The error of the theorem on rounded sums is beside what no float can tell, in its logarithm;
     # so is the chance of noise that a modulus does not hold.
     assert math.log(2.0) - (math.pi * FEWEST_CELLS) ** 2 < -10_000
@@ -212,27 +217,3 @@ def test_the_noise_of_all_is_on_grids_that_fit_each_other():
     # Four squared cells are taken off for every agent.
     for scale in (1.0, 1.999, 2.0, 1e-9, 3e11):
         assert (CERTAIN * scale) ** 2 <= scale**2 - 4 * grid_cell(scale) ** 2 * (1 - 1e-12)
-
-
-UNEVEN = {"sizes": [1, 5, 100_000]}  # the first of one kind is the smallest
-FEDERATED = {"cls": DPFedRidge, "sizes": [2, 3, 50_000], "n_honest": 2}
-
-
-@pytest.mark.parametrize("knobs", [{}, UNEVEN, UNEVEN | {"privacy_unit": "agent"}, FEDERATED])
-def test_a_modulus_that_is_too_small_is_refused_with_the_size_that_is_needed(knobs):
-    with pytest.raises(ValueError, match=r"^Got modulus=97, expected at least \d+ \(2\*\*") as info:
-        planned(modulus=97, **knobs)
-    needed, power = map(int, re.search(r"least (\d+) \(2\*\*(\d+) will", str(info.value)).groups())
-    assert 2 ** (power - 1) <= needed <= 2**power
-    with pytest.raises(ValueError, match=f"^Got modulus={needed - 1}, expected at least {needed}"):
-        planned(modulus=needed - 1, **knobs)
-    plan, release = planned(modulus=needed, **knobs)
-    # All that can be said, of every agent at once, with the longest noise.
-    agents = plan.facts.agents
-    said = unit_limits(plan.facts)[agents.kind]
-    said = said if plan.facts.unit == "agent" else np.array(agents.agent_sizes)
-    total = (
-        np.sum(said + LONGEST_NOISE * np.asarray(release.agent_noise_std)[agents.kind])
-        / release.cell
-    )
-    assert needed / 2 * (1 - 1e-5) < total < needed / 2

@@ -247,7 +247,7 @@ def secrets(monkeypatch):
 @pytest.mark.parametrize("random_state", [0, None])
 @pytest.mark.parametrize("own_noise", [True, False])
 def test_every_agent_adds_fresh_noise_of_its_own_as_planned(secrets, random_state, own_noise):
-    plan = shared_plan(8000, own_noise, modulus=2**63)
+    plan = shared_plan(8000, own_noise)
     gate, release = Gate(plan, noise_source(random_state, plan.digest())), plan.releases[-1]
     released = [gate.share(SHARED, np.zeros((6, 8000, 1))) for _ in range(3)]
     shares, cells = grids_of(plan)
