@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -36,8 +37,10 @@ from skdpadmm.algorithms._messages import (
     Schedule,
     calibrated_multipliers,
     draw_schedule,
+    gaussian_release,
     message_sum,
     plan_rounds,
+    rounds_guarantee,
     unit_limits,
 )
 from skdpadmm.algorithms._noise_left import averaged_solution
@@ -199,13 +202,8 @@ class ConsensusADMM(_Consensus):
             rounds=replace(EVERYONE, n_rounds=facts.max_iter),
         )
         sensitivities = path_sensitivities(facts, settings.relaxation, settings.n_iter)
-        return settings, Release(
-            name=DISPLACEMENT,
-            shape=(facts.n_parameters, facts.loss.n_outputs),
-            sensitivities=sensitivities,
-            # A little more than enough, so that no rounding takes epsilon above the budget.
-            noise_std=math.hypot(*sensitivities) / mu * (1 + 1e-12),
-        )
+        shape = (facts.n_parameters, facts.loss.n_outputs)
+        return settings, gaussian_release(DISPLACEMENT, shape, sensitivities, mu)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -320,6 +318,7 @@ class FederatedADMM(_Consensus):
             moved = facts.neighboring.sensitivity_factor * facts.working_rounding / facts.n_samples
             moved *= 2 * float(self.relaxation) * (1 + rounds.n_rounds * 2.0**-50)
             sensitivities = (moved,) * rounds.n_rounds
+        guarantee = partial(rounds_guarantee, facts, rounds, budget.observer, sensitivities)
         messages = message_sum(
             facts,
             budget,
@@ -328,7 +327,7 @@ class FederatedADMM(_Consensus):
             shape=(facts.n_parameters, facts.loss.n_outputs),
             sensitivities=sensitivities,
             limits=unit_limits(facts),
-            multipliers=calibrated_multipliers(facts, budget, rounds, sensitivities),
+            multipliers=calibrated_multipliers(facts, budget, guarantee),
         )
         # What a curator would spend for as much noise in the mean.
         noise = messages.noise_std / float(rounds.expected_shares(federation)[0])

@@ -1,17 +1,17 @@
 """Sums of agents' messages: how much noise each agent adds, and what each observer learns.
 
-There is one mechanism: every agent adds Gaussian noise to its message, its *share*. The server sees
-each message with its share alone. Secure aggregation shows it sums, in which the shares of all
-honest agents protect each of them. Whoever sees the model is up against all shares that arrived.
-The budget is spent against one of the three; the other two follow.
+There is one mechanism: every agent adds Gaussian noise to its message. The server sees each message
+with that noise alone. Secure aggregation shows it sums, in which the noise of all honest agents
+protects each of them. In the model there is the noise of all messages that arrived. The budget is
+spent against one of the three observers; the guarantees against the other two follow.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
@@ -32,10 +32,13 @@ from skdpadmm.privacy import (
 )
 from skdpadmm.protocol import MODEL, SERVER, Agents, Budget, Facts, Federation, Gate, Release, View
 
+Array = NDArray[np.float64]
 # What is left of a standard deviation, of 2**20 cells at least, without 4 squared cells.
 CERTAIN = math.sqrt(1 - 4 * grid_cell(1.0) ** 2)
 # A round in which so few messages arrive is void; drop-outs make one in a hundred so.
 VOID_ROUNDS = 0.01
+# Noise is a little more than enough, so that no rounding takes epsilon above the budget.
+SLIGHTLY_MORE = 1 + 1e-12
 # Agents that are larger than this many average ones weigh no more, once their messages are clipped.
 LARGEST_AGENT = 2.0
 
@@ -51,7 +54,7 @@ class Rounds:
     everyone_sends: bool
     fewest: int
 
-    def expected_shares(self, agents: Agents | None) -> NDArray[np.float64]:
+    def expected_shares(self, agents: Agents | None) -> Array:
         """Share of the agents that takes part in each round, and does not drop out, on average."""
         free = np.ones(self.n_rounds)
         if self.cap is not None:
@@ -158,14 +161,14 @@ def draw_schedule(rounds: Rounds, agents: Agents | None, gate: Gate) -> Schedule
     return Schedule(takes_part=takes_part, sends=sends)
 
 
-def unit_sizes(facts: Facts) -> NDArray[np.float64]:
+def unit_sizes(facts: Facts) -> Array:
     """Records in a protected unit, for each kind of agent."""
     assert facts.agents is not None
     sizes = facts.agents.sizes.astype(np.float64)
     return sizes if facts.unit == "agent" else np.ones(len(sizes))
 
 
-def unit_limits(facts: Facts) -> NDArray[np.float64]:
+def unit_limits(facts: Facts) -> Array:
     """Most that a protected unit may weigh in a message, in records, for each kind of agent."""
     limits, agents = unit_sizes(facts), facts.agents
     if facts.unit == "record" or agents is None:
@@ -185,35 +188,31 @@ def plan_release(
     """Plan one release to which everyone contributes, for a curator or for agents."""
     agents = facts.agents
     if agents is None:
-        noise_std = sensitivity / mu * (1 + 1e-12)
-        return Release(name=name, shape=shape, sensitivities=(sensitivity,), noise_std=noise_std)
-    # Preparations wait for every agent.
-    rounds = Rounds(
-        n_rounds=1,
-        participation=1.0,
-        sampling="poisson",
-        cap=None,
-        everyone_sends=True,
-        fewest=agents.n_agents,
-    )
+        return gaussian_release(name, shape, (sensitivity,), mu)
     total = gaussian_mu(budget.epsilon, budget.delta)
-    parts = [
-        mu * gaussian_mu(epsilon, budget.delta) / total
-        for epsilon in agents.budgets(budget.epsilon)
-    ]
+    budgets = agents.budgets(budget.epsilon)
+    parts = [mu * gaussian_mu(epsilon, budget.delta) / total for epsilon in budgets]
     if agents.n_curators:
         sensitivity *= widened_by_grid(min(parts), math.prod(shape))
-    multipliers = tuple(sensitivity / part * (1 + 1e-12) for part in parts)
     return message_sum(
         facts,
         budget,
-        rounds,
+        # Preparations wait for every agent.
+        replace(EVERYONE, fewest=agents.n_agents),
         name=name,
         shape=shape,
         sensitivities=(sensitivity,),
         limits=unit_sizes(facts),
-        multipliers=multipliers,
+        multipliers=tuple(sensitivity / part * SLIGHTLY_MORE for part in parts),
     )
+
+
+def gaussian_release(
+    name: str, shape: tuple[int, ...], sensitivities: Sequence[float], mu: float
+) -> Release:
+    """Plan a release of a curator that is mu-GDP over all its repetitions: exact composition."""
+    noise_std = math.hypot(*sensitivities) / mu * SLIGHTLY_MORE
+    return Release(name=name, shape=shape, sensitivities=tuple(sensitivities), noise_std=noise_std)
 
 
 def widened_by_grid(mu: float, n_entries: int) -> float:
@@ -235,40 +234,32 @@ def widened_by_grid(mu: float, n_entries: int) -> float:
 
 
 def calibrated_multipliers(
-    facts: Facts, budget: Budget, rounds: Rounds, sensitivities: Sequence[float]
+    facts: Facts, budget: Budget, family: Callable[[float], Guarantee]
 ) -> tuple[float, ...]:
-    """Noise that meets the budget of each kind of agent, over a limit of one."""
+    """Noise with which a family of guarantees meets the budget of each kind of agent."""
     agents = facts.agents
     assert agents is not None
-    spent = spent_before(facts, budget)
-    sensitivities = tuple(sensitivities)
 
     @cache
     def calibrated(epsilon: float, prior: Guarantee) -> float:
-        return calibrated_multiplier(
-            lambda noise_std: _guarantee(facts, rounds, budget.observer, sensitivities, noise_std),
-            epsilon,
-            budget.delta,
-            prior,
-        )
+        return calibrated_multiplier(family, epsilon, budget.delta, prior)
 
+    pairs = list(zip(agents.budgets(budget.epsilon), spent_before(facts, budget), strict=True))
     if not agents.sees_each_message(budget.observer):
         # A sum has one noise, and the largest agents need the most of it.
-        largest = int(np.argmax(unit_sizes(facts)))
-        return (calibrated(budget.epsilon, spent[largest]),) * len(spent)
-    budgets = agents.budgets(budget.epsilon)
-    return tuple(calibrated(*pair) for pair in zip(budgets, spent, strict=True))
+        _, spent = pairs[int(np.argmax(unit_sizes(facts)))]
+        pairs = [(budget.epsilon, spent)] * len(pairs)
+    return tuple(calibrated(*pair) for pair in pairs)
 
 
 def calibrated_multiplier(
     family: Callable[[float], Guarantee], epsilon: float, delta: float, prior: Guarantee
 ) -> float:
     """Noise with which a family of guarantees meets a budget, after what was spent before."""
-    one = family(1.0)
-    if isinstance(one, GaussianDP) and isinstance(prior, GaussianDP):
+    first = family(1.0)
+    if isinstance(first, GaussianDP) and isinstance(prior, GaussianDP):
         total = gaussian_mu(epsilon, delta)
-        # A little more than enough, so that no rounding takes epsilon above the budget.
-        return one.mu / math.sqrt(total**2 - prior.mu**2) * (1 + 1e-12)
+        return first.mu / math.sqrt(total**2 - prior.mu**2) * SLIGHTLY_MORE
     return calibrate_noise(lambda multiplier: compose(prior, family(multiplier)), epsilon, delta)
 
 
@@ -280,10 +271,10 @@ def message_sum(
     name: str,
     shape: tuple[int, ...],
     sensitivities: Sequence[float],
-    limits: NDArray[np.float64],
+    limits: Array,
     multipliers: tuple[float, ...],
 ) -> Release:
-    """Share the noise among agents and say what each observer learns."""
+    """Plan noise for each kind of agent and state what each observer learns."""
     agents = facts.agents
     assert agents is not None
     needed = limits * np.asarray(multipliers)
@@ -292,26 +283,20 @@ def message_sum(
         together = agents.together(budget.observer, rounds.fewest)
         needed = np.full(len(limits), float(needed.max()) / math.sqrt(together))
     per_agent = np.sort(needed[agents.kind])
-    views = []
-    for observer in agents.observers:
-        count = agents.together(observer, rounds.fewest)
-        noise = surely_noise(needed, per_agent, count)
-        pairs = list(zip(limits.tolist(), noise.tolist(), strict=True))
-        views.append(
-            View(
-                observer=observer,
-                guarantees=tuple(
-                    _guarantee(facts, rounds, observer, sensitivities, std / limit)
-                    for limit, std in pairs
-                ),
-                worst_cases=tuple(
-                    worst_participation(
-                        sensitivities, std / limit, n_rounds=rounds.n_rounds, cap=rounds.cap
-                    )
-                    for limit, std in pairs
-                ),
-            )
+
+    def view(observer: str) -> View:
+        noise = surely_noise(needed, per_agent, agents.together(observer, rounds.fewest))
+        multipliers = (noise / limits).tolist()
+        average = partial(rounds_guarantee, facts, rounds, observer, sensitivities)
+        worst = partial(
+            worst_participation, sensitivities, n_rounds=rounds.n_rounds, cap=rounds.cap
         )
+        return View(
+            observer=observer,
+            guarantees=tuple(map(average, multipliers)),
+            worst_cases=tuple(map(worst, multipliers)),
+        )
+
     arriving = 1.0  # A round that waits for everyone loses nobody.
     if isinstance(agents, Federation) and rounds.fewest < agents.n_agents:
         share = 1.0 if rounds.everyone_sends else rounds.participation
@@ -324,13 +309,11 @@ def message_sum(
         made_of="sum",
         agent_noise_std=tuple(needed.tolist()),
         fewest=rounds.fewest,
-        views=tuple(views),
+        views=tuple(view(observer) for observer in agents.observers),
     )
 
 
-def surely_noise(
-    shares: NDArray[np.float64], per_agent: NDArray[np.float64], count: int
-) -> NDArray[np.float64]:
+def surely_noise(shares: Array, per_agent: Array, count: int) -> Array:
     """For each kind its own share and the least that `count - 1` others can add to it."""
     least = np.concatenate([[0.0], np.cumsum(np.square(per_agent))])
     own_is_among = np.searchsorted(per_agent, shares, side="left") < count
@@ -338,7 +321,7 @@ def surely_noise(
     return np.asarray(np.sqrt(np.square(shares) + others))
 
 
-def _guarantee(
+def rounds_guarantee(
     facts: Facts,
     rounds: Rounds,
     observer: str,
