@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._algorithm import Operator, penalty_operator, spent_before
+from skdpadmm.algorithms._algorithm import Operator, penalty_operator
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
-from skdpadmm.algorithms._messages import calibrated_multiplier, unit_limits
-from skdpadmm.algorithms._noise_left import doubt, drop_noise, parameter_variance, score_variance
+from skdpadmm.algorithms._messages import calibrated_multipliers, unit_limits
+from skdpadmm.algorithms._noise_left import noisy_solution, parameter_variance
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, clip_derivative, clip_vectors
 from skdpadmm.network import Topology
@@ -127,12 +127,7 @@ def gradient_messages(facts: Facts, budget: Budget, *, n_times: int, sampling: f
             return PoissonSubsampledGaussian(sampling, noise, n_times, facts.neighboring)
         return GaussianDP(n_times**0.5 * moved / multiplier)
 
-    @cache
-    def calibrated(epsilon: float, prior: Guarantee) -> float:
-        return calibrated_multiplier(family, epsilon, budget.delta, prior)
-
-    pairs = zip(agents.budgets(budget.epsilon), spent_before(facts, budget), strict=True)
-    multipliers = [calibrated(*pair) for pair in pairs]
+    multipliers = calibrated_multipliers(facts, budget, family)
     guarantees = tuple(family(multiplier) for multiplier in multipliers)
     shares = limits * np.asarray(multipliers)
     return Release(
@@ -306,7 +301,7 @@ def descend(
     )
     # Means of groups are passed on along all edges.
     n_passed = n_rounds if n_groups is None else network.n_agents
-    return noisy_solution(
+    return network_solution(
         facts,
         rows,
         finish(answers.mean(axis=0) if n_groups is None else answers),
@@ -319,37 +314,26 @@ def descend(
     )
 
 
-def noisy_solution(
+def network_solution(
     facts: Facts,
     rows: Rows,
     parameters: Array,
     variance: Array,
     *,
-    parameters_per_agent: Array | None,
-    n_iter: int,
-    n_rounds: int,
     n_messages: int,
-    derivative_bound: float,
+    **fields: Any,
 ) -> Solution:
-    """A common model with what its noise leaves to doubt, and what it took to send.
-
-    Parameters are in public coordinates, their variance in the basis of the rows; messages are
-    those beside preparations.
-    """
+    """A common model whose noise has that variance, with the messages sent, beside preparations."""
     network, preparations = network_of(facts), facts.preparations
     # Every agent's part of a preparation is passed on along each edge, in both directions.
     passed = network.n_agents * 2 * network.topology.n_edges
     n_numbers = passed * sum(math.prod(release.shape) for release in preparations)
-    return Solution(
-        parameters=drop_noise(parameters, rows, variance)
-        if facts.penalty.is_sparse
-        else parameters,
-        parameters_per_agent=parameters_per_agent,
-        n_iter=n_iter,
-        derivative_bound=derivative_bound,
-        score_variance=score_variance(rows, variance),
-        doubt=doubt(rows, parameters, variance),
-        n_rounds=n_rounds,
+    return noisy_solution(
+        facts,
+        rows,
+        parameters,
+        variance,
         n_messages=n_messages + passed * len(preparations),
         bytes_sent=8 * (n_messages * parameters.size + n_numbers),
+        **fields,
     )

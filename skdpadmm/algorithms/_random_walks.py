@@ -33,7 +33,7 @@ from skdpadmm.algorithms._algorithm import (
 )
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
 from skdpadmm.algorithms._messages import calibrated_multiplier
-from skdpadmm.algorithms._network_steps import into_ball, noisy_solution
+from skdpadmm.algorithms._network_steps import into_ball, network_solution
 from skdpadmm.algorithms._noise_left import parameter_variance
 from skdpadmm.algorithms._walks import (
     GRID,
@@ -141,7 +141,7 @@ class _RandomWalk(Algorithm):
                 tail = tail + token / n_averaged
             if k % n_agents == 0:
                 problem.progress(k // n_agents)
-        return noisy_solution(
+        return network_solution(
             facts,
             rows,
             penalty_operator(facts.penalty, self._penalty_step(settings), rows)(tail),
