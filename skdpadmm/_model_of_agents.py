@@ -58,7 +58,7 @@ class ModelOfAgents(PrivateLinearModel):
     epsilon: Any = parameter(1.0, POSITIVE_OR_INF, "array-like", dict)
     adversary: str = absent(EAVESDROPPER)
     privacy_unit: str = parameter("record", StrOptions({"record", "agent"}))
-    partition: Any = parameter("iid", Integral, StrOptions(set(PARTITIONS)), callable)
+    partition: Any = parameter("iid", StrOptions(set(PARTITIONS)), callable)
     n_agents: int | None = parameter(None, AT_LEAST_1, None)
     agent_column: int | str | None = parameter(None, Integral, str, None)
     engine: str = parameter("local", StrOptions({"local", "dask"}))
@@ -126,13 +126,14 @@ class ModelOfAgents(PrivateLinearModel):
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
         """Who holds which row, and what a plan is told of it."""
         made_up = agents is None and not callable(self.partition)
+        partition, n_agents = self._partition_rule()
         if agents is not None:
             ownership = ownership_of_labels(agents, n_samples=len(y))
         else:
             ownership = partition_rows(
-                self._partition_rule(),
+                partition,
                 n_samples=len(y),
-                n_agents=self.n_agents,
+                n_agents=n_agents,
                 seed=self._seed(),
                 X=X,
                 y=y,
@@ -140,8 +141,12 @@ class ModelOfAgents(PrivateLinearModel):
             )
         ownership = ownership if made_up else self._with_everybody(ownership)
         self.agent_labels_ = ownership.labels
-        conditions = (self._made_up() if made_up else "", ownership.condition)
-        return ownership, self._trust(ownership.sizes, ownership.labels, *conditions)
+        return ownership, self._trust(
+            ownership.sizes,
+            ownership.labels,
+            self._made_up() if made_up else "",
+            condition_of(partition) if agents is None else "",
+        )
 
     def _seed(self) -> int:
         """What partitions and graphs are drawn with; what is no seed is refused with the noise."""
@@ -159,9 +164,9 @@ class ModelOfAgents(PrivateLinearModel):
             )
         return column_of(X, self._column_number(X))
 
-    def _partition_rule(self) -> Any:
-        """How rows are divided where nobody says whose they are."""
-        return self.partition
+    def _partition_rule(self) -> tuple[Any, int | None]:
+        """How rows are divided where nobody says whose they are, and among how many agents."""
+        return self.partition, self.n_agents
 
     def _with_everybody(self, ownership: Ownership) -> Ownership:
         """The same with agents who are known and hold no rows."""
@@ -177,7 +182,8 @@ class ModelOfAgents(PrivateLinearModel):
     def _planned_trust(self, n_samples: int, sizes: Any) -> Trust:
         """The same for a plan without data."""
         made_up, labels = sizes is None and not callable(self.partition), None
-        conditions = (self._made_up(), condition_of(self._partition_rule())) if made_up else ()
+        partition, _ = self._partition_rule()
+        conditions = (self._made_up(), condition_of(partition)) if made_up else ()
         if has_labels(sizes):
             known = ownership_of_labels(
                 list(sizes.keys()), n_samples=len(sizes), name="labels in agent_sizes"
@@ -204,7 +210,8 @@ class ModelOfAgents(PrivateLinearModel):
                 f"Got agent_column={self.agent_column!r} without agent_sizes, expected them: they"
                 " are not known before the data. Pass agent_sizes to plan."
             )
-        planned = agent_sizes(self._partition_rule(), n_samples=n_samples, n_agents=self.n_agents)
+        partition, n_agents = self._partition_rule()
+        planned = agent_sizes(partition, n_samples=n_samples, n_agents=n_agents)
         if planned is None:
             raise ValueError(
                 f"Got partition={self.partition!r} without agent_sizes, expected them: sizes follow"

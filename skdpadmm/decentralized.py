@@ -197,10 +197,10 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         Who talks to whom, which is public: a name of :func:`~skdpadmm.network.named_graph`, such as
         "ring" or "erdos-renyi" (drawn with an int `random_state`, or 0); a connected, undirected
         graph of the labels; or an adjacency matrix in their order, or a DataFrame of one.
-    partition : int, str or callable, default="iid"
-        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
-        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
-        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+    partition : str or callable, default="iid"
+        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
+        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
+        returns labels. The last three look at the data: the guarantee
         is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
@@ -351,10 +351,10 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         Who talks to whom, which is public: a name of :func:`~skdpadmm.network.named_graph`, such as
         "ring" or "erdos-renyi" (drawn with an int `random_state`, or 0); a connected, undirected
         graph of the labels; or an adjacency matrix in their order, or a DataFrame of one.
-    partition : int, str or callable, default="iid"
-        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
-        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
-        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+    partition : str or callable, default="iid"
+        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
+        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
+        returns labels. The last three look at the data: the guarantee
         is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.

@@ -95,10 +95,10 @@ class DPFedElasticNet(FederatedModel, RegressorOfAgents, ElasticNetRegression):
         their own, too), one that sees sums by secure aggregation, or whoever sees the model.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
-    partition : int, str or callable, default="iid"
-        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
-        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
-        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+    partition : str or callable, default="iid"
+        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
+        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
+        returns labels. The last three look at the data: the guarantee
         is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
@@ -200,10 +200,10 @@ class DPFedLasso(FederatedModel, RegressorOfAgents, LassoRegression):
         their own, too), one that sees sums by secure aggregation, or whoever sees the model.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
-    partition : int, str or callable, default="iid"
-        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
-        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
-        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+    partition : str or callable, default="iid"
+        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
+        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
+        returns labels. The last three look at the data: the guarantee
         is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
@@ -311,10 +311,10 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
         their own, too), one that sees sums by secure aggregation, or whoever sees the model.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
-    partition : int, str or callable, default="iid"
-        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
-        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
-        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+    partition : str or callable, default="iid"
+        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
+        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
+        returns labels. The last three look at the data: the guarantee
         is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.
@@ -419,10 +419,10 @@ class DPFedRidge(FederatedModel, RegressorOfAgents, RidgeRegression):
         their own, too), one that sees sums by secure aggregation, or whoever sees the model.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
-    partition : int, str or callable, default="iid"
-        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
-        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
-        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+    partition : str or callable, default="iid"
+        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
+        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
+        returns labels. The last three look at the data: the guarantee
         is conditional on the ownership that results.
     n_agents : int, default=None
         Number of agents that `partition` makes; None: ``min(10, n_samples)``.

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -97,7 +97,7 @@ class PersonalizedModel(ModelOfAgents):
     confidence: Any = parameter(
         None, Interval(Real, 0, 1, closed="right"), "array-like", dict, None
     )
-    partition: Any = parameter(None, Integral, StrOptions(set(PARTITIONS)), callable, None)
+    partition: Any = parameter(None, StrOptions(set(PARTITIONS)), callable, None)
     algorithm: Any = parameter("personalized-coordinate-descent", *ALGORITHM)
     # Nothing is released before the descent: distances of models are measured in declared units.
     scale: str | None = absent()
@@ -114,10 +114,8 @@ class PersonalizedModel(ModelOfAgents):
         """Whether one agent has all rows, who is whoever calls."""
         return self.partition is None and self.n_agents is None
 
-    def _partition_rule(self) -> Any:
-        if self.partition is not None:
-            return self.partition
-        return 1 if self._is_alone else "iid"
+    def _partition_rule(self) -> tuple[Any, int | None]:
+        return self.partition or "iid", 1 if self._is_alone else self.n_agents
 
     def _made_up(self) -> str:
         return "" if self._is_alone else super()._made_up()
@@ -579,10 +577,10 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
-    partition : int, str or callable, default=None
-        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
-        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
-        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+    partition : str or callable, default=None
+        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
+        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
+        returns labels. The last three look at the data: the guarantee
         is conditional on the ownership that results. None: one agent holds all of them, or
         `n_agents` as in "iid".
     n_agents : int, default=None
@@ -740,10 +738,10 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
-    partition : int, str or callable, default=None
-        Who holds which row, without `agents` and `agent_column`: a number of agents, "iid",
-        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
-        function of ``(X, y)`` that returns labels. The last three look at the data: the guarantee
+    partition : str or callable, default=None
+        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
+        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
+        returns labels. The last three look at the data: the guarantee
         is conditional on the ownership that results. None: one agent holds all of them, or
         `n_agents` as in "iid".
     n_agents : int, default=None

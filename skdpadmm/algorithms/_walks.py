@@ -146,7 +146,7 @@ def _plenty(facts: Facts, mu: float) -> float:
 def draw_hops(facts: Facts, cap: int, gate: Gate) -> Hops:
     """Draw the walk, before the first hop; nothing here sees data."""
     n_hops = walk_length(facts)
-    holder = draw_walk(network_of(facts).topology, n_hops, gate.uniform((n_hops + 1,)))
+    holder = draw_walk(network_of(facts).topology, gate.uniform((n_hops + 1,)))
     order = np.argsort(holder, kind="stable")
     sizes = np.bincount(holder)
     visit = np.empty(n_hops, dtype=np.intp)

@@ -313,7 +313,7 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
         f"agent_column={agent_column!r}, expected None: how many rows each agent has is not known"
         " for the rows that train. Let n_agents and partition assign them": agent_column
         is not None,
-        f"partition={partition!r}, expected 'iid', 'quantity' or a number of agents: the owner of a"
+        f"partition={partition!r}, expected 'iid' or 'quantity': the owner of a"
         " row would depend on the labels of all rows": bool(condition_of(partition)),
     }
     for refusal, is_refused in refusals.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skdpadmm.network._mixing import MixingMatrix, check_mixing, draw_walk, mixing_matrix
+from skdpadmm.network._mixing import MixingMatrix, draw_walk, mixing_matrix
 from skdpadmm.network._ownership import (
     PARTITIONS,
     Ownership,
@@ -33,7 +33,6 @@ __all__ = [
     "Topology",
     "agent_sizes",
     "angle_similarity",
-    "check_mixing",
     "condition_of",
     "draw_walk",
     "gaussian_similarity",

@@ -1,26 +1,27 @@
-"""Which agent owns which row: by labels, or by rules that hand out the rows of one data set."""
+"""Which agent owns which row: by labels, or by a rule that assigns the rows of one data set."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Partition: TypeAlias = int | str | Callable[[Any, Any], Any]
+Partition: TypeAlias = str | Callable[[Any, Any], Any]
 
 _DEFAULT_AGENTS = 10
 _CONCENTRATION = 0.5
 _TARGET_BINS = 10
+_READ_TARGETS = ("dirichlet", "sorted")
+PARTITIONS = ("iid", "quantity", *_READ_TARGETS)
 # Keeps the stream apart from that of data which was simulated with the same seed.
 _STREAM = 0x0A6E
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Ownership:
     """The owner of each row of X.
 
@@ -30,8 +31,6 @@ class Ownership:
         Public names of the agents, sorted and unique.
     index : ndarray of intp of shape (n_samples,)
         Position in ``labels`` of the owner of each row.
-    condition : str, default=""
-        Where ownership was made from data, one sentence on what the guarantee is conditional on.
 
     Examples
     --------
@@ -43,7 +42,6 @@ class Ownership:
 
     labels: NDArray[Any]
     index: NDArray[np.intp]
-    condition: str = ""
 
     @property
     def n_agents(self) -> int:
@@ -57,9 +55,7 @@ class Ownership:
         if not more:
             return self
         everybody = _ownership_of_objects([*known, *more], "agents")
-        return replace(
-            self, labels=everybody.labels, index=everybody.index[: len(known)][self.index]
-        )
+        return Ownership(everybody.labels, everybody.index[: len(known)][self.index])
 
     @cached_property
     def sizes(self) -> NDArray[np.intp]:
@@ -71,8 +67,6 @@ class Ownership:
 
         A slice where the rows are neighbours, so that indexing with it makes a view.
         """
-        if not 0 <= agent < self.n_agents:
-            raise IndexError(f"Got agent={agent!r}, expected an int in [0, {self.n_agents}).")
         rows = self._by_agent[self._bounds[agent] : self._bounds[agent + 1]]
         if not rows.size:
             return slice(0, 0)
@@ -116,8 +110,8 @@ def ownership_of_labels(labels: Any, *, n_samples: int, name: str = "agents") ->
     if array.dtype == object:
         return _ownership_of_objects(array.tolist(), name)
     unique, index = np.unique(array, return_inverse=True)
-    _require_present(unique[unique != unique].tolist(), name)
-    return Ownership(labels=unique, index=index.astype(np.intp, copy=False))
+    _require_present(unique.tolist(), name)
+    return Ownership(unique, index.astype(np.intp, copy=False))
 
 
 def positions_of_labels(
@@ -147,10 +141,10 @@ def positions_of_labels(
 
 
 def _ownership_of_objects(labels: list[Any], name: str) -> Ownership:
-    """Hashing keeps Python's slow comparisons to one label per agent."""
+    """As `ownership_of_labels`; hashing keeps Python's slow comparisons to one label per agent."""
     try:
         unique = list(set(labels))
-        _require_present([label for label in unique if _is_missing(label)], name)
+        _require_present(unique, name)
         unique.sort()
     except TypeError as error:
         raise TypeError(
@@ -159,24 +153,15 @@ def _ownership_of_objects(labels: list[Any], name: str) -> Ownership:
         ) from error
     position = {label: i for i, label in enumerate(unique)}
     index = np.fromiter(map(position.__getitem__, labels), dtype=np.intp, count=len(labels))
-    return Ownership(labels=_as_array(unique), index=index)
+    # Of the natural type, unless that would change a label.
+    objects = np.fromiter(unique, dtype=object, count=len(unique))
+    natural = np.asarray(unique) if all(map(np.isscalar, unique)) else objects
+    return Ownership(natural if natural.tolist() == unique else objects, index)
 
 
-def _as_array(values: list[Any]) -> NDArray[Any]:
-    """Of the natural type, unless that would change a value."""
-    objects = np.fromiter(values, dtype=object, count=len(values))
-    natural = np.asarray(values) if all(map(np.isscalar, values)) else objects
-    return natural if natural.tolist() == values else objects
-
-
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)
-    except TypeError:  # pandas.NA is neither equal to itself nor different
-        return True
-
-
-def _require_present(missing: list[Any], name: str) -> None:
+def _require_present(labels: list[Any], name: str) -> None:
+    # pandas.NA is neither equal to itself nor different.
+    missing = [label for label in labels if label is None or str(label == label) != "True"]
     if missing:
         raise ValueError(
             f"Got {name} with a missing label ({missing[0]!r}), expected a label for every row. "
@@ -195,12 +180,40 @@ def agent_sizes(
     Examples
     --------
     >>> from skdpadmm.network import agent_sizes
-    >>> agent_sizes(3, n_samples=8).tolist()
+    >>> agent_sizes("iid", n_samples=8, n_agents=3).tolist()
     [3, 3, 2]
     >>> agent_sizes("quantity", n_samples=100, n_agents=5).tolist()
     [42, 22, 15, 11, 10]
     """
-    return _public_sizes(*_rule_and_agents(partition, n_samples, n_agents), n_samples)
+    if callable(partition):
+        if n_agents is not None:
+            raise ValueError(
+                f"Got n_agents={n_agents!r} with a callable partition, expected n_agents=None: its"
+                " labels say how many agents there are."
+            )
+        return None
+    if partition not in PARTITIONS:
+        raise ValueError(
+            f"Got partition={partition!r}, expected one of {list(PARTITIONS)}, or a callable"
+            " (X, y) -> labels."
+        )
+    n = _number_of_agents(n_samples, n_agents)
+    if not 1 <= n <= n_samples:
+        raise ValueError(
+            f"Got n_agents={n} for {n_samples} rows, expected an int from 1 to the number of rows."
+        )
+    if partition == "dirichlet":
+        return None
+    if partition != "quantity":
+        return n_samples // n + (np.arange(n) < n_samples % n).astype(np.intp)
+    # A cumulative sum has one order of additions on every machine.
+    cumulative = np.cumsum(1.0 / np.arange(1, n + 1))
+    bounds = np.floor((n_samples - n) * (cumulative / cumulative[-1])).astype(np.intp)
+    return 1 + np.sort(np.diff(bounds, prepend=0))[::-1]  # rounding can break the order
+
+
+def _number_of_agents(n_samples: int, n_agents: int | None) -> int:
+    return min(_DEFAULT_AGENTS, n_samples) if n_agents is None else n_agents
 
 
 def partition_rows(
@@ -213,31 +226,30 @@ def partition_rows(
     y: Any = None,
     is_classification: bool,
 ) -> Ownership:
-    """Hand out rows to simulated agents.
+    """Assign rows to artificial agents.
 
     Parameters
     ----------
-    partition : int, {"iid", "quantity", "dirichlet", "sorted"} or callable
-        - int: that many agents, as in "iid".
+    partition : {"iid", "quantity", "dirichlet", "sorted"} or callable
         - "iid": random rows, equal sizes up to one.
         - "quantity": random rows, sizes that fall as one over the rank of the agent (Zipf).
-        - "dirichlet": label skew. The shares of the agents in each class are drawn from a
+        - "dirichlet": label skew. The proportions of the agents in each class are drawn from a
           symmetric Dirichlet(0.5) law; the classes of a regression are tenths of ``y``.
         - "sorted": equal chunks of the rows in the order of ``y``.
         - callable: ``partition(X, y)`` returns the label of the owner of each row.
 
-        The last three look at the data, and say so in the condition of the result.
+        The last three look at the data: see `condition_of`.
     n_samples : int
         Number of rows, at least 1.
     n_agents : int or None, default=None
-        Number of agents, at most one for each row; None is ``min(10, n_samples)``. An int or a
-        callable ``partition`` decides it.
+        Number of agents, at most one for each row; None is ``min(10, n_samples)``. The labels of a
+        callable ``partition`` decide it.
     seed : int, default=0
         Non-negative. With the sizes, all that "iid" and "quantity" depend on.
     X : object, default=None
-        Handed to a callable.
+        Passed to a callable.
     y : array-like of shape (n_samples,), default=None
-        Targets, for "dirichlet" and "sorted"; handed to a callable.
+        Targets, for "dirichlet" and "sorted"; passed to a callable.
     is_classification : bool
         Whether the values of ``y`` are classes.
 
@@ -255,25 +267,27 @@ def partition_rows(
     >>> halves.index.tolist()
     [1, 0, 0, 1]
     """
-    _require_int("seed", seed, at_least=0)
-    rule, n = _rule_and_agents(partition, n_samples, n_agents)
-    if not isinstance(rule, str):
-        labelled = ownership_of_labels(
-            rule(X, y), n_samples=n_samples, name="labels from the callable partition"
+    sizes = agent_sizes(partition, n_samples=n_samples, n_agents=n_agents)
+    if callable(partition):
+        name = "labels from the callable partition"
+        return ownership_of_labels(partition(X, y), n_samples=n_samples, name=name)
+    if partition in _READ_TARGETS and np.shape(y) != (n_samples,):
+        raise ValueError(
+            f"Got y of shape {np.shape(y)}, expected shape ({n_samples},): partition={partition!r}"
+            " assigns rows by their targets."
         )
-        return replace(labelled, condition=condition_of(rule))
-
     rng = np.random.default_rng([_STREAM, int(seed)])
-    sizes = _public_sizes(rule, n, n_samples)
+    n = _number_of_agents(n_samples, n_agents)
     if sizes is None:
-        classes = _classes(_targets(rule, y, n_samples), is_classification=is_classification)
-        index = _leave_nobody_out(_skewed(classes, n, rng), n)
-    elif rule == "sorted":
-        index = np.empty(n_samples, dtype=np.intp)
-        index[np.argsort(_targets(rule, y, n_samples), kind="stable")] = _in_chunks(sizes)
+        classes = _classes(np.asarray(y), is_classification=is_classification)
+        return Ownership(np.arange(n), _leave_nobody_out(_skewed(classes, n, rng), n))
+    # The first agent has the first rows, and so on.
+    index = np.repeat(np.arange(n), sizes)
+    if partition == "sorted":
+        index[np.argsort(y, kind="stable")] = index.copy()
     else:
-        index = rng.permutation(_in_chunks(sizes))
-    return Ownership(labels=np.arange(n), index=index, condition=condition_of(rule))
+        index = rng.permutation(index)
+    return Ownership(np.arange(n), index)
 
 
 def condition_of(partition: Partition) -> str:
@@ -285,8 +299,7 @@ def condition_of(partition: Partition) -> str:
     >>> condition_of("iid"), condition_of("sorted").split("(")[0]
     ('', 'The agents were formed by looking at the data ')
     """
-    reads_targets = isinstance(partition, str) and partition in _READ_TARGETS
-    if not (reads_targets or callable(partition)):
+    if not (callable(partition) or partition in _READ_TARGETS):
         return ""
     rule = "a function of X and y" if callable(partition) else repr(partition)
     return (
@@ -295,41 +308,8 @@ def condition_of(partition: Partition) -> str:
     )
 
 
-def _equal_sizes(n_samples: int, n_agents: int) -> NDArray[np.intp]:
-    return n_samples // n_agents + (np.arange(n_agents) < n_samples % n_agents).astype(np.intp)
-
-
-def _power_law_sizes(n_samples: int, n_agents: int) -> NDArray[np.intp]:
-    # A cumulative sum has one order of additions on every machine.
-    cumulative = np.cumsum(1.0 / np.arange(1, n_agents + 1))
-    bounds = np.floor((n_samples - n_agents) * (cumulative / cumulative[-1])).astype(np.intp)
-    return 1 + np.sort(np.diff(bounds, prepend=0))[::-1]  # rounding can break the order
-
-
-_SIZES = {
-    "iid": _equal_sizes,
-    "quantity": _power_law_sizes,
-    "dirichlet": None,
-    "sorted": _equal_sizes,
-}
-_READ_TARGETS = ("dirichlet", "sorted")
-PARTITIONS = tuple(sorted(_SIZES))
-
-
-def _public_sizes(
-    rule: str | Callable[[Any, Any], Any], n_agents: int, n_samples: int
-) -> NDArray[np.intp] | None:
-    sizes = _SIZES[rule] if isinstance(rule, str) else None
-    return None if sizes is None else sizes(n_samples, n_agents)
-
-
-def _in_chunks(sizes: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Owners, where the first agent has the first rows, and so on."""
-    return np.repeat(np.arange(len(sizes)), sizes)
-
-
 def _skewed(classes: NDArray[np.intp], n_agents: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Owners, drawn within each class by shares of its own."""
+    """Owners, drawn within each class by its own proportions."""
     index = np.empty(len(classes), dtype=np.intp)
     concentration = np.full(n_agents, _CONCENTRATION)
     by_class = np.argsort(classes, kind="stable")
@@ -358,51 +338,3 @@ def _classes(y: NDArray[Any], *, is_classification: bool) -> NDArray[np.intp]:
     # Values themselves as edges: interpolation between huge ones could overflow, and warn.
     edges = np.sort(y)[len(y) * np.arange(1, _TARGET_BINS) // _TARGET_BINS]
     return np.searchsorted(edges, y, side="right").astype(np.intp, copy=False)
-
-
-def _targets(rule: str, y: Any, n_samples: int) -> NDArray[Any]:
-    targets = np.asarray(y)
-    if targets.shape != (n_samples,):
-        got = "y=None" if y is None else f"y of shape {targets.shape}"
-        raise ValueError(
-            f"Got {got}, expected shape ({n_samples},). partition={rule!r} hands out rows by "
-            "their targets; use 'iid' or 'quantity' without."
-        )
-    return targets
-
-
-def _rule_and_agents(
-    partition: Partition, n_samples: int, n_agents: int | None
-) -> tuple[str | Callable[[Any, Any], Any], int]:
-    """Return the name of the rule, or the callable, and the number of agents (0 for a callable)."""
-    _require_int("n_samples", n_samples, at_least=1)
-    is_name = isinstance(partition, str) and partition in _SIZES
-    is_count = isinstance(partition, Integral) and not isinstance(partition, bool)
-    if not (is_name or is_count or callable(partition)):
-        raise ValueError(
-            f"Got partition={partition!r}, expected an int, one of {list(_SIZES)}, or a callable "
-            "(X, y) -> labels."
-        )
-    if n_agents is not None and not is_name:
-        raise ValueError(
-            f"Got n_agents={n_agents!r} with partition={partition!r}, expected n_agents=None: this "
-            "partition decides how many agents there are."
-        )
-    if callable(partition):
-        return partition, 0
-    name, count = ("n_agents", n_agents) if is_name else ("partition", partition)
-    if count is None:
-        return str(partition), min(_DEFAULT_AGENTS, n_samples)
-    n = _require_int(name, count, at_least=1)
-    if n > n_samples:
-        raise ValueError(
-            f"Got {name}={n} for {n_samples} rows, expected at most one agent per row. "
-            "Ask for fewer agents."
-        )
-    return str(partition) if is_name else "iid", n
-
-
-def _require_int(name: str, value: Any, *, at_least: int) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < at_least:
-        raise ValueError(f"Got {name}={value!r}, expected an int in [{at_least}, inf).")
-    return int(value)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from copy import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from numbers import Integral, Real
 from operator import itemgetter
 from typing import Any
 
@@ -16,15 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial import KDTree
+from sklearn.utils import check_array
 
 from skdpadmm.network._relation import (
     Matrix,
     by_agent,
-    checked_relation,
+    counted,
     fingerprint,
+    in_order,
     is_frame,
-    matrix_of,
+    relation_of,
     shown,
+    span,
     symmetric_csr,
 )
 
@@ -33,13 +34,7 @@ SIMILARITIES = ("uniform", "knn", "gaussian")
 _MOST_UNIFORM = 2000
 _NEAREST = 10
 _THRESHOLD = 1e-3
-_LARGEST = 1e100
 _MOST_PAIRS = 10_000_000
-_PAIRS_AT_ONCE = 100_000
-_EXPECTED = (
-    "one of ['uniform', 'knn', 'gaussian'], a networkx.Graph with weights, a square matrix, or a"
-    " Similarity"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,24 +84,25 @@ class Similarity:
     fingerprint: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        n = self.n_agents
-        if n < 1:
-            raise ValueError(f"Got n_agents={n}, expected an int of at least 1.")
+        n, weights = self.n_agents, None
+        names = tuple(range(n) if self.labels is None else self.labels)
         if self.labels is not None:
-            object.__setattr__(self, "labels", tuple(self.labels))
-            if len(set(self.labels)) != n or len(self.labels) != n:
+            object.__setattr__(self, "labels", names)
+            if len(set(names)) != n or len(names) != n:
                 raise ValueError(
-                    f"Got labels {shown(self.labels)} for {n} agents, expected one for each, once."
+                    f"Got labels {shown(names)} for {n} agents, expected one for each, once."
                 )
-        names = range(n) if self.labels is None else self.labels
-        weights = None if self.matrix is None else _checked_weights(self.matrix, names)
-        if weights is not None and weights.nnz == n * (n - 1) and bool((weights.data == 1).all()):
-            weights = None
-        object.__setattr__(self, "matrix", weights)
+        if self.matrix is not None:
+            weights = relation_of(self.matrix, names, "similarity", "Add weights")
+            if weights.nnz == n * (n - 1) and (weights.data == 1).all():
+                weights = None
         digest = fingerprint(f"uniform {n}")
         if weights is not None:
+            for part in (weights.data, weights.indices, weights.indptr):
+                part.setflags(write=False)
             upper = sparse.triu(weights, 1).tocoo()
             digest = fingerprint(f"weights {n}", np.column_stack(upper.coords), upper.data)
+        object.__setattr__(self, "matrix", weights)
         object.__setattr__(self, "fingerprint", digest)
 
     @property
@@ -148,7 +144,7 @@ class Similarity:
         the same bits whoever else is asked for, and is zero for an agent that is alone.
         """
         flat = by_agent(values, self.n_agents)
-        asked = None if agents is None else self._positions(agents, "agents")
+        asked = None if agents is None else np.asarray(agents, dtype=np.intp)
         shape = values.shape if asked is None else (len(asked), *values.shape[1:])
         if self.matrix is None:
             own = flat if asked is None else flat[asked]
@@ -163,7 +159,7 @@ class Similarity:
         A wake-up comes one wave after the latest earlier wake-up of the same agent or of one of
         its neighbours, and in wave 0 where there is none.
         """
-        agents = self._positions(order, "order")
+        agents = np.asarray(order, dtype=np.intp)
         if self.matrix is None:
             return np.arange(len(agents), dtype=np.intp)
         # Plain lists, because each wave depends on the one before: there is nothing to vectorise.
@@ -188,7 +184,7 @@ class Similarity:
         changes the agent alone. No fewer waves keep the order of neighbours. Each wave has its
         agents in the order in which they wake up.
         """
-        agents = self._positions(order, "order")
+        agents = np.asarray(order, dtype=np.intp)
         numbers = self.wave_numbers(agents)
         agents = agents[np.argsort(numbers, kind="stable")]
         ends = np.cumsum(np.bincount(numbers)).tolist()
@@ -206,17 +202,12 @@ class Similarity:
         >>> Similarity(n_agents=3).average_for([0, 1, 3]).tolist()
         [0.0, 0.25, 0.75]
         """
-        row = np.asarray(similarities)
-        if row.shape != (self.n_agents,) or row.dtype.kind not in "biuf":
+        row = np.asarray(similarities, dtype=np.float64)
+        is_fit = row.shape == (self.n_agents,) and (np.isfinite(row) & (row >= 0)).all()
+        if not (is_fit and row.any()):
             raise ValueError(
-                f"Got similarities of shape {row.shape} and dtype {row.dtype}, expected"
-                f" {self.n_agents} real numbers: one for each agent."
-            )
-        row = row.astype(np.float64)
-        if not (np.isfinite(row) & (row >= 0)).all() or not row.any():
-            problem = "all zero" if (row == 0).all() else "negative or not finite"
-            raise ValueError(
-                f"Got similarities that are {problem}, expected finite numbers of at least 0 and"
+                f"Got similarities of shape {row.shape} that are negative, not finite, all zero or"
+                f" not as many as agents, expected {self.n_agents} finite numbers of at least 0 and"
                 " one above."
             )
         shares = row / row.max()
@@ -227,42 +218,26 @@ class Similarity:
 
         Weights without labels are taken to be in this order. Other labels raise a ValueError.
         """
-        names, own = list(labels), range(self.n_agents) if self.labels is None else self.labels
-        if len(names) != self.n_agents and self.labels is None:
-            raise ValueError(
-                f"Got a similarity of {self.n_agents} agents for {len(names)} agents,"
-                f" {shown(names)}, expected weights for each agent that holds rows."
-            )
-        position = {label: i for i, label in enumerate(names if self.labels is None else own)}
-        missing, unknown = set(names) - position.keys(), position.keys() - set(names)
-        if missing or unknown:
-            raise ValueError(
-                f"Got a similarity without agents {shown([n for n in names if n in missing])} and"
-                f" with unknown agents {shown([n for n in own if n in unknown])}, expected the"
-                f" labels of the agents, {shown(names)}."
-            )
-        order = [position[name] for name in names]
-        if self.matrix is not None and order != list(range(len(order))):
-            return replace(self, matrix=self.matrix[order][:, order], labels=tuple(names))
-        same = copy(self)
-        object.__setattr__(same, "labels", tuple(names))
-        return same
+        names = list(labels)
+        if self.labels is None:
+            if len(names) != self.n_agents:
+                raise ValueError(
+                    f"Got a similarity of {self.n_agents} agents for {len(names)} agents,"
+                    f" {shown(names)}, expected weights for each agent that holds rows."
+                )
+            return replace(self, labels=tuple(names))
+        position = {label: i for i, label in enumerate(self.labels)}
+        order = [position[label] for label in in_order(self.labels, names, "similarity")]
+        matrix = None if self.matrix is None else self.matrix[order][:, order]
+        return replace(self, matrix=matrix, labels=tuple(names))
 
     def describe(self) -> str:
         """Name, size and range of the weights, in words."""
-        if self.n_agents == 1:
-            return f"{self.name}, one agent without neighbours"
-        counts = self.n_neighbors
+        least, most = int(self.n_neighbors.min()), int(self.n_neighbors.max())
         data = np.ones(1) if self.matrix is None else self.matrix.data
-        edges = "edge" if self.n_edges == 1 else "edges"
-        neighbors = "neighbour" if counts.max() == 1 else "neighbours"
-
-        def span(least: str, most: str) -> str:
-            return least if least == most else f"{least} to {most}"
-
         return (
-            f"{self.name}, {self.n_edges} {edges},"
-            f" {span(f'{counts.min()}', f'{counts.max()}')} {neighbors} each,"
+            f"{self.name}, {counted(self.n_edges, 'edge')},"
+            f" {span(str(least), str(most))} {'neighbour' if most == 1 else 'neighbours'} each,"
             f" weights {span(f'{data.min():.4g}', f'{data.max():.4g}')}"
         )
 
@@ -284,16 +259,6 @@ class Similarity:
         i, j = np.triu_indices(self.n_agents, 1)
         return symmetric_csr(self.n_agents, i, j, np.ones(len(i)))
 
-    def _positions(self, agents: Any, name: str) -> NDArray[np.intp]:
-        given = np.asarray(agents)
-        is_int = given.ndim == 1 and (given.dtype.kind in "iu" or not given.size)
-        if not is_int or (given.size and not 0 <= given.min() <= given.max() < self.n_agents):
-            raise ValueError(
-                f"Got {name} of shape {given.shape} and dtype {given.dtype}, expected a sequence of"
-                f" positions of agents in [0, {self.n_agents})."
-            )
-        return given.astype(np.intp, copy=False)
-
 
 def resolve_similarity(similarity: Any, labels: NDArray[Any], features: Any = None) -> Similarity:
     """Return the weights that a user names or gives, in the order of the labels.
@@ -303,7 +268,7 @@ def resolve_similarity(similarity: Any, labels: NDArray[Any], features: Any = No
     similarity : str, Similarity, networkx.Graph, or matrix of shape (n_agents, n_agents)
         - "uniform": everybody is alike; each pair has the weight one.
         - "knn", "gaussian": as `knn_similarity` and `gaussian_similarity` of ``features``, with
-          their default parameters; "knn" needs more than 11 agents.
+          their default parameters.
         - A graph whose nodes are the labels of the agents, or where these are no numbers 0, 1, ...
           for the agents in the order of their labels. Weights are the attribute "weight" of edges,
           one where it is missing.
@@ -332,46 +297,34 @@ def resolve_similarity(similarity: Any, labels: NDArray[Any], features: Any = No
     'custom, 2 edges, 1 to 2 neighbours each, weights 0.5 to 1'
     """
     # As plain values, except dates, which would turn into numbers.
-    n, names = len(labels), list(labels) if labels.dtype.kind in "mM" else labels.tolist()
+    n, names = len(labels), tuple(labels if labels.dtype.kind in "mM" else labels.tolist())
     named: dict[str, Callable[[Any], Similarity]]
     named = {"knn": knn_similarity, "gaussian": gaussian_similarity}
-    is_name = isinstance(similarity, str)
-    if is_name and similarity not in SIMILARITIES:
+    if isinstance(similarity, str) and similarity not in SIMILARITIES:
         raise ValueError(
-            f"Got similarity={similarity!r}, expected {_EXPECTED}, as of knn_similarity(features),"
-            " gaussian_similarity(features) or angle_similarity(targets)."
+            f"Got similarity={similarity!r}, expected one of {list(SIMILARITIES)}, a networkx.Graph"
+            " with weights, a square matrix, or a Similarity, such as knn_similarity(features)."
         )
-    if features is not None and not (is_name and similarity in named):
-        given = repr(similarity) if is_name else type(similarity).__name__
+    maker = named.get(similarity) if isinstance(similarity, str) else None
+    if features is not None and maker is None:
+        given = similarity if isinstance(similarity, str) else type(similarity).__name__
         raise ValueError(
-            f"Got features of the agents with similarity={given}, expected one of {list(named)}:"
-            " nothing else looks at them. Leave agent_features out, or name what is to be made of"
-            " them."
+            f"Got features of the agents with similarity={given!r}, expected one of {list(named)}:"
+            " nothing else uses them. Leave agent_features out."
         )
     if isinstance(similarity, Similarity):
         return similarity.for_agents(names)
-    if not is_name:
-        weights = _checked_weights(similarity, names)
-        return Similarity(n_agents=n, matrix=weights, labels=tuple(names))
-    if similarity == "uniform" or n == 1:
-        return Similarity(n_agents=n, name=similarity, labels=tuple(names))
-    if features is None:
-        raise ValueError(
-            f"Got similarity={similarity!r} without features of the agents, expected public"
-            f" features of shape ({n}, n_features). Give agent_features, or take 'uniform'."
-        )
+    if not isinstance(similarity, str):
+        return Similarity(n_agents=n, matrix=similarity, labels=names)
+    if maker is None or n == 1:
+        return Similarity(n_agents=n, name=similarity, labels=names)
     if np.shape(features)[:1] != (n,):
         raise ValueError(
-            f"Got features of shape {np.shape(features)}, expected ({n}, n_features): a row for"
-            " each agent."
+            f"Got similarity={similarity!r} with features of shape {np.shape(features)}, expected"
+            f" public features of the agents of shape ({n}, n_features). Give agent_features, or"
+            " take 'uniform'."
         )
-    if similarity == "knn" and n <= _NEAREST + 1:
-        raise ValueError(
-            f"Got similarity='knn' for {n} agents, expected more than {_NEAREST + 1}: the"
-            f" {_NEAREST} nearest of an agent are everybody, as in 'uniform'. Pass"
-            " knn_similarity(features, n_neighbors=...) with fewer neighbours, or 'gaussian'."
-        )
-    return named[similarity](features).for_agents(names)
+    return maker(features).for_agents(names)
 
 
 def labels_of_relation(relation: Any) -> list[Any] | None:
@@ -417,11 +370,12 @@ def knn_similarity(features: Any, n_neighbors: int = _NEAREST) -> Similarity:
     >>> knn_similarity([[0.0], [1.0], [3.0]], n_neighbors=1).weights.toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.5], [0.0, 0.5, 0.0]]
     """
-    if not isinstance(n_neighbors, Integral) or n_neighbors < 1:
-        raise ValueError(f"Got n_neighbors={n_neighbors!r}, expected an int of at least 1.")
-    points, labels = _features_of(features), _labels_of(features)
-    weights = _knn_weights(points, int(n_neighbors))
-    return _labelled("knn", weights, labels, "Raise n_neighbors of knn_similarity")
+    from sklearn.neighbors import kneighbors_graph
+
+    points = check_array(features, dtype=np.float64, input_name="features")
+    nearest = kneighbors_graph(points, min(n_neighbors, len(points) - 1))
+    weights = sparse.csr_array((nearest + nearest.T) * 0.5)
+    return _labelled("knn", weights, features, "Raise n_neighbors of knn_similarity")
 
 
 def gaussian_similarity(
@@ -454,14 +408,13 @@ def gaussian_similarity(
     >>> gaussian_similarity([[0.0], [1.0], [3.0]], bandwidth=1.0, threshold=0.1).describe()
     'gaussian, 2 edges, 1 to 2 neighbours each, weights 0.1353 to 0.6065'
     """
-    points, labels = _features_of(features), _labels_of(features)
-    if bandwidth is not None:
-        _require_float("bandwidth", bandwidth, math.inf)
-    _require_float("threshold", threshold, 1.0)
-    width = _usual_distance(points) if bandwidth is None else float(bandwidth)
-    weights = _gaussian_weights(points, width, float(threshold))
+    points = check_array(features, dtype=np.float64, input_name="features")
+    if bandwidth is None:
+        rank = min(_NEAREST, len(points) - 1) + 1
+        bandwidth = float(np.median(KDTree(points).query(points, k=[rank])[0]))
+    weights = _gaussian_weights(points, "bandwidth", bandwidth, threshold)
     remedy = "Raise bandwidth or lower threshold of gaussian_similarity"
-    return _labelled("gaussian", weights, labels, remedy)
+    return _labelled("gaussian", weights, features, remedy)
 
 
 def angle_similarity(targets: Any, gamma: float = 0.1, threshold: float = _THRESHOLD) -> Similarity:
@@ -492,57 +445,38 @@ def angle_similarity(targets: Any, gamma: float = 0.1, threshold: float = _THRES
     >>> angle_similarity([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]]).describe()
     'angle, 2 edges, 1 to 2 neighbours each, weights 0.05345'
     """
-    points, labels = _features_of(targets, name="targets"), _labels_of(targets)
-    _require_float("gamma", gamma, math.inf)
-    _require_float("threshold", threshold, 1.0)
+    points = check_array(targets, dtype=np.float64, input_name="targets")
     largest = np.abs(points).max(axis=1, keepdims=True)
     if not largest.all():
-        called, zero = labels or range(len(points)), np.flatnonzero(largest == 0).tolist()
+        zero = np.flatnonzero(largest == 0).tolist()
         raise ValueError(
-            f"Got targets that are zero for agents {shown([called[i] for i in zero])}, expected"
-            " directions. Leave these agents out, or give them weights of their own."
+            f"Got targets that are zero in rows {shown(zero)}, expected directions. Leave these"
+            " agents out, or give them weights of their own."
         )
     points = points / largest
     points /= np.sqrt((points**2).sum(axis=1, keepdims=True))
     # ||u - v||^2 = 2 - 2 cos for unit vectors, and differences keep the digits of small angles.
-    weights = _gaussian_weights(points, math.sqrt(gamma), float(threshold))
-    return _labelled("angle", weights, labels, "Raise gamma or lower threshold")
+    weights = _gaussian_weights(points, "root of gamma", math.sqrt(max(gamma, 0)), threshold)
+    return _labelled("angle", weights, targets, "Raise gamma or lower threshold")
 
 
-def _labels_of(features: Any) -> tuple[Any, ...] | None:
-    """Labels of rows, where a pandas DataFrame has other ones than 0, 1, ..."""
-    if not is_frame(features):
-        return None
-    labels = list(features.index)
-    return None if labels == list(range(len(labels))) else tuple(labels)
-
-
-def _labelled(name: str, weights: Matrix, labels: Any, remedy: str) -> Similarity:
-    n = weights.shape[0]
-    checked = _checked_weights(weights, labels or range(n), remedy)
+def _labelled(name: str, weights: Matrix, features: Any, remedy: str) -> Similarity:
+    """Weights with the labels of features, where a DataFrame has other ones than 0, 1, ..."""
+    n, labels = weights.shape[0], tuple(features.index) if is_frame(features) else None
+    labels = None if labels == tuple(range(n)) else labels
+    checked = relation_of(weights, labels or range(n), "similarity", remedy)
     return Similarity(n_agents=n, matrix=checked, name=name, labels=labels)
 
 
-def _checked_weights(matrix: Any, names: Sequence[Any], remedy: str = "Add weights") -> Matrix:
-    """Positive weights of a connected graph, symmetric to the last bit, in read-only arrays."""
-    given = matrix_of(matrix, names, "similarity", _EXPECTED)
-    checked = checked_relation(given, names, "similarity", remedy)
-    for part in (checked.data, checked.indices, checked.indptr):
-        part.setflags(write=False)
-    return checked
-
-
-def _knn_weights(points: NDArray[np.float64], n_neighbors: int) -> Matrix:
-    from sklearn.neighbors import kneighbors_graph
-
-    n = len(points)
-    if n == 1:
-        return symmetric_csr(1, np.arange(0), np.arange(0), np.ones(0))
-    nearest = sparse.csr_array(kneighbors_graph(points, min(n_neighbors, n - 1)))
-    return sparse.csr_array((nearest + nearest.T) * 0.5)
-
-
-def _gaussian_weights(points: NDArray[np.float64], bandwidth: float, threshold: float) -> Matrix:
+def _gaussian_weights(
+    points: NDArray[np.float64], name: str, bandwidth: float, threshold: float
+) -> Matrix:
+    """``exp(-distance^2 / (2 bandwidth^2))`` for each pair where this reaches the threshold."""
+    if not (0 < bandwidth < math.inf and 0 < threshold < 1):
+        raise ValueError(
+            f"Got {name}={bandwidth!r}, threshold={threshold!r}, expected floats in (0, inf) and"
+            " in (0, 1)."
+        )
     tree = KDTree(points)
     # A little further than the threshold asks for, because the weight itself decides.
     radius = bandwidth * math.sqrt(-2 * math.log(threshold)) * (1 + 1e-9)
@@ -553,62 +487,11 @@ def _gaussian_weights(points: NDArray[np.float64], bandwidth: float, threshold: 
             f" at most {_MOST_PAIRS} pairs. Make weights fall faster, raise the threshold, or take"
             " knn_similarity."
         )
-    i, j = tree.query_pairs(radius, output_type="ndarray").T
-    squared = np.concatenate(
-        [
-            (((points[i[part]] - points[j[part]]) / bandwidth) ** 2).sum(axis=1)
-            for part in (slice(a, a + _PAIRS_AT_ONCE) for a in range(0, len(i), _PAIRS_AT_ONCE))
-        ]
-        or [np.zeros(0)]
-    )
-    weights = np.exp(-squared / 2)
+    near = tree.sparse_distance_matrix(tree, radius, output_type="ndarray")
+    near = near[near["i"] < near["j"]]
+    weights = np.exp(-np.square(near["v"] / bandwidth) / 2)
     kept = weights >= threshold
-    return symmetric_csr(len(points), i[kept], j[kept], _to_ten_digits(weights[kept]))
-
-
-def _usual_distance(points: NDArray[np.float64]) -> float:
-    """Median over agents of the distance to the 10th nearest other one."""
-    n = len(points)
-    if n == 1:
-        return 1.0
-    rank = min(_NEAREST, n - 1) + 1
-    distances = KDTree(points).query(points, k=[rank])[0]
-    usual = float(np.median(distances))
-    if not usual > 0:
-        raise ValueError(
-            "Got features that are the same for most agents, expected some distance between them to"
-            " take the bandwidth from. Give weights made with a bandwidth of your own."
-        )
-    return usual
-
-
-def _to_ten_digits(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round, because the last digits of `exp` differ between mathematical libraries."""
-    mantissas, exponents = np.frexp(weights)
-    return np.asarray(np.ldexp(np.round(mantissas * 2**34) / 2**34, exponents), dtype=np.float64)
-
-
-def _features_of(features: Any, *, name: str = "features") -> NDArray[np.float64]:
-    """Features with a row for each agent, fit to be squared."""
-    points = np.asarray(features)
-    if points.ndim != 2 or not points.size or points.dtype.kind not in "biuf":
-        raise ValueError(
-            f"Got {name} of shape {points.shape} and dtype {points.dtype}, expected real numbers of"
-            " shape (n_agents, n_features): a row for each agent."
-        )
-    points = points.astype(np.float64)
-    # NaN is not below the bound either.
-    wrong = np.flatnonzero(~(np.abs(points) <= _LARGEST).all(axis=1)).tolist()
-    if wrong:
-        called = _labels_of(features) or range(len(points))
-        raise ValueError(
-            f"Got {name} that are NaN, infinite or beyond {_LARGEST:g} for agents"
-            f" {shown([called[i] for i in wrong])}, expected finite ones whose squares are finite"
-            " too."
-        )
-    return points
-
-
-def _require_float(name: str, value: Any, most: float) -> None:
-    if not isinstance(value, Real) or not 0 < float(value) < most:
-        raise ValueError(f"Got {name}={value!r}, expected a float in (0, {most:g}).")
+    # Rounded to ten digits, because the last ones of `exp` differ between mathematical libraries.
+    mantissas, exponents = np.frexp(weights[kept])
+    rounded = np.ldexp(np.round(mantissas * 2**34) / 2**34, exponents)
+    return symmetric_csr(len(points), near["i"][kept], near["j"][kept], rounded)

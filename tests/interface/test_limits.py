@@ -227,7 +227,7 @@ def test_one_agent_with_all_rows_is_the_central_algorithm(
     name, conditioning, step, adversary, same_noise
 ):
     reports = assert_a_federation_is_the_curator(
-        name, step=step, conditioning=conditioning, partition=1, adversary=adversary,
+        name, step=step, conditioning=conditioning, n_agents=1, adversary=adversary,
         relaxation={"server": 0.5, "sums": 0.2, "model": 0.8}[adversary],
     )  # fmt: skip
     for observer in ("server", "sums", "model"):

@@ -22,7 +22,7 @@ LABELS = [
 @pytest.mark.parametrize("labels", LABELS, ids=repr)
 def test_labels_of_any_sortable_type_are_found_again_by_row(labels):
     ownership = ownership_of_labels(labels, n_samples=4)
-    assert (ownership.n_agents, ownership.condition) == (3, "")
+    assert ownership.n_agents == 3
     assert ownership.labels.tolist() == sorted(set(ownership.labels.tolist()))
     expected = labels if isinstance(labels, list) else np.asarray(labels).tolist()
     assert ownership.labels[ownership.index].tolist() == expected

@@ -49,11 +49,11 @@ def test_numbers_that_are_labels_are_not_taken_for_positions(resolve):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (2.5, "Got {name}=2.5, expected one of"),
+        (2.5, "Got a {name} of shape () and dtype float64, expected a name"),
         ("mesh", "Got {name}='mesh', expected one of"),
-        (np.ones((2, 2)), "Got {name} of shape (2, 2) and"),
+        (np.ones((2, 2)), "Got a {name} of shape (2, 2) and"),
         ([[0, np.nan, 1], [np.nan, 0, 1], [1, 1, 0]], "NaN or infinite"),
-        (nx.DiGraph([("a", "b"), ("b", "c")]), "Got a directed graph as {name}"),
+        (nx.DiGraph([("a", "b"), ("c", "b"), ("b", "c")]), "both directions, at agents ['a', 'b']"),
         (nx.Graph([("a", "b"), ("b", "x")]), "without agents ['c'] and with unknown nodes ['x']"),
     ],
 )
@@ -63,24 +63,25 @@ def test_what_is_no_relation_of_the_agents_is_refused(given, message):
             resolve(given, LABELS)
 
 
-ONE_WAY = "of 1 one way and 0 the other between agents ['a', 'b']"
-
-
 def mixing(matrix, labels):
-    return network.check_mixing(matrix, resolve_topology("path", labels))
+    return network.mixing_matrix(resolve_topology("path", labels), np.array(matrix))
 
 
 @pytest.mark.parametrize(
     ("resolve", "given", "message"),
     [
-        (resolve_topology, np.eye(3), "self loops, at agents ['a', 'b', 'c']"),
-        (resolve_topology, [[0, 1, 0], [0, 0, 1], [0, 1, 0]], ONE_WAY),
-        (resolve_topology, -PATH, "Got a topology of -1 between agents"),
-        (resolve_topology, 0 * PATH, "3 components, agents without"),
-        (resolve_similarity, [[0, 1, 0], [1, 0, 0], [0, 0, 0]], "without a neighbour: ['c']"),
+        (resolve_topology, np.eye(3), "self loops, at agents ['a', 'a']"),
+        (
+            resolve_topology,
+            [[0, 1, 0], [0, 0, 1], [0, 1, 0]],
+            "directions, at agents ['a', 'b']",
+        ),
+        (resolve_topology, -PATH, "entries below zero, at agents ['a', 'b']"),
+        (resolve_topology, 0 * PATH, "3 components, agents apart"),
+        (resolve_similarity, [[0, 1, 0], [1, 0, 0], [0, 0, 0]], "apart from all others: ['c']"),
         (resolve_similarity, 1.7e308 * (1 - np.eye(3)), "beyond 1e+300"),
         (mixing, [[0.5, 0.2, 0], [0.2, 0.5, 0.2], [0, 0.2, 0.5]], "sum of 0.7 in row 0"),
-        (mixing, np.full((3, 3), 1 / 3), "between agents 0 and 2, which are not linked"),
+        (mixing, np.full((3, 3), 1 / 3), "that are not linked, at agents [0, 2]"),
     ],
 )
 def test_what_is_no_graph_no_similarity_and_no_mixing_is_refused(resolve, given, message):
