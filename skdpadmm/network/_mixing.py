@@ -112,8 +112,8 @@ def mixing_matrix(topology: Topology, rule: Any = "metropolis") -> MixingMatrix:
         # Ten digits, because the last ones differ between linear algebra libraries.
         of_edges[:] = float(f"{2.0 / (least + most):.10g}")
     weights = symmetric_csr(n, edges[:, 0], edges[:, 1], of_edges)
-    weights_of_own = sparse.diags_array(1.0 - weights.sum(axis=1))
-    return MixingMatrix(n_agents=n, weights=sparse.csr_array(weights + weights_of_own))
+    own_weights = sparse.diags_array(1.0 - np.asarray(weights @ np.ones(n)))
+    return MixingMatrix(n_agents=n, weights=sparse.csr_array(weights + own_weights))
 
 
 def _checked(matrix: Any, topology: Topology) -> MixingMatrix:

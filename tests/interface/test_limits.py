@@ -60,8 +60,8 @@ def test_without_privacy_no_partition_graph_or_trust_changes_the_answer(name, un
     row = DEFAULTS[name]
     expected = row.counterpart(60).fit(X, y)
     knobs = {"n_agents": None, "privacy_unit": unit} | INF
-    changes = [{"partition": p} for p in ("quantity", "dirichlet", "sorted", 1, by_first_feature)]
-    changes += [{"partition": 3, "epsilon": [math.inf] * 3}]
+    changes = [{"partition": p} for p in ("quantity", "dirichlet", "sorted", by_first_feature)]
+    changes += [{"n_agents": 1}, {"n_agents": 3, "epsilon": [math.inf] * 3}]
     if row.family == "federated":
         changes += [{"participation": 1.0}, {"adversary": "model"}]
     else:
@@ -193,13 +193,13 @@ PAIRS = {"ridge": "fed ridge", "lasso": "fed lasso", "elastic net": "fed elastic
 
 
 def assert_a_federation_is_the_curator(name, *, step="auto", relaxation=0.5, atol=1e-9, **knobs):
-    federation = {k: knobs.pop(k) for k in ("partition", "adversary", "privacy_unit") if k in knobs}
+    federation = {k: knobs.pop(k) for k in ("n_agents", "adversary", "privacy_unit") if k in knobs}
     X, y = ROWS[name].data(n=120)
     knobs = {"epsilon": 3.0, "feature_bounds": (-1, 1), "max_iter": 20} | knobs
     if name == "multinomial":
         knobs["classes"] = [0, 1, 2]
     one = ROWS[PAIRS[name]].make(
-        algorithm=FederatedADMM(local_step=step, relaxation=relaxation), n_agents=None,
+        algorithm=FederatedADMM(local_step=step, relaxation=relaxation),
         **federation, **knobs,
     )  # fmt: skip
     other = ROWS[name].make(
@@ -247,7 +247,7 @@ def test_one_agent_with_all_rows_is_the_central_algorithm(
 def test_an_agent_for_each_row_is_the_central_algorithm(
     name, step, conditioning, neighboring, same_noise, monkeypatch
 ):
-    knobs = {"step": step, "conditioning": conditioning, "partition": 120, "adversary": "model"}
+    knobs = {"step": step, "conditioning": conditioning, "n_agents": 120, "adversary": "model"}
     assert_a_federation_is_the_curator(name, neighboring=neighboring, **knobs)
     # Agents solve their problems to the end, records in a fixed number of steps: more of them here.
     monkeypatch.setattr(_agent_blocks, "WARM_STEPS", 50)
