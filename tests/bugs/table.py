@@ -20,16 +20,17 @@ from skdpadmm._linear_model import PrivateLinearModel
 from skdpadmm.algorithms import (
     ConsensusADMM,
     GradientADMM,
+    GradientDescent,
     ObjectivePerturbation,
-    _random_walks,
     _turns,
 )
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
 from skdpadmm.engine import Engine
 from skdpadmm.losses import SquaredLoss
+from skdpadmm.model_selection._search import Trials
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1
-from skdpadmm.protocol import Federation, Gate, Network, Plan, Settings
+from skdpadmm.protocol import Gate, Plan
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
 from tests.contract.registry import ROWS, Row
@@ -82,6 +83,20 @@ def all_of(*plants: Plant) -> Plant:
     return plant
 
 
+def replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Plant]:
+    """A method, or a function of a module, whose first argument is the honest one."""
+
+    def planting(changed: Callable[..., Any]) -> Plant:
+        def plant(patch: pytest.MonkeyPatch) -> None:
+            home = importlib.import_module(owner) if isinstance(owner, str) else owner
+            honest = getattr(home, name)
+            patch.setattr(home, name, lambda *args, **known: changed(honest, *args, **known))
+
+        return plant
+
+    return planting
+
+
 # Noise.
 
 
@@ -98,22 +113,37 @@ def scaled(factor: float) -> type[CryptographicNoise]:
     return Scaled
 
 
-class InWholeCells(CryptographicNoise):
-    """Half of the noise of shared sums, whose noise is a whole number."""
+def gaussian(changed: Callable[..., Any]) -> type[CryptographicNoise]:
+    """Noise whose Gaussian law is made of the honest one, a value, a scale and a stream."""
 
-    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
-        return np.rint(super().add_gaussian(value, scale, stream) * 0.5)
+    class Changed(CryptographicNoise):
+        def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
+            return changed(super().add_gaussian, value, scale, stream)
 
-
-class SameForEveryClass(CryptographicNoise):
-    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
-        noise = super().add_gaussian(np.zeros(value.shape[:-1]), scale, stream)
-        return value + noise[..., None]
+    return Changed
 
 
-class SameForEveryAgent(CryptographicNoise):
-    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
-        return value + super().add_gaussian(np.zeros(value.shape[1:]), scale, stream)
+def half_in_whole_cells(add: Any, value: Any, scale: float, stream: Any) -> Any:
+    """Of shared sums, whose noise is a whole number."""
+    return np.rint(add(value, scale, stream) * 0.5)
+
+
+def same_for_every_class(add: Any, value: Any, scale: float, stream: Any) -> Any:
+    return value + add(np.zeros(value.shape[:-1]), scale, stream)[..., None]
+
+
+def same_for_every_agent(add: Any, value: Any, scale: float, stream: Any) -> Any:
+    return value + add(np.zeros(value.shape[1:]), scale, stream)
+
+
+def same_in_every_step(add: Any, value: Any, scale: float, stream: Any) -> Any:
+    drawn = add(value, scale, stream)
+    return np.broadcast_to(drawn[:1], drawn.shape).copy()
+
+
+def less_in_early_steps(add: Any, value: Any, scale: float, stream: Any) -> Any:
+    step = stream[-1]
+    return value if step == 0 else add(value, scale * step / (step + 1), stream)
 
 
 class SameInEveryRelease(CryptographicNoise):
@@ -135,14 +165,6 @@ class SameInEveryRelease(CryptographicNoise):
         return self._again(super().add_laplace, value, scale, stream)
 
 
-class SameInEveryStep(CryptographicNoise):
-    """Steps of a path share the noise of the first."""
-
-    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
-        drawn = super().add_gaussian(value, scale, stream)
-        return np.broadcast_to(drawn[:1], drawn.shape).copy()
-
-
 class UndoneInEverySecondStep(CryptographicNoise):
     """Noise of odd steps takes back that of the step before."""
 
@@ -157,45 +179,29 @@ class UndoneInEverySecondStep(CryptographicNoise):
         return value + last[value.shape]
 
 
-class LessInEarlySteps(CryptographicNoise):
-    def add_gaussian(self, value: Any, scale: float, stream: Any) -> Any:
-        step = stream[-1]
-        return (
-            value if step == 0 else super().add_gaussian(value, scale * step / (step + 1), stream)
-        )
-
-
 def noise(source: Callable[[], Any]) -> Plant:
     return setting("skdpadmm._fitting.noise_source", lambda *arguments: source())
 
 
 def noise_of_turns(changed: Callable[..., Any]) -> Plant:
     """Noise of turns made of what draws it, the turns themselves, and the number of one."""
-    draw = Turns._noise_of
-    return setting("skdpadmm.protocol._gate.Turns._noise_of", lambda *turn: changed(draw, *turn))
+    return replaces(Turns, "_noise_of")(changed)
 
 
-def noise_of_the_mean_in_turns(patch: pytest.MonkeyPatch) -> None:
-    start = Turns.__init__
-
-    def careless(self: Any, release: Any, agents: Any, *noise: Any) -> None:
-        start(self, release, agents, *noise)
-        self.units = self.units / np.maximum(agents.agent_sizes, 1)
-
-    patch.setattr(Turns, "__init__", careless)
+@replaces(Turns, "__init__")
+def noise_of_the_mean_in_turns(
+    start: Any, self: Any, release: Any, agents: Any, *more: Any
+) -> None:
+    start(self, release, agents, *more)
+    self.units = self.units / np.maximum(agents.agent_sizes, 1)
 
 
-def first_sender_without_noise(patch: pytest.MonkeyPatch) -> None:
-    whole = Gate._noise_std
-
-    def less(self: Any, release: Any, senders: Any) -> float:
-        if release.made_of != "sum":
-            return whole(self, release, senders)
-        who = np.arange(self._agents(release).n_agents) > 0
-        shares = np.asarray(release.agent_noise_std)[self._agents(release).kind[who]]
-        return float(np.sqrt(np.sum(np.square(shares))))
-
-    patch.setattr(Gate, "_noise_std", less)
+@replaces(Gate, "_noise_std")
+def first_sender_without_noise(whole: Any, self: Any, release: Any, senders: Any) -> Any:
+    if release.made_of != "sum":
+        return whole(self, release, senders)
+    agents = self._agents(release)
+    return np.linalg.norm(np.asarray(release.agent_noise_std)[agents.kind[1:]])
 
 
 def planned(change: Callable[[Any], dict[str, Any]]) -> Plant:
@@ -264,36 +270,22 @@ zero_out_counted = setting("skdpadmm.privacy.Neighboring.sensitivity_factor", 1)
 second_moment_of_zero_out = setting("skdpadmm.privacy.Neighboring.second_moment_factor", 1.0)
 
 
-def hidden_by_all(kind: type) -> Plant:
-    return lambda patch: patch.setattr(
-        kind, "together", lambda self, observer, n_messages: n_messages
-    )
+def hidden_by_all(kind: str) -> Plant:
+    return setting(f"skdpadmm.protocol.{kind}.together", lambda self, observer, n: n)
 
 
-def rounds_that_lose_messages(patch: pytest.MonkeyPatch) -> None:
-    from skdpadmm.algorithms import _consensus_admm
-
-    draw = _consensus_admm.draw_schedule
-
-    def lossy(*args: Any, **known: Any) -> Any:
-        schedule = draw(*args, **known)
-        sends = schedule.sends.copy()
-        sends[:, 1:] = False
-        return dataclasses.replace(schedule, sends=sends)
-
-    patch.setattr(_consensus_admm, "draw_schedule", lossy)
+@replaces(f"{ALGORITHMS}._consensus_admm", "draw_schedule")
+def rounds_that_lose_messages(draw: Any, *args: Any, **known: Any) -> Any:
+    schedule = draw(*args, **known)
+    sends = schedule.sends.copy()
+    sends[:, 1:] = False
+    return dataclasses.replace(schedule, sends=sends)
 
 
 def hops(changed: Callable[[Any], Any]) -> Plant:
     """A walk that is another one than was drawn."""
-
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        draw = _random_walks.draw_hops
-        patch.setattr(
-            _random_walks, "draw_hops", lambda *args, **known: changed(draw(*args, **known))
-        )
-
-    return plant
+    walks = replaces(f"{ALGORITHMS}._random_walks", "draw_hops")
+    return walks(lambda draw, *args, **known: changed(draw(*args, **known)))
 
 
 every_visit_contributes = hops(lambda h: type(h)(h.holder, np.ones_like(h.contributes)))
@@ -303,37 +295,23 @@ one_hop_less = hops(lambda h: type(h)(h.holder[:-1], h.contributes[:-1]))
 # The gate.
 
 
-def a_release_outside_the_plan(patch: pytest.MonkeyPatch) -> None:
-    run = ConsensusADMM.run
-
-    def leaky(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
-        gate.release("residuals", np.asarray(problem.target))
-        return run(self, plan, problem, gate)
-
-    patch.setattr(ConsensusADMM, "run", leaky)
+@replaces(ConsensusADMM, "run")
+def a_release_outside_the_plan(run: Any, self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+    gate.release("residuals", np.asarray(problem.target))
+    return run(self, plan, problem, gate)
 
 
-def exact_units(patch: pytest.MonkeyPatch) -> None:
+@replaces("skdpadmm._fitting", "rescale")
+def exact_units(rescale: Any, coordinates: Any, norms: Any, scaling: Any, gate: Any) -> Any:
     """The median of the norms themselves, beside a histogram that is released in vain."""
-    from skdpadmm import _fitting
-
-    rescale = _fitting.rescale
-
-    def careless(coordinates: Any, norms: Any, scaling: Any, gate: Any) -> Any:
-        rescale(coordinates, norms, scaling, gate)
-        return coordinates.rescaled(scaling.target / float(np.median(norms)))
-
-    patch.setattr(_fitting, "rescale", careless)
+    rescale(coordinates, norms, scaling, gate)
+    return coordinates.rescaled(scaling.target / float(np.median(norms)))
 
 
-def exact_clip_unit(patch: pytest.MonkeyPatch) -> None:
-    in_basis = Rows.in_basis
-
-    def careless(self: Any, basis: Any, over_blocks: Any) -> Any:
-        unit = basis.clip_unit * math.sqrt(float(np.mean(self.squared_norm)))
-        return in_basis(self, dataclasses.replace(basis, clip_unit=unit), over_blocks)
-
-    patch.setattr(Rows, "in_basis", careless)
+@replaces(Rows, "in_basis")
+def exact_clip_unit(in_basis: Any, self: Any, basis: Any, over_blocks: Any) -> Any:
+    unit = basis.clip_unit * math.sqrt(float(np.mean(self.squared_norm)))
+    return in_basis(self, dataclasses.replace(basis, clip_unit=unit), over_blocks)
 
 
 def exact_loading(patch: pytest.MonkeyPatch) -> None:
@@ -342,129 +320,102 @@ def exact_loading(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Rows, "loading", own)
 
 
-def run_twice(patch: pytest.MonkeyPatch) -> None:
-    run = ConsensusADMM.run
-
-    def twice(self: Any, *args: Any) -> Any:
-        run(self, *args)
-        return run(self, *args)
-
-    patch.setattr(ConsensusADMM, "run", twice)
+@replaces(ConsensusADMM, "run")
+def run_twice(run: Any, *args: Any) -> Any:
+    run(*args)
+    return run(*args)
 
 
 def a_release_past_the_gate(patch: pytest.MonkeyPatch) -> None:
-    release, passed = Gate.release, []
+    passed = []
 
-    def skip_one(self: Any, name: str, value: Any, *more: Any) -> Any:
+    @replaces(Gate, "release")
+    def skip_one(release: Any, self: Any, name: str, value: Any, *more: Any) -> Any:
         passed.append(name)
         return value if len(passed) == 2 else release(self, name, value, *more)
 
-    patch.setattr(Gate, "release", skip_one)
+    skip_one(patch)
 
 
-def an_unreleased_iterate_in_the_model(patch: pytest.MonkeyPatch) -> None:
-    run = ConsensusADMM.run
-
-    def leaky(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
-        solution = run(self, plan, problem, gate)
-        shift = 1e-3 * float(np.mean(problem.target))
-        return dataclasses.replace(solution, parameters=solution.parameters + shift)
-
-    patch.setattr(ConsensusADMM, "run", leaky)
+@replaces(ConsensusADMM, "run")
+def data_in_the_model(run: Any, self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+    solution = run(self, plan, problem, gate)
+    shift = 1e-3 * float(np.mean(problem.target))
+    return dataclasses.replace(solution, parameters=solution.parameters + shift)
 
 
-def a_stop_that_looks_at_data(patch: pytest.MonkeyPatch) -> None:
-    run = ConsensusADMM.run
+@replaces(ConsensusADMM, "run")
+def a_stop_that_looks_at_data(run: Any, self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+    honest = gate.release
 
-    def stopped(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
-        known = gate.release
+    def release(name: str, value: Any, *more: Any) -> Any:
+        if value.ravel()[0] < 0:
+            gate.skip(name)
+            return np.zeros_like(value)
+        return honest(name, value, *more)
 
-        def release(name: str, value: Any, *more: Any) -> Any:
-            if value.ravel()[0] < 0:
-                gate.skip(name)
-                return np.zeros_like(value)
-            return known(name, value, *more)
-
-        gate.release = release
-        return run(self, plan, problem, gate)
-
-    patch.setattr(ConsensusADMM, "run", stopped)
+    gate.release = release
+    return run(self, plan, problem, gate)
 
 
-def steps_left_out(patch: pytest.MonkeyPatch) -> None:
-    through = GradientADMM._through
-
-    def short(
-        self: Any, plan: Any, problem: Any, gate: Any, state: Any, records: Any, told: Any
-    ) -> Any:
-        return through(self, plan, problem, gate, state, records[:-1], told)
-
-    patch.setattr(GradientADMM, "_through", short)
-
-
-def a_second_hidden_term(patch: pytest.MonkeyPatch) -> None:
-    run = ObjectivePerturbation.run
-
-    def twice(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
-        gate.hidden_term(plan.releases[-1].name)
-        return run(self, plan, problem, gate)
-
-    patch.setattr(ObjectivePerturbation, "run", twice)
+@replaces(GradientADMM, "_through")
+def steps_left_out(
+    through: Any,
+    self: Any,
+    plan: Any,
+    problem: Any,
+    gate: Any,
+    state: Any,
+    records: Any,
+    *more: Any,
+) -> Any:
+    return through(self, plan, problem, gate, state, records[:-1], *more)
 
 
-def an_iterate_as_a_gradient(patch: pytest.MonkeyPatch) -> None:
-    from skdpadmm.algorithms import _gradient_descent
+@replaces(ObjectivePerturbation, "run")
+def a_second_hidden_term(run: Any, self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+    gate.hidden_term(plan.releases[-1].name)
+    return run(self, plan, problem, gate)
 
-    honest = _gradient_descent.GradientDescent._last_release
 
-    def misnamed(*args: Any) -> Any:
-        settings, release = honest(*args)
-        return settings, dataclasses.replace(release, name="iterate")
+@replaces(GradientDescent, "_last_release")
+def a_misnamed_release(honest: Any, *args: Any) -> Any:
+    settings, release = honest(*args)
+    return settings, dataclasses.replace(release, name="iterate")
 
-    patch.setattr(_gradient_descent, "ITERATE", "mean gradient")
-    patch.setattr(_gradient_descent.GradientDescent, "_last_release", misnamed)
+
+an_iterate_as_a_gradient = all_of(
+    setting(f"{ALGORITHMS}._gradient_descent.ITERATE", "mean gradient"), a_misnamed_release
+)
 
 
 # What fits plan, keep and leave.
 
 
-def a_plan_made_with_data(patch: pytest.MonkeyPatch) -> None:
-    solve = PendingFit.solve
-
-    def peeking(self: Any, noise: Any) -> Any:
-        plan, typical = self.planned.plan, 1.0 + float(np.mean(self.y > 0))
-        values = [(name, v * typical if name == "clip_norm" else v) for name, v in plan.settings]
-        plan = dataclasses.replace(plan, settings=Settings(tuple(values)))
-        planned = dataclasses.replace(self.planned, plan=plan)
-        return solve(dataclasses.replace(self, planned=planned), noise)
-
-    patch.setattr(PendingFit, "solve", peeking)
+@replaces(PendingFit, "solve")
+def a_plan_made_with_data(solve: Any, self: Any, noise: Any) -> Any:
+    plan, typical = self.planned.plan, 1.0 + float(np.mean(self.y > 0))
+    settings = plan.settings.but(clip_norm=plan.settings.clip_norm * typical)
+    planned = dataclasses.replace(self.planned, plan=dataclasses.replace(plan, settings=settings))
+    return solve(dataclasses.replace(self, planned=planned), noise)
 
 
-def a_report_about_data(patch: pytest.MonkeyPatch) -> None:
-    report = PendingFit.report
-
-    def talkative(self: Any, *args: Any) -> Any:
-        honest = report(self, *args)
-        line = f"the mean target is {self.y.mean():.3g}"
-        return dataclasses.replace(honest, assumptions=(*honest.assumptions, line))
-
-    patch.setattr(PendingFit, "report", talkative)
+@replaces(PendingFit, "report")
+def a_report_about_data(report: Any, self: Any, *args: Any) -> Any:
+    honest = report(self, *args)
+    line = f"the mean target is {self.y.mean():.3g}"
+    return dataclasses.replace(honest, assumptions=(*honest.assumptions, line))
 
 
 def kept(name: str, made_of: Callable[[Any, Any, Any], Any]) -> Plant:
     """One attribute more, made of the model, its rows and its targets."""
 
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        fit = PrivateLinearModel._fit
+    @replaces(PrivateLinearModel, "_fit")
+    def keeping(fit: Any, self: Any, X: Any, y: Any, *more: Any) -> None:
+        fit(self, X, y, *more)
+        setattr(self, name, made_of(self, X, y))
 
-        def keeping(self: Any, X: Any, y: Any, *more: Any) -> None:
-            fit(self, X, y, *more)
-            setattr(self, name, made_of(self, X, y))
-
-        patch.setattr(PrivateLinearModel, "_fit", keeping)
-
-    return plant
+    return keeping
 
 
 def without_penalty(*modules: str) -> Plant:
@@ -472,11 +423,9 @@ def without_penalty(*modules: str) -> Plant:
     return all_of(*(setting(n, lambda _, step, rows: rows.to_coordinates) for n in names))
 
 
-def sums_by_number_of_jobs(patch: pytest.MonkeyPatch) -> None:
-    total = Engine.sum
-    patch.setattr(
-        Engine, "sum", lambda self, *args: total(self, *args) * (1 + 1e-6 * (self.n_jobs or 1))
-    )
+@replaces(Engine, "sum")
+def sums_by_number_of_jobs(total: Any, self: Any, *args: Any) -> Any:
+    return total(self, *args) * (1 + 1e-6 * (self.n_jobs or 1))
 
 
 def attributes_of_a_fit_that_fails(patch: pytest.MonkeyPatch) -> None:
@@ -484,26 +433,23 @@ def attributes_of_a_fit_that_fails(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"skdpadmm.{module}.all_or_nothing", contextlib.nullcontext)
 
 
-def a_word_about_huge_rows(patch: pytest.MonkeyPatch) -> None:
-    solve = PendingFit.solve
-
-    def speaking(self: Any, noise: Any) -> Any:
-        if np.abs(self.X).max() > 1e100:
-            print("rows are huge")
-        return solve(self, noise)
-
-    patch.setattr(PendingFit, "solve", speaking)
+@replaces(PendingFit, "solve")
+def output_about_huge_rows(solve: Any, self: Any, noise: Any) -> Any:
+    if np.abs(self.X).max() > 1e100:
+        print("rows are huge")
+    return solve(self, noise)
 
 
-def a_parameter_that_a_fit_sets(patch: pytest.MonkeyPatch) -> None:
-    run = ConsensusADMM.run
+@replaces(ConsensusADMM, "run")
+def a_step_size_that_a_fit_sets(run: Any, self: Any, plan: Any, *args: Any) -> Any:
+    self.step_size = plan.settings.step_size
+    return run(self, plan, *args)
 
-    def resolving(self: Any, plan: Any, *args: Any) -> Any:
-        self.step_size = plan.settings.step_size
-        return run(self, plan, *args)
 
-    patch.setattr(ConsensusADMM, "run", resolving)
-    patch.setattr("skdpadmm._linear_model.resolve_algorithm", lambda algorithm, setting: algorithm)
+a_parameter_that_a_fit_sets = all_of(
+    a_step_size_that_a_fit_sets,
+    setting("skdpadmm._linear_model.resolve_algorithm", lambda algorithm, setting: algorithm),
+)
 
 
 def a_pickle_without_the_report(patch: pytest.MonkeyPatch) -> None:
@@ -520,7 +466,7 @@ BEFORE_DATA, BUDGET = "plan_before_data", "budget_is_met_and_used_up"
 KEPT, OPTIMUM, BITS = "nothing_private_is_kept", "no_noise_reaches_the_optimum", "same_bits"
 REFUSALS, ROUND_TRIP = "refusals_leave_nothing", "parameters_round_trip"
 
-# A row for each door of the gate, and for each algorithm that reaches it in a way of its own.
+# A row for each release method of the gate, and for each algorithm that uses it differently.
 GAUSSIAN = (
     "consensus-exact averaged-path averaged-last coordinates-cyclic gradient-path"
     " gradient-last-zero-out gradient-cyclic gradient-admm-last gradient-admm-stream objective"
@@ -533,29 +479,29 @@ IN_TURNS = "personal-laplace personal-warm personal-local"
 BUGS = [
     Bug("half the noise", noise(scaled(0.5)), PLANNED, GAUSSIAN),
     Bug("half the Laplace noise", noise(scaled(0.5)), PLANNED, "personal-laplace"),
-    Bug("no noise to speak of", noise(scaled(0.001)), PLANNED, "consensus-exact"),
-    Bug("half the noise in whole cells", noise(InWholeCells), PLANNED,
+    Bug("hardly any noise", noise(scaled(0.001)), PLANNED, "consensus-exact"),
+    Bug("half the noise in whole cells", noise(gaussian(half_in_whole_cells)), PLANNED,
         "sharing-federated sharing-graph-coalition"),
     Bug("half the noise in turns", noise_of_turns(lambda draw, *turn: draw(*turn) / 2), PLANNED, IN_TURNS),
     Bug("noise of a mean on a sum in turns", noise_of_the_mean_in_turns, PLANNED,
         "personal-laplace personal-warm"),
     Bug("a sender without noise of its own", first_sender_without_noise, PLANNED,
         "federated-server", fields={"n_noise": 1200}),
-    Bug("less noise in early steps", noise(LessInEarlySteps), PLANNED, "multi-step"),
-    Bug("noise that is taken back", noise(UndoneInEverySecondStep), FRESH,
+    Bug("less noise in early steps", noise(gaussian(less_in_early_steps)), PLANNED, "multi-step"),
+    Bug("noise that is subtracted again", noise(UndoneInEverySecondStep), FRESH,
         "consensus-exact multi-step"),
     Bug("half the noise in the plan", planned(noise_times(0.5)), LINEAR,
         "consensus-exact gradient-path federated-server multi-step aggregators-admm"
         " aggregators-sgd sharing-federated personal-laplace"),
-    Bug("one noise for every class", noise(SameForEveryClass), FRESH,
+    Bug("one noise for every class", noise(gaussian(same_for_every_class)), FRESH,
         "consensus-three-classes gradient-momentum-three-classes"),
-    Bug("one noise for every agent", noise(SameForEveryAgent), FRESH,
+    Bug("one noise for every agent", noise(gaussian(same_for_every_agent)), FRESH,
         "multi-step multi-step-agent-zero-out graph-gradient"),
     Bug("one noise for every release", noise(SameInEveryRelease), FRESH,
         "consensus-exact averaged-path averaged-last coordinates-cyclic gradient-path"
         " gradient-last-zero-out gradient-cyclic gradient-momentum-three-classes"
         " federated-server multi-step"),
-    Bug("one noise for every step of a path", noise(SameInEveryStep), FRESH,
+    Bug("one noise for every step of a path", noise(gaussian(same_in_every_step)), FRESH,
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
         " gradient-admm-stopping gradient-admm-at-gradient gradient-admm-stream"),
     Bug("one noise for every turn", noise_of_turns(lambda draw, turns, _: draw(turns, 0)), FRESH,
@@ -609,9 +555,9 @@ BUGS = [
         knobs={"clip_norm": 0.01}),
     Bug("a second moment counted as zero-out", second_moment_of_zero_out, REPLAY,
         "consensus-conditioned-scaled"),
-    Bug("the noise of all counted against the server", hidden_by_all(Federation), LINEAR,
+    Bug("the noise of all counted against the server", hidden_by_all("Federation"), LINEAR,
         "federated-server"),
-    Bug("a coalition counted among those who hide an agent", hidden_by_all(Network), LINEAR,
+    Bug("a coalition counted among those who hide an agent", hidden_by_all("Network"), LINEAR,
         "sharing-graph-coalition"),
     Bug("rounds that lose too many messages", rounds_that_lose_messages, TRACE,
         "federated-dropout-agent",
@@ -624,7 +570,7 @@ BUGS = [
     Bug("a release outside of the plan", a_release_outside_the_plan, TRACE, "consensus-exact"),
     Bug("a run that releases twice", run_twice, TRACE, "consensus-exact"),
     Bug("a release past the gate", a_release_past_the_gate, TRACE, "consensus-exact"),
-    Bug("data in the model that were not released", an_unreleased_iterate_in_the_model, FUNCTION,
+    Bug("data in the model that were not released", data_in_the_model, FUNCTION,
         "consensus-exact"),
     Bug("units from norms that were not released", exact_units, FUNCTION,
         "consensus-conditioned-scaled"),
@@ -661,7 +607,7 @@ BUGS = [
         "gradient-path"),
     Bug("attributes of a fit that fails", attributes_of_a_fit_that_fails, REFUSALS,
         "consensus-exact federated-server"),
-    Bug("a word about huge rows", a_word_about_huge_rows, REFUSALS, "consensus-exact"),
+    Bug("output about huge rows", output_about_huge_rows, REFUSALS, "consensus-exact"),
     Bug("a parameter that a fit sets", a_parameter_that_a_fit_sets, ROUND_TRIP,
         "consensus-exact"),
     Bug("a pickle without the report", a_pickle_without_the_report, ROUND_TRIP,
@@ -675,13 +621,8 @@ BUGS = [
 
 def lenient(name: str, factor: float) -> Plant:
     """A figure of a theorem that is too good by a factor."""
-
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        module, _, attribute = name.rpartition(".")
-        true = getattr(importlib.import_module(module), attribute)
-        patch.setattr(name, lambda *args, **known: true(*args, **known) * factor)
-
-    return plant
+    module, _, attribute = name.rpartition(".")
+    return replaces(module, attribute)(lambda true, *args, **known: true(*args, **known) * factor)
 
 
 def gradients_at_own_models(patch: pytest.MonkeyPatch) -> None:
@@ -703,47 +644,35 @@ def gradients_at_own_models(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sharing, "_shared_gradients", shared)
 
 
-def a_weak_ridge(patch: pytest.MonkeyPatch) -> None:
-    run = ObjectivePerturbation.run
-
-    def weaker(self: Any, plan: Any, problem: Any, gate: Any) -> Any:
-        settings = plan.settings.but(ridge=plan.settings.ridge / 100)
-        return run(self, dataclasses.replace(plan, settings=settings), problem, gate)
-
-    patch.setattr(ObjectivePerturbation, "run", weaker)
+@replaces(ObjectivePerturbation, "run")
+def a_weak_ridge(run: Any, self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+    settings = plan.settings.but(ridge=plan.settings.ridge / 100)
+    return run(self, dataclasses.replace(plan, settings=settings), problem, gate)
 
 
-def one_stream_for_scores(patch: pytest.MonkeyPatch) -> None:
-    from skdpadmm.model_selection._search import Trials
-
-    run = Trials.run
-    patch.setattr(Trials, "run", lambda self, number, estimator: run(self, 0, estimator))
+@replaces(Trials, "run")
+def one_stream_for_scores(run: Any, self: Any, number: int, estimator: Any) -> Any:
+    return run(self, 0, estimator)
 
 
-def own_gaps(patch: pytest.MonkeyPatch) -> None:
+@replaces("skdpadmm.privacy._token_walk", "_worst_cost")
+def own_gaps(worst: Any, walk: Any, n_peers: int) -> Any:
     """Gaps between visits that the agent alone ends, whoever else looks on."""
-    from skdpadmm.privacy import _token_walk
-
-    worst = _token_walk._worst_cost
-    patch.setattr(_token_walk, "_worst_cost", lambda walk, n_peers: worst(walk, 0))
+    return worst(walk, 0)
 
 
-def no_excess(patch: pytest.MonkeyPatch) -> None:
-    from skdpadmm.privacy import _token_walk
-
-    cost = _token_walk.walk_cost
-    patch.setattr(_token_walk, "walk_cost", lambda gaps, n, cap, excess: cost(gaps, n, cap, 0.0))
+@replaces("skdpadmm.privacy._token_walk", "walk_cost")
+def no_excess(cost: Any, gaps: Any, n: Any, cap: Any, excess: Any) -> Any:
+    return cost(gaps, n, cap, 0.0)
 
 
-def steps_that_lose_noise(patch: pytest.MonkeyPatch) -> None:
+@replaces(NoisySteps, "advance")
+def steps_that_lose_noise(
+    advance: Any, self: Any, state: Any, rows: Any, target: Any, bound: Any, noise: Any
+) -> Any:
     """All steps of a block but the first add next to none of the noise that they are handed."""
-    advance = NoisySteps.advance
-
-    def careless(self: Any, state: Any, rows: Any, target: Any, bound: Any, noise: Any) -> Any:
-        less = np.where(np.arange(len(noise)) > 0, 0.01, 1.0)[:, None, None]
-        return advance(self, state, rows, target, bound, noise * less)
-
-    patch.setattr(NoisySteps, "advance", careless)
+    less = np.where(np.arange(len(noise)) > 0, 0.01, 1.0)[:, None, None]
+    return advance(self, state, rows, target, bound, noise * less)
 
 
 def ones_as_units(patch: pytest.MonkeyPatch) -> None:
@@ -798,10 +727,10 @@ THEOREM_BUGS = [
     TheoremBug("one noise for every score", one_stream_for_scores,
                "tests.model_selection.test_search.test_every_score_of_a_search_has_noise_of_its_own",
                (pytest.MonkeyPatch,)),
-    TheoremBug("a token as if nobody looked on between two visits", own_gaps,
+    TheoremBug("a token without observers between two visits", own_gaps,
                f"{WALKS}.test_no_walk_of_few_hops_costs_more_on_average",
                ("SMALL", 0)),
-    TheoremBug("visits beyond the cap that count for nothing", no_excess,
+    TheoremBug("visits beyond the cap at no cost", no_excess,
                f"{WALKS}.test_no_walk_of_few_hops_costs_more_on_average",
                ("SMALL", 1)),
     TheoremBug("cells that floats decide", setting("skdpadmm.noise._grid.in_doubt", lambda *_: []),

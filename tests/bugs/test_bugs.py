@@ -61,6 +61,6 @@ def forget():
         getattr(remembered, "cache_clear", int)()
 
 
-def test_names_of_bugs_are_told_apart():
+def test_names_of_bugs_are_unique():
     names = [bug.id for bug in (*BUGS, *THEOREM_BUGS)]
     assert len(set(names)) == len(names)
