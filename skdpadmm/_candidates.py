@@ -24,10 +24,11 @@ _FINITE = (
     *(np.absolute, np.arcsinh, np.arctan, np.cbrt, np.ceil, np.cos, np.fabs, np.floor),
     *(np.negative, np.positive, np.rint, np.sign, np.sin, np.tanh, np.trunc),
 )
-# Which rows train goes by positions, or by groups. What inherits from them may look at rows.
-_GIVEN = type(ms.check_cv([]))
-_BY_POSITION = (ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit, _GIVEN)
-_BY_GROUP = (ms.GroupKFold, ms.GroupShuffleSplit)
+# Which rows train goes by positions alone. What inherits from them may look at rows.
+_BY_POSITION = (
+    *(ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit),
+    type(ms.check_cv([])),
+)
 
 
 def last_step(estimator: Any) -> Any:
@@ -75,6 +76,10 @@ def _learns(step: Any) -> bool:
 
 def acts_by_row(step: Any) -> bool:
     """Whether a transformer is known to learn nothing and to transform each row by itself."""
+    if step in (None, "passthrough"):
+        return True
+    if type(step) is Pipeline:  # a subclass may do more than its parts
+        return all(acts_by_row(part) for _, part in step.steps)
     if type(step) is FunctionTransformer:
         is_known = all(f is None or f in _FINITE for f in (step.func, step.inverse_func))
         return is_known and not step.kw_args
@@ -164,8 +169,8 @@ def plan_fits(
     return plans, warned
 
 
-def sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> list[int]:
-    """Return how many rows train in each fold of a search of scikit-learn, given as to its fit."""
+def sizes_of_folds(search: Any, n_samples: int) -> list[int]:
+    """Return how many rows train in each fold of a search of scikit-learn."""
     if hasattr(search.cv, "__next__"):
         raise ValueError(
             "Got cv that can be gone through once, expected folds that fit can still see."
@@ -173,21 +178,15 @@ def sizes_of_folds(search: Any, X: Any, y: Any, groups: Any, n_samples: int) -> 
         )
     # Any labels of two classes: an int means folds by classes, for a classifier.
     folds = ms.check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
-    is_by_group = type(folds) in _BY_GROUP
-    is_drawn = getattr(folds, "shuffle", True) and getattr(folds, "random_state", 0) is None
-    if type(folds) not in (*_BY_POSITION, *_BY_GROUP) or (is_by_group and groups is None):
+    if type(folds) not in _BY_POSITION:
         raise ValueError(
-            f"Got cv={search.cv!r}, which is {type(folds).__name__}, expected folds that no row"
-            " changes: by labels one record moves others from fold to fold. Search with"
+            f"Got cv={search.cv!r}, which is {type(folds).__name__}, expected folds by positions,"
+            " that no row changes: by labels one record moves others from fold to fold. Search with"
             " cv=KFold(5, shuffle=True, random_state=0), or cv=list(folds.split(X, y, groups))."
         )
-    if is_by_group and is_drawn:
-        raise ValueError(
-            f"Got cv={search.cv!r}, expected a random_state: groups of other sizes may be drawn."
-        )
     # A generator stays where it is: fit draws the same from it.
-    folds = copy.deepcopy(folds)
-    return [_n_rows(train, n_samples) for train, _ in folds.split(X, y, groups)]
+    splits = copy.deepcopy(folds).split(np.zeros((n_samples, 1)))
+    return [_n_rows(train, n_samples) for train, _ in splits]
 
 
 def _n_rows(positions: Any, n_samples: int) -> int:

@@ -12,14 +12,15 @@ import sqlite3
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from html import escape
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from skdpadmm import privacy
 from skdpadmm.ledger import _account
@@ -43,9 +44,6 @@ CREATE TABLE limits (
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_FORMAT}"""
 _COLUMNS = "id dataset subject state observer unit neighboring epsilon delta guarantee reserved"
-_T = TypeVar("_T")
-# Claims of the costs that this process has read, by the SHA-256 of their texts.
-_known: dict[str, tuple[Claim, ...]] = {}
 
 
 class _Fits(NamedTuple):
@@ -68,13 +66,9 @@ class _Limit(NamedTuple):
     unit: str | None
     neighboring: str | None
 
-
-class _Seen(NamedTuple):
-    """A ledger at one moment."""
-
-    last: int
-    limits: list[_Limit]
-    fits: list[_Fits]
+    @property
+    def relation(self) -> Relation | None:
+        return _relation(self.unit, self.neighboring)
 
 
 @dataclass(frozen=True)
@@ -112,10 +106,10 @@ class LedgerEntry:
     def __post_init__(self) -> None:
         """Refuse what could not be read again."""
         names = [observer.name for observer in self.observers]
-        is_named = re.fullmatch(r"[\w.]+", self.subject) and re.fullmatch("[0-9a-f]+", self.digest)
+        is_named = self.subject.isprintable() and re.fullmatch("[0-9a-f]+", self.digest)
         if not (is_named and 0 <= self.delta <= 1 and len({*names, "adversary"}) > len(names) > 0):
             raise ValueError(
-                f"Got {self!r}, expected the name of a class, plan.digest().hex(), a delta in"
+                f"Got {self!r}, expected a printable name, plan.digest().hex(), a delta in"
                 " [0, 1], and observers with distinct names other than 'adversary'."
             )
         _claims_from(self._cost())
@@ -223,18 +217,12 @@ class PrivacyLedger:
         cost = hashlib.sha256(observers.encode()).hexdigest()
         new = _Fits(self.dataset, entry.subject, entry.simulation, _claims_from(observers), 1)
         row = (key, self.dataset, entry.subject, entry.simulation, cost, entry.digest, entry.delta)
-        about = (socket.gethostname(), os.getpid(), _now())
-
-        def write(connection: sqlite3.Connection) -> None:
+        process = (socket.gethostname(), os.getpid(), _now())
+        with self._transaction("IMMEDIATE", make=True) as connection:
+            self._refuse_passed(connection, [new], f"a fit of {entry.subject}")
             connection.execute("INSERT OR IGNORE INTO costs VALUES (?, ?)", (cost, observers))
-            places = ", ".join("?" * len(row + about))
-            query = f"INSERT INTO entries VALUES (NULL, {places}, NULL)"
-            connection.execute(query, row + about)
-
-        def decide(seen: _Seen) -> None:
-            self._refuse_passed(seen, [new], f"a fit of {new.subject}")
-
-        self._write(decide, write, always=False)
+            query = "INSERT INTO entries VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
+            connection.execute(query, row + process)
         return key
 
     @contextmanager
@@ -305,23 +293,18 @@ class PrivacyLedger:
         disjoint, unit, neighboring
             As in :meth:`guarantee`.
         """
-        if not (0 <= epsilon < math.inf and 0 <= delta < 1):
+        numbers = [isinstance(x, Real) and not isinstance(x, bool) for x in (epsilon, delta)]
+        if not (all(numbers) and 0 <= epsilon < math.inf and 0 <= delta < 1):
             raise ValueError(
                 f"Got epsilon={epsilon!r} and delta={delta!r}, expected floats in [0, inf) and in"
                 " [0, 1): limit(2.0, 1e-6)."
             )
         relation = _relation(unit, neighboring)
-        limit = _Limit(
-            self.dataset, float(epsilon), float(delta), bool(disjoint), unit, neighboring
-        )
-
-        def spend(seen: _Seen) -> Guarantee:
-            return worst(
-                *(_sum_of(a, relation) for a in _accounts(seen.fits, self.dataset, disjoint))
-            )
-
-        query = "INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?, ?)"
-        spent = self._write(spend, lambda connection: connection.execute(query, limit), always=True)
+        row = (self.dataset, float(epsilon), float(delta), bool(disjoint), unit, neighboring)
+        with self._transaction("IMMEDIATE", make=True) as connection:
+            accounts = _accounts(_read_fits(connection), self.dataset, disjoint)
+            spent = worst(*(_sum_of(account, relation) for account in accounts))
+            connection.execute("INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?, ?)", row)
         if not _account.is_within(spent, epsilon, delta):
             warnings.warn(
                 f"Got a limit of epsilon={epsilon:g} at delta={delta:g}, expected one above what"
@@ -333,11 +316,11 @@ class PrivacyLedger:
 
     def limits(self) -> list[dict[str, Any]]:
         """Return all limits as dictionaries; the data set of one about everything is empty."""
-        return [limit._asdict() for limit in self._read().limits]
+        with self._transaction() as connection:
+            return [limit._asdict() for limit in _read_limits(connection)]
 
     def guarantee(
         self,
-        dataset: str | None = None,
         *,
         subject: str | None = None,
         observer: str = "adversary",
@@ -348,11 +331,10 @@ class PrivacyLedger:
     ) -> Guarantee:
         """Return what holds for all fits together.
 
+        With a data set in the path these are its fits and those without a name.
+
         Parameters
         ----------
-        dataset : str or None, default=None
-            Name of a data set: its fits and those without a name. None: that of the path, or all
-            fits if it has none.
         subject : str or None, default=None
             Name of a class of estimators: its fits alone. None: all.
         observer : str, default="adversary"
@@ -376,18 +358,19 @@ class PrivacyLedger:
         LedgerError
             If there is no ledger, if nothing is known of the data set, or if costs do not add up.
         """
-        relation, seen = _relation(unit, neighboring), self._read()
-        name = self._named(dataset)
-        known = {some.dataset for some in seen.fits} | {limit.dataset for limit in seen.limits}
-        if name and name not in known:
+        relation, name = _relation(unit, neighboring), self.dataset
+        with self._transaction() as connection:
+            fits, limits = _read_fits(connection), _read_limits(connection)
+        names = {fit.dataset for fit in fits} | {limit.dataset for limit in limits}
+        if name and name not in names:
             raise LedgerError(
-                f"Got the data set {name!r}, expected one of {sorted(known - {''})}, which fits or"
+                f"Got the data set {name!r}, expected one of {sorted(names - {''})}, which fits or"
                 f" limits of {self.path} have."
             )
-        fits = [some for some in seen.fits if subject in (None, some.subject)]
+        fits = [same for same in fits if subject in (None, same.subject)]
         accounts = _accounts(fits, name, disjoint)
-        if not include_simulated and any(some.simulation for a in accounts for some in a):
-            accounts = [[some for some in a if not some.simulation] for a in accounts]
+        if not include_simulated and any(same.simulation for a in accounts for same in a):
+            accounts = [[same for same in a if not same.simulation] for a in accounts]
             warnings.warn(
                 "Got fits with a seed, which are not in the sum: their noise can be drawn again. It"
                 " holds if no private data were in them, or nobody sees their results."
@@ -397,30 +380,28 @@ class PrivacyLedger:
             )
         return worst(*(_sum_of(account, relation, observer) for account in accounts))
 
-    def total(self, delta: float | None = None, dataset: str | None = None, **asked: Any) -> float:
+    def total(self, delta: float | None = None, **asked: Any) -> float:
         """Return epsilon at ``delta`` of all fits together; 0.0 for none.
 
         Parameters
         ----------
         delta : float or None, default=None
             In [0, 1]. None: that of the limit on the data set, or on everything.
-        dataset : str or None, default=None
         **asked : object
             As in :meth:`guarantee`.
         """
-        delta = self._delta(delta, dataset)
-        return self.guarantee(dataset, **asked).epsilon(delta)
+        delta = self._delta(delta)
+        return self.guarantee(**asked).epsilon(delta)
 
-    def epsilon_by_estimator(
-        self, delta: float | None = None, dataset: str | None = None, **asked: Any
-    ) -> dict[str, float]:
+    def epsilon_by_estimator(self, delta: float | None = None, **asked: Any) -> dict[str, float]:
         """Return the :meth:`total` of each class of estimators, in the order of first fits.
 
         All are at the same ``delta``, so they do not add up to the total.
         """
-        (fits,) = _accounts(self._read().fits, self._named(dataset), disjoint=False)
-        subjects = dict.fromkeys(some.subject for some in fits)
-        return {name: self.total(delta, dataset, subject=name, **asked) for name in subjects}
+        with self._transaction() as connection:
+            (fits,) = _accounts(_read_fits(connection), self.dataset, disjoint=False)
+        subjects = dict.fromkeys(same.subject for same in fits)
+        return {name: self.total(delta, subject=name, **asked) for name in subjects}
 
     def entries(self) -> list[dict[str, Any]]:
         """Return all fits of the ledger as dictionaries, in the order of their reservation.
@@ -433,13 +414,13 @@ class PrivacyLedger:
             rows = connection.execute("SELECT * FROM entries ORDER BY id")
             columns = [column for column, *_ in rows.description]
             entries = [dict(zip(columns, row, strict=True)) for row in rows]
-            known = _claims_of(connection, {entry["cost"] for entry in entries})
-        epsilons: dict[tuple[str, float], float] = {}
+            claims = _claims_by_cost(connection)
+        fits = dict.fromkeys((entry["cost"], entry["delta"]) for entry in entries)
+        epsilons = {fit: claims[fit[0]][0].guarantee.epsilon(fit[1]) for fit in fits}
         for entry in entries:
+            fit = entry.pop("cost"), entry["delta"]
+            observer, relation, guarantee = claims[fit[0]][0]
             del entry["key"]
-            observer, relation, guarantee = known[cost := entry.pop("cost")][0]
-            at = cost, entry["delta"]
-            epsilons[at] = epsilons[at] if at in epsilons else guarantee.epsilon(entry["delta"])
             entry.update(
                 simulation=bool(entry["simulation"]),
                 state="done" if entry["finished"] else "reserved",
@@ -447,7 +428,7 @@ class PrivacyLedger:
                 unit=relation.unit,
                 neighboring=str(relation.neighboring),
                 guarantee=guarantee.describe(),
-                epsilon=epsilons[at],
+                epsilon=epsilons[fit],
             )
         return entries
 
@@ -467,23 +448,23 @@ class PrivacyLedger:
         **asked : object
             As in :meth:`guarantee`.
         """
-        names = {"", self.dataset} if self.dataset else None
-        entries = [e for e in self.entries() if names is None or e["dataset"] in names]
-        about, lines = (f" of {self.dataset}" if self.dataset else ""), [f"Ledger {self.path}"]
+        about, names = (f" of {self.dataset}" if self.dataset else ""), ("", self.dataset)
+        entries = [e for e in self.entries() if not self.dataset or e["dataset"] in names]
+        delta = self._delta(delta, 1e-6)
         n_open = sum(entry["state"] == "reserved" for entry in entries)
         n_simulated = sum(entry["simulation"] for entry in entries)
-        sums = {f"total{about}": asked}
+        totals = {f"total{about}": asked}
         if n_simulated and not asked.get("include_simulated"):
-            sums |= {"total as though without a seed": {**asked, "include_simulated": True}}
+            totals["total as though without a seed"] = {**asked, "include_simulated": True}
+        lines = [f"Ledger {self.path}"]
         if entries:
             cells = [[_cell(entry, column) for column in _COLUMNS.split()] for entry in entries]
             lines += ["", privacy.text_table(_COLUMNS.split(), cells), ""]
         lines += [f"fits: {len(entries)}, of which not done: {n_open}, simulations: {n_simulated}"]
-        for limit in self._read().limits:
-            about = f" of {limit.dataset}" if limit.dataset else ""
-            lines += [f"limit{about}: epsilon <= {limit.epsilon:g} at delta={limit.delta:g}"]
-        delta = self._delta(delta, None, default=1e-6)
-        for title, terms in sums.items():
+        for limit in self.limits():
+            about = f" of {limit['dataset']}" if limit["dataset"] else ""
+            lines += [f"limit{about}: epsilon <= {limit['epsilon']:g} at delta={limit['delta']:g}"]
+        for title, terms in totals.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # simulations have a line of their own
                 try:
@@ -499,7 +480,6 @@ class PrivacyLedger:
         search: Any,
         X: Any,
         y: Any = None,
-        groups: Any = None,
         *,
         unit: str | None = None,
         neighboring: str | None = None,
@@ -515,8 +495,8 @@ class PrivacyLedger:
         search : GridSearchCV, RandomizedSearchCV, private search or estimator
             Not fitted yet. It, its estimator, or the last step of a pipeline has a method ``plan``.
         X : array-like of shape (n_samples, n_features)
-        y, groups : array-like of shape (n_samples,), default=None
-            For splitters that need them; `y` for the number of classes where none are declared.
+        y : array-like of shape (n_samples,), default=None
+            For the number of classes, where none are declared.
         unit : {"record", "agent"} or None, default=None
         neighboring : {"replace_one", "zero_out"} or None, default=None
             What fits are converted to in what is returned; both or none. None: as the limit says.
@@ -538,25 +518,24 @@ class PrivacyLedger:
             If costs do not add up.
         TypeError, ValueError
             If the cost is not known in advance: for other searches and estimators without a plan,
-            random candidates without a seed, folds by labels; or is counted in another ledger.
+            random candidates without a seed, folds by labels or groups; or if it is counted in
+            another ledger.
         """
         relation, kind = _relation(unit, neighboring), type(search).__name__
-        claims = cost_of_search(search, X, y, groups, facts, self._require_here)
+        claims = cost_of_search(search, X, y, facts, self._require_here)
         new = [_Fits(self.dataset, kind, False, (claim,), 1) for claim in claims]
+        what = f"a {kind} of {len(claims)} fit{'s'[: len(claims) > 1]}"
         if os.path.exists(self.path):
-            seen, n_fits = self._read(), len(claims)
-            self._refuse_passed(seen, new, f"a {kind} of {n_fits} fit{'s'[: n_fits > 1]}")
-            for limit in self._applicable(seen.limits):
-                relation = relation or _relation(limit.unit, limit.neighboring)
+            with self._transaction() as connection:
+                self._refuse_passed(connection, new, what)
+                for limit in self._limits_for_me(connection):
+                    relation = relation or limit.relation
         return _sum_of(new, relation)
 
     @property
     def _name(self) -> str:
         """What the parameter `ledger` of an estimator would be."""
         return f"{self.path}::{self.dataset}" if self.dataset else self.path
-
-    def _named(self, dataset: str | None) -> str:
-        return self.dataset if dataset is None else dataset
 
     def _require_here(self, estimator: Any) -> None:
         """Refuse fits that would be counted elsewhere, or nowhere."""
@@ -567,30 +546,30 @@ class PrivacyLedger:
                 f" counted here. Set it, {name}(..., ledger={self._name!r})."
             )
 
-    def _applicable(self, limits: list[_Limit]) -> list[_Limit]:
-        """Limits that a fit of this data set counts for, its own first; all, if it has no name."""
-        applicable = [some for some in limits if some.dataset in ("", self.dataset)]
-        return applicable[::-1] if self.dataset else limits
+    def _limits_for_me(self, connection: sqlite3.Connection) -> list[_Limit]:
+        """Limits that a fit of this data set counts for; all, if it has no name."""
+        limits = _read_limits(connection)
+        return [each for each in limits if not self.dataset or each.dataset in ("", self.dataset)]
 
-    def _delta(
-        self, delta: float | None, dataset: str | None, default: float | None = None
-    ) -> float:
-        limits = {limit.dataset: limit.delta for limit in self._read().limits}
-        delta = (
-            limits.get(self._named(dataset), limits.get("", default)) if delta is None else delta
-        )
+    def _delta(self, delta: float | None, default: float | None = None) -> float:
+        """The given delta, or that of the limit."""
+        if delta is None:
+            deltas = {limit["dataset"]: limit["delta"] for limit in self.limits()}
+            delta = deltas.get(self.dataset, deltas.get("", default))
         if delta is None:
             raise ValueError(
                 "Got delta=None and no limit, expected a float in [0, 1]: total(1e-6)."
             )
         return delta
 
-    def _refuse_passed(self, seen: _Seen, new: list[_Fits], what: str) -> None:
-        """Refuse fits that would pass a limit; say how much is left for the tightest account."""
-        for limit in self._applicable(seen.limits):
-            relation, delta = _relation(limit.unit, limit.neighboring), limit.delta
+    def _refuse_passed(self, connection: sqlite3.Connection, new: list[_Fits], what: str) -> None:
+        """Refuse fits that would pass a limit; name what is left for the tightest account."""
+        limits = self._limits_for_me(connection)
+        fits = _read_fits(connection) if limits else []
+        for limit in limits:
+            relation, delta = limit.relation, limit.delta
             name = limit.dataset or (self.dataset if limit.disjoint else "")
-            accounts = _accounts(seen.fits, name, limit.disjoint)
+            accounts = _accounts(fits, name, limit.disjoint)
             sums = [_claims([*account, *new]) for account in accounts]
             if all(_account.keeps(each, relation, limit.epsilon, delta) for each in sums):
                 continue
@@ -606,34 +585,6 @@ class PrivacyLedger:
                 f" {rest if left else 'Nothing is left.'} Nothing was stored and no data was used.",
                 *(left, before, limit.epsilon, delta),
             )
-
-    def _read(self, *, always: bool = True) -> _Seen:
-        """What is there; without the fits where no limit asks for them, unless always."""
-        with self._transaction() as connection:
-            limits = _read_limits(connection)
-            fits = _read_fits(connection) if limits or always else []
-            return _Seen(_last(connection), limits, fits)
-
-    def _write(
-        self,
-        decide: Callable[[_Seen], _T],
-        write: Callable[[sqlite3.Connection], Any],
-        *,
-        always: bool,
-    ) -> _T:
-        """Write, unless ``decide`` raises for what is there, and return what it says.
-
-        Sums take a while, and others would wait. So it sees a snapshot without the lock, and with
-        the lock only if others were faster to write.
-        """
-        is_there = os.path.exists(self.path) and os.path.getsize(self.path)
-        decision = decide(seen := self._read(always=always) if is_there else _Seen(0, [], []))
-        with self._transaction("IMMEDIATE", make=True) as connection:
-            last, limits = _last(connection), _read_limits(connection)
-            if limits != seen.limits or (last != seen.last and (limits or always)):
-                decision = decide(_Seen(last, limits, _read_fits(connection)))
-            write(connection)
-        return decision
 
     @contextmanager
     def _transaction(
@@ -686,30 +637,21 @@ def _relation(unit: Any, neighboring: Any) -> Relation | None:
     return Relation(unit, Neighboring(neighboring))
 
 
+@cache
 def _claims_from(text: str) -> tuple[Claim, ...]:
+    """The guarantees of one fit, from JSON; cached, as many fits are equal."""
     try:
         return tuple(
-            Claim(
-                name, Relation(unit, Neighboring(relation)), privacy.guarantee_from_dict(guarantee)
-            )
-            for name, unit, relation, guarantee in json.loads(text)
-            if _relation(unit, relation)
+            Claim(name, Relation(unit, Neighboring(how)), privacy.guarantee_from_dict(guarantee))
+            for name, unit, how, guarantee in json.loads(text)
         )
     except (TypeError, ValueError) as error:
-        raise LedgerError(
-            f"Got an entry that cannot be read, expected a known one: {error}"
-        ) from error
+        raise LedgerError(f"Got an entry that cannot be read ({error}), expected one.") from error
 
 
-def _claims_of(connection: sqlite3.Connection, costs: set[str]) -> dict[str, tuple[Claim, ...]]:
-    query = "SELECT observers FROM costs WHERE cost = ?"
-    for cost in costs - _known.keys():
-        _known[cost] = _claims_from(*connection.execute(query, (cost,)).fetchone())
-    return _known
-
-
-def _last(connection: sqlite3.Connection) -> int:
-    return connection.execute("SELECT MAX(id) FROM entries").fetchone()[0] or 0
+def _claims_by_cost(connection: sqlite3.Connection) -> dict[str, tuple[Claim, ...]]:
+    costs = connection.execute("SELECT cost, observers FROM costs")
+    return {cost: _claims_from(observers) for cost, observers in costs}
 
 
 def _read_limits(connection: sqlite3.Connection) -> list[_Limit]:
@@ -720,8 +662,11 @@ def _read_limits(connection: sqlite3.Connection) -> list[_Limit]:
 def _read_fits(connection: sqlite3.Connection) -> list[_Fits]:
     query = "SELECT dataset, subject, simulation, cost FROM entries ORDER BY id"
     rows = Counter(connection.execute(query))  # faster than GROUP BY
-    known = _claims_of(connection, {cost for *_, cost in rows})
-    return [_Fits(name, subject, bool(s), known[c], n) for (name, subject, s, c), n in rows.items()]
+    claims = _claims_by_cost(connection)
+    return [
+        _Fits(name, subject, bool(simulation), claims[cost], n)
+        for (name, subject, simulation, cost), n in rows.items()
+    ]
 
 
 def _require_key(connection: sqlite3.Connection, key: str) -> None:
@@ -731,23 +676,23 @@ def _require_key(connection: sqlite3.Connection, key: str) -> None:
 
 def _accounts(fits: list[_Fits], dataset: str, disjoint: bool) -> list[list[_Fits]]:
     """What counts for one data set, for each of those that are disjoint, or for all."""
-    names = [dataset] if dataset else sorted({some.dataset for some in fits} - {""})
+    names = [dataset] if dataset else sorted({same.dataset for same in fits} - {""})
     if not dataset and (not disjoint or not names):
         return [fits]
-    return [[some for some in fits if some.dataset in ("", name)] for name in names]
+    return [[same for same in fits if same.dataset in ("", name)] for name in names]
 
 
 def _claims(fits: list[_Fits], observer: str = "adversary") -> list[Claim]:
     """The claims of all fits about one observer."""
     claims = []
-    for some in fits:
-        known = {"adversary": some.claims[0], **{claim.observer: claim for claim in some.claims}}
-        if observer not in known:
+    for same in fits:
+        by_name = {"adversary": same.claims[0], **{claim.observer: claim for claim in same.claims}}
+        if observer not in by_name:
             raise LedgerError(
-                f"Got observer={observer!r} for a ledger with a fit that says nothing about it,"
-                f" expected one that every fit knows; this one knows {list(known)}."
+                f"Got observer={observer!r} for a ledger with a fit that states no guarantee"
+                f" against it, expected one of {list(by_name)}, whom this fit knows."
             )
-        claims += [known[observer]] * some.number
+        claims += [by_name[observer]] * same.number
     return claims
 
 

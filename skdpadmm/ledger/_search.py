@@ -55,7 +55,6 @@ def cost_of_search(
     search: Any,
     X: Any,
     y: Any,
-    groups: Any,
     facts: Mapping[str, Any],
     require_here: Callable[[Any], None],
 ) -> list[Claim]:
@@ -70,7 +69,7 @@ def cost_of_search(
     estimator, sizes, refit_size = search, [n_samples], None
     if not callable(getattr(last_step(search), "plan", None)):
         candidates, estimator = _drawn(search), search.estimator
-        sizes = sizes_of_folds(search, X, y, groups, n_samples)
+        sizes = sizes_of_folds(search, n_samples)
         refit_size = n_samples if search.refit else None
     for parameters in candidates:
         require_here(last_step(with_parameters(estimator, parameters)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skdpadmm.model_selection._plan import SearchPlan
-from skdpadmm.model_selection._report import SearchReport, search_cost
+from skdpadmm.model_selection._report import search_cost
 from skdpadmm.model_selection._search import DPGridSearchCV, DPRandomizedSearchCV
 
-__all__ = ["DPGridSearchCV", "DPRandomizedSearchCV", "SearchPlan", "SearchReport", "search_cost"]
+__all__ = ["DPGridSearchCV", "DPRandomizedSearchCV", "SearchPlan", "search_cost"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
 from skdpadmm import _candidates, privacy
@@ -76,7 +75,7 @@ class SearchPlan:
     >>> search = DPGridSearchCV(model, {"C": [0.01, 1.0, 100.0]}, epsilon=1.0, delta=1e-6)
     >>> search.plan(n_samples=10_000, n_features=5)
     Plan of a search among 3 candidates: the best of a geometric number of trials, 6 on average
-      budget: epsilon=1, delta=1e-06, replace_one, unit record
+      budget: epsilon=1, delta=1e-06, replace_one, record
       a trial: epsilon=0.6889 for a fit of 8000 rows, score of 2000 rows
       a score: accuracy in [0, 1] with noise std 0.002987, 0.299% of the width
       search: epsilon=1
@@ -121,17 +120,12 @@ class SearchPlan:
 
     def digest(self) -> bytes:
         """SHA-256 of the plan, floats with 12 digits: other plans draw other noise from a seed."""
-        score = self.score
         budgets = (self.epsilon, self.delta, self.trial_epsilon, self.refit_epsilon)
-        scores = (self.score_std, score and score.sensitivity(self.n_validation))
         facts = (
-            self.n_candidates,
-            self.law.describe(),
-            f"{self.law.mean:.12g}",
-            *(None if number is None else f"{number:.12g}" for number in (*budgets, *scores)),
-            score and score.describe(),
+            *(number and f"{number:.12g}" for number in (*budgets, self.law.mean, self.score_std)),
+            *(self.n_candidates, self.law.describe(), self.score and self.score.describe()),
             *(self.n_train, self.n_validation, str(self.neighboring)),
-            tuple(digest.hex() for digest in self.digests),
+            *(digest.hex() for digest in self.digests),
         )
         return hashlib.sha256(repr(facts).encode()).digest()
 
@@ -145,26 +139,29 @@ class SearchPlan:
 
     def __repr__(self) -> str:
         """Return the plan as plain text."""
-        rows, noise, final = "public rows", "", "that of the chosen trial"
+
+        def figure(guarantee: Guarantee) -> str:
+            epsilon = guarantee.epsilon(self.delta)
+            return f"epsilon={round_up(epsilon)}" if epsilon < math.inf else "not private"
+
+        rows, final, noise = "public rows", "that of the chosen trial", []
         if self.score is not None:
-            rows = f"{self.n_validation} rows"
+            rows, std = f"{self.n_validation} rows", round_down(self.score_std)
             share = f", {100 * self.score_std / self.score.width:.3g}% of the width"
-            share = share if self.score_std > 0 else ""
-            std = round_down(self.score_std)
-            noise = f"\n  a score: {self.score.describe()} with noise std {std}{share}"
+            noise = [f"a score: {self.score.describe()} with noise std {std}{share}"]
         if self.refit_epsilon is not None:
             final = f"a fit of all rows with epsilon={round_up(self.refit_epsilon)}"
-        epsilons = [of.epsilon(self.delta) for of in (self.selection, self.fit_guarantee)]
-        search, fit = (
-            f"epsilon={round_up(e)}" if e < math.inf else "not private" for e in epsilons
-        )
-        budget = f"epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring.value}"
-        return (
+        lines = (
             f"Plan of a search among {self.n_candidates} candidates: the best of"
-            f" {self.law.describe()}\n  budget: {budget}, unit record\n  a trial: {fit} for a fit"
-            f" of {self.n_train} rows, score of {rows}{noise}\n  search: {search}\n  final model:"
-            f" {final}"
+            f" {self.law.describe()}",
+            f"budget: epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring}, record",
+            f"a trial: {figure(self.fit_guarantee)} for a fit of {self.n_train} rows, score of"
+            f" {rows}",
+            *noise,
+            f"search: {figure(self.selection)}",
+            f"final model: {final}",
         )
+        return "\n  ".join(lines)
 
 
 def covers(planned: Guarantee, spent: Guarantee, delta: float) -> bool:
@@ -239,12 +236,12 @@ def plan_search(
         score_std = 0.0 if score is None or mu == 0 else score.sensitivity(n_validation) / mu
         warned = [*refit_warned, *warned]
         if score is not None and score_std > _NOISY * score.width:
-            advice = "Ask" if score.name == "accuracy" else "Declare narrower score_bounds, ask"
             warned.append(
                 f"Got scores with noise of standard deviation {score_std:.3g}, where"
                 f" {score.describe()} is the mean of {n_validation} rows: choices are nearly random"
-                f" and best_score_ is mostly noise. {advice} for fewer trials or a larger budget,"
-                " let more rows validate, or pass public_validation, whose scores have no noise."
+                " and best_score_ is mostly noise. Declare narrower score_bounds, ask for fewer"
+                " trials or a larger budget, let more rows validate, or pass public_validation,"
+                " whose scores have no noise."
             )
         all_plans = (*plans, *refit_plans)
         plan = SearchPlan(
@@ -319,30 +316,15 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     for refusal, is_refused in refusals.items():
         if is_refused:
             raise ValueError(f"Got an estimator with {refusal}.")
-    for step in _refused_steps(estimator, is_model=True):
+    refused, model = list[Any](), estimator
+    while type(model) is Pipeline:
+        refused += [step for _, step in model.steps[:-1] if not _candidates.acts_by_row(step)]
+        model = model.steps[-1][1]
+    for step in [*refused, model] if isinstance(model, Pipeline) else refused:
         raise ValueError(
             f"Got a Pipeline with {step!r}, expected transformers that are known to learn nothing"
             " from data and to transform each row by itself: this package's, Normalizer, Binarizer,"
-            " FunctionTransformer with a NumPy function that is finite"
-            " everywhere, such as np.arctan, and scikit-learn's Pipeline and ColumnTransformer of"
-            " these, with listed columns and sparse_threshold=0. Declare public bounds, or apply"
+            " FunctionTransformer with a NumPy function that is finite everywhere, such as"
+            " np.arctan, and scikit-learn's Pipeline of these. Declare public bounds, or apply"
             " yours to X before the search if it treats each row by itself."
         )
-
-
-def _refused_steps(step: Any, *, is_model: bool = False) -> Iterator[Any]:
-    """What is not known to treat each row by itself: a subclass may do more than its parts."""
-    if isinstance(step, Pipeline):
-        if type(step) is not Pipeline:
-            yield step
-        for _, part in step.steps[:-1]:
-            yield from _refused_steps(part)
-        yield from _refused_steps(step.steps[-1][1], is_model=is_model)
-    elif type(step) is ColumnTransformer:
-        # A function for columns is shown the rows; the threshold counts the zeros of all of them.
-        if step.sparse_threshold != 0 or any(callable(part[2]) for part in step.transformers):
-            yield step
-        for part in (*(part[1] for part in step.transformers), step.remainder):
-            yield from _refused_steps(part)
-    elif not (is_model or step is None or isinstance(step, str) or _candidates.acts_by_row(step)):
-        yield step

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -17,75 +16,25 @@ from skdpadmm._candidates import last_step
 from skdpadmm.ledger._account import total_of
 from skdpadmm.ledger._search import claims_of_fits
 from skdpadmm.model_selection._plan import SearchPlan, common_relation, covers
-from skdpadmm.privacy import Guarantee, NonPrivate, PrivacyReport, round_up
-
-
-@dataclass(frozen=True, repr=False, kw_only=True)
-class SearchReport(PrivacyReport):
-    """The report of a private search: its guarantee is that of search and final model together.
-
-    Parameters
-    ----------
-    trial : Guarantee
-        Of one trial: a fit and its score. What a chosen model would cost without the choice.
-    selection : Guarantee
-        Of the best of all trials: its candidate, its score and its model.
-    refit : Guarantee or None
-        Of the last fit on all rows, where there is one.
-    law : str
-        How the number of trials was drawn, in words.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpadmm import DPAdmmRidge
-    >>> from skdpadmm.model_selection import DPGridSearchCV
-    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(2000, 2))
-    >>> model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(-2, 2))
-    >>> search = DPGridSearchCV(model, {"alpha": [0.0, 10.0]}, random_state=0)
-    >>> report = search.fit(X, X.sum(axis=1)).privacy_
-    >>> round(report.epsilon(), 3), round(report.trial.epsilon(report.delta), 3)
-    (1.0, 0.701)
-    """
-
-    trial: Guarantee
-    selection: Guarantee
-    refit: Guarantee | None
-    law: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary, with the split of the budget under "spent_on"."""
-        parts = {"trial": self.trial, "selection": self.selection, "refit": self.refit}
-        spent_on = {name: part and part.to_dict() for name, part in parts.items()}
-        return {**super().to_dict(), "trials": self.law, "spent_on": spent_on}
-
-    def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
-        if isinstance(self.selection, NonPrivate):
-            return super()._remarks()
-        at = f"at delta={round_up(self.delta)}"
-        trial, search = (round_up(g.epsilon(self.delta)) for g in (self.trial, self.selection))
-        search = f"epsilon={search} {at}, for the best of {self.law}, each of which has"
-        final = "that of the chosen trial, at no further cost"
-        if self.refit is not None:
-            final = f"epsilon={round_up(self.refit.epsilon(self.delta))} {at}, fitted on all rows"
-        lines = (f"search: {search} epsilon={trial}", f"final model: {final}")
-        return [("Spent on", lines), *super()._remarks()]
+from skdpadmm.privacy import NonPrivate, PrivacyReport
 
 
 def report_of(
     search: Any, plan: SearchPlan, *, is_simulation: bool, is_declared: bool
-) -> SearchReport:
-    """What a search says of its plan, before data; whether the classes are declared is public."""
+) -> PrivacyReport:
+    """The report of a search, from its plan; whether the classes are declared is public."""
     is_private = not isinstance(plan.selection, NonPrivate)
     seed = search.random_state if isinstance(search.random_state, Integral) else "a generator"
     simulation = (
         f"random_state={seed} fixes trials and noise. Whoever knows the seed can remove it. Publish"
         " only searches with random_state=None."
     )
-    # Without privacy there is no noise that a sensitivity is for.
-    has_noise = plan.score is not None and plan.score_std > 0
-    sensitivity = plan.score.sensitivity(plan.n_validation) if plan.score and has_noise else None
-    release = privacy.ReleaseLine("score of the chosen trial", 1, (), sensitivity, plan.score_std)
+    releases = []
+    if plan.score is not None:
+        # Without privacy there is no noise that a sensitivity is for.
+        sensitivity = plan.score.sensitivity(plan.n_validation) if plan.score_std > 0 else None
+        line = privacy.ReleaseLine("score of the chosen trial", 1, (), sensitivity, plan.score_std)
+        releases.append(line)
     sees = "the chosen candidate, its score and the final model"
     is_zero_out = plan.score is not None and plan.neighboring is privacy.Neighboring.ZERO_OUT
     is_pipeline, is_seen = isinstance(search.estimator, Pipeline), not is_declared
@@ -103,10 +52,10 @@ def report_of(
         "classes not declared: the set of labels seen in y is assumed to be public.": is_seen,
         **dict.fromkeys(plan.assumptions, True),
     }
-    return SearchReport(
+    return PrivacyReport(
         subject=f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}",
         observers=(privacy.Observer("model", sees, "record", plan.neighboring, plan.guarantee()),),
-        releases=() if plan.score is None else (release,),
+        releases=tuple(releases),
         delta=plan.delta,
         assumptions=tuple(line for line, holds in assumptions.items() if holds and is_private),
         not_covered=(
@@ -118,10 +67,6 @@ def report_of(
             "Running time and memory.",
         ),
         simulation=simulation if is_simulation and is_private else "",
-        trial=plan.trial,
-        selection=plan.selection,
-        refit=plan.refit_guarantee,
-        law=plan.law.describe(),
     )
 
 
@@ -194,8 +139,7 @@ def search_cost(
     for name, value in (("n_samples", n_samples), ("n_features", known["n_features"])):
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"Got {name}={value!r}, expected an int: the search has not kept it.")
-    zeros = np.zeros((n_samples, 1))  # neither rows nor targets change these folds
-    sizes = _candidates.sizes_of_folds(search, zeros, None, None, n_samples)
+    sizes = _candidates.sizes_of_folds(search, n_samples)
     refit_size = None if best is None else n_samples
     claims = claims_of_fits(search.estimator, candidates, sizes, refit_size, **known)
     adversary, unit, neighboring = common_relation((c.observer, *c.relation) for c in claims)

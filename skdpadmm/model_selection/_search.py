@@ -1,5 +1,6 @@
 """Private searches: candidates of a grid, or drawn from distributions, under one total budget."""
 
+# ruff: noqa: RUF009
 from __future__ import annotations
 
 import copy
@@ -9,9 +10,9 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -25,7 +26,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdpadmm._candidates import last_step, silent, with_parameters
 from skdpadmm._fitting import all_or_nothing
 from skdpadmm._linear_model import encode
-from skdpadmm._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skdpadmm._sklearn import (
+    AT_LEAST_1,
+    POSITIVE_OR_INF,
+    HasMethods,
+    Interval,
+    StrOptions,
+    _fit_context,
+    parameter,
+)
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import _trials
 from skdpadmm.model_selection._plan import LAWS, SearchPlan, plan_search
@@ -48,7 +57,7 @@ class Trials:
         """Fit and score; the score without noise does not leave."""
         # In this process warnings are off already: threads would switch them on and off at once.
         with (
-            nullcontext() if os.getpid() == self.process else _trials.unheard(),
+            nullcontext() if os.getpid() == self.process else _trials.without_warnings(),
             np.errstate(all="ignore"),
         ):
             model = estimator.fit(*self.train)
@@ -75,33 +84,24 @@ def _has(method: str) -> Callable[[Any], bool]:
 class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
     """Parameters, planning and fitting of a private search."""
 
-    estimator: Any = field(kw_only=False)
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    n_trials: float | None = None
-    trials: str = "geometric"
-    scoring: Any = None
-    score_bounds: Any = None
-    public_validation: Any = None
-    cv: Any = None
-    refit: bool = False
-    search_share: float = 0.5
-    random_state: Any = None
-    n_jobs: int | None = None
-    ledger: str | os.PathLike[str] | None = None
+    estimator: Any = field(kw_only=False, metadata={"allowed": [HasMethods(["fit", "predict"])]})
+    epsilon: float = parameter(1.0, POSITIVE_OR_INF)
+    delta: float = parameter(1e-5, Interval(Real, 0, 1, closed="neither"))
+    n_trials: float | None = parameter(None, Interval(Real, 1, None, closed="neither"), None)
+    trials: str = parameter("geometric", StrOptions(set(LAWS)))
+    scoring: Any = parameter(None, str, callable, None)
+    score_bounds: Any = parameter(None)
+    public_validation: Any = parameter(None)
+    cv: Any = parameter(None)
+    refit: bool = parameter(False, "boolean")
+    search_share: float = parameter(0.5, Interval(Real, 0, 1, closed="neither"))
+    random_state: Any = parameter(None)
+    n_jobs: int | None = parameter(None, Integral, None)
+    ledger: str | os.PathLike[str] | None = parameter(None, str, os.PathLike, None)
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "estimator": [HasMethods(["fit", "predict"])],
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "n_trials": [Interval(Real, 1, None, closed="neither"), None],
-        "trials": [StrOptions(set(LAWS))],
-        "scoring": [str, callable, None],
-        "refit": ["boolean"],
-        "search_share": [Interval(Real, 0, 1, closed="neither")],
-        "n_jobs": [Integral, None],
-        "ledger": [str, os.PathLike, None],
-    }
+    @property
+    def _parameter_constraints(self) -> dict[str, Any]:
+        return {each.name: each.metadata["allowed"] for each in fields(self)}
 
     @abstractmethod
     def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
@@ -183,9 +183,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         plan = self._plan(self.candidates_, *rows.shape, n_classes, getattr(data, "columns", None))
         source = noise_source(seed, plan.digest(), getattr(last, "sampler", "floating-point"))
         report = report_of(self, plan, is_simulation=source.simulation, is_declared=own is None)
-        # A ledger knows subjects by the names of classes.
-        subject = f"{type(self).__name__}.{type(last).__name__}"
-        entry = LedgerEntry.of_report(replace(report, subject=subject), plan.digest().hex())
+        entry = LedgerEntry.of_report(report, plan.digest().hex())
         ledger = None if self.ledger is None else PrivacyLedger(self.ledger)
         with nullcontext() if ledger is None else ledger.counting(entry):
             self._run(data, y, plan, source, own)
@@ -222,7 +220,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
             return model
 
         # Not what joblib is set to elsewhere: it would print how many trials there are.
-        with _trials.unheard():
+        with _trials.without_warnings():
             results = Parallel(n_jobs=self.n_jobs, verbose=0)(
                 delayed(trials.run)(number, model_of(index, number, plan.trial_epsilon))
                 for number, index in enumerate(chosen)
@@ -234,7 +232,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         self.best_score_, self.best_estimator_ = results[best]
         if plan.refit_guarantee is not None and plan.refit_epsilon is not None:
             model = model_of(self.best_index_, n_trials, plan.refit_epsilon)
-            with _trials.unheard():
+            with _trials.without_warnings():
                 self.best_estimator_ = model.fit(X, y)
             plan.require_covered(last_step(model).privacy_, plan.refit_guarantee)
 
@@ -328,10 +326,9 @@ class DPGridSearchCV(BaseDPSearch):
     estimator : estimator
         One of this package, or a Pipeline that ends in one, with transformers that learn nothing
         and treat each row by itself: BoundedScaler, RowNormClipper, Normalizer, Binarizer,
-        FunctionTransformer with a NumPy function that is finite everywhere
-        (``np.arctan``, ``np.tanh``), and a ColumnTransformer of these with
-        ``sparse_threshold=0``. The search sets `epsilon`, `delta` and `random_state`, and turns
-        `verbose` off in all steps: lines would tell the number of trials. An `agent_column` is
+        FunctionTransformer with a NumPy function that is finite everywhere (``np.arctan``,
+        ``np.tanh``). The search sets `epsilon`, `delta` and `random_state`, and turns `verbose` off
+        in all steps: lines would reveal the number of trials. An `agent_column` is
         refused, as its agents cannot be planned for the rows that train.
     param_grid : dict or list of dict
         Candidates, as in scikit-learn. They are public.
@@ -357,10 +354,10 @@ class DPGridSearchCV(BaseDPSearch):
         the squared errors that `target_bounds` allow are far above those that models make.
     public_validation : tuple of (X, y), default=None
         Public rows to score on, without noise and at no cost; all private rows train then.
-    cv : int, float, splitter or list, default=None
+    cv : int, float or list, default=None
         ONE split of the rows by position, for all trials; no record trains and validates. An int k:
         one random part of k validates, the rest trains; None is 5. A float: the share of rows that
-        validates. ``ShuffleSplit(n_splits=1)``, ``PredefinedSplit`` or ``[(train, validation)]``.
+        validates. A list: one pair of positions, ``[(train, validation)]``.
     refit : bool, default=False
         False: the final model is that of the chosen trial, at no further cost. True: the chosen
         candidate is fitted again, on all rows, with a budget of its own.
@@ -397,7 +394,7 @@ class DPGridSearchCV(BaseDPSearch):
     candidates_ : list of dict
     refit_ : bool
         Whether the final model was fitted on all rows.
-    privacy_ : SearchReport
+    privacy_ : PrivacyReport
         The guarantee, and what was spent on search and final model.
     classes_ : ndarray of shape (n_classes,)
         Class labels, of a classifier.
@@ -434,19 +431,14 @@ class DPGridSearchCV(BaseDPSearch):
     >>> X = rng.uniform(-1, 1, size=(5000, 3))
     >>> y = (X[:, 0] + X[:, 1] > 0).astype(int)
     >>> model = DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1))
-    >>> search = DPGridSearchCV(model, {"C": [1e-6, 1.0]}, random_state=0)
+    >>> search = DPGridSearchCV(model, {"C": [1e-6, 1.0]}, random_state=1)
     >>> search.fit(X, y).best_params_
     {'C': 1.0}
     >>> f"{search.privacy_.epsilon():.3f}"
     '1.000'
     """
 
-    param_grid: Any = field(kw_only=False)
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BaseDPSearch._parameter_constraints,
-        "param_grid": [dict, list],
-    }
+    param_grid: Any = field(kw_only=False, metadata={"allowed": [dict, list]})
 
     def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
         return list(ParameterGrid(self.param_grid))
@@ -495,14 +487,8 @@ class DPRandomizedSearchCV(BaseDPSearch):
     (4, 1.0)
     """
 
-    param_distributions: Any = field(kw_only=False)
-    n_iter: int = 10
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BaseDPSearch._parameter_constraints,
-        "param_distributions": [dict, list],
-        "n_iter": [Interval(Integral, 1, None, closed="left")],
-    }
+    param_distributions: Any = field(kw_only=False, metadata={"allowed": [dict, list]})
+    n_iter: int = parameter(10, AT_LEAST_1)
 
     def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
         drawn = int.from_bytes(os.urandom(4), "little") if seed is None else seed

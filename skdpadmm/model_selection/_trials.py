@@ -15,20 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import PredefinedSplit, ShuffleSplit
 
 from skdpadmm._candidates import last_step
 
 # Streams of what is drawn without data, and of the noise of scores.
 COUNT, CHOICE, SPLIT, SEED, SCORE = range(5)
-_OF_CLASSES = ("accuracy", "neg_log_loss")
-_OF_NUMBERS = ("neg_mean_squared_error", "neg_mean_absolute_error")
+_CLASSIFIER_SCORES = ("accuracy", "neg_log_loss")
+_REGRESSOR_SCORES = ("neg_mean_squared_error", "neg_mean_absolute_error")
 _Scorer = Callable[[Any, Any, Any], Any]
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
-    """Without warnings: they would tell how many trials ran, and of those not chosen."""
+def without_warnings() -> Iterator[None]:
+    """Ignore warnings: they would reveal how many trials ran, and those not chosen."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
@@ -36,11 +35,18 @@ def unheard() -> Iterator[None]:
 
 def public_score(scoring: Any, estimator: Any) -> _Scorer:
     """A score of public rows: any scorer; a mean where it gives one number for each row."""
-    return partial(_mean, check_scoring(estimator, name_of_score(scoring, last_step(estimator))))
+    last = last_step(estimator)
+    scorer = check_scoring(estimator, _names(last)[0] if scoring is None else scoring)
+    return partial(_mean, scorer)
 
 
 def _mean(scorer: _Scorer, estimator: Any, X: Any, y: Any) -> float:
     return float(np.mean(scorer(estimator, X, y)))
+
+
+def _names(estimator: Any) -> tuple[str, str]:
+    """The scores that have a sensitivity; the first is the default."""
+    return _CLASSIFIER_SCORES if is_classifier(estimator) else _REGRESSOR_SCORES
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class RowScore:
 
     @property
     def width(self) -> float:
-        """How far the scores of two rows can be apart."""
+        """The largest difference between the scores of two rows."""
         return self.high - self.low
 
     def describe(self) -> str:
@@ -62,7 +68,7 @@ class RowScore:
         return f"{self.name} in [{self.low:.12g}, {self.high:.12g}]"
 
     def sensitivity(self, n_rows: int) -> float:
-        """How far one row can move the mean over that many, with the rounding of sums."""
+        """The sensitivity of the mean over `n_rows` to one of them, with the rounding of sums."""
         return self.width / n_rows * (1.0 + n_rows * 2.0**-50)
 
     def __call__(self, estimator: Any, X: Any, y: NDArray[Any]) -> float:
@@ -79,72 +85,50 @@ class RowScore:
         return math.fsum(clipped.tolist()) / len(y)
 
 
-def name_of_score(scoring: Any, estimator: Any) -> Any:
-    """The score that is asked for, by its name where it was left to the search."""
-    if scoring is not None:
-        return scoring
-    return _OF_CLASSES[0] if is_classifier(estimator) else _OF_NUMBERS[0]
-
-
 def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
-    """Return the score that a search may use on private rows, with its public bounds."""
-    names = _OF_CLASSES if is_classifier(estimator) else _OF_NUMBERS
-    name = name_of_score(scoring, estimator)
-    is_given = callable(scoring) and not hasattr(scoring, "_score_func")
-    if not is_given and name not in names:
+    """The score that a search may use on private rows, with its public bounds."""
+    names = _names(estimator)
+    is_function = callable(scoring) and not hasattr(scoring, "_score_func")
+    if not is_function and scoring not in (None, *names):
         raise ValueError(
             f"Got scoring={scoring!r}, expected one of {list(names)}, or a function of (estimator,"
             " X, y) that returns a score for each row, with score_bounds: exact scores of private"
             " rows have no guarantee. With public_validation it can be any."
         )
-    name = "the given function" if is_given else name
-    power = 2 if name == "neg_mean_squared_error" else 1
-    least, most = -math.inf, math.inf
-    bounds = (0.0, 1.0) if name == "accuracy" else None
+    name = "the given function" if is_function else scoring or names[0]
+    bounds, limits = ((0.0, 1.0) if name == "accuracy" else None), (-math.inf, math.inf)
     targets = getattr(estimator, "target_bounds", None)
-    if name in _OF_NUMBERS and targets is not None:
-        least, most = _pair(targets, "target_bounds")
-        bounds = (-((most - least) ** power), 0.0)
+    if name in _REGRESSOR_SCORES and targets is not None:
+        limits = _pair(targets, "target_bounds")
+        bounds = (-((limits[1] - limits[0]) ** _power(name)), 0.0)
     if score_bounds is not None:
         bounds = _pair(score_bounds, "score_bounds")
-    if bounds is None:
+    if bounds is None or (name.startswith("neg_") and bounds[1] > 0):
         raise ValueError(
-            f"Got scoring={scoring!r} without score_bounds, expected the bounds that the score of a"
-            " row is clipped to, such as (-4, 0), or target_bounds of a regressor."
+            f"Got score_bounds={bounds!r} for {name!r}, expected the bounds that the score of a row"
+            " is clipped to and can reach, such as (-4, 0), or target_bounds of a regressor."
         )
-    low, high = bounds
-    possible = f"({-max(map(abs, bounds)):.12g}, 0)" if name != "accuracy" else "(0, 1)"
-    if bounds != (0.0, 1.0) if name == "accuracy" else high > 0 and not is_given:
-        raise ValueError(
-            f"Got score_bounds={bounds!r} for {name!r}, expected bounds that its scores can reach,"
-            f" such as {possible}."
-        )
-    if is_given:
-        return RowScore(name, scoring, low, high)
-    of_error = partial(_minus_error, power=power, least=least, most=most)
-    of_rows = {"accuracy": _is_right, "neg_log_loss": _log_probability}.get(name, of_error)
-    return RowScore(name, of_rows, low, high)
+    of_rows = scoring if is_function else partial(_scores_of_rows, name=name, limits=limits)
+    return RowScore(name, of_rows, *bounds)
 
 
-def _minus_error(
-    estimator: Any, X: Any, y: NDArray[Any], *, power: int, least: float, most: float
-) -> NDArray[np.float64]:
-    """Minus a power of the error, of targets and predictions within bounds."""
-    predicted = np.clip(np.asarray(estimator.predict(X), dtype=np.float64), least, most)
-    target = np.clip(np.asarray(y, dtype=np.float64), least, most)
-    return np.asarray(-(np.abs(predicted - target) ** power))
+def _power(name: str) -> int:
+    return 2 if name == "neg_mean_squared_error" else 1
 
 
-def _is_right(estimator: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-    return np.asarray(estimator.predict(X) == y, dtype=np.float64)
-
-
-def _log_probability(estimator: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-    """Logarithm of the probability of the true label; minus infinity for an unknown one."""
-    position = {label: k for k, label in enumerate(estimator.classes_.tolist())}
-    index = np.array([position.get(label, -1) for label in y.tolist()], dtype=np.intp)
-    logs = np.log(estimator.predict_proba(X))[np.arange(len(y)), index]
-    return np.where(index < 0, -np.inf, logs)
+def _scores_of_rows(
+    estimator: Any, X: Any, y: NDArray[Any], *, name: str, limits: tuple[float, float]
+) -> NDArray[Any]:
+    """The score of each row; targets and predictions of a regressor are clipped to `limits`."""
+    if name == "neg_log_loss":
+        # A label that is not among the classes has a probability of zero.
+        is_label = y[:, None] == estimator.classes_
+        return np.asarray(np.log((is_label * estimator.predict_proba(X)).sum(axis=1)))
+    predicted = np.asarray(estimator.predict(X))
+    if name == "accuracy":
+        return predicted == y
+    pair = (np.clip(np.asarray(part, dtype=np.float64), *limits) for part in (predicted, y))
+    return np.asarray(-(np.abs(np.subtract(*pair)) ** _power(name)))
 
 
 def _pair(bounds: Any, name: str) -> tuple[float, float]:
@@ -164,9 +148,7 @@ def split_rows(cv: Any, uniform: NDArray[np.float64]) -> tuple[NDArray[np.intp],
     n_samples = len(uniform)
     cv = 5 if cv is None else cv
     if isinstance(cv, Real) and not isinstance(cv, bool):
-        share = float(cv)
-        if isinstance(cv, Integral) and share > 1:
-            share = 1.0 / int(cv)
+        share = 1.0 / int(cv) if isinstance(cv, Integral) and int(cv) > 1 else float(cv)
         n_validation = max(1, int(n_samples * share)) if 0 < share < 1 else n_samples
         if n_validation >= n_samples:
             raise ValueError(
@@ -175,27 +157,22 @@ def split_rows(cv: Any, uniform: NDArray[np.float64]) -> tuple[NDArray[np.intp],
             )
         order = np.argsort(uniform, kind="stable")
         return np.sort(order[n_validation:]), np.sort(order[:n_validation])
-    pairs = list(cv) if isinstance(cv, list | tuple) else []
-    if isinstance(cv, ShuffleSplit | PredefinedSplit):
-        # The rows themselves are not shown to it.
-        pairs = list(cv.split(np.zeros((n_samples, 1))))
-    if len(pairs) != 1:
+    if not isinstance(cv, list | tuple) or len(cv) != 1:
         raise ValueError(
-            f"Got cv={cv!r} with {len(pairs)} splits that no row changes, expected one: an int, a"
-            " share of rows, ShuffleSplit(n_splits=1), a PredefinedSplit or one pair of positions"
-            " in a list. In several folds a record would train and validate, and each would cost."
+            f"Got cv={cv!r}, expected an int, a share of rows, or one split that no row changes,"
+            " [(train, validation)], which list(ShuffleSplit(1).split(X)) makes. In several folds a"
+            " record would train and validate, and each would cost."
         )
-    parts = [np.asarray(part) for part in pairs[0]]
-    parts = [np.flatnonzero(part) if part.dtype == bool else part for part in parts]
-    is_valid = all(part.ndim == 1 and part.size and part.dtype.kind in "iu" for part in parts)
-    rows = np.concatenate(parts) if is_valid else np.array([-1])
-    if rows.min() < 0 or rows.max() >= n_samples or len(np.unique(rows)) < len(rows):
+    train, validation = map(np.asarray, cv[0])
+    rows = np.concatenate([train, validation])
+    is_valid = train.size and validation.size and rows.dtype.kind in "iu"
+    is_valid = is_valid and 0 <= rows.min() <= rows.max() < n_samples
+    if not is_valid or len(np.unique(rows)) < len(rows):
         raise ValueError(
             f"Got cv with parts that are not disjoint sets of distinct positions in [0,"
             f" {n_samples}), expected rows in both, each once: a row that comes twice counts twice."
         )
-    train, validation = (part.astype(np.intp) for part in parts)
-    return train, validation
+    return train.astype(np.intp), validation.astype(np.intp)
 
 
 def rows_at(X: Any, positions: NDArray[np.intp]) -> Any:

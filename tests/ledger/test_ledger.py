@@ -63,14 +63,12 @@ def test_data_sets_are_told_apart_and_what_has_no_name_overlaps_with_all(ledger,
     for name, mu in (("caf\u00e9", 0.1), ("bank", 0.4)):
         PrivacyLedger(f"{path}::{name}").reserve(entry(GaussianDP(mu), subject=name))
     assert ledger.guarantee().mu == pytest.approx(math.hypot(0.1, 0.1, 0.4))
-    assert ledger.guarantee("caf\u00e9").mu == pytest.approx(0.1 * math.sqrt(2))
+    assert PrivacyLedger(f"{path}::caf\u00e9").guarantee().mu == pytest.approx(0.1 * math.sqrt(2))
     bank = PrivacyLedger(f"{path}::bank")
-    assert bank.guarantee() == ledger.guarantee("bank")
     assert list(bank.epsilon_by_estimator(1e-6)) == ["Lasso", "bank"]
     assert ledger.guarantee(disjoint=True).mu == pytest.approx(math.hypot(0.1, 0.4))
-    for ask in (PrivacyLedger(f"{path}::bnak").total, lambda delta: ledger.total(delta, "bnak")):
-        with pytest.raises(LedgerError, match=r"'bnak', expected one of \['bank', 'caf"):
-            ask(1e-6)
+    with pytest.raises(LedgerError, match=r"'bnak', expected one of \['bank', 'caf"):
+        PrivacyLedger(f"{path}::bnak").total(1e-6)
 
 
 def test_observers_by_name_and_the_adversary_of_each_fit(ledger, entry):
@@ -79,7 +77,7 @@ def test_observers_by_name_and_the_adversary_of_each_fit(ledger, entry):
     assert ledger.guarantee() == GaussianDP(0.1)
     assert ledger.guarantee(observer="server") == GaussianDP(0.5)
     ledger.reserve(entry(GaussianDP(0.1)))
-    with pytest.raises(LedgerError, match="says nothing about it"):
+    with pytest.raises(LedgerError, match="states no guarantee"):
         ledger.total(1e-6, observer="server")
 
 
@@ -170,7 +168,7 @@ def test_a_limit_knows_its_relation_and_one_that_cannot_be_checked_is_refused(le
     with pytest.raises(LedgerError, match="says something about"):
         ledger.limit(1.0, 1e-6, unit="agent", neighboring="zero_out")
     assert ledger.limits()[0]["epsilon"] == 3.0
-    for epsilon, delta in ((math.inf, 0.1), (1, -0.1)):
+    for epsilon, delta in ((math.inf, 0.1), (1, -0.1), (True, 0.1), ("1", 0.1)):
         with pytest.raises(ValueError, match=r"Got .* expected floats in"):
             ledger.limit(epsilon, delta)
 
@@ -196,20 +194,22 @@ def test_a_fit_is_counted_around_its_work(ledger, gaussian):
     assert ledger.guarantee().mu == pytest.approx(0.1 * math.sqrt(2))
 
 
-def test_what_others_reserve_while_a_sum_is_computed_counts(ledger, path, entry, monkeypatch):
-    decide, theirs = _account.keeps, entry(GaussianDP(0.9 * WHOLE))
+def test_a_limit_is_checked_and_a_fit_is_stored_in_one_transaction(
+    ledger, path, gaussian, monkeypatch
+):
+    checked = _account.keeps
 
     def keeps(*asked):
-        monkeypatch.setattr(_account, "keeps", decide)
-        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
-            connection.execute("BEGIN EXCLUSIVE")  # nobody waits for a sum
-        PrivacyLedger(path).reserve(theirs)
-        return decide(*asked)
+        monkeypatch.setattr(_account, "keeps", checked)
+        monkeypatch.setattr(_ledger, "_PATIENCE", 0.1)
+        with pytest.raises(LedgerError, match="locked"):
+            PrivacyLedger(path).reserve(gaussian)
+        assert not PrivacyLedger(path).entries()  # questions wait for nobody
+        return checked(*asked)
 
     ledger.limit(1.0, 1e-6)
     monkeypatch.setattr(_account, "keeps", keeps)
-    with pytest.raises(PrivacyBudgetExceeded):
-        ledger.reserve(theirs)
+    ledger.reserve(gaussian)
     assert len(ledger.entries()) == 1
 
 

@@ -13,7 +13,6 @@ from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
     GridSearchCV,
-    GroupShuffleSplit,
     HalvingGridSearchCV,
     RandomizedSearchCV,
     RepeatedKFold,
@@ -65,7 +64,6 @@ def test_candidates_times_folds_and_the_dearest_refit_are_counted(ledger, ridge,
     assert not list(tmp_path.iterdir())
 
 
-GROUPS = np.r_[np.zeros(30), np.arange(1, 32)]
 MASKS = [(np.arange(61) < size, np.arange(61) >= size) for size in (30, 40)]
 
 
@@ -89,10 +87,6 @@ def test_each_fold_is_planned_at_its_own_size(ledger, ridge, cv, sizes):
     n_fits = check_cv(cv).get_n_splits(X)
     assert ledger.check(search, X, y).mu == by_hand(*[0.5] * n_fits)
     assert planned == {(size, 3) for size in sizes}
-    cv = GroupShuffleSplit(3, test_size=0.5, random_state=np.random.RandomState(0))
-    planned.clear()
-    ledger.check(grid(ridge(Recorder), cv=cv), X, y, GROUPS)
-    assert planned == {(len(train), 3) for train, _ in cv.split(X, y, GROUPS)}
 
 
 @pytest.mark.parametrize("kind", ["masks", "pipeline", "private"])

@@ -96,7 +96,7 @@ def test_folds_by_labels_are_refused_and_those_by_groups_unless_their_positions_
     labels, groups = (Y[:60] > 0).astype(int), np.arange(60) % 5
     search = GridSearchCV(logistic(max_iter=1), {"C": [1.0]}, cv=cv)
     search.fit(X[:60], labels, groups=groups if isinstance(cv, GroupKFold) else None)
-    with pytest.raises(ValueError, match=r"(?s)Got cv=.*, expected folds that no row"):
+    with pytest.raises(ValueError, match=r"(?s)Got cv=.*, that no row"):
         search_cost(search, n_samples=60)
     if isinstance(cv, GroupKFold):
         search.set_params(cv=list(cv.split(X[:60], labels, groups)))

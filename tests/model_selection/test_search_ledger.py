@@ -51,7 +51,7 @@ def test_a_search_is_one_entry_with_its_plan_and_its_whole_cost(path, account):
     assert account.guarantee() == search.privacy_.guarantee()
     assert account.total(DELTA) == search.privacy_.epsilon() <= 1.5
     (entry,) = account.entries()
-    assert entry["subject"] == "DPGridSearchCV.DPAdmmLogisticRegression"
+    assert entry["subject"] == "DPGridSearchCV of DPAdmmLogisticRegression"
     assert (entry["state"], entry["observer"], entry["unit"]) == ("done", "model", "record")
     assert (entry["digest"], entry["delta"]) == (search.plan(600, 2).digest().hex(), DELTA)
     assert search.best_estimator_.ledger is search.estimator.ledger is None
