@@ -290,13 +290,3 @@ def steps_to_reach(tolerance: float, *, initial_distance: float, **constants: fl
         ),
     )
     return n_steps
-
-
-def planned_steps(advice: str, tolerance: float, **constants: float) -> int:
-    """`steps_to_reach`, where what cannot be reached is refused in the words of a user's knobs."""
-    try:
-        return steps_to_reach(tolerance, **constants)
-    except ValueError as error:
-        raise ValueError(
-            f"{advice}: floats cannot solve an agent's problem to that accuracy."
-        ) from error

@@ -21,36 +21,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._algorithm import (
-    Algorithm,
-    count,
-    number,
-    penalty_operator,
-    share,
-    size,
-    spent_before,
-    tail_length,
-)
+from skdpadmm.algorithms import _algorithm as base
+from skdpadmm.algorithms import _walks as walks
+from skdpadmm.algorithms._algorithm import Algorithm, Released, count, number, share, size
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
 from skdpadmm.algorithms._messages import calibrated_multiplier
 from skdpadmm.algorithms._network_steps import into_ball, network_solution
 from skdpadmm.algorithms._noise_left import parameter_variance
-from skdpadmm.algorithms._walks import (
-    GRID,
-    StatelessToken,
-    TokenPairs,
-    agent_proximal_steps,
-    check_walk,
-    contribution_cap,
-    draw_hops,
-    inner_steps,
-    longest_step,
-    token_walk,
-    walk_assumptions,
-    walk_costs,
-    walk_length,
-    walk_steps,
-)
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import GaussianDP, compose
 from skdpadmm.protocol import (
@@ -61,7 +38,6 @@ from skdpadmm.protocol import (
     Plan,
     Problem,
     Release,
-    Settings,
     Solution,
     View,
     network_of,
@@ -90,26 +66,47 @@ class _RandomWalk(Algorithm):
 
     def check_facts(self, facts: Facts) -> None:
         """One epsilon for records, whose rows have a bound."""
-        check_walk(facts, type(self).__name__)
-
-    def _solvable(
-        self,
-        facts: Facts,
-        bounds: LossBounds,
-        step_size: float,
-        tolerance: float,
-        farthest: float,
-    ) -> tuple[int, ...]:
-        """Inner steps of agents, for each number of rows."""
-        return inner_steps(
-            facts,
-            bounds,
-            step_size=step_size,
-            tolerance=tolerance,
-            farthest=farthest,
-            advice=f"Got step_size={step_size:g} and tolerance={self.tolerance:g}, expected a"
-            " shorter step or a larger tolerance",
+        name = type(self).__name__
+        base.refuse(
+            "Use MultiStepADMM.",
+            (
+                facts.unit != "record",
+                f"privacy_unit={facts.unit!r} for {name}",
+                "'record': a proximal step has a bound for one record of an agent, and none for all"
+                " of them",
+            ),
+            (
+                bool(network_of(facts).epsilons),
+                f"budgets of single agents for {name}",
+                "one epsilon: the noise of a token protects all of them",
+            ),
+            (
+                not math.isfinite(facts.row_norm),
+                f"row_norm={facts.row_norm} for {name}",
+                "a finite bound: the number of inner steps follows from it",
+            ),
         )
+
+    def _walk(self, facts: Facts) -> tuple[int, int]:
+        """Hops of a walk with `max_iter` visits of an agent on average, and the cap of visits.
+
+        At later visits an agent does not use its data. A cap of the mean number leaves out
+        ``0.4 / sqrt(max_iter)`` of all visits on the complete graph, and a larger one takes more
+        noise than those are worth.
+        """
+        n_hops, cap = facts.max_iter * network_of(facts).n_agents, self.max_contributions
+        return n_hops, min(facts.max_iter if cap == "auto" else int(cap), n_hops)
+
+    def _steps(
+        self, facts: Facts, mu: float, n_steps: int, relaxation: float = 1.0
+    ) -> tuple[float, float, LossBounds]:
+        """Step size, clip bound, and bounds of a record's loss that follow."""
+        step_size, clip_norm = walks.walk_steps(facts, mu, n_steps, self.clip_norm)
+        bounds = bounds_in_basis(facts, None, clip_norm=clip_norm, row_bound=1.0)
+        step_size = min(step_size / relaxation, walks.longest_step(facts, bounds))
+        if self.step_size != "auto":
+            step_size = float(self.step_size)
+        return step_size, clip_norm, bounds
 
     @abstractmethod
     def _hop(
@@ -121,20 +118,20 @@ class _RandomWalk(Algorithm):
     def _variance(self, plan: Plan, rows: Rows) -> Array:
         """Variance that noise leaves in each parameter, in the basis of the rows."""
 
-    def _penalty_step(self, settings: Settings) -> float:
+    def _penalty_step(self, plan: Plan) -> float:
         """Length of the proximal step of the penalty."""
-        return float(settings.step_size)
+        return float(plan.settings.step_size)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Walk as planned; symbols as in the class."""
         facts, rows, settings = plan.facts, problem.rows, plan.settings
         n_agents, n_averaged = network_of(facts).n_agents, settings.n_averaged
-        proximal_step = agent_proximal_steps(
+        proximal_step = walks.agent_proximal_steps(
             facts, problem, _bounds(plan), settings.inner, step_size=settings.step_size
         )
         hop, per_agent = self._hop(plan, gate, rows, proximal_step)
         token = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
-        hops = draw_hops(facts, settings.max_contributions, gate)
+        hops = walks.draw_hops(facts, settings.max_contributions, gate)
         for k, (agent, contributes) in enumerate(zip(*hops, strict=True), start=1):
             token = hop(token, int(agent), bool(contributes))
             if k > settings.n_hops - n_averaged:
@@ -144,7 +141,7 @@ class _RandomWalk(Algorithm):
         return network_solution(
             facts,
             rows,
-            penalty_operator(facts.penalty, self._penalty_step(settings), rows)(tail),
+            base.penalty_operator(facts.penalty, self._penalty_step(plan), rows)(tail),
             self._variance(plan, rows),
             parameters_per_agent=per_agent,
             n_iter=settings.n_hops,
@@ -229,14 +226,13 @@ class RandomWalkADMM(_RandomWalk):
     relaxation: float = share(0.5)
     tail_fraction: float = share(0.5)
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """The update of the token, at each hop."""
-        network, n_hops = network_of(facts), walk_length(facts)
-        cap = contribution_cap(self.max_contributions, facts)
+        network, (n_hops, cap) = network_of(facts), self._walk(facts)
         # In units of what taking one record away moves.
         factor = facts.neighboring.sensitivity_factor
         sensitivity = factor * facts.working_rounding + 2 * float(self.tolerance)
-        (prior,) = spent_before(facts, budget)
+        (prior,) = base.spent_before(facts, budget)
         noise_std = calibrated_multiplier(
             lambda noise: GaussianDP(math.sqrt(cap) * sensitivity / noise),
             budget.epsilon,
@@ -244,30 +240,28 @@ class RandomWalkADMM(_RandomWalk):
             prior,
         )
         guarantees = (GaussianDP(math.sqrt(cap) * sensitivity / noise_std),)
-        step_size, clip_norm = walk_steps(
-            facts,
-            sensitivity / noise_std,
-            facts.max_iter,
-            step_size=self.step_size,
-            clip_norm=self.clip_norm,
-        )
-        bounds = bounds_in_basis(facts, None, clip_norm=clip_norm, row_bound=1.0)
-        if self.step_size == "auto":
-            step_size = min(step_size, longest_step(facts, bounds))
+        mu = sensitivity / noise_std
+        step_size, clip_norm, bounds = self._steps(facts, mu, facts.max_iter)
         shape = (facts.n_parameters, facts.loss.n_outputs)
         # Bound of the norm of a state, in units of what one record moves: signal and noise.
         noise = noise_std * math.sqrt(math.prod(shape))
         radius = 4.0 * (cap * max(network.agent_sizes) + noise * math.sqrt(cap))
-        # Of 2 z - u, in units of a step.
-        farthest = 3 * 2 * self.relaxation * radius
+        inner = walks.inner_steps(
+            facts,
+            bounds,
+            step_size=step_size,
+            tolerance=float(self.tolerance),
+            # Of 2 z - u, in units of a step.
+            farthest=3 * 2 * self.relaxation * radius,
+        )
         settings = self.resolved(
             n_hops=n_hops,
-            n_averaged=tail_length(self.tail_fraction, n_hops),
+            n_averaged=base.tail_length(self.tail_fraction, n_hops),
             max_contributions=cap,
             step_size=step_size,
             clip_norm=clip_norm,
             radius=radius,
-            inner=self._solvable(facts, bounds, step_size, float(self.tolerance), farthest),
+            inner=inner,
         )
         return settings, Release(
             name=UPDATE,
@@ -283,9 +277,8 @@ class RandomWalkADMM(_RandomWalk):
     ) -> tuple[Hop, Array]:
         facts, settings = plan.facts, plan.settings
         stride, n_agents = 2 * settings.relaxation, network_of(facts).n_agents
-        length = stride * settings.step_size * _bounds(plan).gradient_norm * n_agents
-        length /= facts.n_samples
-        prox = penalty_operator(facts.penalty, settings.step_size, rows)
+        length = _length(plan, stride)
+        prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
         states, own = np.zeros((2, n_agents, facts.n_parameters, facts.loss.n_outputs))
         # Projections onto a public ball, which only a draw of the noise that never comes would
         # leave: so the rounding of scores has a bound.
@@ -404,23 +397,22 @@ class RandomWalkProximalPoint(_RandomWalk):
 
     relaxation: float = share(1.0)
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """The token, at each hop."""
-        network, n_hops = network_of(facts), walk_length(facts)
-        cap = contribution_cap(self.max_contributions, facts)
-        walk = token_walk(network, n_hops, cap)
-        costs = walk_costs(network, walk, cap)
+        network, (n_hops, cap) = network_of(facts), self._walk(facts)
+        walk = walks.token_walk(network, n_hops, cap)
+        costs = walks.walk_costs(network, walk, cap)
         # Lengths in units of what taking one record away moves.
         tolerance = float(self.tolerance) / network.n_agents
         delta = facts.neighboring.sensitivity_factor * facts.working_rounding
         shape = (facts.n_parameters, facts.loss.n_outputs)
-        token = StatelessToken(
+        token = walks.StatelessToken(
             n_hops=n_hops,
             cap=cap,
             drift=2 * tolerance / delta,
-            grid=GRID * math.sqrt(math.prod(shape)),
+            grid=walks.GRID * math.sqrt(math.prod(shape)),
         )
-        (prior,) = spent_before(facts, budget)
+        (prior,) = base.spent_before(facts, budget)
         multiplier = calibrated_multiplier(
             lambda noise: token.guarantee(costs[budget.observer], 1.0 / noise),
             budget.epsilon,
@@ -428,17 +420,23 @@ class RandomWalkProximalPoint(_RandomWalk):
             prior,
         )
         mu, noise_std = 1.0 / multiplier, multiplier * delta
-        step_size, clip_norm = walk_steps(
-            facts, mu, n_hops, step_size=self.step_size, clip_norm=self.clip_norm
-        )
-        bounds = bounds_in_basis(facts, None, clip_norm=clip_norm, row_bound=1.0)
-        if self.step_size == "auto":
-            step_size = min(step_size / self.relaxation, longest_step(facts, bounds))
+        step_size, clip_norm, bounds = self._steps(facts, mu, n_hops, self.relaxation)
         # Bound of the norm of a token, in units of what one record moves: signal and noise.
         noise = noise_std * math.sqrt(math.prod(shape))
         radius = 4.0 * (cap * facts.n_samples + noise * math.sqrt(n_hops))
-        _require_resolution(facts, radius / noise_std)
-        farthest = self.relaxation * radius
+        # Arithmetic must not move a token by more than a cell.
+        if ROUNDINGS * 2.0**-53 * (radius / noise_std) > GRID_CELL:
+            raise ValueError(
+                f"Got n_samples={facts.n_samples} for RandomWalkProximalPoint, expected fewer: the"
+                " rounding of a token would not be small beside its noise. Use MultiStepADMM."
+            )
+        inner = walks.inner_steps(
+            facts,
+            bounds,
+            step_size=step_size,
+            tolerance=tolerance,
+            farthest=self.relaxation * radius,
+        )
         settings = self.resolved(
             n_hops=n_hops,
             n_averaged=1,
@@ -446,12 +444,12 @@ class RandomWalkProximalPoint(_RandomWalk):
             step_size=step_size,
             clip_norm=clip_norm,
             radius=radius,
-            inner=self._solvable(facts, bounds, step_size, tolerance, farthest),
+            inner=inner,
         )
         pairs = None
         if walk is not None:
             before = [release.view(PEER).guarantees[0] for release in facts.preparations]
-            pairs = TokenPairs(walk, token, mu, compose(*before))
+            pairs = walks.TokenPairs(walk, token, mu, compose(*before))
         return settings, Release(
             name=TOKEN,
             shape=shape,
@@ -471,17 +469,17 @@ class RandomWalkProximalPoint(_RandomWalk):
 
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """What figures of a walk rest on."""
-        return walk_assumptions(network_of(facts))
+        return walks.walk_assumptions(network_of(facts))
 
-    def _penalty_step(self, settings: Settings) -> float:
-        return float(settings.relaxation * settings.step_size)
+    def _penalty_step(self, plan: Plan) -> float:
+        return float(plan.settings.relaxation * plan.settings.step_size)
 
     def _hop(
         self, plan: Plan, gate: Gate, rows: Rows, proximal_step: Callable[[int, Array], Array]
     ) -> tuple[Hop, None]:
         facts, theta = plan.facts, plan.settings.relaxation
-        length = _length(plan)
-        prox = penalty_operator(facts.penalty, self._penalty_step(plan.settings), rows)
+        length = _length(plan, theta)
+        prox = base.penalty_operator(facts.penalty, self._penalty_step(plan), rows)
         # As for states of ADMM.
         radius = length * plan.settings.radius
 
@@ -495,12 +493,14 @@ class RandomWalkProximalPoint(_RandomWalk):
 
     def _variance(self, plan: Plan, rows: Rows) -> Array:
         """That of the last token, to which all hops add noise."""
-        step, n_hops = self._penalty_step(plan.settings), plan.settings.n_hops
+        step, n_hops = self._penalty_step(plan), plan.settings.n_hops
         shrinks = 1.0 - 0.5 * step * plan.facts.loss.smoothness * rows.loading
         kept = np.square(np.clip(shrinks, 0.0, 1.0))
         with np.errstate(invalid="ignore"):
             total = np.where(kept < 1.0, (1.0 - kept**n_hops) / (1.0 - kept), float(n_hops))
-        return np.asarray((_length(plan) * plan.releases[-1].noise_std) ** 2 * total)
+        return np.asarray(
+            (_length(plan, plan.settings.relaxation) * plan.releases[-1].noise_std) ** 2 * total
+        )
 
 
 def _bounds(plan: Plan) -> LossBounds:
@@ -508,18 +508,8 @@ def _bounds(plan: Plan) -> LossBounds:
     return bounds_in_basis(plan.facts, None, clip_norm=plan.settings.clip_norm, row_bound=1.0)
 
 
-def _length(plan: Plan) -> float:
-    """How far taking one record away moves a token without states."""
-    facts, settings = plan.facts, plan.settings
-    step = settings.relaxation * settings.step_size
-    length = step * _bounds(plan).gradient_norm * network_of(facts).n_agents / facts.n_samples
-    return float(length)
-
-
-def _require_resolution(facts: Facts, length: float) -> None:
-    """Refuse tokens so long beside their noise that arithmetic moves them by more than a cell."""
-    if ROUNDINGS * 2.0**-53 * length > GRID_CELL:
-        raise ValueError(
-            f"Got n_samples={facts.n_samples} for RandomWalkProximalPoint, expected fewer: the"
-            " rounding of a token would not be small beside its noise. Use MultiStepADMM."
-        )
+def _length(plan: Plan, stride: float) -> float:
+    """How far taking one record away moves an agent's update, of a stride times its step."""
+    facts, gradient_norm = plan.facts, _bounds(plan).gradient_norm
+    length = stride * plan.settings.step_size * gradient_norm * network_of(facts).n_agents
+    return float(length / facts.n_samples)

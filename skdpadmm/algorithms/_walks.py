@@ -14,24 +14,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms import _certified_solves as certified
 from skdpadmm.algorithms._algorithm import check_zero_at_zero
-from skdpadmm.algorithms._certified_solves import (
-    LossBounds,
-    accelerated_gradient,
-    clipped_gradient,
-    open_clip,
-    planned_steps,
-    score_rounding,
-    step_rounding,
-    sum_rounding,
-    typical_norm,
-)
+from skdpadmm.algorithms._certified_solves import LossBounds
 from skdpadmm.algorithms._defaults import default_steps, is_regression
-from skdpadmm.network import Ownership, draw_walk, mixing_matrix
+from skdpadmm.network import draw_walk, mixing_matrix
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import Guarantee, TokenWalk, WalkCost, compose
 from skdpadmm.protocol import EAVESDROPPER, MODEL, PEER, Facts, Gate, Network, Problem, network_of
-from skdpadmm.records import Rows
 
 Array = NDArray[np.float64]
 # Two roundings to the gate's grid differ by a cell, in units of the noise, in every entry; another
@@ -62,48 +52,10 @@ class Hops(NamedTuple):
         return int(np.count_nonzero(np.diff(self.holder))) + n_agents - 1
 
 
-def check_walk(facts: Facts, name: str) -> None:
-    """Refuse what a token cannot protect."""
-    if facts.unit != "record":
-        raise ValueError(
-            f"Got privacy_unit={facts.unit!r} for {name}, expected 'record': a proximal step has a"
-            " bound for one record of an agent, and none for all of them. Use MultiStepADMM."
-        )
-    if network_of(facts).epsilons:
-        raise ValueError(
-            f"Got budgets of single agents for {name}, expected one epsilon: the noise of a token"
-            " protects all of them. Use MultiStepADMM, or the smallest of the budgets."
-        )
-    if not math.isfinite(facts.row_norm):
-        raise ValueError(
-            f"Got row_norm={facts.row_norm} for {name}, expected a finite bound: the number of"
-            " inner steps follows from it."
-        )
-
-
-def walk_length(facts: Facts) -> int:
-    """Hops of a token that is with each agent `max_iter` times on average."""
-    return facts.max_iter * network_of(facts).n_agents
-
-
-def contribution_cap(choice: int | Literal["auto"], facts: Facts) -> int:
-    """Visits of an agent at which it uses its data; later ones do not touch them.
-
-    "auto" is the mean number of visits. That leaves out ``0.4 / sqrt(max_iter)`` of all visits on
-    the complete graph, and a larger cap takes more noise than those are worth.
-    """
-    return min(facts.max_iter if choice == "auto" else int(choice), walk_length(facts))
-
-
 def walk_steps(
-    facts: Facts,
-    mu: float,
-    n_steps: int,
-    *,
-    step_size: float | Literal["auto"],
-    clip_norm: float | Literal["auto"],
+    facts: Facts, mu: float, n_steps: int, clip_norm: float | Literal["auto"]
 ) -> tuple[float, float]:
-    """Step size and clip bound, from the rule of a curator whose steps meet as much noise.
+    """Default step size, and the clip bound, by the rule of a curator with as much noise in steps.
 
     Classifiers go further, and are clipped less, where signal is plenty for each parameter.
     """
@@ -116,18 +68,17 @@ def walk_steps(
     else:
         plenty = _plenty(facts, total)
         step, clip = step * math.sqrt(plenty), clip * plenty
-    never_binds = open_clip(facts.loss, facts.row_norm) / typical_norm(facts)
-    if facts.loss.n_outputs > 1:
-        clip = never_binds
-    step = step if step_size == "auto" else float(step_size)
-    clip = clip if clip_norm == "auto" else float(clip_norm)
-    if facts.loss.n_outputs > 1 and clip < never_binds:
+    several = facts.loss.n_outputs > 1
+    never_binds = certified.open_clip(facts.loss, facts.row_norm) / certified.typical_norm(facts)
+    if clip_norm == "auto":
+        return step, never_binds if several else clip
+    if several and clip_norm < never_binds:
         raise ValueError(
-            f"Got clip_norm={clip:g} for {facts.loss.n_outputs} scores, expected at least"
+            f"Got clip_norm={clip_norm:g} for {facts.loss.n_outputs} scores, expected at least"
             f" {never_binds:.6g}, which never binds: a loss whose vector of derivatives is clipped"
             " has no proximal step. Use 'auto'."
         )
-    return step, clip
+    return step, float(clip_norm)
 
 
 def _plenty(facts: Facts, mu: float) -> float:
@@ -145,7 +96,7 @@ def _plenty(facts: Facts, mu: float) -> float:
 
 def draw_hops(facts: Facts, cap: int, gate: Gate) -> Hops:
     """Draw the walk, before the first hop; nothing here sees data."""
-    n_hops = walk_length(facts)
+    n_hops = facts.max_iter * network_of(facts).n_agents
     holder = draw_walk(network_of(facts).topology, gate.uniform((n_hops + 1,)))
     order = np.argsort(holder, kind="stable")
     sizes = np.bincount(holder)
@@ -225,16 +176,15 @@ def walk_costs(network: Network, walk: TokenWalk | None, cap: int) -> Mapping[st
 
 def walk_assumptions(network: Network) -> tuple[str, ...]:
     """What figures of a walk rest on, in words; and where they are no better than without one."""
-    unknown = []
+    unknown, lines = [], []
     if not network.topology.is_complete:
         too_large = network.n_agents > LARGEST_LAW
         unknown = [PEER] * (network.coalition > 1 or too_large) + [MODEL] * too_large
     known = [observer for observer in (PEER, MODEL) if observer not in unknown]
-    lines = []
     if known:
         lines.append(
             f"{', '.join(known)}: the token walks at random by the weights of the graph, whatever"
-            " the data, and all agents but those who look add their noise."
+            " the data, and all agents but the observers add their noise."
         )
     if unknown:
         lines.append(
@@ -251,35 +201,33 @@ def longest_step(facts: Facts, bounds: LossBounds) -> float:
 
 
 def inner_steps(
-    facts: Facts,
-    bounds: LossBounds,
-    *,
-    step_size: float,
-    tolerance: float,
-    farthest: float,
-    advice: str,
+    facts: Facts, bounds: LossBounds, *, step_size: float, tolerance: float, farthest: float
 ) -> tuple[int, ...]:
     """Decide the number of inner steps that brings every agent within a tolerance of its step.
 
     Lengths are in units of the distance that taking one record away can move a step.
     """
     check_zero_at_zero(facts.penalty)
+    advice = f"Got step_size={step_size:g}, expected a shorter step or a larger tolerance"
     curvature = step_size * _weight(facts) * bounds.curvature
     unit_bounds = LossBounds(row_norm=1.0, gradient_norm=1.0, curvature=curvature)
 
     def steps_of(n_rows: int) -> int:
         share, smoothness = n_rows / facts.n_samples, 1.0 + curvature * n_rows
-        of_step, of_score = step_rounding(smoothness), share * score_rounding(facts, unit_bounds)
-        of_sum = share * sum_rounding(facts, unit_bounds) + CLIPPING
-        return planned_steps(
-            advice,
-            tolerance,
-            strong_convexity=1.0,
-            smoothness=smoothness,
-            initial_distance=float(n_rows),
-            gradient_error=of_sum + of_step * n_rows + of_score * (farthest + n_rows),
-            relative_error=of_step + of_score,
-        )
+        of_step = certified.step_rounding(smoothness)
+        of_score = share * certified.score_rounding(facts, unit_bounds)
+        of_sum = share * certified.sum_rounding(facts, unit_bounds) + CLIPPING
+        try:
+            return certified.steps_to_reach(
+                tolerance,
+                strong_convexity=1.0,
+                smoothness=smoothness,
+                initial_distance=float(n_rows),
+                gradient_error=of_sum + of_step * n_rows + of_score * (farthest + n_rows),
+                relative_error=of_step + of_score,
+            )
+        except ValueError as error:
+            raise ValueError(f"{advice}: floats cannot solve agents' problems.") from error
 
     n_steps = tuple(steps_of(n_rows) for n_rows in _sizes(facts))
     if max(n_steps) > MOST_STEPS:
@@ -302,15 +250,18 @@ def agent_proximal_steps(
     ownership = problem.ownership
     assert ownership is not None
     weight, convexity = _weight(facts), 1.0 / step_size
-    problems = [_problem_of(problem, ownership, agent) for agent in range(ownership.n_agents)]
-    gradients = [clipped_gradient(facts.loss, own, bounds) for own in problems]
+    gradients = []
+    for agent in range(ownership.n_agents):
+        group = ownership.rows_of(agent)
+        own = replace(problem, rows=problem.rows.take([group]), target=problem.target[group])
+        gradients.append(certified.clipped_gradient(facts.loss, own, bounds))
     smoothness = convexity + weight * bounds.curvature * ownership.sizes
     n_steps = np.asarray(inner)[np.searchsorted(_sizes(facts), ownership.sizes)]
 
     def step(agent: int, point: Array) -> Array:
         gradient = gradients[agent]
         # In terms of the displacement d rounding is relative to d.
-        return point + accelerated_gradient(
+        return point + certified.accelerated_gradient(
             lambda d: weight * gradient(point + d) + convexity * d,
             np.zeros_like(point),
             int(n_steps[agent]),
@@ -329,22 +280,3 @@ def _weight(facts: Facts) -> float:
 def _sizes(facts: Facts) -> list[int]:
     """Numbers of rows that agents have, ascending."""
     return sorted(set(network_of(facts).agent_sizes))
-
-
-def _problem_of(problem: Problem, ownership: Ownership, agent: int) -> Problem:
-    """The rows of one agent, in blocks no longer than those of all rows."""
-    group = ownership.rows_of(agent)
-    rows = problem.rows.take(_pieces(problem.rows, group))
-    return replace(problem, rows=rows, target=problem.target[group])
-
-
-def _pieces(rows: Rows, group: slice | NDArray[np.intp]) -> list[slice] | list[NDArray[np.intp]]:
-    """Neighbouring rows as slices within blocks, which are not copied; others block by block."""
-    if isinstance(group, slice):
-        return [
-            slice(max(block.start, group.start), min(block.stop, group.stop))
-            for block in rows.slices
-            if block.start < group.stop and group.start < block.stop
-        ]
-    size = rows.slices[0].stop
-    return [group[start : start + size] for start in range(0, len(group), size)]

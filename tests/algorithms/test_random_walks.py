@@ -105,5 +105,5 @@ def test_the_printed_token_minimises_the_penalty_alone():
 def test_steps_that_inner_solutions_cannot_afford_are_refused(make):
     task = make_task(sizes=(10,) * 3)
     planned(make(step_size=1e2), task)
-    with pytest.raises(ValueError, match=r"^Got step_size=100000 .* inner steps at each hop"):
+    with pytest.raises(ValueError, match=r"^Got step_size=100000, .* inner steps at each hop"):
         planned(make(step_size=1e5), task)
