@@ -59,13 +59,11 @@ class PiecewiseQuadratic:
                 return None
             last = key
             seen.add(key)
-            rests = state % 2 == 1
-            piece = state // 2
+            rests, piece = state % 2 == 1, state // 2
             self.point = self.v.copy()
             self.point[rests] = self.kinks[piece[rests]]
-            free = np.flatnonzero(~rests)
             try:
-                self.point[free] = self._target(free, piece)[0]
+                self.point[~rests] = self._target(~rests, piece)
             except linalg.LinAlgError:
                 # Rounding may cost an inverse its definiteness.
                 return None
@@ -75,25 +73,23 @@ class PiecewiseQuadratic:
     def descend(self, start: FloatArray) -> FloatArray:
         """Minimise from a point within the bounds, which decides the time and not the result.
 
-        A projected Newton method (Bertsekas, SIAM Journal on Control and Optimization 20, 1982):
-        coefficients rest at kinks that hold them, the others go to their joint minimiser, each
-        stopped at the end of its piece. Where that does not descend, all stop where the first one
-        ends its piece. The last step is a linear system of the coefficients that do not rest, so
-        the result does not carry the errors of the way.
+        An active-set method: coefficients that rest at kinks stay there while the others move
+        towards their joint minimiser, until the first one ends its piece. At a joint minimiser the
+        resting coefficient with the largest excess force leaves its kink. The last step is a linear
+        system of the coefficients that do not rest, so the result does not carry earlier errors.
         """
-        self.point = start.copy()
-        self.size = np.abs(self.quadratic)
-        settled = False
+        self.point, settled = start.copy(), False
         # A guard against cycles among rounding errors.
         for _ in range(10 * self.v.size + 100):
-            force = self._force()
-            piece, resting, excess = self._states(force)
-            leaving = resting & (np.abs(excess) > self._rounding())
-            if settled and not leaving.any():
-                break
-            piece[leaving] += excess[leaving] > 0
+            piece, resting, excess = self._states()
+            if settled or resting.all():
+                if not excess.any():
+                    break
+                worst = np.argmax(np.abs(excess))
+                resting[worst] = False
+                piece[worst] += excess[worst] > 0
             try:
-                settled = self._step(force, piece, resting, leaving, excess)
+                settled = self._step(~resting, piece)
             except linalg.LinAlgError:
                 # Rounding may cost the matrix its definiteness: there is no better point.
                 break
@@ -105,88 +101,38 @@ class PiecewiseQuadratic:
 
     def _rounding(self) -> FloatArray:
         """What rounding may leave of a gradient that is zero, each entry in its own units."""
-        sizes = self.size @ (np.abs(self.point) + np.abs(self.v)) + np.abs(self.linear)
+        sizes = np.abs(self.quadratic) @ (np.abs(self.point) + np.abs(self.v)) + np.abs(self.linear)
         rounding: FloatArray = (4.0 + self.v.size) * _EPSILON * (sizes + self.steepest)
         return rounding
 
-    def _states(
-        self, force: FloatArray
-    ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_], FloatArray]:
+    def _states(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_], FloatArray]:
         """The piece of each coefficient, whether it is at a kink, and the force beyond its hold.
 
-        At a kink the piece is the one before it.
+        At a kink the piece is the one before it. Elsewhere, and within rounding, there is no hold.
         """
+        force = self._force()
         piece = np.searchsorted(self.kinks, self.point, side="left")
         resting = self.ends[piece + 1] == self.point
         above = self.slopes[np.minimum(piece + 1, self.kinks.size)]
         excess = np.maximum(force - above, 0.0) - np.maximum(self.slopes[piece] - force, 0.0)
-        return piece, resting, excess
+        return piece, resting, excess * (resting & (np.abs(excess) > self._rounding()))
 
-    def _step(
-        self,
-        force: FloatArray,
-        piece: npt.NDArray[np.intp],
-        resting: npt.NDArray[np.bool_],
-        leaving: npt.NDArray[np.bool_],
-        excess: FloatArray,
-    ) -> bool:
-        """Move, and tell whether the point is now the minimiser for its pieces and kinks."""
-        free = np.flatnonzero(~resting | leaving)
-        target, slope, low, high = self._target(free, piece)
-        if ((low <= target) & (target <= high)).all():
-            self.point[free] = target
-            return True
-        current = self.point[free]
-        gradient = slope - force[free]
-        inner = self.quadratic[np.ix_(free, free)]
-        share = 1.0
-        while share > 0.1:
-            candidate = np.clip(current + share * (target - current), low, high)
-            change = candidate - current
-            descent = gradient @ change
-            if descent < 0 and descent + 0.5 * change @ inner @ change <= 1e-4 * descent:
-                self.point[free] = candidate
-                return False
-            share *= 0.5
-        return self._first_end(piece, resting, leaving, excess)
-
-    def _first_end(
-        self,
-        piece: npt.NDArray[np.intp],
-        resting: npt.NDArray[np.bool_],
-        leaving: npt.NDArray[np.bool_],
-        excess: FloatArray,
-    ) -> bool:
-        """Move until the first coefficient ends its piece; of those at kinks only one may leave."""
-        free = np.flatnonzero(~resting)
-        if free.size:
-            target, _, low, high = self._target(free, piece)
-            if np.array_equal(target, self.point[free]):
-                free = free[:0]
-        if not free.size:
-            worst = np.argmax(np.where(leaving, np.abs(excess), -1.0))
-            free = np.flatnonzero(~resting | (np.arange(self.v.size) == worst))
-            target, _, low, high = self._target(free, piece)
-        current = self.point[free]
-        change = target - current
+    def _step(self, free: npt.NDArray[np.bool_], piece: npt.NDArray[np.intp]) -> bool:
+        """Move to the joint minimiser, or until a coefficient ends its piece; whether it arrived."""
+        point, target = self.point[free], self._target(free, piece)
+        low, high = self.ends[piece[free]], self.ends[piece[free] + 1]
+        change, beyond = target - point, (target > high) | (target < low)
         end = np.where(change > 0, high, low)
-        beyond = (target > high) | (target < low)
-        share = np.ones_like(change)
-        np.divide(end - current, change, out=share, where=beyond)
-        first = share.min(initial=1.0)
-        moved = target if first == 1.0 else np.clip(current + first * change, low, high)
-        self.point[free] = np.where(beyond & (share == first), end, moved)
+        fraction = np.divide(end - point, change, out=np.ones_like(change), where=beyond)
+        first = fraction.min(initial=1.0)
+        moved = target if first == 1.0 else np.clip(point + first * change, low, high)
+        self.point[free] = np.where(beyond & (fraction == first), end, moved)
         return bool(first == 1.0)
 
-    def _target(
-        self, free: npt.NDArray[np.intp], piece: npt.NDArray[np.intp]
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Minimiser over the free coefficients, the slopes of their pieces and the pieces' ends."""
-        slope = self.slopes[piece[free]]
-        moved = self.point - self.v
-        moved[free] = 0.0
+    def _target(self, free: npt.NDArray[np.bool_], piece: npt.NDArray[np.intp]) -> FloatArray:
+        """Minimiser over the free coefficients, as if their pieces had no ends."""
+        change = np.where(free, 0.0, self.point - self.v)
         rows = self.quadratic[free]
-        right = -(slope + self.linear[free] + rows @ moved)
+        right = -(self.slopes[piece[free]] + self.linear[free] + rows @ change)
         factor = linalg.cho_factor(rows[:, free], lower=True, check_finite=False)
-        target = self.v[free] + linalg.cho_solve(factor, right, check_finite=False)
-        return target, slope, self.ends[piece[free]], self.ends[piece[free] + 1]
+        return np.asarray(self.v[free] + linalg.cho_solve(factor, right, check_finite=False))
