@@ -248,9 +248,7 @@ class GradientADMM(knobs.Algorithm):
     def check_facts(self, facts: Facts) -> None:
         """Refuse knobs that contradict each other, the loss, the penalty or the units."""
         self._splitting(facts)
-        release, schedule, n_scores = self._release, self.schedule, facts.loss.n_outputs
-        c = None if self.constraint is None else self.constraint.c
-        shape = () if c is None else c.shape
+        release, schedule = self._release, self.schedule
         averages = not isinstance(self.average, str) and bool(self.average)
         of_coefficients = self._splits_coefficients(facts)
         known = type(facts.loss) in steps.LOSSES and type(facts.penalty) in steps.PENALTIES
@@ -260,11 +258,6 @@ class GradientADMM(knobs.Algorithm):
                 self.cap != "auto" and schedule != "sampling",
                 f"cap={self.cap!r} with {schedule=}, expected 'auto': each record is used once in a"
                 " pass. Use schedule='sampling'.",
-            ),
-            (
-                len(shape) == 2 and shape[1] != n_scores,
-                f"c of shape {shape} for {n_scores} scores, expected one column for all of them,"
-                " or one for each. Give c of shape (m,).",
             ),
             (
                 release == "last" and (averages or self.noise_at == "gradient"),

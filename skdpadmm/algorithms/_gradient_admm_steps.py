@@ -115,9 +115,7 @@ def _tied(
     A = sparse.csr_array(A) @ sparse.diags_array(scale)
     if fit_intercept:
         A = sparse.hstack([A, sparse.csr_array((A.shape[0], 1))])
-    # One column for all outputs, where there is one.
-    c = given.c[:, 0] if given.c is not None and given.c.shape[1:] == (1,) else given.c
-    made = LinearConstraint(sparse.csr_array(A), given.B, c)
+    made = LinearConstraint(sparse.csr_array(A), given.B, given.c)
     # A penalty of another number of variables says so before there is data.
     check_zero_at_zero(inner, made.n_auxiliary)
     offset = np.zeros(made.n_constraints) if made.c is None else made.c

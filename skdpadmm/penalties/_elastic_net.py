@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy import linalg
@@ -29,7 +29,7 @@ class _ElasticNet(Penalty):
     """What the elastic net and its special cases share; their fields are strengths."""
 
     def __post_init__(self) -> None:
-        for name, strength in self._fields().items():
+        for name, strength in vars(self).items():
             check_strength(name, strength)
 
     @abstractmethod
@@ -94,13 +94,7 @@ class _ElasticNet(Penalty):
 
     def scaled(self, factor: float) -> Self:
         check_strength("factor", factor)
-        kind: Any = type(self)
-        scaled: Self = kind(*(factor * strength for strength in self._fields().values()))
-        return scaled
-
-    def _fields(self) -> dict[str, float]:
-        this: Any = self
-        return {field.name: getattr(self, field.name) for field in fields(this)}
+        return type(self)(*(factor * strength for strength in vars(self).values()))
 
 
 @dataclass(frozen=True)

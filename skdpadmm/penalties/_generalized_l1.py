@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy import linalg, sparse
 
 from skdpadmm.penalties._elastic_net import L1, NoPenalty
-from skdpadmm.penalties._matrix import SparseMatrix, as_matrix, fingerprint, spectrum
+from skdpadmm.penalties._matrix import SparseMatrix, as_matrix, fingerprint, require_rank
 from skdpadmm.penalties._penalty import (
     ENTRYWISE,
     FloatArray,
@@ -22,6 +22,7 @@ from skdpadmm.penalties._penalty import (
     ProximalOperator,
     as_columns,
     certified,
+    check_height,
     check_metric,
     check_positive,
     check_strength,
@@ -66,14 +67,10 @@ def difference_matrix(n_features: int, order: int) -> SparseMatrix:
             f"Got order={order} and n_features={n_features}, expected an order of at least 1 and"
             " below the number of features."
         )
-    # Binomial coefficients with alternating signs; the last one is 1.
-    stencil = np.ones(1)
+    matrix = sparse.eye_array(n_features, format="csr")
     for _ in range(order):
-        stencil = np.convolve(stencil, [-1.0, 1.0])
-    shape = (n_features - order, n_features)
-    diagonals = [np.full(shape[0], entry) for entry in stencil]
-    offsets = list(range(order + 1))
-    return as_matrix("matrix", sparse.diags_array(diagonals, offsets=offsets, shape=shape))
+        matrix = matrix[1:] - matrix[:-1]
+    return as_matrix("matrix", matrix)
 
 
 def named_penalty_matrix(name: str, n_features: int) -> SparseMatrix:
@@ -104,7 +101,7 @@ def named_penalty_matrix(name: str, n_features: int) -> SparseMatrix:
     if name not in _ORDERS:
         raise ValueError(f"Got name={name!r}, expected one of {list(_ORDERS)}.")
     if n_features <= _ORDERS[name]:
-        return as_matrix("matrix", np.empty((0, n_features)))
+        return as_matrix("matrix", np.empty((0, n_features)), least_rows=0)
     return difference_matrix(n_features, _ORDERS[name])
 
 
@@ -154,19 +151,9 @@ class GeneralizedL1(Penalty):
 
     def __init__(self, matrix: Any, strength: float) -> None:
         check_strength("strength", strength)
-        kept = as_matrix("matrix", matrix)
-        n_rows, p = map(int, kept.shape)
-        if p == 0:
-            raise ValueError(
-                f"Got a matrix of shape {(n_rows, p)}, expected a column for each of p >= 1"
-                " coefficients."
-            )
-        rank = spectrum(kept).rank if n_rows else 0
-        if rank < n_rows:
-            raise ValueError(
-                f"Got a matrix of rank {rank} with {n_rows} rows, expected rank {n_rows}. Remove"
-                " rows that are combinations of others."
-            )
+        kept = as_matrix("matrix", matrix, least_rows=0)
+        remedy = "Remove rows that are combinations of others."
+        require_rank("a matrix", kept, int(kept.shape[0]), remedy)
         object.__setattr__(self, "matrix", kept)
         object.__setattr__(self, "strength", strength)
         object.__setattr__(self, "fingerprint", fingerprint(kept))
@@ -177,7 +164,7 @@ class GeneralizedL1(Penalty):
         return 0.0
 
     def value(self, coef: FloatArray) -> float:
-        self._check(coef)
+        check_height(len(coef), self.matrix.shape[1])
         return float(self.strength * np.abs(np.asarray(self.matrix @ coef)).sum())
 
     def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
@@ -189,11 +176,7 @@ class GeneralizedL1(Penalty):
         check_positive("step", step)
         check_metric(metric)
         p = int(self.matrix.shape[1])
-        if metric is not None and len(metric) != p:
-            raise ValueError(
-                f"Got a metric of shape {metric.shape}, expected ({p},) or ({p}, {p}) for the {p}"
-                " columns of `matrix`."
-            )
+        check_height(p if metric is None else len(metric), p)
         if metric is not None and metric.ndim == 1 and (metric == 1.0).all():
             # The identity has one path through the arithmetic.
             metric = None
@@ -202,7 +185,6 @@ class GeneralizedL1(Penalty):
             solve = _DualSolver(self.matrix.toarray(), metric, step * self.strength).solve
 
         def apply(v: FloatArray) -> FloatArray:
-            self._check(v)
             columns = as_columns(v, p)
             solutions = [solve(np.ascontiguousarray(column)) for column in columns.T]
             return np.stack(solutions, axis=1).reshape(v.shape)
@@ -250,14 +232,6 @@ class GeneralizedL1(Penalty):
         if not self.matrix.shape[0]:
             return None, NoPenalty()
         return self.matrix, L1(self.strength)
-
-    def _check(self, coef: FloatArray) -> None:
-        """Refuse a point with another number of features."""
-        if len(coef) != self.matrix.shape[1]:
-            raise ValueError(
-                f"Got {len(coef)} coefficients, expected {self.matrix.shape[1]}: as many as"
-                " `matrix` has columns."
-            )
 
     def __repr__(self) -> str:
         shape = tuple(map(int, self.matrix.shape))

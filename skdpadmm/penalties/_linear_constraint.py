@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import splu
+from sklearn.utils import check_array
 
 from skdpadmm.penalties._matrix import (
     SparseMatrix,
     Spectrum,
     as_matrix,
-    check_finite,
     diagonal_of,
     fingerprint,
+    require_rank,
     spectrum,
 )
 from skdpadmm.penalties._penalty import FloatArray, Penalty, ProximalOperator, check_positive
@@ -33,8 +34,8 @@ _DENSE_SHARE = 0.25
 class LinearConstraint:
     r"""The constraint :math:`A x + B y = c`; it is public.
 
-    By default :math:`x = y`. Two of them are equal where A, B and c are, dense or sparse. Columns
-    of several outputs are constrained each alone.
+    By default :math:`x = y`. Two of them are equal where A, B and c are, dense or sparse. Each
+    column of several outputs is constrained alone.
 
     Parameters
     ----------
@@ -43,9 +44,8 @@ class LinearConstraint:
         counts as zero up to max(m, n) times 2.2e-16 times the largest.
     B : array-like or sparse matrix of shape (m, l), or None, default=None
         Of full column rank. None is minus the identity.
-    c : array-like of shape (m,) or (m, K), default=None
-        One column for all outputs, or one for each. None is zero, and is kept as zeros where m is
-        known.
+    c : array-like of shape (m,), default=None
+        The same for all outputs. None is zero, and is kept as zeros where m is known.
 
     Attributes
     ----------
@@ -78,34 +78,36 @@ class LinearConstraint:
     def __init__(self, A: Any = None, B: Any = None, c: Any = None) -> None:
         left = None if A is None else as_matrix("A", A)
         right = None if B is None else as_matrix("B", B)
-        offset = None if c is None else _as_offset(c)
-        m = _common_rows(left, right, offset)
-        # Equal values take one form, and with it one path through the arithmetic.
-        if left is not None and _is_identity(left, 1.0):
-            left = None
-        if right is not None and _is_identity(right, -1.0):
-            right = None
-        if offset is None and m is not None:
-            offset = _as_offset(np.zeros(m))
-        parts = ("identity" if left is None else left, "minus" if right is None else right)
-        digest = fingerprint(*parts, "open" if offset is None else offset)
-        values = {"A": left, "B": right, "c": offset, "fingerprint": digest}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        if left is not None and self._spectrum.rank < left.shape[0]:
+        offset = None if c is None else np.array(c, dtype=np.float64) + 0.0
+        parts = {"A": left, "B": right, "c": offset}
+        rows = {name: int(part.shape[0]) for name, part in parts.items() if part is not None}
+        if len(set(rows.values())) > 1 or (offset is not None and offset.ndim != 1):
+            shapes = {name: np.shape(part) for name, part in parts.items() if part is not None}
             raise ValueError(
-                f"Got A of shape {left.shape} and rank {self._spectrum.rank}, expected rank {m}."
-                " Remove the rows of A that are combinations of others, with the same rows of B and"
+                f"Got shapes {shapes}, expected one number m of rows, and c of shape (m,)."
+            )
+        if offset is None and rows:
+            # Equal values take one form.
+            offset = np.zeros(max(rows.values()))
+        if offset is not None:
+            check_array(offset, ensure_2d=False, input_name="c")
+            offset.setflags(write=False)
+        if left is not None:
+            remedy = (
+                "Remove the rows of A that are combinations of others, with the same rows of B and"
                 " c; put what they say about y into the penalty."
             )
-        size = 0 if right is None else int(right.shape[1])
-        rank = spectrum(right).rank if right is not None and size else 0
-        if right is not None and (rank < size or not size):
-            raise ValueError(
-                f"Got B of shape {right.shape} and rank {rank}, expected rank {max(size, 1)}: the"
-                " y-step would not be unique. Remove the columns of B that are combinations of"
+            require_rank("A", left, int(left.shape[0]), remedy)
+        if right is not None:
+            remedy = (
+                "The y-step would not be unique: remove the columns of B that are combinations of"
                 " others."
             )
+            require_rank("B", right, int(right.shape[1]), remedy)
+        names = ("identity" if left is None else left, "minus" if right is None else right)
+        digest = fingerprint(*names, "open" if offset is None else offset)
+        for name, value in {"A": left, "B": right, "c": offset, "fingerprint": digest}.items():
+            object.__setattr__(self, name, value)
 
     @property
     def n_constraints(self) -> int:
@@ -187,10 +189,9 @@ class LinearConstraint:
         def step(w: FloatArray) -> FloatArray:
             target = w / weight
             if c is not None:
-                shape = (len(c), *w.shape[1:]) if c.ndim == 1 else c.shape
-                if w.shape != shape:
-                    raise ValueError(f"Got w of shape {w.shape}, expected the shape {shape}.")
-                target = target + (c if c.ndim == w.ndim else c[:, None])
+                if len(w) != len(c):
+                    raise ValueError(f"Got w of shape {w.shape}, expected {len(c)} rows.")
+                target = target + (c if w.ndim == 1 else c[:, None])
             return prox(solve(target))
 
         return step
@@ -242,29 +243,3 @@ class LinearConstraint:
         right = "B=-I" if self.B is None else f"B of shape {tuple(map(int, self.B.shape))}"
         offset = "c=0" if self.c is None or not self.c.any() else f"c of shape {self.c.shape}"
         return f"LinearConstraint({left}, {right}, {offset})"
-
-
-def _as_offset(c: Any) -> FloatArray:
-    offset: FloatArray = np.array(c, dtype=np.float64) + 0.0
-    if offset.ndim not in (1, 2):
-        raise ValueError(f"Got c of shape {offset.shape}, expected (m,) or (m, n_outputs).")
-    check_finite("c", offset)
-    offset.setflags(write=False)
-    return offset
-
-
-def _common_rows(
-    left: SparseMatrix | None, right: SparseMatrix | None, offset: FloatArray | None
-) -> int | None:
-    """The number m >= 1 that A, B and c agree on."""
-    parts = {"A": left, "B": right, "c": offset}
-    rows = {name: int(part.shape[0]) for name, part in parts.items() if part is not None}
-    if len(set(rows.values())) > 1 or 0 in rows.values():
-        shown = ", ".join(f"{name} with {m} rows" for name, m in rows.items())
-        raise ValueError(f"Got {shown}, expected one number of rows, at least 1: A x + B y = c.")
-    return next(iter(rows.values()), None)
-
-
-def _is_identity(matrix: SparseMatrix, factor: float) -> bool:
-    diagonal = diagonal_of(matrix) if matrix.shape[0] == matrix.shape[1] else None
-    return diagonal is not None and bool((diagonal == factor).all())

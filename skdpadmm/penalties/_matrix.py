@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import linalg, sparse
+from sklearn.utils import check_array
 
 from skdpadmm.penalties._penalty import FloatArray
 
@@ -16,30 +17,22 @@ SparseMatrix: TypeAlias = "sparse.csr_array[np.float64]"
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
-def as_matrix(name: str, matrix: Any) -> SparseMatrix:
+def as_matrix(name: str, matrix: Any, least_rows: int = 1) -> SparseMatrix:
     """A finite matrix in the one read-only form, sorted and without zeros, of all equal ones."""
-    if not sparse.issparse(matrix):
-        matrix = np.asarray(matrix, dtype=np.float64)
-    if matrix.ndim != 2:
-        raise ValueError(
-            f"Got {name} with {matrix.ndim} dimensions, expected a matrix. Give one row as [[...]]."
-        )
-    kept: SparseMatrix = sparse.csr_array(matrix, dtype=np.float64, copy=True)
+    checked = check_array(
+        matrix,
+        accept_sparse="csr",
+        dtype=np.float64,
+        copy=True,
+        input_name=name,
+        ensure_min_samples=least_rows,
+    )
+    kept: SparseMatrix = sparse.csr_array(checked)
     kept.sum_duplicates()
-    check_finite(name, kept.data)
     kept.eliminate_zeros()
     for part in (kept.data, kept.indices, kept.indptr):
         part.setflags(write=False)
     return kept
-
-
-def check_finite(name: str, entries: FloatArray) -> None:
-    """Refuse infinite and missing entries."""
-    if not np.isfinite(entries).all():
-        raise ValueError(
-            f"Got {name} with infinite or missing entries, expected finite floats."
-            " Remove or replace them."
-        )
 
 
 def fingerprint(*parts: SparseMatrix | FloatArray | str) -> str:
@@ -76,7 +69,7 @@ class Spectrum(NamedTuple):
 
 
 def spectrum(matrix: SparseMatrix) -> Spectrum:
-    """Singular values of a matrix with at least one row and column.
+    """Singular values of a matrix; without entries there are none but zero.
 
     One counts as zero up to ``max(m, n)`` times the machine precision, 2.2e-16, times the largest.
     Bounds are off by a relative 1e-9 and by what counts as zero.
@@ -90,3 +83,12 @@ def spectrum(matrix: SparseMatrix) -> Spectrum:
     smallest = max(float(values[-1]) - slack, 0.0) * unit * (1.0 - 1e-9)
     largest = (float(values[0]) + slack) * unit * (1.0 + 1e-9)
     return Spectrum(int((values > slack).sum()), smallest, largest)
+
+
+def require_rank(name: str, matrix: SparseMatrix, rank: int, remedy: str) -> None:
+    """Refuse a matrix without full rank of its rows or columns."""
+    found = spectrum(matrix).rank
+    if found < rank:
+        raise ValueError(
+            f"Got {name} of shape {matrix.shape} and rank {found}, expected rank {rank}. {remedy}"
+        )

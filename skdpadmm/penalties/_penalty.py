@@ -149,18 +149,12 @@ def check_metric(metric: FloatArray | None) -> None:
 
 def factor_matrix(metric: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray]:
     """A symmetric positive definite metric plus a ridge, and the lower Cholesky factor of both."""
-    size = np.abs(metric)
-    largest = size.max(initial=0.0)
-    if not largest < np.inf:
-        raise ValueError("Got a metric with infinite or missing entries, expected finite floats.")
-    size *= 1e-8
-    size += 1e-12 * largest
-    if not (np.abs(metric - metric.T) <= size).all():
-        raise ValueError("Got a metric that is not symmetric, expected M == M.T.")
+    if not linalg.issymmetric(metric, rtol=1e-8, atol=1e-12 * np.abs(metric).max(initial=0.0)):
+        raise ValueError("Got a metric that is not symmetric and finite, expected M == M.T.")
     quadratic = metric.copy()
     quadratic.flat[:: len(metric) + 1] += ridge
     try:
-        return quadratic, linalg.cholesky(quadratic, lower=True, check_finite=False)
+        return quadratic, linalg.cholesky(quadratic, lower=True)
     except linalg.LinAlgError:
         raise ValueError(
             "Got a metric that is not positive definite, expected a positive definite matrix. "
@@ -170,7 +164,7 @@ def factor_matrix(metric: FloatArray, ridge: float) -> tuple[FloatArray, FloatAr
 
 def as_columns(v: FloatArray, size: int) -> FloatArray:
     """View of a point of shape (p,) or (p, K) as columns, on each of which a matrix acts."""
-    _check_height(v, size)
+    check_height(len(v), size)
     return v.reshape(size, -1)
 
 
@@ -178,13 +172,14 @@ def as_weights(v: FloatArray, metric: FloatArray | None) -> FloatArray:
     """A diagonal metric, ones by default, shaped so that it broadcasts against a point."""
     if metric is None:
         return np.ones((1,) * v.ndim)
-    _check_height(v, len(metric))
+    check_height(len(v), len(metric))
     return metric.reshape((-1,) + (1,) * (v.ndim - 1))
 
 
-def _check_height(v: FloatArray, size: int) -> None:
-    if len(v) != size:
+def check_height(n_features: int, expected: int) -> None:
+    """Refuse a point or a metric for another number of features."""
+    if n_features != expected:
         raise ValueError(
-            f"Got a metric of shape ({size},) or ({size}, {size}) for {len(v)} coefficients,"
-            " expected the shape (p,) or (p, p) for p of them."
+            f"Got {n_features} coefficients, expected {expected}: as many as the metric or the"
+            " matrix has columns."
         )

@@ -118,7 +118,7 @@ class PiecewiseQuadratic:
         return piece, resting, excess * (resting & (np.abs(excess) > self._rounding()))
 
     def _step(self, free: npt.NDArray[np.bool_], piece: npt.NDArray[np.intp]) -> bool:
-        """Move to the joint minimiser, or until a coefficient ends its piece; whether it arrived."""
+        """Move to the joint minimiser or to the first end of a piece; return whether it arrived."""
         point, target = self.point[free], self._target(free, piece)
         low, high = self.ends[piece[free]], self.ends[piece[free] + 1]
         change, beyond = target - point, (target > high) | (target < low)

@@ -43,8 +43,11 @@ def test_equal_values_make_equal_penalties_that_cannot_be_changed():
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        (np.empty((0, 0)), "expected a column for each"),
-        ([[1.0, 2.0], [2.0, 4.0]], "Got a matrix of rank 1 with 2 rows, expected rank 2. Remove"),
+        (np.empty((0, 0)), "0 feature"),
+        (
+            [[1.0, 2.0], [2.0, 4.0]],
+            "and rank 1, expected rank 2. Remove",
+        ),
     ],
 )
 def test_matrices_without_full_row_rank_are_refused(matrix, message):
