@@ -33,10 +33,9 @@ from skdpadmm.penalties import L1
 from skdpadmm.protocol import Gate, Plan
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
-from tests.contract.registry import ROWS, Row
+from tests.contract.registry import BY_ID, Row
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-BY_ID = {row.id: row for row in ROWS}
 ALGORITHMS = "skdpadmm.algorithms"
 
 
@@ -64,11 +63,8 @@ class Bug:
     def row(self, row_id: str) -> Row:
         """A row of the contract, changed as the bug needs it."""
         row = BY_ID[row_id]
-        if self.knobs:
-            assert row.algorithm is not None
-            name, knobs = row.algorithm
-            row = dataclasses.replace(row, algorithm=(name, {**knobs, **self.knobs}))
-        return dataclasses.replace(row, params={**row.params, **self.params}, **self.fields)
+        params, knobs = {**row.params, **self.params}, {**row.knobs, **self.knobs}
+        return dataclasses.replace(row, params=params, knobs=knobs, **self.fields)
 
 
 def setting(target: str, value: Any) -> Plant:

@@ -16,29 +16,37 @@ from tests.contract import harness
 AGENTS = (0, 1, 0, 0, 2, 0, 3, 0, 0, 3, 0, 1, 3, 0)
 
 
+# Clip bounds that are never reached, and always.
+FAR, WIDE = {"clip_norm": 10.0, "step_size": 1.0}, {"clip_norm": 1000.0}
+TINY = {"clip_norm": 0.01}
+STEPS = {"clip_norm": 0.01, "step_size": 0.01}
+NO_INTERCEPT = {"neighboring": "zero_out", "fit_intercept": False}
+
+
 @dataclass(frozen=True)
 class Row:
     """A small fit.
 
-    `algorithm` is a name or class and its knobs. `pieces` has the sizes that a stream arrives in.
-    `unseen` names releases of which no replay sees how far they move: tests of the algorithm do.
-    `linear` has the knobs under which every loss is linear for the first record, so that bounds are
-    attained up to the share `reaches`, and the claim where the moves compose to it (`composes`);
-    None where they are not tight. `spent` is the share of the budget that a plan uses up at least.
-    `optimum` has the knobs with which a fit without noise comes to the optimum, and how near; None
-    where none does. `n_noise` is how many numbers are drawn to look at noise.
+    `algorithm` is the name of an algorithm of the package, or a class. `pieces` has the sizes that
+    a stream arrives in. `unseen` names releases whose sensitivity no replay can see: tests of the
+    algorithm do. `linear` has the parameters under which every loss is linear for the first record,
+    so that sensitivities are attained up to the factor `reaches`, and the claim where releases
+    compose to it (`composes`); None where they are not tight. `spent` is the share of the budget
+    that a plan uses at least. `optimum` has the parameters with which a fit without noise reaches
+    the optimum, and how closely; None where none does. `n_noise` is how many numbers are drawn to
+    test the noise.
     """
 
     id: str
     estimator: str
-    algorithm: Any = None
+    algorithm: Any
+    knobs: dict[str, Any] = field(default_factory=dict)
     target: str = "number"
     params: dict[str, Any] = field(default_factory=dict)
-    has_agents: bool = False
     is_sparse: bool = False
     pieces: tuple[int, ...] = ()
     unseen: tuple[str, ...] = ()
-    linear: dict[str, Any] | None = None
+    linear: dict[str, Any] | None = field(default_factory=lambda: STEPS)
     reaches: float = 1.0
     composes: bool = True
     spent: float = 0.999
@@ -46,8 +54,13 @@ class Row:
     n_noise: int = 160
 
     @property
+    def has_agents(self) -> bool:
+        """Whether agents hold the records."""
+        return not self.estimator.startswith("DPAdmm")
+
+    @property
     def n_samples(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return len(AGENTS) if self.has_agents else 12
 
     @property
@@ -57,25 +70,19 @@ class Row:
 
     def make(self, **changed: Any) -> Any:
         """The estimator, unfitted and seeded; with other parameters where some are given."""
-        params: dict[str, Any] = {"max_iter": 4, "random_state": 0, "delta": 1e-4}
-        params["feature_bounds"] = (-1.0, 1.0)
-        if self.algorithm is not None:
-            params["algorithm"] = self.algorithm_with({})
-        if self.target == "number":
-            params["target_bounds"] = (-2.0, 2.0)
-        else:
-            params["classes"] = self.classes
-        params.update(self.params)
-        params.update(changed)
-        if isinstance(params.get("algorithm"), dict):
+        params = {"max_iter": 4, "random_state": 0, "delta": 1e-4, "feature_bounds": (-1.0, 1.0)}
+        is_number = self.target == "number"
+        params |= {"target_bounds": (-2.0, 2.0)} if is_number else {"classes": self.classes}
+        params |= {"algorithm": {}, **self.params, **changed}
+        if isinstance(params["algorithm"], dict):
             params["algorithm"] = self.algorithm_with(params["algorithm"])
         return getattr(skdpadmm, self.estimator)(**params)
 
     def algorithm_with(self, changed: dict[str, Any]) -> Any:
-        """The algorithm: one of the package by its name, or another one by its class."""
-        name, knobs = self.algorithm
+        """The algorithm, with some parameters changed."""
+        name = self.algorithm
         make = getattr(algorithms, name) if isinstance(name, str) else name
-        return make(**{**knobs, **changed})
+        return make(**{**self.knobs, **changed})
 
     @property
     def extremes(self) -> tuple[float, float]:
@@ -121,152 +128,127 @@ class Row:
         return model
 
 
-FAR, WIDE = {"clip_norm": 10.0, "step_size": 1.0}, {"clip_norm": 1000.0}
-TINY = {"clip_norm": 0.01}
-STEPS = {"clip_norm": 0.01, "step_size": 0.01}
-NO_INTERCEPT = {"neighboring": "zero_out", "fit_intercept": False}
-
-
-def central(id: str, estimator: str, algorithm: str, /, knobs: Any = None, **more: Any) -> Row:
-    return Row(id, estimator, (algorithm, knobs or {}), **more)
-
-
-def agents(id: str, estimator: str, algorithm: str, /, knobs: Any = None, **more: Any) -> Row:
-    return Row(id, estimator, (algorithm, knobs or {}), has_agents=True, **more)
-
-
 # fmt: off
 ROWS = [
     # Consensus ADMM: steps, relations, penalties, classes, sparse rows, private coordinates.
-    central("consensus-exact", "DPAdmmRidge", "ConsensusADMM", linear=STEPS, optimum=(FAR,
-        1e-9)),
-    central("consensus-overrelaxed-zero-out", "DPAdmmLasso", "ConsensusADMM",
-        {"relaxation": 0.8}, params={"alpha": 0.01, **NO_INTERCEPT}, linear=STEPS, reaches=0.25),
-    central("consensus-linearized-undeclared", "DPAdmmHuberRegressor", "ConsensusADMM",
-        {"record_step": "linearized"}, params={"feature_bounds": None}, linear=STEPS,
-        optimum=(FAR, 1e-9)),
-    central("consensus-three-classes", "DPAdmmLogisticRegression", "ConsensusADMM",
-        target="three", linear=STEPS, reaches=0.866, optimum=(FAR, 1e-9)),
-    central("consensus-sparse-zero-out", "DPAdmmLinearSVC", "ConsensusADMM", target="two",
-        params={"feature_bounds": None, **NO_INTERCEPT}, is_sparse=True, linear=STEPS),
-    central("consensus-conditioned-scaled", "DPAdmmElasticNet", "ConsensusADMM",
-        params={"alpha": 0.01, "feature_bounds": None, "scale": "private",
-        "conditioning": "private"}),
-    central("consensus-conditioned-zero-out", "DPAdmmLogisticRegression", "ConsensusADMM",
-        target="two", params={"conditioning": "private", **NO_INTERCEPT}, linear=STEPS),
-    central("consensus-fused", "DPAdmmGeneralizedLasso", "ConsensusADMM", linear=STEPS),
+    Row("consensus-exact", "DPAdmmRidge", "ConsensusADMM", optimum=(FAR, 1e-9)),
+    Row("consensus-overrelaxed-zero-out", "DPAdmmLasso", "ConsensusADMM", {"relaxation": 0.8},
+        params={"alpha": 0.01, **NO_INTERCEPT}, reaches=0.25),
+    Row("consensus-linearized-undeclared", "DPAdmmHuberRegressor", "ConsensusADMM",
+        {"record_step": "linearized"}, params={"feature_bounds": None}, optimum=(FAR, 1e-9)),
+    Row("consensus-three-classes", "DPAdmmLogisticRegression", "ConsensusADMM", target="three",
+        reaches=0.866, optimum=(FAR, 1e-9)),
+    Row("consensus-sparse-zero-out", "DPAdmmLinearSVC", "ConsensusADMM", target="two",
+        params={"feature_bounds": None, **NO_INTERCEPT}, is_sparse=True),
+    Row("consensus-conditioned-scaled", "DPAdmmElasticNet", "ConsensusADMM", params={"alpha": 0.01,
+        "feature_bounds": None, "scale": "private", "conditioning": "private"}, linear=None),
+    Row("consensus-conditioned-zero-out", "DPAdmmLogisticRegression", "ConsensusADMM",
+        target="two", params={"conditioning": "private", **NO_INTERCEPT}),
+    Row("consensus-fused", "DPAdmmGeneralizedLasso", "ConsensusADMM"),
     # Averaged ADMM, coordinates and gradients: the whole path, and the last iterate alone.
-    central("averaged-path", "DPAdmmRidge", "AveragedADMM", {"guarantee": "path"}, linear=TINY,
+    Row("averaged-path", "DPAdmmRidge", "AveragedADMM", {"guarantee": "path"}, linear=TINY,
         reaches=0.98, optimum=(FAR, 1e-7)),
-    central("averaged-path-zero-out", "DPAdmmLogisticRegression", "AveragedADMM", target="two",
-        params={"C": 1.0, **NO_INTERCEPT}, linear=STEPS, reaches=0.98, optimum=(FAR, 1e-6)),
-    central("averaged-last", "DPAdmmRidge", "AveragedADMM", {"guarantee": "last"},
-        params={"fit_intercept": False}, linear=STEPS, reaches=0.98, composes=False),
-    central("coordinates-cyclic", "DPAdmmLasso", "CoordinateDescent", params={"alpha": 0.01},
+    Row("averaged-path-zero-out", "DPAdmmLogisticRegression", "AveragedADMM", target="two",
+        params={"C": 1.0, **NO_INTERCEPT}, reaches=0.98, optimum=(FAR, 1e-6)),
+    Row("averaged-last", "DPAdmmRidge", "AveragedADMM", {"guarantee": "last"},
+        params={"fit_intercept": False}, reaches=0.98, composes=False),
+    Row("coordinates-cyclic", "DPAdmmLasso", "CoordinateDescent", params={"alpha": 0.01},
         linear=TINY),
-    central("coordinates-random-zero-out", "DPAdmmLogisticRegression", "CoordinateDescent",
-        {"schedule": "random"}, target="two", params=NO_INTERCEPT, linear=STEPS, optimum=(FAR,
-        1e-9)),
-    central("gradient-path", "DPAdmmRidge", "GradientDescent", {"guarantee": "path"},
-        linear=TINY, optimum=(FAR, 1e-9)),
-    central("gradient-momentum-three-classes", "DPAdmmLogisticRegression", "GradientDescent",
-        {"momentum": 0.5, "guarantee": "path"}, target="three", linear=STEPS, reaches=0.866,
+    Row("coordinates-random-zero-out", "DPAdmmLogisticRegression", "CoordinateDescent",
+        {"schedule": "random"}, target="two", params=NO_INTERCEPT, optimum=(FAR, 1e-9)),
+    Row("gradient-path", "DPAdmmRidge", "GradientDescent", {"guarantee": "path"}, linear=TINY,
         optimum=(FAR, 1e-9)),
-    central("gradient-last-zero-out", "DPAdmmHuberRegressor", "GradientDescent",
-        {"guarantee": "last"}, params={"alpha": 1.0, **NO_INTERCEPT}, linear=STEPS,
+    Row("gradient-momentum-three-classes", "DPAdmmLogisticRegression", "GradientDescent",
+        {"momentum": 0.5, "guarantee": "path"}, target="three", reaches=0.866,
+        optimum=(FAR, 1e-9)),
+    Row("gradient-last-zero-out", "DPAdmmHuberRegressor", "GradientDescent", {"guarantee": "last"},
+        params={"alpha": 1.0, **NO_INTERCEPT}, composes=False),
+    Row("gradient-cyclic", "DPAdmmRidge", "GradientDescent", {"schedule": "cyclic"},
         composes=False),
-    central("gradient-cyclic", "DPAdmmRidge", "GradientDescent", {"schedule": "cyclic"},
-        linear=STEPS, composes=False),
     # Gradient ADMM: orders of records, what is released, where the noise is.
-    central("gradient-admm-last", "DPAdmmRidge", "GradientADMM", linear=STEPS, composes=False),
-    central("gradient-admm-path-zero-out", "DPAdmmLogisticRegression", "GradientADMM",
-        {"release": "path"}, target="two", params={"C": 1.0, **NO_INTERCEPT}, linear=STEPS,
+    Row("gradient-admm-last", "DPAdmmRidge", "GradientADMM", composes=False),
+    Row("gradient-admm-path-zero-out", "DPAdmmLogisticRegression", "GradientADMM",
+        {"release": "path"}, target="two", params={"C": 1.0, **NO_INTERCEPT}, composes=False),
+    Row("gradient-admm-sampling", "DPAdmmRidge", "GradientADMM", {"schedule": "sampling"},
         composes=False),
-    central("gradient-admm-sampling", "DPAdmmRidge", "GradientADMM", {"schedule": "sampling"},
-        linear=STEPS, composes=False),
-    central("gradient-admm-stopping", "DPAdmmRidge", "GradientADMM", {"schedule": "stopping"},
-        linear=STEPS, composes=False),
-    central("gradient-admm-at-gradient", "DPAdmmHuberRegressor", "GradientADMM",
-        {"noise_at": "gradient", "release": "path"}, linear=STEPS, composes=False),
-    central("gradient-admm-stream", "DPAdmmRidge", "GradientADMM", {"schedule": "stream"},
-        pieces=(5, 1, 6), linear=STEPS),
+    Row("gradient-admm-stopping", "DPAdmmRidge", "GradientADMM", {"schedule": "stopping"},
+        composes=False),
+    Row("gradient-admm-at-gradient", "DPAdmmHuberRegressor", "GradientADMM",
+        {"noise_at": "gradient", "release": "path"}, composes=False),
+    Row("gradient-admm-stream", "DPAdmmRidge", "GradientADMM", {"schedule": "stream"},
+        pieces=(5, 1, 6)),
     # Noise that stays hidden.
-    central("objective", "DPAdmmRidge", "ObjectivePerturbation", unseen=("minimiser",)),
-    central("objective-zero-out", "DPAdmmLogisticRegression", "ObjectivePerturbation",
-        target="two", unseen=("minimiser",), params={"C": 1.0, **NO_INTERCEPT}),
+    Row("objective", "DPAdmmRidge", "ObjectivePerturbation", unseen=("minimiser",), linear=None),
+    Row("objective-zero-out", "DPAdmmLogisticRegression", "ObjectivePerturbation", target="two",
+        unseen=("minimiser",), params={"C": 1.0, **NO_INTERCEPT}, linear=None),
     # Around a server.
-    agents("federated-server", "DPFedRidge", "FederatedADMM", linear=STEPS, optimum=(FAR, 1e-9)),
-    agents("federated-sums-honest-zero-out", "DPFedLogisticRegression", "FederatedADMM",
-        target="two", params={"adversary": "sums", "n_honest": 3, **NO_INTERCEPT}, linear=STEPS,
-        optimum=(FAR, 1e-9)),
-    agents("federated-increments-poisson-agent", "DPFedLasso", "FederatedADMM",
+    Row("federated-server", "DPFedRidge", "FederatedADMM", optimum=(FAR, 1e-9)),
+    Row("federated-sums-honest-zero-out", "DPFedLogisticRegression", "FederatedADMM", target="two",
+        params={"adversary": "sums", "n_honest": 3, **NO_INTERCEPT}, optimum=(FAR, 1e-9)),
+    Row("federated-increments-poisson-agent", "DPFedLasso", "FederatedADMM",
         {"message": "increment"}, params={"alpha": 0.01, "adversary": "model",
-        "participation": 0.5, "privacy_unit": "agent"}, linear=STEPS, reaches=0.3,
-        composes=False),
-    agents("federated-increments-agent-zero-out", "DPFedLogisticRegression", "FederatedADMM",
+        "participation": 0.5, "privacy_unit": "agent"}, reaches=0.3, composes=False),
+    Row("federated-increments-agent-zero-out", "DPFedLogisticRegression", "FederatedADMM",
         {"message": "increment"}, target="three", params={"adversary": "model",
-        "participation": 0.5, "privacy_unit": "agent", "neighboring": "zero_out"}, linear=STEPS,
-        reaches=0.3, composes=False),
-    agents("federated-fixed-sample", "DPFedElasticNet", "FederatedADMM", {"message": "increment",
-        "sampling": "fixed"}, params={"alpha": 0.01, "adversary": "server",
-        "participation": 0.5, "max_iter": 8}, linear=STEPS, composes=False),
-    agents("federated-dropout-agent", "DPFedRidge", "FederatedADMM",
-        {"local_step": "linearized"}, params={"adversary": "sums", "dropout": 0.2,
-        "privacy_unit": "agent", "random_state": 1}, linear=STEPS),
-    agents("sharing-federated", "DPFedRidge", "SecretSharingGradientDescent",
+        "participation": 0.5, "privacy_unit": "agent", "neighboring": "zero_out"}, reaches=0.3,
+        composes=False),
+    Row("federated-fixed-sample", "DPFedElasticNet", "FederatedADMM", {"message": "increment",
+        "sampling": "fixed"}, params={"alpha": 0.01, "adversary": "server", "participation": 0.5,
+        "max_iter": 8}, composes=False),
+    Row("federated-dropout-agent", "DPFedRidge", "FederatedADMM", {"local_step": "linearized"},
+        params={"adversary": "sums", "dropout": 0.2, "privacy_unit": "agent", "random_state": 1}),
+    Row("sharing-federated", "DPFedRidge", "SecretSharingGradientDescent",
         params={"adversary": "sums"}, linear=TINY, optimum=(FAR, 1e-9)),
-    agents("sharing-federated-agent-zero-out", "DPFedLogisticRegression",
+    Row("sharing-federated-agent-zero-out", "DPFedLogisticRegression",
         "SecretSharingGradientDescent", {"n_curators": 2}, target="three",
-        params={"adversary": "model", "privacy_unit": "agent", **NO_INTERCEPT}, linear=STEPS,
+        params={"adversary": "model", "privacy_unit": "agent", **NO_INTERCEPT},
         optimum=(FAR, 1e-9)),
     # On a graph.
-    agents("graph-gradient", "DPDecentralizedRegressor", "DecentralizedGradientDescent",
-        params={"topology": "ring"}, linear=STEPS, optimum=({**FAR, "step_size": 0.3}, 0.03)),
-    agents("graph-gradient-agent-zero-out", "DPDecentralizedClassifier",
+    Row("graph-gradient", "DPDecentralizedRegressor", "DecentralizedGradientDescent",
+        params={"topology": "ring"}, optimum=({**FAR, "step_size": 0.3}, 0.03)),
+    Row("graph-gradient-agent-zero-out", "DPDecentralizedClassifier",
         "DecentralizedGradientDescent", {"batch_fraction": 0.5}, target="two",
-        params={"topology": "ring"}, linear=STEPS, reaches=0.5, composes=False),
-    agents("multi-step", "DPDecentralizedRegressor", "MultiStepADMM",
-        params={"topology": "ring"}, linear=STEPS, optimum=({**FAR, "step_size": 0.3}, 1e-9)),
-    agents("multi-step-agent-zero-out", "DPDecentralizedClassifier", "MultiStepADMM",
-        target="three", params={"privacy_unit": "agent", **NO_INTERCEPT}, linear=STEPS,
-        optimum=(FAR, 1e-9)),
-    agents("multi-step-batches", "DPDecentralizedClassifier", "MultiStepADMM",
-        {"batch_fraction": 0.5}, target="two", params={"neighboring": "zero_out"}, linear=STEPS,
-        reaches=0.5, composes=False),
-    agents("aggregators-admm", "DPDecentralizedRegressor", "RandomizedADMM", linear=TINY,
+        params={"topology": "ring"}, reaches=0.5, composes=False),
+    Row("multi-step", "DPDecentralizedRegressor", "MultiStepADMM", params={"topology": "ring"},
+        optimum=({**FAR, "step_size": 0.3}, 1e-9)),
+    Row("multi-step-agent-zero-out", "DPDecentralizedClassifier", "MultiStepADMM", target="three",
+        params={"privacy_unit": "agent", **NO_INTERCEPT}, optimum=(FAR, 1e-9)),
+    Row("multi-step-batches", "DPDecentralizedClassifier", "MultiStepADMM",
+        {"batch_fraction": 0.5}, target="two", params={"neighboring": "zero_out"}, reaches=0.5,
+        composes=False),
+    Row("aggregators-admm", "DPDecentralizedRegressor", "RandomizedADMM", linear=TINY,
         optimum=(WIDE, 1e-4)),
-    agents("aggregators-admm-fixed-zero-out", "DPDecentralizedClassifier", "RandomizedADMM",
-        {"noise": "gaussian", "aggregator": "fixed"}, target="two", params={**NO_INTERCEPT},
+    Row("aggregators-admm-fixed-zero-out", "DPDecentralizedClassifier", "RandomizedADMM",
+        {"noise": "gaussian", "aggregator": "fixed"}, target="two", params=NO_INTERCEPT,
         linear=TINY),
-    agents("aggregators-gradient", "DPDecentralizedRegressor", "RandomizedGradientDescent",
+    Row("aggregators-gradient", "DPDecentralizedRegressor", "RandomizedGradientDescent",
         {"mixing": "interval", "noise_decay": 0.9}, params={"max_iter": 2}, linear=TINY),
-    agents("aggregators-gradient-gaussian-zero-out", "DPDecentralizedClassifier",
+    Row("aggregators-gradient-gaussian-zero-out", "DPDecentralizedClassifier",
         "RandomizedGradientDescent", {"mixing": "pair", "noise": "gaussian"}, target="three",
-        params=NO_INTERCEPT, linear=STEPS),
-    agents("aggregators-sgd", "DPDecentralizedRegressor", "RandomizedSGD", linear=TINY),
-    agents("aggregators-sgd-gaussian-agent", "DPDecentralizedRegressor", "RandomizedSGD",
+        params=NO_INTERCEPT),
+    Row("aggregators-sgd", "DPDecentralizedRegressor", "RandomizedSGD", linear=TINY),
+    Row("aggregators-sgd-gaussian-agent", "DPDecentralizedRegressor", "RandomizedSGD",
         {"noise": "gaussian"}, params={"privacy_unit": "agent", "neighboring": "zero_out"},
         linear=TINY, reaches=0.91),
-    agents("walk-admm", "DPDecentralizedRegressor", "RandomWalkADMM",
-        params={"adversary": "peer"}, linear=STEPS, reaches=0.99, composes=False, optimum=(FAR,
-        1e-5)),
-    agents("walk-point-zero-out", "DPDecentralizedClassifier", "RandomWalkProximalPoint",
-        target="two", params={"adversary": "eavesdropper", **NO_INTERCEPT}, linear=STEPS,
-        reaches=0.99, composes=False),
-    agents("sharing-graph-coalition", "DPDecentralizedRegressor", "SecretSharingGradientDescent",
+    Row("walk-admm", "DPDecentralizedRegressor", "RandomWalkADMM", params={"adversary": "peer"},
+        reaches=0.99, composes=False, optimum=(FAR, 1e-5)),
+    Row("walk-point-zero-out", "DPDecentralizedClassifier", "RandomWalkProximalPoint",
+        target="two", params={"adversary": "eavesdropper", **NO_INTERCEPT}, reaches=0.99,
+        composes=False),
+    Row("sharing-graph-coalition", "DPDecentralizedRegressor", "SecretSharingGradientDescent",
         params={"adversary": "peer", "coalition": 2}, linear=TINY),
     # Models of their own.
-    agents("personal-laplace", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
+    Row("personal-laplace", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
         {"noise": "laplace", "warm_start": None}, linear=TINY),
-    agents("personal-warm", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
+    Row("personal-warm", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
         {"warm_start": "propagation"}, linear=TINY),
-    agents("personal-agent-zero-out", "DPPersonalizedClassifier",
-        "PersonalizedCoordinateDescent", {"warm_start": None, "split": "optimal"},
-        target="two", params={"privacy_unit": "agent", **NO_INTERCEPT},
-        linear=TINY),
-    agents("personal-three-classes", "DPPersonalizedClassifier", "PersonalizedCoordinateDescent",
+    Row("personal-agent-zero-out", "DPPersonalizedClassifier", "PersonalizedCoordinateDescent",
+        {"warm_start": None, "split": "optimal"}, target="two", params={"privacy_unit": "agent",
+        **NO_INTERCEPT}, linear=TINY),
+    Row("personal-three-classes", "DPPersonalizedClassifier", "PersonalizedCoordinateDescent",
         {"noise": "laplace", "warm_start": "propagation", "split": "optimal"}, target="three",
         linear=TINY, reaches=0.707),
-    agents("personal-local", "DPPersonalizedRegressor", "LocalModels", linear=TINY),
+    Row("personal-local", "DPPersonalizedRegressor", "LocalModels", linear=TINY),
 ]
 # fmt: on
+BY_ID = {row.id: row for row in ROWS}

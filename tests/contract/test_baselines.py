@@ -12,61 +12,33 @@ from examples.heavy_ball import HeavyBall
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor, DPPersonalizedRegressor
 from skdpadmm.algorithms import LocalModels
 from tests.contract import test_contract as contract
-from tests.contract.registry import AGENTS, Row
+from tests.contract.registry import AGENTS, NO_INTERCEPT, Row
 from tests.privacy.densities import divergence_of_hidden_term
 
 PRIMAL, DUAL = baselines.PrimalPerturbationADMM, baselines.DualPerturbationADMM
 TINY = {"clip_norm": 0.001, "step_size": 0.01}
 
 
-def row(id, estimator, algorithm, /, knobs=None, **more):
-    return Row(id, estimator, (algorithm, knobs or {}), has_agents=True, **more)
-
-
+# fmt: off
 ROWS = [
-    Row(
-        "heavy-ball", "DPAdmmLogisticRegression", (HeavyBall, {}), target="three", reaches=0.866,
-        linear=TINY, optimum=({"clip_norm": 10.0, "step_size": 0.5}, 1e-6),
-    ),
-    Row(
-        "heavy-ball-zero-out", "DPAdmmRidge", (HeavyBall, {}), linear=TINY,
-        params={"neighboring": "zero_out", "fit_intercept": False},
-    ),
-    row(
-        "primal", "DPDecentralizedRegressor", PRIMAL, {"inner_steps": 5}, composes=False,
+    Row("heavy-ball", "DPAdmmLogisticRegression", HeavyBall, target="three", reaches=0.866,
+        linear=TINY, optimum=({"clip_norm": 10.0, "step_size": 0.5}, 1e-6)),
+    Row("heavy-ball-zero-out", "DPAdmmRidge", HeavyBall, params=NO_INTERCEPT, linear=TINY),
+    Row("primal", "DPDecentralizedRegressor", PRIMAL, {"inner_steps": 5}, composes=False,
         linear={"clip_norm": 0.001, "penalty_weight": 1.0}, reaches=0.97,
-        optimum=({"clip_norm": 100.0, "penalty_weight": 1.0, "inner_steps": 20}, 1e-5),
-    ),
-    row(
-        "primal-zero-out", "DPDecentralizedClassifier", PRIMAL, target="two",
-        params={"neighboring": "zero_out", "topology": "path"},
-    ),
-    row(
-        "dual", "DPDecentralizedClassifier", DUAL, target="two", unseen=("minimisers of agents",),
-        params={"max_iter": 2},
-    ),
-    row("published", "DPPersonalizedRegressor", baselines.PerturbedData),
-    row(
-        "published-labels", "DPPersonalizedClassifier", baselines.PerturbedData,
-        {"models": "local"}, target="three", params={"neighboring": "zero_out"},
-    ),
-]  # fmt: skip
-PROMISES = [
-    contract.plan_before_data,
-    contract.trace_is_the_plan,
-    contract.budget_is_met_and_used_up,
-    contract.replay_within_sensitivity,
-    contract.linear_losses_attain_the_claim,
-    contract.noise_is_as_planned_and_fresh,
-    contract.no_noise_reaches_the_optimum,
-    contract.refusals_leave_nothing,
+        optimum=({"clip_norm": 100.0, "penalty_weight": 1.0, "inner_steps": 20}, 1e-5)),
+    Row("primal-zero-out", "DPDecentralizedClassifier", PRIMAL, target="two", linear=None,
+        params={"neighboring": "zero_out", "topology": "path"}),
+    Row("dual", "DPDecentralizedClassifier", DUAL, target="two", unseen=("minimisers of agents",),
+        params={"max_iter": 2}, linear=None),
+    Row("published", "DPPersonalizedRegressor", baselines.PerturbedData, linear=None),
+    Row("published-labels", "DPPersonalizedClassifier", baselines.PerturbedData,
+        {"models": "local"}, target="three", params={"neighboring": "zero_out"}, linear=None),
 ]
-CASES = [(row, promise) for row in ROWS for promise in PROMISES if contract.applies(promise, row)]
+# fmt: on
 
 
-@pytest.mark.parametrize(
-    ("row", "promise"), CASES, ids=[f"{row.id}-{promise.__name__}" for row, promise in CASES]
-)
+@pytest.mark.parametrize(("row", "promise"), contract.cases(ROWS, contract.PROPERTIES))
 def test_contract(row, promise):
     promise(row)
 

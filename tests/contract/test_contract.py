@@ -420,7 +420,14 @@ def applies(promise, row):
     return True
 
 
-CASES = [(row, promise) for row in ROWS for promise in PROPERTIES if applies(promise, row)]
+def cases(rows, properties):
+    """Each row with each property that is about it."""
+    return [
+        pytest.param(row, promise, id=f"{row.id}-{promise.__name__}")
+        for row in rows
+        for promise in properties
+        if applies(promise, row)
+    ]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -432,8 +439,6 @@ def theorems_are_evaluated_once():
         yield
 
 
-@pytest.mark.parametrize(
-    ("row", "promise"), CASES, ids=[f"{row.id}-{promise.__name__}" for row, promise in CASES]
-)
+@pytest.mark.parametrize(("row", "promise"), cases(ROWS, PROPERTIES))
 def test_contract(row, promise):
     promise(row)
