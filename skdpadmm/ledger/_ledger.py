@@ -323,6 +323,7 @@ class PrivacyLedger:
         self,
         *,
         subject: str | None = None,
+        last_id: int | None = None,
         observer: str = "adversary",
         include_simulated: bool = False,
         disjoint: bool = False,
@@ -337,6 +338,8 @@ class PrivacyLedger:
         ----------
         subject : str or None, default=None
             Name of a class of estimators: its fits alone. None: all.
+        last_id : int or None, default=None
+            The "id" of the last entry that counts: what held when it was made. None: all count.
         observer : str, default="adversary"
             Against whom. "adversary" takes for each fit the observer that its budget was spent
             against: whoever is all of these at once.
@@ -360,8 +363,9 @@ class PrivacyLedger:
         """
         relation, name = _relation(unit, neighboring), self.dataset
         with self._transaction() as connection:
-            fits, limits = _read_fits(connection), _read_limits(connection)
-        names = {fit.dataset for fit in fits} | {limit.dataset for limit in limits}
+            fits = _read_fits(connection, last_id)
+            query = "SELECT dataset FROM entries UNION SELECT dataset FROM limits"
+            names = {dataset for (dataset,) in connection.execute(query)}
         if name and name not in names:
             raise LedgerError(
                 f"Got the data set {name!r}, expected one of {sorted(names - {''})}, which fits or"
@@ -659,9 +663,10 @@ def _read_limits(connection: sqlite3.Connection) -> list[_Limit]:
     return [_Limit(*row)._replace(disjoint=bool(row[3])) for row in rows]
 
 
-def _read_fits(connection: sqlite3.Connection) -> list[_Fits]:
-    query = "SELECT dataset, subject, simulation, cost FROM entries ORDER BY id"
-    rows = Counter(connection.execute(query))  # faster than GROUP BY
+def _read_fits(connection: sqlite3.Connection, last_id: int | None = None) -> list[_Fits]:
+    query = "SELECT dataset, subject, simulation, cost FROM entries WHERE id <= ? ORDER BY id"
+    until = math.inf if last_id is None else last_id
+    rows = Counter(connection.execute(query, (until,)))  # faster than GROUP BY
     claims = _claims_by_cost(connection)
     return [
         _Fits(name, subject, bool(simulation), claims[cost], n)

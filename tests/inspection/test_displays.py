@@ -22,11 +22,13 @@ from skdpadmm import (
     DPPersonalizedClassifier,
 )
 from skdpadmm.inspection import (
+    PrivacyLedgerDisplay,
     PrivacyReportDisplay,
     PrivacyUtilityDisplay,
     TopologyDisplay,
     plot_network,
 )
+from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.network import Topology
 from skdpadmm.preprocessing import BoundedScaler
@@ -261,3 +263,32 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     ):
         with pytest.raises(ImportError, match=r"skdpadmm\[plot\]"):
             draw()
+
+
+# The account of a study.
+
+
+def test_the_account_is_the_total_after_each_fit_and_the_limit(tmp_path):
+    path = str(tmp_path / "study.db")
+    ledger = PrivacyLedger(f"{path}::adult")
+    ledger.limit(9.0, 1e-6)
+
+    def fit(account, mu, **more):
+        entry = LedgerEntry("Lasso", "0" * 64, 1e-6, (observer(mu=mu),), **more)
+        account.finish(account.reserve(entry))
+
+    for account, mu in ((ledger, 0.3), (PrivacyLedger(f"{path}::bank"), 5.0), (ledger, 0.4)):
+        fit(account, mu)
+    display = PrivacyLedgerDisplay.from_ledger(ledger)
+    totals = [0.0, *(GaussianDP(mu).epsilon(1e-6) for mu in (0.3, 0.5))]
+    assert_allclose(display.line_.get_xydata(), np.column_stack([[0, 1, 2], totals]))
+    assert display.limit_.get_ydata() == [9.0, 9.0]
+    assert (display.ax_.get_title("left"), display.delta) == ("adult", 1e-6)
+    for _ in range(200):
+        fit(ledger, 0.01, simulation=True)
+    display = PrivacyLedgerDisplay.from_ledger(ledger, delta=1e-5, include_simulated=True)
+    assert display.limit_ is None
+    assert (len(display.n_fits), display.n_fits[-1]) == (60, 202)
+    assert display.epsilons[-1] == ledger.total(1e-5, include_simulated=True)
+    with pytest.raises(ValueError, match="no limit"):
+        PrivacyLedgerDisplay.from_ledger(PrivacyLedger(f"{path}::bank"))

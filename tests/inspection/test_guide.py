@@ -31,6 +31,6 @@ def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch):
                 assert value == pytest.approx(float(text), abs=0.6), code
             else:
                 assert str(value) == text, code
-    assert len(BLOCKS) == 3
-    assert n_said == 5
+    assert len(BLOCKS) == 4
+    assert n_said == 6
     assert (tmp_path / "utility.png").is_file()

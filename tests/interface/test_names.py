@@ -19,7 +19,8 @@ PUBLIC = {
     " LocalRegressor",
     "preprocessing": "BoundedScaler RowNormClipper",
     "model_selection": "DPGridSearchCV DPRandomizedSearchCV search_cost",
-    "inspection": "PrivacyReportDisplay PrivacyUtilityDisplay TopologyDisplay plot_network",
+    "inspection": "PrivacyLedgerDisplay PrivacyReportDisplay PrivacyUtilityDisplay TopologyDisplay"
+    " plot_network",
     "audit": "AuditReport audit",
     "ledger": "LedgerError PrivacyBudgetExceeded PrivacyLedger",
     "algorithms": "Algorithm AveragedADMM ConsensusADMM CoordinateDescent"
