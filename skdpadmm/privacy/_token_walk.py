@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.special import betainc
 
@@ -18,6 +18,7 @@ from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._mixture import Mixture
 from skdpadmm.privacy._numbers import quiet_underflow, require, require_count
 
+Array = NDArray[np.floating[Any]]
 # All pairs of a larger graph that is not complete take more than a second or two.
 MOST_AGENTS = 64
 # Sums of costs are rounded up to this many values; what is returned, to fewer, so that two walks
@@ -149,9 +150,19 @@ class TokenWalk:
     def __post_init__(self) -> None:
         for name in ("n_agents", "n_hops", "cap"):
             require_count(getattr(self, name), name)
-        if self.transition is not None:
-            matrix = _checked_transition(self.transition, self.n_agents)
-            object.__setattr__(self, "transition", tuple(map(tuple, matrix.tolist())))
+        if self.transition is None:
+            return
+        n, matrix = self.n_agents, np.array(self.transition, dtype=np.float64)
+        valid = (
+            matrix.shape == (n, n)
+            and bool((matrix >= 0).all())
+            and np.abs(matrix.sum(axis=1) - 1.0).max() <= 1e-12
+            and np.abs(matrix - matrix.T).max() <= 1e-12
+            and connected_components(matrix, directed=False)[0] == 1
+        )
+        expected = f"({n}, {n}), symmetric, connected, its rows laws: Metropolis weights"
+        require(valid, "a transition of shape", matrix.shape, expected)
+        object.__setattr__(self, "transition", tuple(map(tuple, matrix.tolist())))
 
     @quiet_underflow
     def cost(self, agent: int, *peers: int) -> WalkCost:
@@ -187,51 +198,57 @@ class Gaps(NamedTuple):
     ``last`` is the law of the gap that the end of the walk may cut.
     """
 
-    inner: NDArray[np.float64]
-    last: NDArray[np.float64]
+    inner: Array
+    last: Array
 
 
 class _Law(NamedTuple):
     """A law of costs: increasing values (k,) and their weights (k,)."""
 
-    values: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    values: Array
+    weights: Array
+
+
+_NO_COST = _Law(np.zeros(1), np.ones(1))
 
 
 @lru_cache(maxsize=256)
 def _pair_cost(walk: TokenWalk, agent: int, peers: tuple[int, ...]) -> WalkCost:
-    transition = np.array(walk.transition)
-    agents = np.array([agent])
     watched = np.zeros((1, walk.n_agents), dtype=bool)
     watched[0, [agent, *peers]] = True
-    gaps = hitting_gaps(transition, agents, watched, _horizon(walk))
-    excess = visit_excess(transition, agents, walk.n_hops, walk.cap)
-    return walk_cost(Gaps(gaps.inner[0], gaps.last[0]), walk.n_hops, walk.cap, float(excess[0]))
+    return _cost_on_a_graph(walk, np.array([agent]), watched)
 
 
 @lru_cache(maxsize=64)
 def _worst_cost(walk: TokenWalk, n_peers: int) -> WalkCost:
-    n = walk.n_agents
+    n, own = walk.n_agents, np.eye(walk.n_agents, dtype=bool)
     if walk.transition is None:
-        gap = geometric_gap((1 + n_peers) / n, _horizon(walk))
-        excess = _binomial_excess(walk.n_hops, 1.0 / n, walk.cap)
-        return walk_cost(Gaps(gap, gap), walk.n_hops, walk.cap, excess)
+        # The first success, later ones counted at the horizon.
+        success, horizon = (1 + n_peers) / n, _horizon(walk)
+        gap = success * (1.0 - success) ** np.arange(horizon)
+        gap[-1] = (1.0 - success) ** (horizon - 1)
+        excess = 0.0
+        if walk.cap < walk.n_hops:
+            excess = float(betainc(walk.cap + 1, walk.n_hops - walk.cap, 1.0 / n))
+        return walk_cost(Gaps(gap, gap), walk.n_hops, walk.cap, excess * (1.0 + _ROUNDING))
     if n_peers > 1 or n > MOST_AGENTS:
         return WalkCost((1.0,), (float(min(walk.cap, walk.n_hops)),))
+    if n_peers == 0:
+        return _cost_on_a_graph(walk, np.arange(n), own)
+    agents, peers = np.nonzero(~own)
+    return _cost_on_a_graph(walk, agents, own[agents] | own[peers])
+
+
+def _cost_on_a_graph(
+    walk: TokenWalk, agents: NDArray[np.intp], watched: NDArray[np.bool_]
+) -> WalkCost:
+    """A bound for each of the agents (b,), each with a set (b, n) that is watched."""
     transition = np.array(walk.transition)
-    own = np.eye(n, dtype=bool)
-    laws = []
-    for agent in range(n):
-        # Every observer but the agent itself; none is the agent alone.
-        watched = own[[agent]] if n_peers == 0 else np.delete(own, agent, axis=0) | own[agent]
-        agents = np.full(len(watched), agent)
-        laws.append(hitting_gaps(transition, agents, watched, _horizon(walk)))
-    gaps = Gaps(
-        _shortest(np.concatenate([law.inner for law in laws])),
-        _shortest(np.concatenate([law.last for law in laws])),
-    )
-    excess = float(visit_excess(transition, np.arange(n), walk.n_hops, walk.cap).max())
-    return walk_cost(gaps, walk.n_hops, walk.cap, excess)
+    laws = hitting_gaps(transition, agents, watched, _horizon(walk))
+    # Laws of gaps that are shorter than those of each agent.
+    gaps = Gaps(*(np.diff(np.cumsum(law, axis=1).max(axis=0), prepend=0.0) for law in laws))
+    excess = visit_excess(transition, np.unique(agents), walk.n_hops, walk.cap)
+    return walk_cost(gaps, walk.n_hops, walk.cap, float(excess.max()))
 
 
 def _horizon(walk: TokenWalk) -> int:
@@ -239,15 +256,8 @@ def _horizon(walk: TokenWalk) -> int:
     return int(min(walk.n_hops, max(4 * walk.n_agents, 16)))
 
 
-def geometric_gap(success: float, horizon: int) -> NDArray[np.float64]:
-    """Return the law (horizon,) of the first success, later ones counted at the horizon."""
-    law = success * (1.0 - success) ** np.arange(horizon)
-    law[-1] = (1.0 - success) ** (horizon - 1)
-    return np.asarray(law)
-
-
 def hitting_gaps(
-    transition: NDArray[np.float64],
+    transition: Array,
     agents: NDArray[np.intp],
     watched: NDArray[np.bool_],
     horizon: int,
@@ -275,9 +285,7 @@ def hitting_gaps(
     return Gaps(*(law / law.sum(axis=1, keepdims=True) for law in (inner, last)))
 
 
-def visit_excess(
-    transition: NDArray[np.float64], agents: NDArray[np.intp], n_hops: int, cap: int
-) -> NDArray[np.float64]:
+def visit_excess(transition: Array, agents: NDArray[np.intp], n_hops: int, cap: int) -> Array:
     """Return Chernoff bounds (b,) of the chance of more than ``cap`` visits of each agent.
 
     More than cap visits are a first one and cap returns within the walk. Reversed, the first visit
@@ -315,13 +323,13 @@ def walk_cost(gaps: Gaps, n_hops: int, cap: int, excess: float) -> WalkCost:
     return WalkCost(tuple((law.weights / law.weights.sum()).tolist()), tuple(costs.tolist()))
 
 
-def _reciprocal(gap: NDArray[np.float64]) -> _Law:
+def _reciprocal(gap: Array) -> _Law:
     return _gather(1.0 / np.arange(gap.size, 0, -1), gap[::-1], _INNER_VALUES)
 
 
-def _multiple(law: _Law, count: int) -> _Law | None:
-    """Return the law of a sum of ``count`` independent copies; None is the sum of none."""
-    total = None
+def _multiple(law: _Law, count: int) -> _Law:
+    """Return the law of a sum of ``count`` independent copies."""
+    total = _NO_COST
     while count:
         if count % 2:
             total = _add(law, total)
@@ -331,30 +339,24 @@ def _multiple(law: _Law, count: int) -> _Law | None:
     return total
 
 
-def _add(one: _Law, other: _Law | None) -> _Law:
-    if other is None:
-        return one
-    return _gather(
-        np.add.outer(one.values, other.values).ravel(),
-        np.multiply.outer(one.weights, other.weights).ravel(),
-        _INNER_VALUES,
-    )
+def _add(first: _Law, second: _Law) -> _Law:
+    values = np.add.outer(first.values, second.values)
+    weights = np.multiply.outer(first.weights, second.weights)
+    return _gather(values.ravel(), weights.ravel(), _INNER_VALUES)
 
 
-def _gather(values: NDArray[np.float64], weights: NDArray[np.float64], most: int) -> _Law:
+def _gather(values: Array, weights: Array, most: int) -> _Law:
     """Add the weights of equal values, after rounding up if they are more than ``most``."""
     if values.size > most:
-        values, weights = _round_up(values, weights, most)
+        values = _rounded_up(values, weights, most)
     distinct, label = np.unique(values, return_inverse=True)
-    weights = _grouped(label, weights, distinct.size)
+    weights = np.asarray(np.bincount(label, weights), dtype=np.float64)
     kept = weights > 0.0
     kept[-1] = True
     return _Law(distinct[kept], weights[kept])
 
 
-def _round_up(
-    values: NDArray[np.float64], weights: NDArray[np.float64], most: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _rounded_up(values: Array, weights: Array, most: int) -> Array:
     """Round up to a grid (most,), equally spaced in the logarithm where neither end is rare."""
     top = float(values.max())
     depth = np.log(top / values)
@@ -362,16 +364,8 @@ def _round_up(
     first = edges[np.searchsorted(np.cumsum(mass), _LARGE_COSTS)]
     last = edges[mass.size - np.searchsorted(np.cumsum(mass[::-1]), _SMALL_COSTS)]
     step = max((last - first) / (most - 2), 1e-12)
-    label = np.clip(np.floor((depth - first) / step), -1, most - 2).astype(np.intp) + 1
-    grid = top * np.exp(-(first + step * np.arange(-1, most - 1)))
-    grid[0] = top
-    return grid, _grouped(label, weights, most)
-
-
-def _grouped(
-    label: NDArray[np.intp], weights: NDArray[np.float64], size: int
-) -> NDArray[np.float64]:
-    return np.bincount(label, weights, minlength=size).astype(np.float64, copy=False)
+    label = np.clip(np.floor((depth - first) / step), -1, most - 2).astype(np.intp)
+    return np.where(label < 0, top, top * np.exp(-(first + step * label)))
 
 
 def _swap(law: _Law, other: _Law, probability: float) -> _Law:
@@ -381,7 +375,7 @@ def _swap(law: _Law, other: _Law, probability: float) -> _Law:
     """
     values = np.union1d(law.values, other.values)
     weights, others = (
-        _grouped(np.searchsorted(values, each.values), each.weights, values.size)
+        np.bincount(np.searchsorted(values, each.values), each.weights, values.size)
         for each in (law, other)
     )
     below = np.cumsum(weights)
@@ -393,27 +387,3 @@ def _swap(law: _Law, other: _Law, probability: float) -> _Law:
     given = np.diff(np.minimum(above[::-1], mass), prepend=0.0)[::-1]
     swapped = np.maximum(weights - taken, 0.0) + given
     return _Law(values, swapped)
-
-
-def _shortest(laws: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a law (m,) of gaps that are shorter than those of each of the laws (b, m)."""
-    reached = np.cumsum(laws, axis=1).max(axis=0)
-    return np.diff(reached, prepend=0.0)
-
-
-def _binomial_excess(n: int, p: float, cap: int) -> float:
-    return float(betainc(cap + 1, n - cap, p)) * (1.0 + _ROUNDING) if cap < n else 0.0
-
-
-def _checked_transition(transition: ArrayLike, n_agents: int) -> NDArray[np.float64]:
-    matrix = np.array(transition, dtype=np.float64)
-    valid = (
-        matrix.shape == (n_agents, n_agents)
-        and bool((matrix >= 0).all())
-        and np.abs(matrix.sum(axis=1) - 1.0).max() <= 1e-12
-        and np.abs(matrix - matrix.T).max() <= 1e-12
-        and connected_components(matrix, directed=False)[0] == 1
-    )
-    expected = f"({n_agents}, {n_agents}), symmetric, connected, its rows laws: Metropolis weights"
-    require(valid, "a transition of shape", matrix.shape, expected)
-    return matrix
