@@ -37,9 +37,8 @@ def rounding_factor(*, n_samples: int, coordinates: Coordinates) -> float:
     covers dense and sparse blocks alike.
     """
     n_features = coordinates.n_features
-    largest = max(block_size(n_features, is_sparse=s) for s in (False, True))
-    smallest = min(block_size(n_features, is_sparse=s) for s in (False, True))
-    depth = largest + n_samples / smallest + n_features + 100
+    sizes = [block_size(n_features, is_sparse=is_sparse) for is_sparse in (False, True)]
+    depth = max(sizes) + n_samples / min(sizes) + n_features + 100
     unit_roundoff = 2.0**-53
     summing = 4.0 * n_samples * depth * unit_roundoff * coordinates.amplification
     # A clipped contribution is within 1e-12 of its bound, and a computed norm about as close.
@@ -333,22 +332,19 @@ class Rows:
             unruly |= np.maximum(-X.min(axis=1), X.max(axis=1)) > HUGE
             if np.isfinite(lower).any():
                 unruly |= ((lower > X) | (upper < X)).any(axis=1)
-        squares = self._sparse_squares if self._is_sparse else self._dense_squares
         with np.errstate(all="ignore"):
-            squared = squares(X)
+            squared = self._squares(X)
         if unruly.any():
-            squared[unruly] = squares(self._tamed(X[unruly]))
+            squared[unruly] = self._squares(self._tamed(X[unruly]))
         return squared + float(self.coordinates.fit_intercept)
 
-    def _dense_squares(self, X: Floats) -> Floats:
-        coordinates = self.coordinates
-        if coordinates.offset.any() or (coordinates.scale != 1.0).any():
-            X = (X - coordinates.offset) / coordinates.scale
-        return np.asarray(np.einsum("ij,ij->i", X, X))
-
-    def _sparse_squares(self, X: Any) -> Floats:
-        """Squared norms of centred rows, not made dense: stored entries, then the zeros."""
+    def _squares(self, X: Any) -> Floats:
+        """Squared norms of centred rows; of sparse ones from stored entries, then the zeros."""
         offset, scale = self.coordinates.offset, self.coordinates.scale
+        if isinstance(X, np.ndarray):
+            if offset.any() or (scale != 1.0).any():
+                X = (X - offset) / scale
+            return np.asarray(np.einsum("ij,ij->i", X, X))
         rows, columns = _row_of_entries(X), X.indices
         of_zero = (offset / scale) ** 2
         stored = ((X.data - offset[columns]) / scale[columns]) ** 2
