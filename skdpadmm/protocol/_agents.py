@@ -19,7 +19,7 @@ EAVESDROPPER, PEER = "eavesdropper", "peer"
 
 @dataclass(frozen=True, kw_only=True)
 class Agents:
-    """Agents that hold rows: the part that does not depend on how they talk.
+    """Agents that hold rows: what does not depend on how they communicate.
 
     Attributes
     ----------
@@ -30,8 +30,8 @@ class Agents:
     sizes_matter : bool, default=True
         Whether agents of unequal size are protected unequally: where an agent is the unit.
     n_curators : int, default=0
-        Among how many every message is shared out, so that sums are all that is learnt unless they
-        pool their shares; in a network the first agents. 0: messages are sent as they are.
+        Curators among whom every message is secret-shared: observers see only sums, unless all of
+        them pool their shares; in a network the first agents. 0: messages are sent as they are.
     """
 
     setting: ClassVar[str]
@@ -64,13 +64,9 @@ class Agents:
     @cached_property
     def kind(self) -> NDArray[np.intp]:
         """For each agent its kind: agents of one kind differ in nothing that is public."""
-        traits = np.zeros((2, self.n_agents))
-        if self.sizes_matter:
-            traits[0] = self.agent_sizes
-        if self.epsilons:
-            traits[1] = self.epsilons
-        _, kind = np.unique(traits, axis=1, return_inverse=True)
-        return np.asarray(kind, dtype=np.intp).reshape(-1)
+        same = (0.0,) * self.n_agents
+        traits = [self.agent_sizes if self.sizes_matter else same, self.epsilons or same]
+        return np.unique(traits, axis=1, return_inverse=True)[1].reshape(-1)
 
     @cached_property
     def examples(self) -> NDArray[np.intp]:
@@ -90,15 +86,15 @@ class Agents:
 
     def sees_each_message(self, observer: str) -> bool:
         """Whether an observer sees messages one by one, so that no agent's noise hides another."""
-        raise NotImplementedError
+        return True
 
     @property
     def n_dishonest(self) -> int:
-        """Agents that may tell an observer of sums what noise they added."""
-        raise NotImplementedError
+        """Agents that may reveal to an observer of sums what noise they added."""
+        return self.n_agents
 
     def together(self, observer: str, n_messages: int) -> int:
-        """How many shares of noise protect an agent in a sum of at least `n_messages`."""
+        """Number of messages whose noise protects an agent in a sum of at least `n_messages`."""
         if self.sees_each_message(observer):
             return 1
         return n_messages if observer == MODEL else max(1, n_messages - self.n_dishonest)
@@ -108,8 +104,8 @@ class Agents:
 class Federation(Agents):
     """Agents, and a server that coordinates rounds.
 
-    `n_honest` of them add their noise and tell nobody what it was; the others may tell the server.
-    A share `participation`, in (0, 1], takes part in a round, and a message does not arrive with
+    `n_honest` of them add their noise and keep it secret; the others may reveal it to the server.
+    A fraction `participation`, in (0, 1], takes part in a round, and a message does not arrive with
     probability `dropout`, in [0, 1), independent of data.
     """
 
@@ -123,7 +119,7 @@ class Federation(Agents):
     def __post_init__(self) -> None:
         super().__post_init__()
         n, share = self.n_agents, self.participation
-        expected = f"an int in [1, {n}], the number of agents: the others may tell their noise"
+        expected = f"an int in [1, {n}], the number of agents: the others may reveal their noise"
         require(1 <= self.n_honest <= n, "n_honest", self.n_honest, expected)
         require(0 < share <= 1, "participation", share, "'auto' or a float in (0, 1]")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "a float in [0, 1)")
@@ -140,9 +136,9 @@ class Federation(Agents):
 
 @dataclass(frozen=True, kw_only=True)
 class Network(Agents):
-    """Agents that talk along the edges of a graph; nobody coordinates them.
+    """Agents that communicate along the edges of a graph, without a coordinator.
 
-    Nodes are in the order of labels; a `coalition` of peers puts together what it saw.
+    Nodes are in the order of labels; a `coalition` of peers pools what it received.
     """
 
     setting: ClassVar[str] = "decentralized"
@@ -154,13 +150,13 @@ class Network(Agents):
     def __post_init__(self) -> None:
         super().__post_init__()
         n, most = self.n_agents, max(1, self.n_agents - 1)
-        found = self.topology.n_agents
-        require(found == n, "topology.n_agents", found, f"{n}, a node for each agent")
+        n_nodes = self.topology.n_agents
+        require(n_nodes == n, "topology.n_agents", n_nodes, f"{n}, a node for each agent")
         expected = f"an int in [1, {most}]: the peers of an agent"
         require(1 <= self.coalition <= most, "coalition", self.coalition, expected)
 
     def sees_each_message(self, observer: str) -> bool:
-        """Everybody; of messages that are shared out a coalition which may hold every curator."""
+        """Everybody; of secret-shared messages a coalition that may hold every curator."""
         return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_curators)
 
     @property
@@ -180,7 +176,7 @@ class Neighborhood(Agents):
 
     setting: ClassVar[str] = "personalized"
     observers: ClassVar[tuple[str, ...]] = (EAVESDROPPER, MODEL)
-    # One that has none yet learns from its neighbours.
+    # An agent without rows learns from its neighbours.
     fewest_rows: ClassVar[int] = 0
 
     similarity: Similarity
@@ -189,8 +185,8 @@ class Neighborhood(Agents):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        n, found = self.n_agents, self.similarity.n_agents
-        require(found == n, "similarity.n_agents", found, f"{n}, a row for each agent")
+        n, n_rows = self.n_agents, self.similarity.n_agents
+        require(n_rows == n, "similarity.n_agents", n_rows, f"{n}, a row for each agent")
         wrong = {agent: c for agent, c in enumerate(self.confidence) if not 0 < c <= 1}
         if wrong or len(self.confidence) != n:
             raise ValueError(
@@ -199,7 +195,3 @@ class Neighborhood(Agents):
             )
         expected = "a float in (0, inf)"
         require(0 < self.trade_off < float("inf"), "trade_off", self.trade_off, expected)
-
-    def sees_each_message(self, observer: str) -> bool:
-        """Everybody: models are what is said, and what is left in the end."""
-        return True

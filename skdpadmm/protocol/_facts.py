@@ -13,7 +13,7 @@ from skdpadmm.protocol._agents import MODEL, Agents, Neighborhood, Network
 from skdpadmm.protocol._release import Release
 from skdpadmm.records import Coordinates
 
-# Of the second moment outside of its largest direction; less is not told from noise.
+# Of the second moment outside of its largest direction; less is not distinguished from noise.
 SMALLEST_SPREAD = 0.04
 # Keeps coordinates within a condition number that floats can bear.
 SMALLEST_EIGENVALUE = 1e-8
@@ -47,8 +47,8 @@ class Conditioning:
 
     # Rows are scaled down to this norm before their second moment is taken.
     row_norm: float
-    # In units of the noise edge: the least eigenvalue that is told from noise. It, and what clip
-    # bounds are relative to, are multiplied by these powers of the spread, see `Basis.spread`.
+    # In units of the noise edge: the least eigenvalue that is distinguished from noise. It, and
+    # what clip bounds are relative to, are multiplied by these powers of `Basis.spread`.
     floor: float
     floor_power: float
     clip_power: float
@@ -60,10 +60,9 @@ class Conditioning:
 
     def __post_init__(self) -> None:
         # The smallest spread has to give the smallest floor: `condition` rests on it.
-        found = (self.floor, self.floor_power, self.resolution)
-        expected = "a positive one and two that are at least 0"
-        is_valid = self.floor > 0 and all(each >= 0 for each in found)
-        require(is_valid, "floor, floor_power, resolution", found, expected)
+        values = (self.floor, self.floor_power, self.resolution)
+        is_valid = self.floor > 0 and all(value >= 0 for value in values)
+        require(is_valid, "floor, floor_power, resolution", values, "one > 0, and two >= 0")
 
     @property
     def edge(self) -> float:
@@ -91,7 +90,7 @@ class Conditioning:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """A noisy histogram of the norms of rows whose units nobody declared."""
+    """A noisy histogram of the norms of features without declared bounds."""
 
     # What the median norm of the undeclared features becomes.
     target: float
@@ -160,13 +159,8 @@ class Facts:
         require(self.n_samples >= 1, "n_samples", self.n_samples, "at least 1")
         require(self.rounding >= 1, "rounding", self.rounding, "a factor of at least 1")
         require(self.row_norm > 0, "row_norm", self.row_norm, "a float in (0, inf]")
-        n_rows = self.n_samples if self.agents is None else sum(self.agents.agent_sizes)
-        require(
-            n_rows == self.n_samples,
-            "n_samples",
-            self.n_samples,
-            f"{n_rows}, the rows of all agents",
-        )
+        n = self.n_samples if self.agents is None else sum(self.agents.agent_sizes)
+        require(self.n_samples == n, "n_samples", self.n_samples, f"{n}, the rows of all agents")
 
     @property
     def setting(self) -> str:
@@ -175,7 +169,7 @@ class Facts:
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """Who a plan makes promises about."""
+        """Who a plan states guarantees against."""
         return (MODEL,) if self.agents is None else self.agents.observers
 
     @property
@@ -191,7 +185,7 @@ class Facts:
         return 1.0 + (self.rounding - 1.0) * condition
 
     def remaining_mu(self, budget: Budget) -> float:
-        """What the preparations leave of a curator's budget, as a Gaussian-DP parameter."""
+        """The Gaussian-DP parameter that the preparations leave of a curator's budget."""
         require(self.agents is None, "agents", self.agents, "None: their budgets are their own")
         total = gaussian_mu(budget.epsilon, budget.delta)
         spent = [math.hypot(*r.sensitivities) / r.noise_std for r in self.preparations]

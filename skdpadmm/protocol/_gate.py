@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,9 @@ Floats = NDArray[np.float64]
 class Gate:
     """Adds the planned noise to planned releases, in any order, each as often as planned.
 
-    All doors raise `PlanViolation` where the plan knows no such release, of this shape, this often,
-    by this door, or where a value is not finite. Results lie on a public grid, unless the plan is
-    not private.
+    Each method raises `PlanViolation` where the plan has no such release, of this shape, this
+    often, by this method, or where a value is not finite. Results lie on a public grid, unless the
+    plan is not private.
 
     Parameters
     ----------
@@ -38,7 +37,7 @@ class Gate:
     Attributes
     ----------
     trace : list of (str, tuple of int)
-        Name and shape of each release that passed, in order. It holds no values.
+        Name and shape of what was released, in order. It holds no values.
     """
 
     def __init__(self, plan: Plan, noise: NoiseSource, n_arrived: int = 0) -> None:
@@ -51,31 +50,30 @@ class Gate:
         self.trace: list[tuple[str, tuple[int, ...]]] = []
 
     def release(self, name: str, value: Floats, senders: NDArray[np.bool_] | None = None) -> Floats:
-        """Let a value of the planned shape through with the noise that was planned for it.
+        """Release a value of the planned shape with the planned noise.
 
-        For a sum of messages `senders` of shape (n_agents,) say whose messages, with their noise,
+        For a sum of messages `senders` of shape (n_agents,) says whose messages, with their noise,
         are in it; None: everyone's. Noise of the sum is drawn at once, which has the same law.
         """
         index, release = self._planned(name, "release")
         _check(release, value, release.shape)
-        unit: float | Floats = self._noise_std(release, senders)
+        noise_std: float | Floats = self._noise_std(release, senders)
         repetition = self._pass(name)
         if release.noise_std == 0:
-            out, unit = value, 0.0
+            out, noise_std = value, 0.0
         elif release.made_of == "agents":
             # Each agent's noise is drawn in units of its own noise scale.
-            unit = np.asarray(release.agent_noise_std)[self._agents(release).kind]
-            unit = unit.reshape(-1, *(1,) * (value.ndim - 1))
-            out = unit * self._noise.add_gaussian(value / unit, 1.0, (index, repetition))
+            noise_std = _for_each(self._noise_of_agents(release), value)
+            out = noise_std * self._noise.add_gaussian(value / noise_std, 1.0, (index, repetition))
         else:
-            out = self._noise.add_gaussian(value, float(unit), (index, repetition))
-        return self.deliver("release", release, repetition, value, out, unit)
+            out = self._noise.add_gaussian(value, float(noise_std), (index, repetition))
+        return self.deliver("release", release, repetition, value, out, noise_std)
 
     def share(self, name: str, value: Floats) -> Floats:
-        """Let the sum of all agents' messages through, by secret sharing.
+        """Release the sum of all agents' messages by secret sharing.
 
         Every agent rounds its exact message, of `value` (n_agents, ...), to the grid and adds its
-        noise, a whole number of cells, as only it knows; shares of all of them add up to the sum.
+        noise, a whole number of cells, which only it knows; all shares add up to the sum.
         """
         index, release = self._planned(name, "share")
         agents = self._agents(release)
@@ -90,23 +88,23 @@ class Gate:
             return self.deliver("share", release, repetition, value, np.asarray(value.sum(axis=0)))
         secrets = np.empty(value.shape, dtype=np.int64)
         for kind, noise_std in enumerate(release.agent_noise_std):
-            who, scale = agents.kind == kind, noise_std / release.cell
+            of_kind, scale = agents.kind == kind, noise_std / release.cell
             # Counted in cells noise is a whole number, as it is no less than 2**20 cells. Where
             # it lies on a coarser grid the message has to: finer digits would have no noise.
-            message = round_to_grid(value[who] / release.cell, scale)
+            message = round_to_grid(value[of_kind] / release.cell, scale)
             stream = (index, repetition, kind)
             noise = self._noise.add_gaussian(np.zeros(message.shape), scale, stream)
-            secrets[who] = message.astype(np.int64) + noise.astype(np.int64)
+            secrets[of_kind] = message.astype(np.int64) + noise.astype(np.int64)
         residues = residues_of(secrets, release.modulus)
         total = share_and_sum(residues, release.n_curators, release.modulus)
         out = np.asarray(release.cell * centred(total, release.modulus))
         return self.deliver("share", release, repetition, value, out, release.noise_std)
 
     def take_turns(self, name: str, agents: NDArray[np.intp], value: Floats) -> Floats:
-        """Let some agents take their next turn in a planned release.
+        """Release the messages of some agents, each in its next turn.
 
-        An agent's turn has the noise that it has whoever else takes one, and gets it once. `agents`
-        are there once and have rows; their exact messages have shape (n_awake, ...).
+        The noise of an agent's turn does not depend on who else takes one, and is used once.
+        `agents` are distinct and have rows; their exact messages have shape (n_awake, ...).
         """
         index, release = self._planned(name, "take_turns")
         if name not in self._turns:
@@ -116,23 +114,23 @@ class Gate:
         self.trace.append((name, noise.shape))
         if release.noise_std == 0:
             return self.deliver("take_turns", release, turn, value, value, 0.0, agents)
-        units = self._turns[name].units[agents].reshape(-1, *(1,) * (value.ndim - 1))
-        out = units * (round_to_grid(value / units, 1.0) + noise)
-        return self.deliver("take_turns", release, turn, value, out, units, agents)
+        scales = _for_each(self._turns[name].scales[agents], value)
+        out = scales * (round_to_grid(value / scales, 1.0) + noise)
+        return self.deliver("take_turns", release, turn, value, out, scales, agents)
 
     def skip(self, name: str) -> None:
         """Use up one repetition of a planned release without releasing anything."""
         self._pass(name)
 
     def uniform(self, shape: tuple[int, ...]) -> Floats:
-        """Uniform numbers in [0, 1) for what is random and does not depend on data."""
+        """Draw uniform numbers in [0, 1), for choices that do not depend on data."""
         self._draws += 1
-        # Releases have streams of two words, so that these are others.
+        # Releases have streams of two words, so these are different.
         drawn = self._noise.uniform(shape, (len(self._passed), 0, self._draws))
         return self.deliver("uniform", None, self._draws - 1, None, drawn)
 
     def hidden_term(self, name: str) -> Floats:
-        """Draw the noise of a planned hidden term, which must never leave the algorithm."""
+        """Draw the noise of a planned hidden term, which must not leave the algorithm."""
         index, term = self._planned(name, "hidden_term")
         repetition = self._pass(name)
         drawn = self._noise.add_gaussian(np.zeros(term.shape), term.noise_std, (index, repetition))
@@ -141,7 +139,7 @@ class Gate:
     def path_noise(self, name: str, n_steps: int) -> Floats:
         """Draw the noise (n_steps, ...) of the next steps of a planned path, to be added singly.
 
-        A step has the noise that it has however steps were asked for, and gets it once.
+        The noise of a step does not depend on how many are drawn at once, and is used once.
         """
         index, path = self._planned(name, "path_noise")
         first = self._passed[index]
@@ -175,19 +173,17 @@ class Gate:
         unit: float | Floats = 0.0,
         agents: NDArray[np.intp] | None = None,
     ) -> NDArray[Any]:
-        """Let out what a door gives to its caller: all of them end here, and a fit adds nothing.
-
-        Who looks on at a fit, as an audit does, overrides this, and may let out something else.
+        """Return what a method releases: all of them end here, and an audit overrides this.
 
         Parameters
         ----------
         method : str
-            Which door, or "uniform": random numbers that are no `release`.
+            Of the gate; "uniform": random numbers that are no `release`.
         release : Release or None
         repetition : int or ndarray of intp of shape (n_turns,)
-            How often it passed before, and for turns how many turns each of `agents` had taken.
+            How often it was released before, and for turns how many each of `agents` had taken.
         value, out : ndarray
-            The exact quantity, None where noise is all that passes; and what leaves.
+            The exact quantity, None where there is only noise; and what is released.
         unit : float or ndarray, default=0.0
             The planned standard deviation of ``out - value``, of Laplace noise the scale, of shared
             sums that of the plan's line; 0: there is no noise.
@@ -209,7 +205,7 @@ class Gate:
                 )
 
     def _noise_std(self, release: Release, senders: NDArray[np.bool_] | None) -> float:
-        """Noise of a release; of a sum, that of the messages which are in it."""
+        """Noise standard deviation of a release; of a sum, that of the messages in it."""
         if release.made_of != "sum":
             if senders is not None:
                 raise PlanViolation(f"Got senders of the release {release.name!r}, expected none.")
@@ -227,21 +223,22 @@ class Gate:
                 f"Got {np.sum(senders)} messages in {release.name!r}, expected at least"
                 f" {release.fewest}: their noise is too little."
             )
-        of_senders = np.asarray(release.agent_noise_std)[agents.kind[senders]]
+        of_senders = self._noise_of_agents(release)[senders]
         return float(np.sqrt(np.sum(np.square(of_senders))))
 
+    def _noise_of_agents(self, release: Release) -> Floats:
+        return np.asarray(release.agent_noise_std)[self._agents(release).kind]
+
     def _agents(self, release: Release) -> Agents:
-        agents = self._plan.facts.agents
-        if agents is None:
-            raise PlanViolation(f"Got messages {release.name!r}, expected agents that send them.")
-        return agents
+        assert self._plan.facts.agents is not None, f"Nobody sends {release.name!r}."
+        return self._plan.facts.agents
 
     def _planned(self, name: str, door: str | None = None) -> tuple[int, Release]:
-        """A release of this name, if it leaves by that door."""
+        """A release of this name, which that method releases."""
         if name not in self._index:
             raise PlanViolation(
-                f"Got a release {name!r}, expected one of {sorted(self._index)}: what a plan does"
-                " not list cannot leave the gate."
+                f"Got a release {name!r}, expected one of {sorted(self._index)}: nothing else is"
+                " planned."
             )
         release = self._plan.releases[self._index[name]]
         if door not in (None, release.door):
@@ -251,12 +248,12 @@ class Gate:
         return self._index[name], release
 
     def _pass(self, name: str) -> int:
-        """Count one more passage; returns how many there were before."""
+        """Count one more repetition; returns how many there were before."""
         index, release = self._planned(name)
         repetition = self._passed[index]
         if release.door in ("path_noise", "take_turns"):
             raise PlanViolation(
-                f"Got {name!r} at once, expected `{release.door}`: it leaves step by step."
+                f"Got {name!r} at once, expected `{release.door}`: it is released step by step."
             )
         if repetition == release.times:
             raise PlanViolation(
@@ -268,16 +265,17 @@ class Gate:
 
 
 class Turns:
-    """The turns that agents took in one release, each of which has noise of its own, once."""
+    """The turns that agents took in one release, each with noise of its own, once."""
 
     def __init__(self, release: Release, agents: Agents, noise: NoiseSource, index: int) -> None:
         self.release = release
         self.taken = np.zeros(agents.n_agents, dtype=np.intp)
         self.has_rows = np.asarray(agents.agent_sizes) > 0
+        is_laplace = release.law == "laplace"
         # Laplace noise of scale one has the standard deviation sqrt(2).
-        scale = np.sqrt(2.0) if release.law == "laplace" else 1.0
-        self.units = np.asarray(release.agent_noise_std)[agents.kind] / scale
-        self._add = noise.add_laplace if release.law == "laplace" else noise.add_gaussian
+        unit_std = np.sqrt(2.0) if is_laplace else 1.0
+        self.scales = np.asarray(release.agent_noise_std)[agents.kind] / unit_std
+        self._add = noise.add_laplace if is_laplace else noise.add_gaussian
         self._index = index
         self._noise: dict[int, Floats] = {}
         self._places = np.zeros(agents.n_agents, dtype=np.intp)
@@ -285,9 +283,9 @@ class Turns:
     def take(self, agents: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
         """Count a turn of agents: which turn of each it is, and its noise in units of one."""
         release, n_turns, turns = self.release, len(self.release.sensitivities), self.taken[agents]
-        # Of an agent that is there twice, the last place alone stays.
-        self._places[agents] = each = np.arange(len(agents))
-        if (self._places[agents] != each).any() or not self.has_rows[agents].all():
+        # Of an agent that is listed twice, only the last place stays.
+        self._places[agents] = places = np.arange(len(agents))
+        if (self._places[agents] != places).any() or not self.has_rows[agents].all():
             raise PlanViolation(
                 f"Got an agent twice, or one without rows, in a turn of {release.name!r}, expected"
                 " agents with rows, each once."
@@ -299,23 +297,24 @@ class Turns:
             )
         noise = np.zeros((len(agents), *release.shape[1:]))
         if release.noise_std > 0:
-            by_turn = np.argsort(turns, kind="stable")
-            begins = np.flatnonzero(np.diff(turns[by_turn], prepend=-1, append=n_turns))
-            for a, b in pairwise(begins.tolist()):
-                who = by_turn[a:b]
-                noise[who] = self._noise_of(int(turns[who[0]]))[agents[who]]
+            for turn in np.unique(turns).tolist():
+                takes_it = turns == turn
+                noise[takes_it] = self._noise_of(turn)[agents[takes_it]]
         self.taken[agents] += 1
         return turns, noise
 
     def _noise_of(self, turn: int) -> Floats:
-        """Noise of all agents in a turn; kept as long as somebody needs it."""
+        """Noise of all agents in a turn; kept until everybody has taken that turn."""
         if turn not in self._noise:
             fewest = self.taken[self.has_rows].min()
-            # Turns that everybody has behind them.
-            for known in [k for k in self._noise if k < fewest]:
-                del self._noise[known]
+            self._noise = {k: drawn for k, drawn in self._noise.items() if k >= fewest}
             self._noise[turn] = self._add(np.zeros(self.release.shape), 1.0, (self._index, turn))
         return self._noise[turn]
+
+
+def _for_each(scales: Floats, messages: Floats) -> Floats:
+    """Scales of agents, which are the first axis of messages."""
+    return scales.reshape(-1, *(1,) * (messages.ndim - 1))
 
 
 def _check(release: Release, value: Floats, shape: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""A release: a quantity that leaves a fit with noise, and who learns how much of it."""
+"""A release: a quantity that leaves a fit with noise, and what each observer learns of it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Release:
     name, shape : str and tuple of int
         What is released, and the shape of one repetition.
     sensitivities : tuple of float
-        For each repetition, in order, how far the quantity can move between neighbouring data sets,
-        given all that was released before: in Euclidean norm, or in L1 norm where the law is
-        Laplace's. Of a path one for all of its steps; of a term that stays hidden there is none.
+        For each repetition, in order, given all that was released before: in Euclidean norm, or in
+        L1 norm where the law is Laplace's. Of a path one for all of its steps; of a hidden term
+        none.
     noise_std : float
         Standard deviation of the noise on each entry, the largest where agents differ; 0 only where
         the plan is not private.
     door : {"release", "share", "take_turns", "hidden_term", "path_noise"}, default="release"
-        The method of the gate that it leaves by. "take_turns": agent by agent, each with as many
+        The method of the gate that releases it. "take_turns": agent by agent, each with as many
         turns as there are sensitivities. "hidden_term": noise that enters a problem before it is
         solved, and that nobody sees. "path_noise": the noise of the steps of a long loop.
     repeats : int or None, default=0
@@ -58,10 +58,10 @@ class Release:
         Standard deviation of the noise of an agent, for each kind of agent.
     law : {"gaussian", "laplace"}, default="gaussian"
     fewest : int, default=0
-        Messages without which nobody learns a sum.
+        Messages that a sum has at least.
     cell, modulus, n_curators : float, int and int, default=0
-        Of shared sums: width of the public grid of messages and their noise; modulus of shares,
-        whose range no such sum leaves; and among how many a message is shared out.
+        Of secret-shared sums: width of the public grid of messages and their noise; modulus of
+        shares, whose range no such sum leaves; and the number of curators.
     """
 
     name: str

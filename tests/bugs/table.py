@@ -189,7 +189,7 @@ def noise_of_the_mean_in_turns(
     start: Any, self: Any, release: Any, agents: Any, *more: Any
 ) -> None:
     start(self, release, agents, *more)
-    self.units = self.units / np.maximum(agents.agent_sizes, 1)
+    self.scales = self.scales / np.maximum(agents.agent_sizes, 1)
 
 
 @replaces(Gate, "_noise_std")

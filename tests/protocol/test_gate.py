@@ -171,7 +171,7 @@ def test_what_is_not_planned_is_refused_and_uses_nothing_up(door):
     for other in set(doors) - {door}:
         wrong.append((lambda other=other: doors[other](name), f".*in `{other}`, expected `{door}`"))
     if door in ("take_turns", "path_noise"):
-        wrong.append((lambda: gate.skip(name), f".*expected `{door}`: it leaves step by step"))
+        wrong.append((lambda: gate.skip(name), f".*expected `{door}`: it is released step by step"))
     if door != "path_noise":
         bad = [np.zeros(s) for s in (shape[1:], (1, *shape), (*shape[:-1], 7), (9, *shape[1:]))]
         bad += [value + odd for odd in (math.nan, math.inf, -math.inf)]
