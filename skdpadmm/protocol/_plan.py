@@ -6,8 +6,8 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from skdpadmm.privacy import (
     round_up,
     worst,
 )
+from skdpadmm.privacy._numbers import require
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import Release
@@ -37,7 +38,7 @@ class PlanViolation(RuntimeError):
 
 @dataclass(frozen=True)
 class Settings:
-    """Constants of one run as attributes: knobs with every "auto" replaced, and what follows."""
+    """Constants of one run as attributes: parameters without "auto", and what follows from them."""
 
     values: tuple[tuple[str, Any], ...]
 
@@ -58,14 +59,14 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
-    """What a fit will release and what that costs; compares by value and sees no data.
+    """What a fit will release and the privacy loss of that; compares by value and sees no data.
 
-    A plan that would cost more than its budget cannot be made.
+    A plan that would spend more than its budget is refused.
 
     Attributes
     ----------
     algorithm, facts, budget : str, Facts and Budget
-    settings : frozen dataclass
+    settings : Settings
         The algorithm's own constants, resolved: step sizes, clip bounds, lengths.
     releases : tuple of Release
         Those that prepare the coordinates come first.
@@ -76,45 +77,36 @@ class Plan:
     algorithm: str
     facts: Facts
     budget: Budget
-    settings: Any
+    settings: Settings
     releases: tuple[Release, ...]
     assumptions: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.budget.is_private:
             return
+        facts, observer = self.facts, self.budget.observer
         for release in self.releases:
-            noise = (release.noise_std, *release.agent_noise_std)
-            if not all(0 < noise_std < math.inf for noise_std in noise):
-                raise ValueError(
-                    f"Got noise_std={min(noise)} for the release {release.name!r}, expected"
-                    " a positive finite number in a private plan."
-                    " Check the scale of the clip bound."
-                )
-            if not all(0 < s < math.inf for s in release.sensitivities):
-                raise ValueError(
-                    f"Got sensitivities of the release {release.name!r} that are not positive and"
-                    " finite, expected a bound for each repetition."
-                )
-            unstated = set(self.facts.observers) - set(release.seen_by)
+            noise, name = (release.noise_std, *release.agent_noise_std), f"release {release.name!r}"
+            is_noisy = all(0 < noise_std < math.inf for noise_std in noise)
+            expected = "a positive finite number. Check the scale of the clip bound"
+            require(is_noisy, f"{name} with noise_std", min(noise), expected)
+            is_bounded = all(0 < bound < math.inf for bound in release.sensitivities)
+            expected = "a positive finite bound for each repetition"
+            require(is_bounded, f"{name} with sensitivities", release.sensitivities, expected)
             # An observer that is left out would count as one who sees nothing of it.
-            if self.facts.agents is not None and unstated:
-                raise ValueError(
-                    f"Got no view of {sorted(unstated)} for the release {release.name!r}, expected"
-                    f" one of each of {sorted(self.facts.observers)}."
-                )
-        agents, epsilon = self.facts.agents, self.budget.epsilon
-        budgets = (epsilon,) if agents is None else agents.budgets(epsilon)
+            is_stated = facts.agents is None or set(facts.observers) <= set(release.seen_by)
+            expected = f"one of each of {facts.observers}"
+            require(is_stated, f"{name} with views of", release.seen_by, expected)
+        total = self.budget.epsilon
+        budgets = (total,) if facts.agents is None else facts.agents.budgets(total)
         promised: dict[float, list[Guarantee]] = {}
-        for epsilon, guarantee in zip(budgets, self.guarantees(self.budget.observer), strict=True):
+        for epsilon, guarantee in zip(budgets, self.guarantees(observer), strict=True):
             promised.setdefault(epsilon, []).append(guarantee)
         for epsilon, guarantees in promised.items():
             spent = worst(*guarantees).delta(epsilon)
-            if spent > self.budget.delta * (1 + 1e-9):
-                raise ValueError(
-                    f"Got a plan with delta={spent:.3g} at epsilon={epsilon:g}, expected at most"
-                    f" delta={self.budget.delta:g}. The algorithm must add more noise."
-                )
+            is_within = spent <= self.budget.delta * (1 + 1e-9)
+            expected = f"at most {self.budget.delta:g}. The algorithm must add more noise"
+            require(is_within, f"a plan of epsilon={epsilon:g} with delta", spent, expected)
 
     @property
     def adversary(self) -> str:
@@ -128,30 +120,26 @@ class Plan:
 
     @property
     def neighboring(self) -> Neighboring:
-        """How data sets differ that nobody shall tell apart."""
+        """The neighbouring relation."""
         return self.facts.neighboring
 
     def guarantee(self, observer: str | None = None) -> Guarantee:
-        """What holds against an observer, by default the adversary, and for each of the agents."""
+        """The guarantee against an observer, by default the adversary, for all of the agents."""
         return worst(*self.guarantees(observer or self.budget.observer))
 
     def guarantees(self, observer: str) -> tuple[Guarantee, ...]:
-        """What holds against an observer for each kind of agent; without agents there is one."""
+        """Guarantees against an observer for each kind of agent; without agents there is one."""
         return _by_kind([r.view(observer).guarantees for r in self._seen(observer)])
 
     def worst_cases(self, observer: str) -> tuple[Guarantee, ...]:
-        """The same for agents that take part as often as they can: averages over nothing."""
+        """The same at the worst realisation, where agents take part as often as they can."""
         return _by_kind([r.view(observer).worst_cases for r in self._seen(observer)])
 
     def _seen(self, observer: str) -> list[Release]:
-        seen = [release for release in self.releases if observer in release.seen_by]
-        if not seen:
-            known = sorted({name for release in self.releases for name in release.seen_by})
-            raise ValueError(
-                f"Got observer={observer!r}, expected one of {known}: no release of this plan names"
-                " another one."
-            )
-        return seen
+        known = {name for release in self.releases for name in release.seen_by}
+        expected = f"one of {sorted(known)}: no release of this plan names another one"
+        require(observer in known, "observer", observer, expected)
+        return [release for release in self.releases if observer in release.seen_by]
 
     def to_dict(self) -> dict[str, Any]:
         """The whole plan in plain types, with type names, for printing and for `digest`."""
@@ -165,7 +153,7 @@ class Plan:
         return hashlib.sha256(text.encode()).digest()
 
     def _promise(self, observer: str) -> str:
-        """A guarantee in words; with its epsilon, where the words do not tell."""
+        """A guarantee in words, with its epsilon."""
         guarantee = self.guarantee(observer)
         if isinstance(guarantee, GaussianDP | NonPrivate):
             return guarantee.describe()
@@ -174,35 +162,30 @@ class Plan:
     def __repr__(self) -> str:
         facts, budget, agents = self.facts, self.budget, self.facts.agents
         records = "a stream of" if facts.is_stream else facts.n_samples
-        lines = [
-            f"Plan of {self.algorithm} for {records} records,"
-            f" {facts.n_parameters} x {facts.loss.n_outputs} parameters"
-        ]
+        shape = f"{facts.n_parameters} x {facts.loss.n_outputs} parameters"
+        lines = [f"Plan of {self.algorithm} for {records} records, {shape}"]
         if agents is not None:
             sizes = agents.agent_sizes
             lines.append(f"  agents: {len(sizes)}, with {min(sizes)} to {max(sizes)} records")
         if isinstance(agents, Network):
             lines.append(f"  topology: {agents.topology.describe()}")
-        lines.append(
-            f"  budget: epsilon={budget.epsilon:g}, delta={budget.delta:g},"
-            f" {facts.neighboring.value}, unit {facts.unit}"
-        )
+        relation = f"{facts.neighboring.value}, unit {facts.unit}"
+        lines.append(f"  budget: epsilon={budget.epsilon:g}, delta={budget.delta:g}, {relation}")
         others = facts.observers if budget.is_private else ()
         for observer in dict.fromkeys((budget.observer, *others)):
             lines.append(f"  guarantee ({observer}): {self._promise(observer)}")
         lines.append("  settings: " + ", ".join(dict.fromkeys(_described(self.settings))))
         for r in self.releases:
+            verb = "hides" if r.door == "hidden_term" else "releases"
+            verb += " the last of" if r.is_hidden else ""
+            verb = "sums messages for" if r.made_of == "sum" else verb
             times = "one for each record:" if r.times is None else r.times
             noise = f"noise std {round_down(r.noise_std)}" if r.noise_std else "no noise"
-            moved = f"sensitivity {round_up(max(r.sensitivities))}, " if r.sensitivities else ""
-            kind = "hides" if r.door == "hidden_term" else "releases"
-            kind += " the last of" if r.is_hidden else ""
-            kind = "sums messages for" if r.made_of == "sum" else kind
-            lines.append(f"  {kind} {times} x {r.name} {r.shape}: {moved}{noise}")
+            if r.sensitivities:
+                noise = f"sensitivity {round_up(max(r.sensitivities))}, {noise}"
             if r.made_of != "value":
-                least, most = (round_down(f(r.agent_noise_std)) for f in (min, max))
-                each = least if least == most else f"{least} to {most}"
-                lines.append(f"    of which each agent adds {each}, to a message of its own")
+                noise += f", of which an agent adds at least {round_down(min(r.agent_noise_std))}"
+            lines.append(f"  {verb} {times} x {r.name} {r.shape}: {noise}")
         return "\n".join([*lines, *(f"  assumes: {each}" for each in self.assumptions)])
 
 
@@ -215,13 +198,11 @@ def _by_kind(guarantees: list[tuple[Guarantee, ...]]) -> tuple[Guarantee, ...]:
     )
 
 
-def _described(settings: Any) -> Iterator[str]:
+def _described(settings: Iterable[tuple[str, Any]]) -> Iterator[str]:
     """Settings, and those inside of them, one by one."""
-    if not isinstance(settings, Settings):
-        settings = [(f.name, getattr(settings, f.name)) for f in dataclasses.fields(settings)]
     for name, value in settings:
         if dataclasses.is_dataclass(value):
-            yield from _described(value)
+            yield from _described((f.name, getattr(value, f.name)) for f in fields(value))
         else:
             yield f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
 
@@ -232,14 +213,13 @@ _ALWAYS = object()
 def _plain(value: Any, write: Callable[[float], Any] = float) -> Any:
     """Dataclasses as dicts that carry their type's name, tuples as lists, floats as written."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        compared = [
-            f.name
-            for f in dataclasses.fields(value)
+        compared = {
+            f.name: _plain(getattr(value, f.name), write)
+            for f in fields(value)
             # A field that came later says so, and leaves plans without it what they were.
             if f.compare and getattr(value, f.name) != f.metadata.get("unless", _ALWAYS)
-        ]
-        fields = {name: _plain(getattr(value, name), write) for name in compared}
-        return {"type": type(value).__name__, **fields}
+        }
+        return {"type": type(value).__name__, **compared}
     if isinstance(value, tuple | list):
         return [_plain(v, write) for v in value]
     value = value.item() if isinstance(value, np.generic) else value

@@ -45,8 +45,7 @@ class Recorder:
 
 def plan_of(facts, *releases, epsilon=8.0, observer="model"):
     budget = protocol.Budget(epsilon=epsilon, delta=DELTA, observer=observer)
-    none = Release(name="", shape=(), sensitivities=(), noise_std=1.0)
-    named = {"algorithm": "A", "facts": facts, "budget": budget, "settings": none}
+    named = {"algorithm": "A", "facts": facts, "budget": budget, "settings": protocol.Settings(())}
     return protocol.Plan(**named, releases=releases)
 
 

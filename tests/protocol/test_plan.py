@@ -14,17 +14,12 @@ from hypothesis import strategies as st
 
 from skdpadmm import DPFedRidge, losses, penalties
 from skdpadmm.privacy import GaussianDP, Mixture, Neighboring, NonPrivate, gaussian_mu
-from skdpadmm.protocol import Budget, Facts, Plan, Release, View
+from skdpadmm.protocol import Budget, Facts, Plan, Release, Settings, View
 
 MU = gaussian_mu(1.0, 1e-5)
 NOISE = 0.01 * math.sqrt(5) / MU
 OPEN = Budget(epsilon=math.inf, delta=1e-5)
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    step_size: float = 0.123456789
-    record_step: str = "exact"
+SETTINGS = Settings((("step_size", 0.123456789), ("record_step", "exact")))
 
 
 PLAN = Plan(
@@ -34,7 +29,7 @@ PLAN = Plan(
         neighboring=Neighboring.REPLACE_ONE, row_norm=math.sqrt(3), rounding=1.0, max_iter=5,
     ),
     budget=Budget(epsilon=1.0, delta=1e-5),
-    settings=Settings(),
+    settings=SETTINGS,
     releases=(Release(name="mean", shape=(3, 1), sensitivities=(0.01,) * 5, noise_std=NOISE),),
 )  # fmt: skip
 
@@ -73,7 +68,7 @@ CHANGED = [
     ]),
     *(dataclasses.replace(PLAN, **{name: value}) for name, value in [
         ("algorithm", "Other"), ("budget", Budget(epsilon=1.5, delta=1e-5)), ("budget", OPEN),
-        ("settings", Settings(step_size=0.2)), ("settings", Settings(record_step="linearized")),
+        ("settings", SETTINGS.but(step_size=0.2)), ("settings", SETTINGS.but(record_step="other")),
     ]),
     *(released(**{name: value}) for name, value in [
         ("name", "other"), ("shape", (1, 3)), ("sensitivities", (0.01,) * 4 + (0.009,)),
@@ -111,16 +106,16 @@ def test_a_digest_tells_plans_apart_up_to_the_last_bits_of_their_floats(n, row_n
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        *((lambda share=share: released(noise_std=share * NOISE), "a plan with delta=.* at epsil")
-          for share in (0.5, 0.999, 1 - 1e-6)),
-        (lambda: released(dataclasses.replace(PLAN.releases[0], name="again")), "a plan with del"),
-        (lambda: released(PATH), "a plan with delta="),
-        (lambda: path_plan(views=views(MU * (1 + 1e-6))), "a plan with delta="),
-        *((lambda f=f: released(**f), "(noise_std=.* expected a positive finite .* Check|sensit)")
+        *((lambda part=part: released(noise_std=part * NOISE), "a plan of epsilon=1 with delta=")
+          for part in (0.5, 0.999, 1 - 1e-6)),
+        (lambda: released(dataclasses.replace(PLAN.releases[0], name="again")), "a plan of eps"),
+        (lambda: released(PATH), "a plan of epsilon=1 with delta="),
+        (lambda: path_plan(views=views(MU * (1 + 1e-6))), "a plan of epsilon=1 with delta="),
+        *((lambda f=f: released(**f), "release .* with (noise_std=.* finite .* Check|sensitiv)")
           for s in (0.0, math.inf, math.nan, -1.0)
           for f in ({"noise_std": s}, {"sensitivities": (0.01, s)})),
-        (lambda: path_plan(noise_std=0.0), "noise_std=0.0"),
-        (lambda: path_plan(sensitivities=(math.inf,)), "sensitivities"),
+        (lambda: path_plan(noise_std=0.0), "release .* with noise_std=0.0"),
+        (lambda: path_plan(sensitivities=(math.inf,)), "release .* with sensitivities"),
         # Fail closed: a misspelled observer must not get perfect privacy.
         (lambda: PLAN.guarantee("modle"), "observer='modle'"),
         (lambda: released(budget=Budget(epsilon=1.0, delta=1e-5, observer="modle"), noise_std=1e-6),
@@ -180,8 +175,8 @@ def test_the_text_of_a_plan_says_what_matters():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"views": ()}, r"no view of \['server', 'sums'\]"),
-        ({"agent_noise_std": (0.0,)}, "noise_std=0.0"),
+        ({"views": ()}, r"release .* with views of=\('model',\), expected one of each of "),
+        ({"agent_noise_std": (0.0,)}, "release .* with noise_std=0.0"),
     ],
 )
 def test_each_observer_of_agents_is_told_what_it_learns_of_each_release(changed, message):
