@@ -41,7 +41,7 @@ from skdpadmm.protocol import (
 )
 from skdpadmm.records import Rows
 
-ITERATE, NOISY_GRADIENT, OPTIMUM = "iterate", "gradient", "optimum"
+ITERATE, OPTIMUM = "iterate", "optimum"
 # Steps of a default run, beyond which it makes no further passes: a loop of some seconds.
 LONGEST_RUN = 50_000
 # Rows are copied in the order of the schedule, so many entries at a time.
@@ -114,8 +114,6 @@ class GradientADMM(knobs.Algorithm):
         Whether the answer is made of a weighted average of the iterates, most of it of late ones.
         Possible where the path is released; an average is not the last iterate. "auto": wherever
         it is possible, but for streams, whose last iterate has amplified figures once they end.
-    noise_at : {"x", "gradient"}, default="x"
-        Where noise is added. At the gradient only the path has a guarantee.
     constraint : LinearConstraint or None, default=None
         ``A w + B y = c`` for the coefficients w without the intercept. It changes the problem: the
         penalty is then that of y. None: y are the coefficients, or the linear image of them that is
@@ -135,8 +133,7 @@ class GradientADMM(knobs.Algorithm):
     -----
     Unit: one record; adversary "model". Let :math:`\Delta = c C` with c = 2 for replace-one and 1
     for zero-out, and :math:`\mu_1 = \eta \Delta / \sigma`, divided by :math:`1 + \kappa` where A is
-    square, as it is unless a linear image is penalised. (With noise at the gradient
-    :math:`\Delta / \sigma`.)
+    square, as it is unless a linear image is penalised.
 
     **Path.** A record that is used E times has GDP :math:`\sqrt{E} \mu_1`, also if every iterate is
     seen. This needs no bound of the step.
@@ -214,7 +211,6 @@ class GradientADMM(knobs.Algorithm):
     cap: int | Literal["auto"] = knobs.count("auto")
     release: Literal["auto", "last", "path"] = knobs.choice("auto", "last", "path")
     average: bool | Literal["auto"] = knobs.flag("auto")
-    noise_at: Literal["x", "gradient"] = knobs.choice("x", "gradient")
     constraint: LinearConstraint | None = knobs.knob(  # noqa: RUF009
         None, lambda value: isinstance(value, LinearConstraint), "a LinearConstraint"
     )
@@ -249,7 +245,7 @@ class GradientADMM(knobs.Algorithm):
         """Refuse knobs that contradict each other, the loss, the penalty or the units."""
         self._splitting(facts)
         release, schedule = self._release, self.schedule
-        averages = not isinstance(self.average, str) and bool(self.average)
+        averages = self.average not in ("auto", False)
         of_coefficients = self._splits_coefficients(facts)
         known = type(facts.loss) in steps.LOSSES and type(facts.penalty) in steps.PENALTIES
         uses_once = {"stopping": "path", "stream": "last"}
@@ -260,10 +256,9 @@ class GradientADMM(knobs.Algorithm):
                 " pass. Use schedule='sampling'.",
             ),
             (
-                release == "last" and (averages or self.noise_at == "gradient"),
-                f"average={averages} and noise_at={self.noise_at!r} with release='last', expected"
-                " average=False and noise_at='x': amplified guarantees are of the last iterate"
-                " alone, with noise on x. Use release='path'.",
+                release == "last" and averages,
+                "average=True with release='last', expected False: amplified guarantees are of the"
+                " last iterate alone. Use release='path'.",
             ),
             (
                 schedule in uses_once
@@ -303,33 +298,33 @@ class GradientADMM(knobs.Algorithm):
         if not budget.is_private:
             return Settings(()), not_private(OPTIMUM, shape, facts.observers)
         settings = self._settings(facts, facts.remaining_mu(budget))
-        schedule, at_x = settings.schedule, settings.noise_at == "x"
-        # In a step's own norm: of x, or of a gradient.
-        moved = facts.neighboring.sensitivity_factor * facts.working_rounding * settings.clip_norm
-        moved *= settings.displacement if at_x else 1.0
+        schedule = settings.schedule
+        c, length = facts.neighboring.sensitivity_factor, settings.displacement
+        sensitivity = c * facts.working_rounding * settings.clip_norm * length
         grid = GRID_CELL * math.sqrt(math.prod(shape))
         least_noise = partial(calibrated, schedule, facts, budget, settings.amplification)
-        made = least_noise(grid)
-        noise_std, offset = moved / made.ratio, self._splitting(facts).offset
-        length = noise_std * (1.0 if at_x else settings.displacement)
-        if offset > LARGEST_OFFSET * length:
+        step = least_noise(grid)
+        noise_std, offset = sensitivity / step.ratio, self._splitting(facts).offset
+        if offset > LARGEST_OFFSET * noise_std:
             raise ValueError(
-                f"Got c up to {offset / length:.3g} times the noise in x, expected at most"
+                f"Got c up to {offset / noise_std:.3g} times the noise in x, expected at most"
                 f" {LARGEST_OFFSET:.3g} times: floats would not resolve the noise. Rescale the"
                 " problem, or move the origin of the coefficients."
             )
         if schedule.is_hidden:
             # More rounding takes more noise, so this ratio of signal and noise is none too small.
-            arithmetic = self._arithmetic(facts, settings, schedule.n_steps, moved, made.ratio)
+            arithmetic = self._arithmetic(
+                facts, settings, schedule.n_steps, sensitivity, step.ratio
+            )
             # Cells are a power of two, mostly so far below their bound that there is room for it.
             if grid * grid_cell(noise_std) / (GRID_CELL * noise_std) + arithmetic > grid:
-                made = least_noise(grid + arithmetic)
-        guarantee, worst_case = schedule.guarantees(made)
+                step = least_noise(grid + arithmetic)
+        guarantee, worst_case = schedule.guarantees(step)
         return settings, Release(
-            name=ITERATE if at_x else NOISY_GRADIENT,
+            name=ITERATE,
             shape=shape,
-            sensitivities=(moved,),
-            noise_std=moved / made.ratio,
+            sensitivities=(sensitivity,),
+            noise_std=sensitivity / step.ratio,
             door="path_noise",
             repeats=schedule.n_steps,
             views=(View(observer=MODEL, guarantees=(guarantee,), worst_cases=(worst_case,)),),
@@ -350,20 +345,23 @@ class GradientADMM(knobs.Algorithm):
             return _optimum(plan, problem, gate, tied)
         schedule = plan.settings.schedule
         records, end = schedule.drawn(gate)
-        # What follows a secret end is done as well and forgotten, so that nothing tells it: no
+        # Steps after a secret end are taken as well and dropped, so that nothing tells it: no
         # clock, no progress bar, no count.
-        told = (lambda n_steps: None) if schedule.kind == "stopping" else problem.progress
+        is_secret = schedule.kind == "stopping"
+        progress = (lambda n_steps: None) if is_secret else problem.progress
         state = self.start(plan, problem)
-        state = self._through(plan, problem, gate, state, records[:end], told)
-        self._through(plan, problem, gate, state, records[end:], told)
+        state = self._through(plan, problem, gate, state, records[:end], progress)
+        self._through(plan, problem, gate, state, records[end:], progress)
         problem.progress(len(records))
         return replace(self.solution(plan, problem, state), n_iter=len(records))
 
     def start(self, plan: Plan, problem: Problem) -> steps.State:
         """The public state before any record."""
         n_constraints = self._step(plan, problem.rows).splitting.n_constraints
-        x = np.zeros((plan.facts.n_parameters, plan.facts.loss.n_outputs))
-        multipliers = np.zeros((n_constraints, plan.facts.loss.n_outputs))
+        d, n_outputs = plan.facts.n_parameters, plan.facts.loss.n_outputs
+        # With one score plain vectors, which are a good deal faster.
+        columns = (n_outputs,) if n_outputs > 1 else ()
+        x, multipliers = np.zeros((d, *columns)), np.zeros((n_constraints, *columns))
         kept = None if plan.settings.average else 0
         return steps.State(x, multipliers, x[:kept], multipliers[:kept])
 
@@ -373,13 +371,14 @@ class GradientADMM(knobs.Algorithm):
         return self._through(plan, problem, gate, state, records, problem.progress)
 
     def solution(self, plan: Plan, problem: Problem, state: steps.State) -> Solution:
-        """What a state says: the part that the penalty made, or the x where it made another."""
+        """The model of a state: its y, or its x where y is another thing."""
         x, multipliers = state.x, state.multipliers
         if plan.settings.average:
             x, multipliers = state.mean_x, state.mean_multipliers
         step = self._step(plan, problem.rows)
+        parameters = step.splitting.solution(x, step.penalised_part(x, multipliers))
         return Solution(
-            parameters=step.splitting.solution(x, step.penalised_part(x, multipliers)),
+            parameters=parameters.reshape(plan.facts.n_parameters, -1),
             n_iter=state.n_steps,
             derivative_bound=plan.settings.clip_norm / problem.rows.typical_norm,
         )
@@ -387,21 +386,19 @@ class GradientADMM(knobs.Algorithm):
     def unseen_guarantees(self, plan: Plan, n_samples: int) -> tuple[tuple[str, Guarantee], ...]:
         """What holds for kinds of records of a stream, if nobody saw a state before the last.
 
-        Empty where no theorem applies: for averages, noise at the gradient, and steps that can move
-        two iterates apart.
+        Empty where no theorem applies: for averages, and steps that can move two iterates apart.
         """
         settings, facts, path = plan.settings, plan.facts, plan.releases[-1]
         is_long = settings.step_size > 2.0 / last_iterate.curvature_bound(facts)
         never_binds = last_iterate.open_clip(facts) * typical_norm(facts)
         # To clip a vector is no contraction, unless the clip never binds.
         clips_vectors = facts.loss.n_outputs > 1 and settings.clip_norm < never_binds
-        other = settings.average or settings.noise_at != "x" or not self._has_exact_step(facts)
-        if other or is_long or clips_vectors:
+        if settings.average or not self._has_exact_step(facts) or is_long or clips_vectors:
             return ()
-        (moved,) = path.sensitivities
-        ratio = moved / path.noise_std
+        (sensitivity,) = path.sensitivities
+        ratio = sensitivity / path.noise_std
         shift = GRID_CELL * math.sqrt(math.prod(path.shape))
-        shift += self._arithmetic(facts, settings, n_samples, moved, ratio)
+        shift += self._arithmetic(facts, settings, n_samples, sensitivity, ratio)
         return at_the_end(AmplifiedIteration(ratio, settings.amplification, shift), n_samples)
 
     def _through(
@@ -411,7 +408,7 @@ class GradientADMM(knobs.Algorithm):
         gate: Gate,
         state: steps.State,
         records: NDArray[np.intp],
-        told: Callable[[int], None],
+        progress: Callable[[int], None],
     ) -> steps.State:
         """Take a step for each of some records, or without one where there is `NOBODY`."""
         rows, path = problem.rows, plan.releases[-1]
@@ -420,26 +417,25 @@ class GradientADMM(knobs.Algorithm):
             bound = plan.settings.clip_norm / np.sqrt(rows.squared_norm)
         size = max(CHUNK_ENTRIES // plan.facts.n_parameters, 1)
         for first in range(0, len(records), size):
-            some = records[first : first + size]
-            used = np.where(some == NOBODY, 0, some)
+            chunk = records[first : first + size]
+            used = np.where(chunk == NOBODY, 0, chunk)
             state = loop.advance(
                 state,
                 seen_in_order(rows, used),
                 problem.target[used],
-                np.where(some == NOBODY, 0.0, bound[used]),
-                gate.path_noise(path.name, len(some)),
+                np.where(chunk == NOBODY, 0.0, bound[used]),
+                gate.path_noise(path.name, len(chunk)),
             )
-            told(state.n_steps)
+            progress(state.n_steps)
         return state
 
     def _steps(self, plan: Plan, rows: Rows) -> steps.NoisySteps:
         """The loop, and all that it has to know."""
-        facts, settings = plan.facts, plan.settings
-        cell, at_gradient = grid_cell(plan.releases[-1].noise_std), settings.noise_at == "gradient"
-        plain = self._step(plan, rows), facts.loss, cell, at_gradient
+        facts, cell = plan.facts, grid_cell(plan.releases[-1].noise_std)
+        step = self._step(plan, rows)
         if self.compiled:
-            return steps.CompiledSteps(*plain, facts.penalty, rows.coordinates)
-        return steps.NoisySteps(*plain)
+            return steps.CompiledSteps(step, facts.loss, cell, facts.penalty, rows.coordinates)
+        return steps.NoisySteps(step, facts.loss, cell)
 
     def _step(self, plan: Plan, rows: Rows) -> steps.GradientADMMStep:
         splitting = steps.splitting_of(plan.facts.penalty, rows.coordinates, self.constraint)
@@ -472,19 +468,19 @@ class GradientADMM(knobs.Algorithm):
         return self._y_rounding(facts) <= NoPenalty().proximal_rounding(np.ones(1))
 
     def _arithmetic(
-        self, facts: Facts, settings: Settings, n_steps: int, moved: float, ratio: float
+        self, facts: Facts, settings: Settings, n_steps: int, sensitivity: float, ratio: float
     ) -> float:
         """How far arithmetic can move two iterates apart in a step, in noise standard deviations.
 
         Steps move no two states apart, so a state is about as long as a random walk with the drift
-        of the gradients, whose length is `moved` and `ratio` standard deviations at most. Where the
-        constraint has an offset it ends elsewhere, no farther than twice a fixed point without
-        data.
+        of the gradients, whose length is `sensitivity` and `ratio` standard deviations at most.
+        Where the constraint has an offset it ends elsewhere, no farther than twice a fixed point
+        without data.
         """
         tied, n_entries = self._splitting(facts), facts.n_parameters * facts.loss.n_outputs
         walked = math.sqrt(n_steps) * (math.sqrt(n_entries) + last_iterate.LONGEST_DRAW)
         system = 1.0 + settings.step_size * settings.penalty_weight * tied.largest**2
-        rest = 2.0 * math.sqrt(system * facts.loss.n_outputs) * tied.offset * ratio / moved
+        rest = 2.0 * math.sqrt(system * facts.loss.n_outputs) * tied.offset * ratio / sensitivity
         radius = last_iterate.ROOM * (n_steps * ratio + walked + rest)
         relative_error = last_iterate.SUMS + 2 * self._y_rounding(facts)
         # Scores; a step is at most 2 over the curvature.
@@ -549,7 +545,6 @@ class GradientADMM(knobs.Algorithm):
                 n_passes=n_passes,
                 **draws,
             ),
-            "noise_at": self.noise_at,
             "average": averages if self.average == "auto" else bool(self.average),
             "amplification": amplification_constant(kappa) if kappa > 1e-100 else math.inf,
             "constraint": None if self.constraint is None else self.constraint.fingerprint,

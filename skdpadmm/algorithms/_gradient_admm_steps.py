@@ -181,8 +181,9 @@ class GradientADMMStep:
 class State:
     """What one iteration hands to the next: functions of noisy iterates alone.
 
-    Columns are outputs. Weighted averages over the steps are for whoever sees the path; without
-    rows where the answer is no average, because they would tell of every step.
+    Vectors where there is one score, else columns are scores. Weighted averages over the steps are
+    for whoever sees the path; they have no rows where the answer is no average, because they would
+    tell of every step.
     """
 
     x: Array
@@ -192,15 +193,9 @@ class State:
     n_steps: int = 0
 
     @property
-    def columns(self) -> tuple[Array, ...]:
-        """All of it, as vectors where there is one output: these are a good deal faster."""
-        values = (self.x, self.multipliers, self.mean_x, self.mean_multipliers)
-        return tuple(v[:, 0] if v.shape[1] == 1 else v for v in values)
-
-
-def _state(columns: tuple[Array, ...], n_steps: int) -> State:
-    x, multipliers, mean_x, mean_multipliers = (v[:, None] if v.ndim == 1 else v for v in columns)
-    return State(x, multipliers, mean_x, mean_multipliers, n_steps)
+    def values(self) -> tuple[Array, Array, Array, Array]:
+        """All of it but the count."""
+        return self.x, self.multipliers, self.mean_x, self.mean_multipliers
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +205,6 @@ class NoisySteps:
     step: GradientADMMStep
     loss: Loss
     cell: float
-    noise_on_gradient: bool
 
     def advance(self, state: State, *records: NDArray[Any]) -> State:
         """Take one step for each record, in their order.
@@ -219,24 +213,21 @@ class NoisySteps:
         losses, 0 for a step without a record; and noise of shape (m, n_parameters, n_outputs).
         """
         rows, target, bound, noise = records
-        x, multipliers, mean_x, mean_multipliers = state.columns
-        noise = noise[:, :, 0] if x.ndim == 1 else noise
+        x, multipliers, mean_x, mean_multipliers = state.values
+        noise = noise.reshape(len(rows), *x.shape)
         t, averages = state.n_steps, len(mean_x) > 0
         for i in range(len(rows)):
             row = rows[i]
             slope = self.loss.derivative((row @ x)[None], target[i : i + 1])
             gradient = np.multiply.outer(row, clip_derivative(slope, bound[i : i + 1])[0])
-            if self.noise_on_gradient:
-                gradient = self._rounded(gradient) + noise[i]
             x, multipliers = self.step(x, multipliers, gradient)
-            if not self.noise_on_gradient:
-                x = self._rounded(x) + noise[i]
+            x = self._rounded(x) + noise[i]
             t += 1
             if averages:
                 share = (1 + AVERAGING_POWER) / (t + AVERAGING_POWER)
                 mean_x = mean_x + share * (x - mean_x)
                 mean_multipliers = mean_multipliers + share * (multipliers - mean_multipliers)
-        return _state((x, multipliers, mean_x, mean_multipliers), t)
+        return State(x, multipliers, mean_x, mean_multipliers, t)
 
     def _rounded(self, value: Array) -> Array:
         """To the grid; the same map of a state and of its neighbour."""
@@ -253,21 +244,22 @@ class CompiledSteps(NoisySteps):
     def advance(self, state: State, *records: NDArray[Any]) -> State:
         """See `NoisySteps.advance`."""
         *given, noise = (np.ascontiguousarray(part, dtype=np.float64) for part in records)
-        columns = tuple(np.ascontiguousarray(column).copy() for column in state.columns)
+        x, multipliers, mean_x, mean_multipliers = (value.copy() for value in state.values)
+        state_now = (x, multipliers, mean_x, mean_multipliers)
         code, name = LOSSES[type(self.loss)]
         l1, l2 = (float(getattr(self.penalty, s, 0.0)) for s in PENALTIES[type(self.penalty)])
         weight, scale = self.step.penalty_weight, self.coordinates.coefficient_scale
         # The proximal operator of the penalty: sign(v) max(|v| - threshold, 0) / divisor.
-        threshold, divisor = np.zeros(len(columns[0])), np.ones(len(columns[0]))
+        threshold, divisor = np.zeros(len(state.x)), np.ones(len(state.x))
         threshold[: len(scale)] = l1 * scale / weight
         divisor[: len(scale)] = 1.0 + l2 * scale**2 / weight
         _compiled_loop()(
-            (*columns, *given, noise[:, :, 0].copy(), threshold, divisor),
-            (code, float(getattr(self.loss, name, 0.0)), self.noise_on_gradient),
+            (*state_now, *given, noise.reshape(len(noise), -1), threshold, divisor),
+            (code, float(getattr(self.loss, name, 0.0))),
             (self.step.step_size, weight, self.cell),
             state.n_steps,
         )
-        return _state(columns, state.n_steps + len(records[0]))
+        return State(x, multipliers, mean_x, mean_multipliers, state.n_steps + len(noise))
 
 
 @cache
@@ -282,7 +274,7 @@ def _loop(arrays: Any, kinds: Any, constants: Any, t: int) -> None:
     x, multipliers, mean_x, mean_multipliers, rows, target, bound, noise, threshold, divisor = (
         arrays
     )
-    (code, parameter, noise_on_gradient), (eta, beta, cell) = kinds, constants
+    (code, parameter), (eta, beta, cell) = kinds, constants
     shrink = 1.0 + eta * beta
     for i in range(rows.shape[0]):
         score = 0.0
@@ -306,8 +298,6 @@ def _loop(arrays: Any, kinds: Any, constants: Any, t: int) -> None:
         share = (1.0 + AVERAGING_POWER) / (t + AVERAGING_POWER)
         for j in range(x.size):
             gradient = rows[i, j] * slope
-            if noise_on_gradient:
-                gradient = np.rint(gradient / cell) * cell + noise[i, j]
             pull = multipliers[j] - beta * x[j]
             point = -pull / beta
             size = max(abs(point) - threshold[j], 0.0)
@@ -315,8 +305,7 @@ def _loop(arrays: Any, kinds: Any, constants: Any, t: int) -> None:
             image = beta * -y
             following = pull - image
             moved = (x[j] - eta * (gradient + (image - following))) / shrink
-            if not noise_on_gradient:
-                moved = np.rint(moved / cell) * cell + noise[i, j]
+            moved = np.rint(moved / cell) * cell + noise[i, j]
             x[j] = moved
             multipliers[j] = following
             if mean_x.size > 0:

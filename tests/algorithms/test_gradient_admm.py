@@ -28,12 +28,11 @@ SCHEDULES = {
     "sampling": {"passes": 2, "schedule": "sampling", "cap": 3},
     "stopping": {"schedule": "stopping"},
     "path": {"passes": 2, "release": "path"},
-    "gradient": {"release": "path", "noise_at": "gradient"},
 }
 STEPS = {"step_size": 0.05, "penalty_weight": 3.0}
 
 
-def naive_steps(X, y, loss, penalty, settings, *, noise, cell, at_gradient):
+def naive_steps(X, y, loss, penalty, settings, *, noise, cell):
     """The algorithm of the docstring with A = I, B = -I, c = 0; returns all (x, multipliers)."""
     (n, p), eta, beta, path = X.shape, settings.step_size, settings.penalty_weight, []
     A, x, lam = direct.augmented(X), *np.zeros((2, X.shape[1] + 1, loss.n_outputs))
@@ -43,11 +42,8 @@ def naive_steps(X, y, loss, penalty, settings, *, noise, cell, at_gradient):
         following = lam - beta * (x - y_part)
         slope = direct.slopes(loss, A[i : i + 1] @ x, y[i : i + 1])
         gradient = direct.clipped(np.outer(A[i], slope), settings.clip_norm)
-        if at_gradient:
-            gradient = np.rint(gradient / cell) * cell + drawn
         x = (x - eta * (gradient - beta * y_part - following)) / (1 + eta * beta)
-        if not at_gradient:
-            x = np.rint(x / cell) * cell + drawn
+        x = np.rint(x / cell) * cell + drawn
         lam = following
         path.append((x, lam))
     return path
@@ -59,7 +55,7 @@ STEP_CASES = [
     (SmoothedHinge(0.5), L1(0.02), {"release": "path", "average": False}),
     (MultinomialLoss(3), ElasticNet(0.02, 0.1), {"passes": 2}),
     (MultinomialLoss(3), L1(0.02), {"release": "path"}),
-    (HuberLoss(0.3), L1(0.02), {"release": "path", "average": False, "noise_at": "gradient"}),
+    (HuberLoss(0.3), L1(0.02), {"release": "path", "average": False}),
 ]  # fmt: skip
 
 
@@ -70,14 +66,11 @@ def test_a_step_and_an_average_are_those_of_the_docstring(loss, penalty, knobs, 
     algorithm = GradientADMM(order="arrival", **STEPS, **knobs)
     plan = algorithm.plan(facts_for(coordinates_of(3), 40, loss, penalty), direct.BUDGET)
     path, settings, n_steps = plan.releases[-1], plan.settings, 40 * knobs.get("passes", 1)
-    at_gradient, cell = "noise_at" in knobs, grid_cell(path.noise_std)
-    scale = 0.1 if at_gradient else path.noise_std
-    drawn = scale * np.random.default_rng(1).normal(size=(n_steps, *path.shape))
+    cell = grid_cell(path.noise_std)
+    drawn = path.noise_std * np.random.default_rng(1).normal(size=(n_steps, *path.shape))
     drawn = np.rint(drawn / cell) * cell
     solution = run(algorithm, X, y, loss=loss, penalty=penalty, noise=drawn).solution
-    states = naive_steps(
-        X, y, loss, penalty, settings, noise=drawn, cell=cell, at_gradient=at_gradient
-    )
+    states = naive_steps(X, y, loss, penalty, settings, noise=drawn, cell=cell)
     (x, lam), t = states[-1], np.arange(1.0, n_steps + 1)
     assert settings.average == ("release" in knobs and "average" not in knobs)
     if settings.average:
@@ -87,7 +80,7 @@ def test_a_step_and_an_average_are_those_of_the_docstring(loss, penalty, knobs, 
     assert solution.n_iter == n_steps
     close(solution.parameters, direct.shrunk(x - lam / 3.0, penalty, 1 / 3.0, 3), 1e-12)
     # A is square: the constraint holds every direction back.
-    length = 1.0 if at_gradient else 0.05 / (1 + 0.05 * 3.0)
+    length = 0.05 / (1 + 0.05 * 3.0)
     assert path.sensitivities[0] == pytest.approx(2 * length * settings.clip_norm)
 
 
@@ -234,7 +227,7 @@ def test_the_guarantee_of_a_schedule_is_that_of_its_places():
 # Compiled loops.
 
 COMPILED = [
-    (SquaredLoss(), direct.NO_PENALTY, "cyclic"), (HuberLoss(0.3), L1(0.02), "gradient"),
+    (SquaredLoss(), direct.NO_PENALTY, "cyclic"), (HuberLoss(0.3), L1(0.02), "path"),
     (HuberLoss(0.3), ElasticNet(0.02, 0.1), "sampling"), (LogisticLoss(), L1(0.02), "path"),
     (LogisticLoss(), SquaredL2(0.3), "stopping"), (SmoothedHinge(0.5), L1(0.02), "arrival"),
 ]  # fmt: skip

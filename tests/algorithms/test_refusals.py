@@ -95,7 +95,6 @@ COMBINATIONS = [  # of knobs with each other, with the estimator, and with its o
     (LASSO, GradientADMM(cap=3), {}, "cap=3 with schedule='cyclic', expected 'auto'"),
     (LASSO, GradientADMM(average=np.True_), {}, "average=True .*with release='last'"),
     (LASSO, GradientADMM(**STREAM, release="last"), {}, "release='last' with schedule='stream'"),
-    (LASSO, GradientADMM(noise_at="gradient"), {}, ".*noise_at='gradient' with release"),
     (LASSO, GradientADMM(**STOPPING, release="path"), {}, "release='path' with schedule='stop"),
     (LASSO, GradientADMM(step_size=100.0), {}, r"step_size=100 .*expected a float in \(0, "),
     (THREE, GradientADMM(clip_norm=0.1), {}, r"clip_norm=0\.1 for 3 scores.*never binds"),

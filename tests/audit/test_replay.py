@@ -66,7 +66,6 @@ def test_every_algorithm_moves_as_declared(row):
     ("algorithm", "names"),
     [
         *((GradientADMM(schedule=s), ("iterate",)) for s in ("cyclic", "stream", "stopping")),
-        (GradientADMM(noise_at="gradient", release="path"), ("gradient",)),
         ("objective-perturbation", ("linear term", "minimiser")),
     ],
     ids=str,

@@ -499,7 +499,7 @@ BUGS = [
         " federated-server multi-step"),
     Bug("one noise for every step of a path", noise(gaussian(same_in_every_step)), FRESH,
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
-        " gradient-admm-stopping gradient-admm-at-gradient gradient-admm-stream"),
+        " gradient-admm-stopping gradient-admm-stream"),
     Bug("one noise for every turn", noise_of_turns(lambda draw, turns, _: draw(turns, 0)), FRESH,
         "personal-warm personal-local"),
     Bug("no clip of records", no_clip(f"{ALGORITHMS}._agent_blocks"), LINEAR,
@@ -515,7 +515,7 @@ BUGS = [
         "gradient-last-zero-out gradient-cyclic", knobs={"clip_norm": 0.01}),
     Bug("no clip of a record's step", no_clip(f"{ALGORITHMS}._gradient_admm_steps"), REPLAY,
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
-        " gradient-admm-stopping gradient-admm-at-gradient gradient-admm-stream",
+        " gradient-admm-stopping gradient-admm-stream",
         knobs={"clip_norm": 0.1}),
     Bug("no clip of agents' blocks", no_vector_clip(f"{ALGORITHMS}._agent_blocks"), REPLAY,
         "federated-dropout-agent", knobs={"clip_norm": 0.001}),

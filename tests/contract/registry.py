@@ -165,7 +165,7 @@ ROWS = [
         params={"alpha": 1.0, **NO_INTERCEPT}, composes=False),
     Row("gradient-cyclic", "DPAdmmRidge", "GradientDescent", {"schedule": "cyclic"},
         composes=False),
-    # Gradient ADMM: orders of records, what is released, where the noise is.
+    # Gradient ADMM: orders of records, and what is released.
     Row("gradient-admm-last", "DPAdmmRidge", "GradientADMM", composes=False),
     Row("gradient-admm-path-zero-out", "DPAdmmLogisticRegression", "GradientADMM",
         {"release": "path"}, target="two", params={"C": 1.0, **NO_INTERCEPT}, composes=False),
@@ -173,8 +173,6 @@ ROWS = [
         composes=False),
     Row("gradient-admm-stopping", "DPAdmmRidge", "GradientADMM", {"schedule": "stopping"},
         composes=False),
-    Row("gradient-admm-at-gradient", "DPAdmmHuberRegressor", "GradientADMM",
-        {"noise_at": "gradient", "release": "path"}, composes=False),
     Row("gradient-admm-stream", "DPAdmmRidge", "GradientADMM", {"schedule": "stream"},
         pieces=(5, 1, 6)),
     # Noise that stays hidden.
