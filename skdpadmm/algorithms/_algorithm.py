@@ -176,8 +176,8 @@ class Algorithm(BaseEstimator, ABC):
             )
         if facts.conditioning is not None and not self.conditionable:
             raise ValueError(
-                f"Got conditioning with {self!r}, expected conditioning=None: it works on the"
-                " user's coordinates, or rests on bounds of curvature that only they have."
+                f"Got conditioning with {self!r}, expected conditioning=None or 'auto': it works on"
+                " the user's coordinates, or rests on bounds of curvature that only they have."
             )
         self.check_facts(facts)
 

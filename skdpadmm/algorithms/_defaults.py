@@ -40,7 +40,7 @@ def typical_row(facts: Facts) -> float:
 
 
 def conditioning_choices(facts: Facts) -> dict[str, float]:
-    """What `plan_conditioning` is told, by its parameters.
+    """The choices of `plan_conditioning`.
 
     Rows are cut a little below their typical norm: a smaller bound means less noise, and only the
     shape of the second moment matters. A third of the end of the noise's spectrum is the floor.
@@ -49,7 +49,7 @@ def conditioning_choices(facts: Facts) -> dict[str, float]:
     """
     choices = {"row_norm": typical_row(facts) * 5 / 6, "floor": 0.7}
     if is_regression(facts):
-        return choices | {"resolution": 1.0}
+        return choices | {"floor_power": 0.0, "clip_power": 0.0, "resolution": 1.0}
     clip_power = -0.3 if facts.loss.n_outputs == 1 else 0.0
     return choices | {"floor_power": 0.5, "clip_power": clip_power, "resolution": 2.0}
 

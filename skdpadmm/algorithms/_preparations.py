@@ -1,4 +1,4 @@
-"""What is bought before an algorithm starts: the units of columns, and a basis.
+"""What is released before an algorithm starts: the units of columns, and a basis.
 
 Private scaling: one noisy histogram of the norms of rows whose units nobody declared. One record is
 in one bin, so the counts move by at most 1 in Euclidean norm for zero-out and by sqrt(2) for
@@ -8,7 +8,7 @@ Private conditioning: one noisy second moment of the rows, turned into public co
 
 In the user's coordinates some directions hold most of the variance of the rows and others next to
 none. A step that suits the first takes for ever in the others, while noise is the same in all. So
-a share of the budget buys the second moment with noise. All that follows from it is public: a basis
+a share of the budget is spent on the second moment. All that follows from it is public: a basis
 in which the second moment is near the identity, where gradients are clipped and noise is added.
 
 The sensitivity of the sum of ``a a'`` over rows of norm at most R is ``R**2`` for zero-out and
@@ -56,24 +56,7 @@ def prepared(
 ) -> Facts:
     """Facts with the preparations that a user asked for, or that the rule finds worth their cost.
 
-    Parameters
-    ----------
-    facts : Facts
-    budget : Budget
-        With a finite epsilon.
-    algorithm : Algorithm
-    coordinates : Coordinates
-    scale : {"private", None}
-    conditioning : {"auto", "private", None}
-
-    Returns
-    -------
-    Facts
-
-    Raises
-    ------
-    ValueError
-        Where a preparation cannot be of use.
+    `scale` is "private" or None, `conditioning` "auto", "private" or None.
     """
     total = gaussian_mu(budget.epsilon, budget.delta)
     if scale == "private":
@@ -82,19 +65,18 @@ def prepared(
                 "Got scale='private' with feature_bounds for every column, expected columns whose"
                 " units are not known. Leave one of the two out."
             )
-        target = DECLARED_NORM * math.sqrt(facts.n_parameters)
-        mu = total * math.sqrt(SCALING_SHARE)
-        facts = replace(facts, scaling=plan_scaling(facts, budget, mu=mu, target=target))
-    if conditioning == "private" and not algorithm.conditionable:
-        raise ValueError(
-            f"Got conditioning='private' with {algorithm!r}, expected 'auto' or None: it works on"
-            " the user's coordinates, or rests on bounds of curvature that only they have."
-            " Choose another algorithm."
+        release = plan_release(
+            facts,
+            budget,
+            name=ROW_NORMS,
+            shape=(len(EXPONENTS) + 1,),
+            sensitivity=math.sqrt(facts.neighboring.sensitivity_factor),
+            mu=total * math.sqrt(SCALING_SHARE),
         )
-    if conditioning is None or (
-        conditioning == "auto"
-        and not (algorithm.conditionable and facts.n_parameters <= LARGEST_MATRIX)
-    ):
+        target = DECLARED_NORM * math.sqrt(facts.n_parameters)
+        facts = replace(facts, scaling=Scaling(target=target, release=release))
+    is_possible = algorithm.conditionable and facts.n_parameters <= LARGEST_MATRIX
+    if conditioning is None or (conditioning == "auto" and not is_possible):
         return facts
     mu = total * math.sqrt(CONDITIONING_SHARE)
     planned = plan_conditioning(facts, budget, mu=mu, **conditioning_choices(facts))
@@ -103,36 +85,12 @@ def prepared(
     return replace(facts, conditioning=planned)
 
 
-def plan_scaling(facts: Facts, budget: Budget, *, mu: float, target: float) -> Scaling:
-    """Plan the release of the histogram."""
-    sensitivity = math.sqrt(facts.neighboring.sensitivity_factor)
-    release = plan_release(
-        facts,
-        budget,
-        name=ROW_NORMS,
-        shape=(len(EXPONENTS) + 1,),
-        sensitivity=sensitivity,
-        mu=mu,
-    )
-    return Scaling(target=target, release=release)
-
-
 def rescale(
     coordinates: Coordinates, norms: NDArray[np.float64], scaling: Scaling, gate: Gate
 ) -> Coordinates:
     """Release the histogram and bring undeclared features to the scale that algorithms expect.
 
-    Parameters
-    ----------
-    coordinates : Coordinates
-    norms : ndarray of shape (n_samples,)
-        Norms of the undeclared features of each row.
-    scaling : Scaling
-    gate : Gate
-
-    Returns
-    -------
-    Coordinates
+    `norms` (n_samples,) are those of the undeclared features of each row.
     """
     # Bin k holds norms in (2^(k-1), 2^k], the first one all below and the last one all above.
     bins = np.searchsorted(2.0**EXPONENTS, norms)
@@ -161,52 +119,22 @@ def median_norm(counts: NDArray[np.float64], noise_std: float, *, default: float
     return float(2.0 ** (EXPONENTS[min(k, len(EXPONENTS) - 1)] - 1 + min(inside, 1.0)))
 
 
-def plan_conditioning(
-    facts: Facts,
-    budget: Budget,
-    *,
-    mu: float,
-    row_norm: float,
-    floor: float = 0.5,
-    floor_power: float = 0.0,
-    clip_power: float = 0.0,
-    resolution: float = 0.0,
-) -> Conditioning:
-    """Plan the release of the second moment."""
+def plan_conditioning(facts: Facts, budget: Budget, *, mu: float, **choices: float) -> Conditioning:
+    """Plan the release of the second moment; the choices are fields of `Conditioning`."""
     d = facts.n_parameters
-    sensitivity = facts.neighboring.second_moment_factor * facts.rounding / facts.n_samples
     release = plan_release(
         facts,
         budget,
         name=SECOND_MOMENT,
         shape=(d * (d + 1) // 2,),
-        sensitivity=sensitivity,
+        sensitivity=facts.neighboring.second_moment_factor * facts.rounding / facts.n_samples,
         mu=mu,
     )
-    return Conditioning(
-        row_norm=row_norm,
-        floor=floor,
-        floor_power=floor_power,
-        clip_power=clip_power,
-        resolution=resolution,
-        release=release,
-    )
+    return Conditioning(release=release, **choices)
 
 
 def condition(rows: Rows, conditioning: Conditioning, engine: Engine, gate: Gate) -> Rows:
-    """Release the second moment and see the rows in the basis that it gives.
-
-    Parameters
-    ----------
-    rows : Rows
-    conditioning : Conditioning
-    engine : Engine
-    gate : Gate
-
-    Returns
-    -------
-    Rows
-    """
+    """Release the second moment and express the rows in the basis that it gives."""
     d, norm = rows.coordinates.n_parameters, conditioning.row_norm
     with np.errstate(divide="ignore"):
         weight = np.minimum(1.0, norm / np.sqrt(rows.squared_norm))
@@ -221,8 +149,7 @@ def condition(rows: Rows, conditioning: Conditioning, engine: Engine, gate: Gate
     length = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
     noisy = gate.release(SECOND_MOMENT, exact[upper] * length) / length
     matrix = np.zeros((d, d))
-    matrix[upper] = noisy
-    matrix = matrix + np.triu(matrix, 1).T
+    matrix[upper] = matrix.T[upper] = noisy
     return rows.in_basis(basis_of(matrix, conditioning), engine.run)
 
 

@@ -36,7 +36,8 @@ def setting(X, *, loss=LogisticLoss(), penalty=NoPenalty(), mu=0.1, row_norm=0.8
     c = coordinates_of(X.shape[1], more.pop("fit_intercept", True))
     more["rounding"] = rounding_factor(n_samples=len(X), coordinates=c)
     facts = facts_for(c, len(X), loss, penalty, **more)
-    conditioning = plan_conditioning(facts, direct.BUDGET, mu=mu, row_norm=row_norm, floor=0.5)
+    choices = {"floor": 0.5, "floor_power": 0.0, "clip_power": 0.0, "resolution": 0.0}
+    conditioning = plan_conditioning(facts, direct.BUDGET, mu=mu, row_norm=row_norm, **choices)
     return c, replace(facts, conditioning=conditioning), conditioning
 
 

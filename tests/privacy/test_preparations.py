@@ -38,5 +38,6 @@ def test_rounding_is_amplified_by_the_condition_of_the_basis():
 @pytest.mark.parametrize("power", [-0.5, -1e-9])
 def test_a_floor_that_could_fall_below_the_planned_one_is_refused(power):
     plan = DPAdmmRidge(conditioning=None).plan(50, 3)
+    choices = {"floor": 0.5, "floor_power": power, "clip_power": 0.0, "resolution": 0.0}
     with pytest.raises(ValueError, match=r"^Got floor, floor_power, resolution="):
-        plan_conditioning(plan.facts, plan.budget, mu=1.0, row_norm=1.0, floor_power=power)
+        plan_conditioning(plan.facts, plan.budget, mu=1.0, row_norm=1.0, **choices)
