@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
+# What every method takes and returns.
 FloatArray = npt.NDArray[np.float64]
-"""What every method takes and returns."""
 
+# Targets: floats, or the indices of classes.
 TargetArray = npt.NDArray[np.float64] | npt.NDArray[np.int64]
-"""Targets: floats, or the indices of classes."""
 
 # Share of the unchanged probabilities: where the clip hides which class is likelier, they decide.
 _UNCHANGED = 1e-3
@@ -41,8 +40,8 @@ class Loss(ABC):
 
     @property
     def n_outputs(self) -> int:
-        """Number of scores per record."""
-        return 1
+        """Number of scores per record: one for each class, or one."""
+        return int(getattr(self, "n_classes", 1))
 
     @property
     @abstractmethod
@@ -122,6 +121,18 @@ class ClosedForm(Loss):
         return self._proximal(scores, target, step)
 
 
+def sum_of_classes(terms: FloatArray) -> FloatArray:
+    """Sum over the first axis, in the order of the classes.
+
+    The order of additions in ``terms.sum(axis=0)`` depends on the number of columns, so the last
+    bits of a record's result would depend on how many other records there are.
+    """
+    total: FloatArray = terms[0].copy()
+    for term in terms[1:]:
+        total += term
+    return total
+
+
 def check_positive(name: str, value: float) -> None:
     """Refuse what is not positive and finite."""
     if not 0 < value < np.inf:
@@ -130,7 +141,7 @@ def check_positive(name: str, value: float) -> None:
 
 def check_classes(n_classes: int) -> None:
     """Refuse fewer than two classes."""
-    if operator.index(n_classes) < 2:
+    if n_classes < 2:
         raise ValueError(f"Got n_classes={n_classes!r}, expected an int >= 2.")
 
 

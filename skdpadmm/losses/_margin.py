@@ -14,10 +14,11 @@ from skdpadmm.losses._loss import (
     TargetArray,
     check_classes,
     check_positive,
+    sum_of_classes,
 )
 
+# Largest round argument whose exponential is finite.
 _EXP_MAX = 709.0
-"""Largest round argument whose exponential is finite."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class LogisticLoss(Loss):
         with np.errstate(under="ignore"):
             probability = target * scores
             _error_probability(probability)
-            probability *= target
-            return np.negative(probability, out=probability)
+            probability *= -target
+            return probability
 
     def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         with np.errstate(under="ignore"):
@@ -81,19 +82,10 @@ class LogisticLoss(Loss):
         with np.errstate(all="ignore"):
             margin = target * scores
             # The floor keeps 0 / 0 away and is below the rounding of every other step.
-            low = margin / np.maximum(step, 1e-300)
-            np.negative(low, out=low)
-            np.maximum(low, 0.0, out=low)
-            np.minimum(low, 1.0, out=low)
-            high = np.maximum(low, 0.5)
-            np.minimum(low, 0.5, out=low)
-            if start is None:
-                root = _cold_start(margin, step)
-            else:
-                root = target * start
-                np.negative(root, out=root)
-            np.maximum(root, low, out=root)
-            np.minimum(root, high, out=root)
+            kink = np.clip(-margin / np.maximum(step, 1e-300), 0.0, 1.0)
+            low, high = np.minimum(kink, 0.5), np.maximum(kink, 0.5)
+            root = _cold_start(margin, step) if start is None else -target * start
+            np.clip(root, low, high, out=root)
             probability, weight = np.empty_like(root), np.empty_like(root)
             for _ in range(n_steps):
                 np.multiply(step, root, out=probability)
@@ -108,8 +100,7 @@ class LogisticLoss(Loss):
                 root /= weight
                 np.maximum(root, low, out=root)
                 np.minimum(root, high, out=root)
-            root *= target
-            return np.negative(root, out=root)
+            return -target * root
 
 
 def _error_probability(margin: FloatArray) -> None:
@@ -237,22 +228,12 @@ class OneVsRestHinge(_Hinge):
         check_positive("smoothing", self.smoothing)
 
     @property
-    def n_outputs(self) -> int:
-        """One score per class."""
-        return self.n_classes
-
-    @property
     def lipschitz(self) -> float:
         """Square root of K, attained where all K scores are on the wrong side."""
         return float(np.sqrt(self.n_classes))
 
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
-        terms = super().value(scores, target)
-        # Added in the order of the classes: that of a sum over an axis depends on the other rows.
-        total = np.zeros(len(terms))
-        for k in range(self.n_classes):
-            total += terms[:, k]
-        return total
+        return sum_of_classes(super().value(scores, target).T)
 
     def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         """See :meth:`Loss.curvature`; diagonal Hessians."""
@@ -273,10 +254,8 @@ def _slope(scores: FloatArray, signs: TargetArray, width: FloatArray | float) ->
     The proximal step widens the parabola by the step and changes nothing else.
     """
     with np.errstate(over="ignore", under="ignore"):
-        slope = signs * scores
-        np.subtract(1.0, slope, out=slope)
+        slope = 1.0 - signs * scores
         slope /= width
-        np.maximum(slope, 0.0, out=slope)
-        np.minimum(slope, 1.0, out=slope)
-        slope *= signs
-        return np.negative(slope, out=slope)
+        np.clip(slope, 0.0, 1.0, out=slope)
+        slope *= -signs
+        return slope

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from skdpadmm.losses._loss import FloatArray, Loss, TargetArray, check_classes
+from skdpadmm.losses._loss import FloatArray, Loss, TargetArray, check_classes, sum_of_classes
 
+# Steps that take the softplus function to Wright's omega function at full precision.
 _OMEGA_STEPS = 2
-"""Steps that take the softplus function to Wright's omega function at full precision."""
 
 
 @dataclass(frozen=True)
@@ -37,31 +36,23 @@ class MultinomialLoss(Loss):
     def __post_init__(self) -> None:
         check_classes(self.n_classes)
 
-    @property
-    def n_outputs(self) -> int:
-        """One score per class."""
-        return self.n_classes
-
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         with np.errstate(over="ignore", under="ignore"):
             top = scores.max(axis=1)
-            log_sum = np.log(_sum(np.exp(scores.T - top)))
-            value: FloatArray = log_sum + (top - scores[_own_class(target)])
-            return value
+            log_sum = np.log(sum_of_classes(np.exp(scores.T - top)))
+            return np.asarray(log_sum + (top - scores[np.arange(len(target)), target]))
 
     def derivative(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         probability = _softmax(scores)
-        probability[_own_class(target)] -= 1.0
+        probability[np.arange(len(target)), target] -= 1.0
         return probability
 
     def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         """See :meth:`Loss.curvature`; Hessians ``diag(p) - p p'``."""
         with np.errstate(under="ignore"):
             probability = _softmax(scores)
-            hessian = -probability[:, :, None] * probability[:, None, :]
-            classes = np.arange(self.n_classes)
-            hessian[:, classes, classes] += probability
-            return hessian
+            diagonal = np.eye(self.n_classes) * probability[:, :, None]
+            return diagonal - probability[:, :, None] * probability[:, None, :]
 
     def proximal_derivative(
         self,
@@ -96,23 +87,19 @@ class MultinomialLoss(Loss):
             shifted -= shifted.max(axis=0)
             # The floor moves the solution by less than rounding does and spares a case for 0.
             step = np.maximum(step, 1e-30)
-            high = np.minimum(
-                np.log(_sum(np.exp(shifted))),
-                np.log(self.n_classes) - step / self.n_classes,
-            )
-            low = np.maximum(-step, (_sum(shifted) - step) / self.n_classes)
-            if start is None:
-                multiplier = low.copy()
-            else:
-                multiplier = _multiplier(shifted, step, start.T, own)
-                np.minimum(np.maximum(multiplier, low), high, out=multiplier)
+            high = np.log(sum_of_classes(np.exp(shifted)))
+            high = np.minimum(high, np.log(self.n_classes) - step / self.n_classes)
+            low = np.maximum(-step, (sum_of_classes(shifted) - step) / self.n_classes)
+            multiplier = low
+            if start is not None:
+                multiplier = np.clip(_multiplier(shifted, step, start.T, target), low, high)
             shifted += np.log(step)
             argument, work = np.empty_like(shifted), np.empty((4, *shifted.shape))
             for _ in range(n_steps):
                 omega = _wright_omega(np.subtract(shifted, multiplier, out=argument), work)
-                total = _sum(omega)
+                total = sum_of_classes(omega)
                 omega /= np.add(omega, 1.0, out=argument)
-                slope = _sum(omega)
+                slope = sum_of_classes(omega)
                 left = total > step
                 low = np.where(left, multiplier, low)
                 high = np.where(left, high, multiplier)
@@ -125,26 +112,9 @@ class MultinomialLoss(Loss):
             solution = _wright_omega(np.subtract(shifted, multiplier, out=argument), work)
             # Two divisions, because the sum of sizes near the largest float would overflow.
             solution /= solution.max(axis=0)
-            solution /= _sum(solution)
+            solution /= sum_of_classes(solution)
         solution[own] -= 1.0
         return np.ascontiguousarray(solution.T)
-
-
-def _own_class(target: TargetArray) -> tuple[npt.NDArray[np.intp], TargetArray]:
-    """Index of the score of each record's own class."""
-    return np.arange(len(target)), target
-
-
-def _sum(terms: FloatArray) -> FloatArray:
-    """Sum over the first axis, in the order of the classes.
-
-    The order of additions in ``terms.sum(axis=0)`` depends on the number of columns, so the last
-    bits of a record's result would depend on how many other records there are.
-    """
-    total: FloatArray = terms[0].copy()
-    for term in terms[1:]:
-        total += term
-    return total
 
 
 def _softmax(scores: FloatArray) -> FloatArray:
@@ -153,19 +123,16 @@ def _softmax(scores: FloatArray) -> FloatArray:
         probability = np.ascontiguousarray(scores.T)
         probability = probability - probability.max(axis=0)
         np.exp(probability, out=probability)
-        probability /= _sum(probability)
+        probability /= sum_of_classes(probability)
         return np.ascontiguousarray(probability.T)
 
 
 def _multiplier(
-    shifted: FloatArray,
-    step: FloatArray,
-    start: FloatArray,
-    own: tuple[TargetArray, npt.NDArray[np.intp]],
+    shifted: FloatArray, step: FloatArray, start: FloatArray, target: TargetArray
 ) -> FloatArray:
     """One joint Newton step for the multiplier at given probabilities; classes come first."""
     probability = start.copy()
-    probability[own] += 1.0
+    probability[target, np.arange(len(target))] += 1.0
     np.maximum(probability, 0.0, out=probability)
     scaled = step * probability
     weight = probability / (1.0 + scaled)
@@ -173,7 +140,7 @@ def _multiplier(
     level -= np.log(np.maximum(probability, 1e-300))
     level *= weight
     # Scores out of range of each other leave NaN here: such a start is worth nothing.
-    return np.nan_to_num(_sum(level) / _sum(weight))
+    return np.nan_to_num(sum_of_classes(level) / sum_of_classes(weight))
 
 
 def _wright_omega(x: FloatArray, work: FloatArray) -> FloatArray:

@@ -38,15 +38,12 @@ class _Residual(ClosedForm):
     def _proximal(self, scores: FloatArray, target: TargetArray, step: FloatArray) -> FloatArray:
         """``(s - y) / (1 + step)``, clipped."""
         with np.errstate(over="ignore", under="ignore"):
-            solution = scores - target
-            solution /= 1.0 + step
-            return self._clip(solution)
+            return self._clip((scores - target) / (1.0 + step))
 
     def _clip(self, residual: FloatArray) -> FloatArray:
         if self.threshold == np.inf:
             return residual
-        np.minimum(residual, self.threshold, out=residual)
-        return np.maximum(residual, -self.threshold, out=residual)
+        return np.clip(residual, -self.threshold, self.threshold, out=residual)
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from skdpadmm.penalties._matrix import (
 )
 from skdpadmm.penalties._penalty import FloatArray, Penalty, ProximalOperator, check_positive
 
+# What maps columns of one height to columns of another.
 LinearMap = Callable[[FloatArray], FloatArray]
-"""What maps columns of one height to columns of another."""
 
+# Share of entries that are not zero from which a system is solved as a dense one.
 _DENSE_SHARE = 0.25
-"""Share of entries that are not zero from which a system is solved as a dense one."""
 
 
 @dataclass(frozen=True, init=False, repr=False)

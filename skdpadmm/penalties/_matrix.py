@@ -11,8 +11,8 @@ from sklearn.utils import check_array
 
 from skdpadmm.penalties._penalty import FloatArray
 
+# How matrices are kept, whatever they came as.
 SparseMatrix: TypeAlias = "sparse.csr_array[np.float64]"
-"""How matrices are kept, whatever they came as."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 

@@ -11,14 +11,14 @@ from scipy import linalg, sparse
 
 FloatArray = npt.NDArray[np.float64]
 
+# A proximal operator whose step and metric are fixed.
 ProximalOperator = Callable[[FloatArray], FloatArray]
-"""A proximal operator whose step and metric are fixed."""
 
+# Rounding of an operator of a few operations on each coefficient, and of two changes of units.
 ENTRYWISE = 2.0**-49
-"""Rounding of an operator of a few operations on each coefficient, and of two changes of units."""
 
+# Beyond this a proximal operator is not certified at all.
 LARGEST_ROUNDING = 2.0**-20
-"""Beyond this a proximal operator is not certified at all."""
 
 
 class Penalty(ABC):

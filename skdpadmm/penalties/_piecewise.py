@@ -10,8 +10,8 @@ from skdpadmm.penalties._penalty import FloatArray
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
+# Active sets to guess before the safe method; where guessing works it takes 3 to 30.
 _MAX_GUESSES = 40
-"""Active sets to guess before the safe method; where guessing works it takes 3 to 30."""
 
 
 class PiecewiseQuadratic:
