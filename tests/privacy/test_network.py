@@ -7,15 +7,23 @@ import math
 import numpy as np
 import pytest
 
-from skdpadmm import DPDecentralizedRegressor
+from skdpadmm import DPDecentralizedRegressor, DPPersonalizedRegressor
 from skdpadmm.algorithms import (
     DecentralizedGradientDescent,
+    LocalModels,
     MultiStepADMM,
+    PersonalizedCoordinateDescent,
     RandomizedSGD,
 )
-from skdpadmm.privacy import Composed, GaussianDP, Neighboring, PoissonSubsampledGaussian
+from skdpadmm.privacy import (
+    Composed,
+    GaussianDP,
+    LaplaceDP,
+    Neighboring,
+    PoissonSubsampledGaussian,
+)
 from skdpadmm.privacy import gaussian_mu as mu_of
-from tests.contract.harness import record
+from tests.contract.harness import record, scale_of
 from tests.contract.registry import AGENTS, ROWS
 
 OBSERVERS = ("eavesdropper", "peer", "model")
@@ -47,32 +55,31 @@ def test_an_eavesdropper_meets_each_agents_own_noise_in_preparations_too(unit, b
             assert claimed == pytest.approx(math.hypot(*spent), rel=1e-9)
 
 
-@pytest.mark.parametrize("topology", ["star", "complete"])
-@pytest.mark.parametrize("weight", [None, 2.0, "growing"])
-@pytest.mark.parametrize("inner", [4, 200])
-def test_graphs_ties_weights_and_rounds_cost_nothing(topology, weight, inner):
-    """Two hundred steps, in units of the clip bound times 2 under replace-one."""
-    ties = {} if weight is None else {"penalty_weight": 0.3, "diameter": 3.0}
-    algorithm = MultiStepADMM(inner_steps=inner, proximal_weight=weight, **ties)
-    model = DPDecentralizedRegressor(algorithm=algorithm, topology=topology, n_agents=5)
-    plan = model.set_params(conditioning=None, max_iter=200 // inner).plan(60, 3)
-    needed = 2 * plan.facts.rounding * math.sqrt(200) / mu_of(1.0, 1e-5)
-    assert needed == pytest.approx(2 * 52.759, rel=1e-4)
-    np.testing.assert_allclose(plan.releases[-1].agent_noise_std, needed, rtol=1e-9)
-    assert plan.guarantee() == GaussianDP(plan.guarantee().mu)
+OWN = [
+    (DPDecentralizedRegressor, DecentralizedGradientDescent()),
+    (DPDecentralizedRegressor, RandomizedSGD()),
+    (DPDecentralizedRegressor, RandomizedSGD(noise="gaussian")),
+    (DPPersonalizedRegressor, LocalModels()),
+    (DPPersonalizedRegressor, PersonalizedCoordinateDescent(noise="laplace")),
+    (DPPersonalizedRegressor, PersonalizedCoordinateDescent(split="optimal")),
+]
 
 
-@pytest.mark.parametrize("kind", [DecentralizedGradientDescent, RandomizedSGD])
-def test_agents_with_budgets_of_their_own_spend_them(kind):
-    epsilons = [0.5, 2.0, 1.0, 4.0]
-    model = DPDecentralizedRegressor(
-        algorithm=kind(), epsilon=epsilons, n_agents=4, max_iter=4, conditioning=None
-    )
-    plan = model.plan(n_samples=200, n_features=3)
-    found = np.array([g.epsilon(1e-5) for g in plan.guarantees("eavesdropper")])
-    found = found[plan.facts.agents.kind]
-    assert np.all(found <= epsilons)
-    assert np.all(found > 0.97 * np.array(epsilons))
+@pytest.mark.parametrize(("estimator", "algorithm"), OWN, ids=repr)
+def test_agents_with_budgets_of_their_own_spend_them(estimator, algorithm):
+    epsilons, delta = [0.5, 2.0, 1.0, 4.0], 1e-5
+    model = estimator(algorithm=algorithm, epsilon=epsilons, max_iter=4)
+    model.set_params(**{"conditioning": None} if "conditioning" in model.get_params() else {})
+    plan = model.plan(200, 3, agent_sizes=[20, 80, 40, 60])
+    (release,) = plan.releases
+    for agent, epsilon in enumerate(epsilons):
+        steps = np.asarray(release.sensitivities) / scale_of(plan, release, agent=agent)
+        is_gaussian = release.law == "gaussian"
+        spent = GaussianDP(math.hypot(*steps)) if is_gaussian else LaplaceDP(tuple(steps))
+        claimed = plan.guarantees("eavesdropper")[plan.facts.agents.kind[agent]]
+        assert (
+            0.99 * epsilon < spent.epsilon(delta) <= claimed.epsilon(delta) <= epsilon * (1 + 1e-9)
+        )
 
 
 # Batches.

@@ -11,42 +11,8 @@ import pytest
 
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor
 from skdpadmm.algorithms import RandomWalkProximalPoint
-from skdpadmm.algorithms._walks import (
-    StatelessToken,
-    direct_cost,
-    draw_hops,
-    token_walk,
-    walk_costs,
-)
+from skdpadmm.algorithms._walks import StatelessToken, direct_cost, draw_hops, walk_costs
 from skdpadmm.privacy import GaussianDP, Mixture, WalkCost, compose
-from tests.contract.harness import moves, record, replay
-from tests.contract.registry import ROWS
-
-# An eavesdropper sees every hop, and how many of them an agent contributes to is capped.
-
-
-def cost_of_hops(id, cap):
-    """Exact and claimed mu against an eavesdropper on linear losses, and moves of hops."""
-    (row,) = (row for row in ROWS if row.id == id)
-    row = replace(row, params={"conditioning": None, "topology": "ring", "max_iter": 20})
-    knobs = {**row.linear, "max_contributions": cap, "tolerance": 1e-6}
-    X, y = np.ones((row.n_samples, 2)), np.full(row.n_samples, row.extremes[1], dtype=float)
-    y = np.clip(y, -2, 2)
-    y2 = np.where(np.arange(len(y)) == 0, max(row.extremes[0], -2), y)
-    recorded = record(row, X, y, algorithm=knobs)
-    found = list(moves(recorded, replay(row, recorded, X, y2, algorithm=knobs)))
-    exact = math.hypot(*(move.distance for move in found)) / found[0].scale
-    claim = recorded.plan.guarantee("eavesdropper")
-    assert isinstance(claim, GaussianDP)
-    return exact, claim.mu, [move.distance for move in found if move.distance > 0]
-
-
-@pytest.mark.parametrize("id", ["walk-admm", "walk-point-zero-out"])
-def test_the_claim_against_the_eavesdropper_is_attained_and_rests_on_the_cap(id):
-    exact, claimed, moved = cost_of_hops(id, 3)
-    assert 0.999 * claimed < exact <= claimed
-    assert len(moved) == 3
-
 
 # What peers learn of linear losses is known exactly, walk by walk.
 
@@ -78,14 +44,13 @@ class Dice:
         return self.rng.random(shape)
 
 
-def average_delta(facts, cap, peers, mu, epsilon, *, forgets, n_walks=300):
-    """Delta over many walks: a lower bound, and an estimate."""
+def average_delta(facts, cap, peers, mu, epsilon, *, forgets):
+    """A lower bound of delta, over many walks."""
     watched, dice = np.isin(np.arange(facts.agents.n_agents), peers), Dice()
-    found = [
-        exact_mu(draw_hops(facts, cap, dice), watched, mu, forgets=forgets) for _ in range(n_walks)
-    ]
-    deltas = np.array([GaussianDP(m).delta(epsilon) if m < math.inf else 1.0 for m in found])
-    return deltas.mean() - 4 * deltas.std() / math.sqrt(n_walks), deltas.mean()
+    hops = (draw_hops(facts, cap, dice) for _ in range(300))
+    mus = [exact_mu(each, watched, mu, forgets=forgets) for each in hops]
+    deltas = np.array([GaussianDP(m).delta(epsilon) if m < math.inf else 1.0 for m in mus])
+    return deltas.mean() - 4 * deltas.std() / math.sqrt(300)
 
 
 def plan_of(n_agents, topology, coalition, cap, max_iter):
@@ -113,25 +78,11 @@ def test_no_observer_learns_more_than_is_claimed_on_linear_losses(
     coalitions = coalitions[:1] if topology == "complete" else coalitions
     for epsilon, forgets in ((0.5, True), (2.0, False), (2.0, True)):
         for observer, peers in [("model", []), *(("peer", c) for c in coalitions)]:
-            found, _ = average_delta(facts, cap, peers, mu, epsilon, forgets=forgets)
+            found = average_delta(facts, cap, peers, mu, epsilon, forgets=forgets)
             assert found <= plan.guarantee(observer).delta(epsilon)
             if len(peers) == 1:
                 pairs = release.view("peer").pairs
                 assert found <= pairs.guarantee(0, *peers).delta(epsilon)
-
-
-def test_half_the_noise_and_a_law_without_the_coalition_exceed_the_claim():
-    plan = plan_of(6, "complete", 3, 1, 3)
-    mu, claim = 2 / plan.releases[-1].noise_std, plan.guarantee("peer").delta(2.0)
-
-    def truth(mu):
-        return average_delta(plan.facts, 1, [1, 2, 3], mu, 2.0, forgets=True, n_walks=600)
-
-    right, estimate = truth(mu)
-    assert right <= claim < 2 * estimate
-    assert truth(2 * mu)[0] > claim
-    walk = token_walk(plan.facts.agents, plan.settings.n_hops, 1)
-    assert right > walk.worst_cost(0).guarantee(mu).delta(2.0)
 
 
 # Figures that depend on who looks.
