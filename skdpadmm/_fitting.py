@@ -1,7 +1,7 @@
-"""The run of a planned fit: what it is told of trust, its account, its audit, and its gate.
+"""The run of a planned fit: trust, ledger entry, audit, and gate.
 
-``PrivateLinearModel`` in ``_linear_model`` plans, from public facts; ``PendingFit.solve`` takes the
-plan and the data through the gate. What comes out is all that a model may keep.
+``PrivateLinearModel`` in ``_linear_model`` plans from public facts; ``PendingFit.solve`` takes the
+plan and the data through the gate. Its result is all that a model may keep.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,7 @@ from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
 from skdpadmm.privacy import PrivacyReport
-from skdpadmm.protocol import (
-    MODEL,
-    Agents,
-    Gate,
-    Neighborhood,
-    Plan,
-    Problem,
-    Solution,
-)
+from skdpadmm.protocol import MODEL, Agents, Gate, Neighborhood, Plan, Problem, Solution
 from skdpadmm.records import HUGE, Coordinates, Rows, feature_norms, standardising_coordinates
 
 Array = NDArray[np.float64]
@@ -40,7 +32,7 @@ Array = NDArray[np.float64]
 class Trust:
     """Who holds the rows, what is protected, and who the budget is spent against."""
 
-    # None: a curator.
+    # None: a trusted curator.
     agents: Agents | None = None
     unit: str = "record"
     observer: str = MODEL
@@ -64,33 +56,31 @@ class PlannedFit:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Fitted:
-    """What a fit leaves: nothing in it but functions of released quantities and of public facts."""
+    """The result of a fit: functions of released quantities and of public facts alone."""
 
     plan: Plan
-    # Those that the solution is in.
+    # Those of the solution.
     coordinates: Coordinates
     solution: Solution
-    report: PrivacyReport
 
     def in_user_units(self) -> tuple[Array, Array]:
         """Coefficients (n_outputs, n_features) and intercepts (n_outputs,)."""
         return self.coordinates.to_user(self.solution.parameters)
 
     def of_agents(self, n_agents: int) -> tuple[Array, Array]:
-        """The same of each agent's model, along a first axis; the common one where they agree."""
-        own = self.solution.parameters_per_agent
-        if own is None:
+        """Those of each agent's model, along a first axis; the common model where they agree."""
+        models = self.solution.parameters_per_agent
+        if models is None:
             coef, intercept = self.in_user_units()
             return np.repeat(coef[None], n_agents, 0), np.repeat(intercept[None], n_agents, 0)
-        n_agents, d, n_outputs = own.shape
-        columns = own.transpose(1, 0, 2).reshape(d, n_agents * n_outputs)
-        coef, intercept = self.coordinates.to_user(columns)
+        n_agents, d, n_outputs = models.shape
+        coef, intercept = self.coordinates.to_user(models.transpose(1, 0, 2).reshape(d, -1))
         return coef.reshape(n_agents, n_outputs, -1), intercept.reshape(n_agents, n_outputs)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingFit:
-    """A plan with the data that it is about to meet; an audit runs it many times."""
+    """A plan with its data, before they are used; an audit runs it many times."""
 
     estimator: Any
     planned: PlannedFit
@@ -101,45 +91,39 @@ class PendingFit:
     ownership: Ownership | None = None
 
     def noise(self, random_state: Any, digest: bytes) -> NoiseSource:
-        """The source of noise of this fit, by a seed and a digest of its plan."""
+        """The source of noise of this fit, from a seed and a digest of its plan."""
         return noise_source(random_state, digest, self.estimator.sampler)
 
     def report(self, plan: Plan, noise: NoiseSource) -> PrivacyReport:
         """What running a plan with this noise guarantees."""
-        ownership = self.ownership
-        return report_of(
-            type(self.estimator).__name__,
-            plan,
-            seed=self.estimator.random_state,
-            simulated=noise.simulation,
-            labels=() if ownership is None else tuple(ownership.labels.tolist()),
-        )
+        labels = () if self.ownership is None else tuple(self.ownership.labels.tolist())
+        return report_of(self.estimator, plan, simulated=noise.simulation, labels=labels)
 
-    def solve(self, noise: NoiseSource) -> tuple[Plan, Coordinates, Solution]:
+    def solve(self, noise: NoiseSource) -> Fitted:
         """Take the data through the gate: scale, condition, run."""
         plan, coordinates = self.planned.plan, self.planned.coordinates
         # A warning of floating point would depend on data.
         with np.errstate(all="ignore"):
             if not plan.budget.is_private:
                 plan, coordinates = self._without_privacy()
-            gate = gate_of(plan, noise)
+            gate = gate_of(self, plan, noise)
             if plan.facts.scaling is not None:
                 norms = feature_norms(self.X, coordinates.undeclared)
                 coordinates = rescale(coordinates, norms, plan.facts.scaling, gate)
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
         gate.close()
-        return plan, coordinates, solution
+        return Fitted(plan=plan, coordinates=coordinates, solution=solution)
 
     @contextmanager
     def problem(self, plan: Plan, coordinates: Coordinates, gate: Gate) -> Iterator[Problem]:
-        """What the data are under a plan, as long as its engine runs."""
+        """The data in the coordinates of a plan, as long as its engine runs."""
         rows = Rows(self.X, coordinates)
         # A row that is scaled down takes its target along: a weighted record, not a distorted one.
         has_scale = coordinates.has_target_scale
         target = coordinates.target(self.y) * rows.weight if has_scale else self.y
-        engine_of_fit = Engine(self.estimator.n_jobs, backend=self.planned.backend)
-        with _progress(self.estimator, plan) as progress, engine_of_fit.running() as engine:
+        workers = Engine(self.estimator.n_jobs, backend=self.planned.backend)
+        with _progress(self.estimator, plan) as progress, workers.running() as engine:
             if plan.facts.conditioning is not None:
                 rows = condition(rows, plan.facts.conditioning, engine, gate)
             yield Problem(
@@ -158,7 +142,7 @@ class PendingFit:
                 )
         agents = plan.facts.agents
         if isinstance(agents, Neighborhood) and agents.n_agents > 1:
-            # How far models are from each other is measured in public units.
+            # Distances of models from each other are measured in public units.
             coordinates = declared.without_bounds()
         else:
             coordinates = standardising_coordinates(self.X, self.y, declared=declared)
@@ -167,40 +151,26 @@ class PendingFit:
         return replace(plan, facts=replace(plan.facts, loss=loss, penalty=penalty)), coordinates
 
 
-class Watcher(Protocol):
-    """Who looks on as fits run: an audit."""
-
-    def begins(self, fit: PendingFit) -> None:
-        """A fit is planned, and its data comes next."""
-
-    def gate(self, plan: Plan, noise: NoiseSource, n_arrived: int) -> Gate:
-        """The gate that a fit passes."""
-
-
-_WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+# Makes the gates of fits during an audit: of the fit, its plan, its noise, and the records before.
+MakeGate = Callable[[PendingFit, Plan, NoiseSource, int], Gate]
+_MAKE_GATE: ContextVar[MakeGate | None] = ContextVar("make_gate", default=None)
 
 
 @contextmanager
-def watched_by(watcher: Watcher) -> Iterator[None]:
-    """Let a watcher look on at all fits of this thread: what they learn is for audits alone."""
-    token = _WATCHER.set(watcher)
+def gates_by(make_gate: MakeGate) -> Iterator[None]:
+    """Give all fits of this thread other gates, which see private data: for audits alone."""
+    token = _MAKE_GATE.set(make_gate)
     try:
         yield
     finally:
-        _WATCHER.reset(token)
+        _MAKE_GATE.reset(token)
 
 
-def announce(fit: PendingFit) -> None:
-    """Tell an audit, where there is one, of a fit that is planned."""
-    if (watcher := _WATCHER.get()) is not None:
-        watcher.begins(fit)
-
-
-def gate_of(plan: Plan, noise: NoiseSource, **arrived: int) -> Gate:
+def gate_of(fit: PendingFit, plan: Plan, noise: NoiseSource, n_arrived: int = 0) -> Gate:
     """The gate of a fit, or the one that an audit puts in its place."""
-    if (watcher := _WATCHER.get()) is None:
-        return Gate(plan, noise, **arrived)
-    return watcher.gate(plan, noise, arrived.get("n_arrived", 0))
+    if (make_gate := _MAKE_GATE.get()) is None:
+        return Gate(plan, noise, n_arrived)
+    return make_gate(fit, plan, noise, n_arrived)
 
 
 @contextmanager
@@ -219,16 +189,16 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 def reserved(
     ledger: str | None, report: PrivacyReport, plan: Plan, begun: tuple[str, int] | None = None
 ) -> Iterator[str | None]:
-    """Count a fit before it touches data, and mark it as done afterwards: a crash is counted.
+    """Reserve the cost of a fit before it uses data, and mark it as done afterwards.
 
-    A stream has one cost, whichever piece a record comes in: `begun` are its key and the records
-    before. Of two copies that both go on, which may use the same records, the later is counted
-    anew; so is whoever goes on from before a piece that failed.
+    A fit that fails counts as spent. A stream has one cost, whichever piece a record comes in:
+    `begun` are its key and the number of earlier records. Of two copies that go on with the same
+    records the later is counted anew, and so is one that goes on from before a piece that failed.
     """
     if ledger is None:
         yield None
         return
-    # Whoever has no ledger pays for no SQLite.
+    # SQLite is imported only where there is a ledger.
     from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 
     account = PrivacyLedger(ledger)
@@ -245,12 +215,10 @@ def reserved(
 @contextmanager
 def _progress(estimator: Any, plan: Plan) -> Iterator[Callable[[int], None]]:
     """A progress bar that shows how many iterations are done, and nothing that depends on data."""
-    if not estimator.verbose:
-        yield lambda done: None
-        return
     # Without privacy the iteration stops on a tolerance, so its length is not known.
     total = plan.facts.max_iter if plan.budget.is_private else None
     if plan.releases[-1].door == "path_noise":
         total = plan.releases[-1].times
-    with tqdm(total=total, desc=type(estimator).__name__, unit="iteration") as bar:
+    name, is_silent = type(estimator).__name__, not estimator.verbose
+    with tqdm(total=total, desc=name, unit="iteration", disable=is_silent) as bar:
         yield lambda done: bar.update(done - bar.n)

@@ -18,7 +18,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._fitting import CURATOR, Fitted, PendingFit, PlannedFit, Trust, announce, reserved
+from skdpadmm._fitting import CURATOR, Fitted, PendingFit, PlannedFit, Trust, reserved
 from skdpadmm._report import assumptions_of, weak_delta
 from skdpadmm._sklearn import (
     ALGORITHM,
@@ -53,10 +53,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Targets:
-    """Targets as a loss expects them, and the classes that they stand for."""
+    """Targets as a loss expects them, and their classes."""
 
     encoded: NDArray[Any]
-    classes: NDArray[Any] | None = None
+    # An array; None of a regression.
+    classes: Any = None
 
     @property
     def n_classes(self) -> int | None:
@@ -94,8 +95,7 @@ class PrivateLinearModel(BaseEstimator):
         if nested and isinstance(algorithm, str):
             raise ValueError(
                 f"Got {nested[0]} with algorithm={algorithm!r}, expected an algorithm object: a"
-                " string stands for the defaults and has no knobs. Pass an object first, from"
-                " skdpadmm.algorithms."
+                " name has no parameters. Pass an object first, from skdpadmm.algorithms."
             )
         return super().set_params(**params)
 
@@ -114,14 +114,12 @@ class PrivateLinearModel(BaseEstimator):
         fit = PendingFit(
             estimator=self, planned=planned, X=X, y=targets.encoded, ownership=ownership
         )
-        announce(fit)
         noise = fit.noise(self.random_state, planned.plan.digest())
         report = fit.report(planned.plan, noise)
         with reserved(self.ledger, report, planned.plan):
-            plan, coordinates, solution = fit.solve(noise)
-        self._keep(
-            Fitted(plan=plan, coordinates=coordinates, solution=solution, report=report), targets
-        )
+            fitted = fit.solve(noise)
+        self._keep(fitted, targets)
+        self.privacy_ = report
 
     def _plan_fit(
         self,
@@ -132,8 +130,11 @@ class PrivateLinearModel(BaseEstimator):
         n_classes: int | None = None,
         trust: Trust = CURATOR,
     ) -> PlannedFit:
-        """From parameters to facts to a plan: all of it public, and no data comes near."""
-        loss, penalty = self._loss(n_classes), self._penalty(n_samples, n_features)
+        """From parameters to facts to a plan: all of it public, without data."""
+        is_stream = self._is_stream()
+        # Nobody knows how many records will arrive, and a penalty may be spread over all of them.
+        horizon = self.algorithm.n_expected if is_stream else n_samples
+        loss, penalty = self._loss(n_classes), self._penalty(horizon, n_features)
         require_backend(trust.backend)
         epsilons = () if trust.agents is None else trust.agents.epsilons
         budget = Budget(
@@ -151,8 +152,8 @@ class PrivateLinearModel(BaseEstimator):
         )
         curvature = 0.0
         if not self.fit_intercept:
-            # Of all parameters, rounded down. A unit of the target cancels: it scales coefficients
-            # and divides the penalty.
+            # Of all parameters, rounded down. The scale of the target cancels: it multiplies the
+            # coefficients and divides the penalty.
             curvature = penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0
             curvature *= 1 - 1e-12
         agents = trust.agents
@@ -162,7 +163,7 @@ class PrivateLinearModel(BaseEstimator):
         if agents is not None and budget.is_private:
             agents = algorithm.share_among(agents)
         # The plan of a stream is that of one record.
-        n_samples = 1 if self._is_stream() else n_samples
+        n_samples = 1 if is_stream else n_samples
         facts = Facts(
             n_samples=n_samples,
             n_parameters=coordinates.n_parameters,
@@ -177,7 +178,7 @@ class PrivateLinearModel(BaseEstimator):
             penalty_curvature=curvature,
             unit=trust.unit,
             agents=agents,
-            is_stream=self._is_stream(),
+            is_stream=is_stream,
             coordinates=coordinates,
         )
         # Whatever the budget: a grid over budgets should not fail at one end only.
@@ -223,12 +224,11 @@ class PrivateLinearModel(BaseEstimator):
         """What a guarantee rests on where the user declared nothing."""
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
-        """Store what a fit leaves."""
+        """Store the result of a fit."""
         self.n_iter_ = fitted.solution.n_iter
-        self.privacy_ = fitted.report
 
     def _forget(self) -> None:
-        """Remove what an earlier fit left: names that end with an underscore."""
+        """Remove the results of an earlier fit: names that end with an underscore."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
@@ -237,12 +237,12 @@ class PrivateLinearModel(BaseEstimator):
         return False
 
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
-        """Who holds which row, and who is trusted: here a curator, who holds them all."""
+        """Who holds which row, and who is trusted: here a curator with all rows."""
         return None, CURATOR
 
     def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
-        """Validate what a fit gets, and note the columns."""
-        # Finite values whose sum overflows must not speak.
+        """Validate rows and targets, and store the columns."""
+        # A warning that a sum of finite values overflows would depend on data.
         with np.errstate(all="ignore"):
             X, y = validate_data(
                 self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **checks
@@ -258,18 +258,16 @@ class PrivateLinearModel(BaseEstimator):
         """Names of the features, where a fit has seen some."""
         return getattr(self, "feature_names_in_", None)
 
-    def _public_shape(self, n_samples: int, n_features: int) -> dict[str, Any]:
-        """What a plan without data knows of its shape and of the names of its columns."""
+    def _plan_shape(self, n_samples: int, n_features: int, **facts: Any) -> Plan:
+        """The plan for data of a shape, with the names of columns that have bounds."""
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
         check_scalar(n_features, "n_features", Integral, min_val=1)
         names = None
         if isinstance(self.feature_bounds, dict):
             names = [*self.feature_bounds, *range(n_features - len(self.feature_bounds))]
-        return {
-            "n_samples": int(n_samples),
-            "n_features": int(n_features),
-            "feature_names": names,
-        }
+        n_samples, n_features = int(n_samples), int(n_features)
+        facts |= {"n_samples": n_samples, "n_features": n_features, "feature_names": names}
+        return self._plan_fit(**facts).plan
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -278,7 +276,7 @@ class PrivateLinearModel(BaseEstimator):
 
 
 class PredictsNumbers(RegressorMixin):
-    """Predictions of a linear model of a number."""
+    """Predictions of a linear regression."""
 
     coef_: Array
     intercept_: float
@@ -303,7 +301,7 @@ class PredictsNumbers(RegressorMixin):
 
 
 class PredictsClasses(ClassifierMixin):
-    """Predictions of a linear model of one of several classes."""
+    """Predictions of a linear classification."""
 
     classes_: NDArray[Any]
     coef_: Array
@@ -381,12 +379,12 @@ class PredictsProbabilities(PredictsClasses):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
-    """A linear model of a number in units."""
+    """A linear regression, with bounds of the target."""
 
     target_bounds: Any = parameter(None)
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
-        """Say, without data, what a fit of data of this shape would release and what it would cost.
+        """Plan, without data, what a fit of data of this shape releases at which privacy loss.
 
         Parameters
         ----------
@@ -398,7 +396,7 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
         plan : Plan
         """
         self._validate_params()
-        return self._plan_fit(**self._public_shape(n_samples, n_features)).plan
+        return self._plan_shape(n_samples, n_features)
 
     def _loss(self, n_classes: int | None) -> Loss:
         return SquaredLoss()
@@ -420,12 +418,12 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
-    """A linear model of one of several classes, all of whose scores are released together."""
+    """A linear classification; the scores of all classes are released together."""
 
     classes: Any = parameter(None, "array-like", None)
 
     def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
-        """Say, without data, what a fit of data of this shape would release and what it would cost.
+        """Plan, without data, what a fit of data of this shape releases at which privacy loss.
 
         Parameters
         ----------
@@ -439,8 +437,7 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
         plan : Plan
         """
         self._validate_params()
-        shape = self._public_shape(n_samples, n_features)
-        return self._plan_fit(n_classes=self._n_classes(n_classes), **shape).plan
+        return self._plan_shape(n_samples, n_features, n_classes=self._n_classes(n_classes))
 
     def _n_classes(self, n_classes: int | None) -> int:
         """Number of classes that a plan without data is for."""
@@ -474,13 +471,12 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
-        assert targets.classes is not None
         self.classes_ = targets.classes
         self.coef_, self.intercept_ = fitted.in_user_units()
 
 
 class CalibratedProbabilities(PredictsProbabilities, PrivateLinearClassifier):
-    """Probabilities of a logistic loss, corrected for what privacy does to them."""
+    """Probabilities of a logistic loss, corrected for clipping and noise."""
 
     def _log_probabilities(self, scores: Array) -> Array:
         unclipped = undo_clip(super()._log_probabilities(scores), self._derivative_bound_)

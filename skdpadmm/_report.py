@@ -35,13 +35,10 @@ from skdpadmm.records import Coordinates
 
 
 def report_of(
-    subject: str, plan: Plan, *, seed: Any, simulated: bool, labels: tuple[Any, ...] = ()
+    estimator: Any, plan: Plan, *, simulated: bool, labels: tuple[Any, ...] = ()
 ) -> PrivacyReport:
-    """What a plan that was run guarantees, what that rests on, and what it leaves out.
-
-    `subject` names the estimator, `seed` is its ``random_state``, which fixes the noise where it is
-    `simulated`.
-    """
+    """What a fit by a plan guarantees, its assumptions, and what it does not cover."""
+    seed = estimator.random_state
     simulation = (
         f"random_state={seed if isinstance(seed, Integral) else type(seed).__name__} fixes the"
         " noise. Whoever knows the seed can remove it, and fits with equal seeds share it. Publish"
@@ -50,7 +47,7 @@ def report_of(
         else ""
     )
     return PrivacyReport(
-        subject=subject,
+        subject=type(estimator).__name__,
         delta=plan.budget.delta,
         observers=tuple(_observers(plan)),
         releases=tuple(

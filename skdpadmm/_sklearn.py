@@ -11,7 +11,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
+from sklearn.utils import _param_validation
+from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 
 __all__ = [
     "ALGORITHM",
@@ -28,6 +29,15 @@ __all__ = [
     "absent",
     "parameter",
 ]
+
+
+class Interval(_param_validation.Interval):
+    """An interval of numbers, in which booleans are none."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Whether a value is a number in the interval."""
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
+
 
 ALGORITHM = (str, HasMethods(["plan", "run"]))
 AT_LEAST_0 = Interval(Real, 0, None, closed="left")

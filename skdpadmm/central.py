@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 from sklearn.utils.metaestimators import available_if
 
@@ -65,20 +65,17 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Arrived:
-    """Where the records of a stream have led to so far: functions of what was released."""
+    """A stream so far: functions of what was released, and what all of its pieces share."""
 
     state: Any
     n_samples: int
-    # What all of them follow.
     plan: Plan
     algorithm: GradientADMM
-    sampler: str
-    # Noise that can be reproduced protects none of them.
-    is_simulation: bool
-    ledger: str | None
-    # The key of their entry there.
+    # The sampler, whether noise can be reproduced, and the ledger.
+    choices: tuple[str, bool, str | None]
+    # The key of its entry in the ledger.
     account: str | None
-    classes: NDArray[Any] | None
+    classes: Any
 
 
 def _has_stream(estimator: Any) -> bool:
@@ -96,10 +93,8 @@ def _has_stream(estimator: Any) -> bool:
 class CentralModel(PrivateLinearModel):
     """A model of rows that a curator holds, who can also learn from records as they arrive."""
 
-    # What came of the records so far; None: no stream.
+    # None: no stream has begun.
     _arrived_: _Arrived | None = None
-    # Classes that came with the first records, until these are in.
-    _first_classes_: Any = None
     privacy_: PrivacyReport
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -137,15 +132,16 @@ class CentralModel(PrivateLinearModel):
 
     @available_if(_has_stream)
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: ArrayLike, classes: Any = None) -> Self:
-        """Take records in as they arrive, each once, by ``GradientADMM(schedule="stream")``.
+    def partial_fit(self, X: Any, y: ArrayLike) -> Self:
+        """Use records as they arrive, each once, by ``GradientADMM(schedule="stream")``.
 
         Every record spends its own budget, however many there are: no two of them share a step.
-        Duplicates cannot be detected: a record that is passed twice gets a weaker guarantee. What
-        may be read in between, here or from a pickle, is private against whoever sees all of it.
-        With an int `random_state` pieces of any size lead to the same model as one `fit`, bit for
-        bit. A `ledger` counts a stream as it begins, and a copy that goes on beside it anew. After
-        `fit` and `finalize` it goes on, until `finalize` is called again.
+        Duplicates cannot be detected: a record that is passed twice gets a weaker guarantee. The
+        guarantee holds against an observer of all intermediate states, here or in pickles.
+        Classifiers need `classes`, because the first records may lack some. With an int
+        `random_state` pieces of any size lead to the same model as one `fit`, bit for bit. A
+        `ledger` counts a stream when it begins, and each copy that continues it. After `fit` and
+        `finalize` a stream can continue, until `finalize` is called again.
 
         Parameters
         ----------
@@ -153,9 +149,6 @@ class CentralModel(PrivateLinearModel):
             Features, finite.
         y : array-like of shape (n_new,)
             Target.
-        classes : array-like of shape (n_classes,), default=None
-            For classifiers: every class there can be, with the first records, unless the
-            constructor has them.
 
         Returns
         -------
@@ -165,8 +158,8 @@ class CentralModel(PrivateLinearModel):
         Raises
         ------
         ValueError
-            Where the input is not valid, `epsilon` is inf, or parameters have changed since the
-            first records; nothing is stored then.
+            Where the input is not valid, `epsilon` is inf, `classes` are not declared, or
+            parameters have changed since the first records; nothing is stored then.
         """
         with all_or_nothing(self):
             if not self._is_stream():
@@ -174,17 +167,21 @@ class CentralModel(PrivateLinearModel):
                     "Got epsilon=inf for partial_fit, expected a finite budget: without privacy"
                     " there is an exact answer, for all records at once. Use fit."
                 )
-            self._check_classes(classes)
+            if is_classifier(self) and self._arrived_ is None and self._known_classes() is None:
+                raise ValueError(
+                    "Got partial_fit with classes=None, expected every class there can be: the"
+                    " first records may lack some. Declare them: classes=[...]."
+                )
             self._arrive(X, y)
         return self
 
     @available_if(_has_stream)
     def finalize(self) -> Self:
-        """Say that the stream has ended, and what that is worth.
+        """Declare that the stream has ended, and add what its end guarantees to `privacy_`.
 
-        Nothing is computed from data. `privacy_` then also states what holds if nobody saw `coef_`,
-        a pickle or a prediction before the end: for the record at the worst position, the last one;
-        at a random position; and for the first one. Records may still arrive; then call it again.
+        No data is used. `privacy_` then also states the guarantee if nobody saw `coef_`, a pickle
+        or a prediction before the end: of the record at the worst position, which is the last; of
+        one at a random position; and of the first one. If more records arrive, call it again.
 
         Returns
         -------
@@ -205,30 +202,30 @@ class CentralModel(PrivateLinearModel):
         return self
 
     def _arrive(self, X: Any, y: ArrayLike) -> None:
-        """Validate, plan, reserve, run, keep, as `_fit` does, for records that are new."""
-        arrived, n_before = self._arrived_, 0
+        """Validate, plan, reserve, run, keep, as `_fit` does, for new records."""
+        arrived, n_before, begun = self._arrived_, 0, None
         X, _, targets = self._check_targets(X, y, reset=arrived is None)
         planned = self._plan_fit(
-            # Nobody knows how many there will be, and a penalty may be spread over all of them.
-            n_samples=self.algorithm.n_expected,
+            n_samples=X.shape[0],
             n_features=X.shape[1],
             feature_names=self._feature_names(),
             n_classes=targets.n_classes,
         )
-        plan, coordinates, begun = planned.plan, planned.coordinates, None
-        algorithm, is_simulation = planned.algorithm, self.random_state is not None
+        plan, coordinates, algorithm = planned.plan, planned.coordinates, planned.algorithm
         assert is_streaming(algorithm)
+        # Noise that can be reproduced protects none of the records.
+        choices = (self.sampler, self.random_state is not None, self.ledger)
         if arrived is not None:
-            before = (arrived.plan, arrived.sampler, arrived.is_simulation, arrived.ledger)
             declared = arrived.plan.facts.coordinates
             is_same_box = declared is None or declared.has_box_of(coordinates)
-            if not is_same_box or before != (plan, self.sampler, is_simulation, self.ledger):
+            is_same_box &= np.array_equal(arrived.classes, targets.classes)
+            if not is_same_box or (plan, choices) != (arrived.plan, arrived.choices):
                 raise ValueError(
                     "Got parameters that changed since the first records of the stream, expected"
                     " the same ones: the guarantee is that of one plan and one kind of noise,"
                     " counted in one ledger. Set them back, or begin anew with fit."
                 )
-            # What the first records took to be public stays in the report.
+            # The report keeps what was assumed to be public of the first records.
             plan, n_before = arrived.plan, arrived.n_samples
             begun = None if arrived.account is None else (arrived.account, n_before)
         fit = PendingFit(estimator=self, planned=planned, X=X, y=targets.encoded)
@@ -236,81 +233,39 @@ class CentralModel(PrivateLinearModel):
         report = fit.report(plan, noise)
         # A warning of floating point would depend on data.
         with reserved(self.ledger, report, plan, begun) as account, np.errstate(all="ignore"):
-            gate = gate_of(plan, noise, n_arrived=n_before)
+            gate = gate_of(fit, plan, noise, n_before)
             with fit.problem(plan, coordinates, gate) as problem:
                 state = algorithm.start(plan, problem) if arrived is None else arrived.state
                 state = algorithm.arrive(plan, problem, gate, state)
                 solution = algorithm.solution(plan, problem, state)
             gate.close()
-        self._keep(
-            Fitted(plan=plan, coordinates=coordinates, solution=solution, report=report), targets
-        )
+        self._keep(Fitted(plan=plan, coordinates=coordinates, solution=solution), targets)
+        self.privacy_ = report
         self.n_samples_seen_ = n_before + X.shape[0]
         self._arrived_ = _Arrived(
             state=state,
             n_samples=self.n_samples_seen_,
             plan=plan,
             algorithm=algorithm,
-            sampler=self.sampler,
-            is_simulation=is_simulation,
-            ledger=self.ledger,
+            choices=choices,
             account=account,
             classes=targets.classes,
         )
-        if "_first_classes_" in vars(self):
-            del self._first_classes_
-
-    def _public_shape(self, n_samples: int, n_features: int) -> dict[str, Any]:
-        shape = super()._public_shape(n_samples, n_features)
-        return shape | {"n_samples": self.algorithm.n_expected} if self._is_stream() else shape
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # After 300 steps of one noisy record each, the median accuracy is .4 where scikit-learn's
         # checks ask for .83, and regressors reach .13 of .5.
-        if is_streaming(self.algorithm):
-            for of_kind in (tags.regressor_tags, tags.classifier_tags):
-                if of_kind is not None:
-                    of_kind.poor_score = True
+        (tags.regressor_tags or tags.classifier_tags).poor_score = is_streaming(self.algorithm)
         return tags
 
     def _is_stream(self) -> bool:
         """Whether records are used as they arrive; without privacy there is an exact answer."""
         return is_streaming(self.algorithm) and self.epsilon < math.inf
 
-    def _check_classes(self, classes: Any) -> None:
-        """Know all classes before the first records, and the same ones ever after."""
-        if not is_classifier(self):
-            if classes is not None:
-                raise ValueError(f"Got classes={classes!r} for a regressor, expected none.")
-            return
-        arrived = None if self._arrived_ is None else self._arrived_.classes
-        sources = (arrived, self._declared_classes, classes)
-        given = [np.asarray(source).tolist() for source in sources if source is not None]
-        if not given:
-            raise ValueError(
-                "Got partial_fit without classes, expected every class there can be: the first"
-                " records may lack some. Pass classes=[...], here or when the estimator is made."
-            )
-        known = given[0]
-        for other in given[1:]:
-            if set(other) != set(known):
-                raise ValueError(
-                    f"Got classes={other!r}, expected those of the constructor or of the first"
-                    f" records: {known}. Leave them out, or begin anew with fit."
-                )
-        if arrived is None:
-            self._first_classes_ = known
-
-    @property
-    def _declared_classes(self) -> Any:
-        """Those of the constructor, where it takes any."""
-        return getattr(self, "classes", None)
-
     def _known_classes(self) -> Any:
-        if self._arrived_ is not None:
-            return self._arrived_.classes
-        return self._first_classes_ if self._declared_classes is None else self._declared_classes
+        declared = getattr(self, "classes", None)
+        return self._arrived_.classes if declared is None and self._arrived_ else declared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Estimators for agents without a server, who talk along the edges of a graph.
+"""Estimators for agents without a server, who exchange messages along the edges of a graph.
 
 **Guarantee.** Adversary: `adversary`, and the others at their own figures. Unit: `privacy_unit`.
 Neighbouring: `neighboring`; neighbouring data sets agree on which agent holds which row. `fit` is
@@ -8,9 +8,9 @@ the guarantees, and :class:`~skdpadmm.algorithms.MultiStepADMM` the theorem. It 
 transformers fitted earlier in a pipeline, scores on private data, or other fits on the same
 records.
 
-Agents who trust nobody add noise of their own to everything, so the average of A agents has
-``sqrt(A)`` times the noise that a trusted curator would need. All agents are simulated by whoever
-runs `fit`, from whom nobody is protected.
+Each agent adds noise to every message, so the average of A agents has ``sqrt(A)`` times the noise
+that a trusted curator would need. `fit` simulates all agents in one place, and protects nobody from
+whoever runs it.
 
 .. [1] Z. Huang, Y. Gong, "Differentially Private ADMM for Convex Distributed Learning: Improved
    Accuracy via Multi-Step Approximation".
@@ -23,25 +23,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.metaestimators import available_if
+from numpy.typing import NDArray
 
 from skdpadmm._fitting import Fitted, Trust
 from skdpadmm._linear_model import Targets
 from skdpadmm._model_of_agents import (
     ChosenClassification,
     ChosenRegression,
-    ModelOfAgents,
-    has_probabilities,
-    own_scores,
-    score_of,
+    OwnModels,
 )
 from skdpadmm._sklearn import ALGORITHM, AT_LEAST_0, AT_LEAST_1, SHARE, StrOptions, parameter
 from skdpadmm.network import (
     Ownership,
     Topology,
     ownership_of_labels,
-    positions_of_labels,
     resolve_topology,
 )
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, Penalty, SquaredL2
@@ -53,8 +48,8 @@ Array = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DecentralizedModel(ModelOfAgents):
-    """Parameters of a network, and what its agents end up with."""
+class DecentralizedModel(OwnModels):
+    """Parameters of a network, and the models of its agents."""
 
     penalty: str | None = parameter("l2", StrOptions({"l1", "l2", "elasticnet"}), None)
     alpha: float = parameter(1e-4, AT_LEAST_0)
@@ -102,55 +97,14 @@ class DecentralizedModel(ModelOfAgents):
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
-        # Without privacy, and where a token carries the model, agents agree on it.
-        coef, intercept = fitted.of_agents(len(self.agent_labels_))
-        average, intercept_of_average = fitted.in_user_units()
-        # Noise can take models out of the range of their squares.
+        n_agents, squares = len(self.agent_labels_), 0.0
+        # Squares of noisy models may overflow.
         with np.errstate(all="ignore"):
-            squares = np.square(coef - average).sum(axis=(1, 2))
-            squares += np.square(intercept - intercept_of_average).sum(axis=1)
-            self.consensus_error_ = float(np.sqrt(squares.mean()))
+            for name in ("coef", "intercept"):
+                gap = getattr(self, f"{name}_per_agent_") - getattr(self, f"{name}_")
+                squares = squares + np.square(gap).reshape(n_agents, -1).sum(axis=1)
+            self.consensus_error_ = float(np.sqrt(np.mean(squares)))
         self.expected_privacy_loss_ = fitted.solution.expected_privacy_loss
-        self._keep_own(coef, intercept)
-
-    def _scores_of(self, X: Any, agents: ArrayLike) -> Array:
-        """Scores of rows, each by the model of the agent with its label."""
-        X, n_agents = self._check_predict(X), len(self.agent_labels_)
-        who = positions_of_labels(agents, self.agent_labels_, n_samples=X.shape[0])
-        coef = self.coef_per_agent_.reshape(n_agents, -1, X.shape[1])
-        return own_scores(X, coef, self.intercept_per_agent_.reshape(n_agents, -1), who)
-
-    def predict(self, X: Any, agents: ArrayLike | None = None) -> NDArray[Any]:
-        """Predict the target or the class of each row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents : array-like of shape (n_samples,), default=None
-            For each row the label of the agent whose own model is used; None: the average model.
-
-        Returns
-        -------
-        y_pred : ndarray of shape (n_samples,)
-
-        Raises
-        ------
-        ValueError
-            Where a label is none of the agents of the fit.
-        """
-        if agents is None:
-            return super().predict(X)
-        return self._answers(self._scores_of(X, agents))
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        agents: ArrayLike | None = None,
-    ) -> float:
-        """Accuracy or coefficient of determination of what `predict` says; no budget covers it."""
-        return score_of(self, y, self.predict(X, agents=agents), sample_weight)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -290,22 +244,6 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     >>> model.predict(X[:3], agents=["east", "west", "west"]).shape
     (3,)
     """
-
-    def decision_function(self, X: Any, agents: ArrayLike | None = None) -> Array:
-        """Scores of the classes, by the models that `predict` uses."""
-        if agents is None:
-            return super().decision_function(X)
-        return self._by_class(self._scores_of(X, agents))
-
-    @available_if(has_probabilities)
-    def predict_proba(self, X: Any, agents: ArrayLike | None = None) -> Array:
-        """Probabilities, in the order of `classes_`, by the models that `predict` uses."""
-        return np.exp(self.predict_log_proba(X, agents=agents))
-
-    @available_if(has_probabilities)
-    def predict_log_proba(self, X: Any, agents: ArrayLike | None = None) -> Array:
-        """Logarithms of what `predict_proba` returns, with the same parameters."""
-        return self._log_probabilities(self.decision_function(X, agents=agents))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -3,15 +3,15 @@
 **Guarantee.** Adversary: an eavesdropper, who sees all messages and all models. Unit:
 `privacy_unit`. Neighbouring: `neighboring`; neighbouring data sets agree on which agent holds which
 row. `fit` is (epsilon, delta)-differentially private for the rows of every agent, by composition
-over what that agent says, whatever others say or do, in the algorithm of [1]_ with corrected norms
-and composition; `privacy_` lists it, and
+over what that agent releases, whatever the others do, by the algorithm of [1]_ with corrected norms
+and composition; `privacy_` lists the releases, and
 :class:`~skdpadmm.algorithms.PersonalizedCoordinateDescent` states the theorem. It does not cover
 transformers fitted earlier in a pipeline, scores on private data, or other fits on the same
 records.
 
-An agent hides among its own rows alone, so with few rows and many features its gradients are mostly
-noise. What helps most then is free: neighbours' models, and `local_model`. All agents are simulated
-by whoever runs `fit`, from whom nobody is protected.
+The noise on the gradient of an agent does not shrink with the rows of others, so with few rows and
+many features gradients are mostly noise. Neighbours' models and `local_model` then help most, at no
+privacy loss. `fit` simulates all agents in one place, and protects nobody from whoever runs it.
 
 .. [1] A. Bellet, R. Guerraoui, M. Taziki, M. Tommasi, "Fast and Differentially Private Algorithms
    for Decentralized Collaborative Machine Learning", 2017.
@@ -20,7 +20,6 @@ by whoever runs `fit`, from whom nobody is protected.
 # ruff: noqa: RUF009
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, NoReturn
@@ -28,9 +27,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils import check_X_y
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skdpadmm._fitting import Fitted, Trust
 from skdpadmm._linear_model import (
@@ -42,13 +41,9 @@ from skdpadmm._linear_model import (
 from skdpadmm._model_of_agents import (
     ChosenClassification,
     ChosenRegression,
-    ModelOfAgents,
-    column_of,
+    OwnModels,
+    features_of,
     has_probabilities,
-    in_order_of_agents,
-    own_scores,
-    score_of,
-    without_column,
 )
 from skdpadmm._sklearn import (
     ALGORITHM,
@@ -64,10 +59,8 @@ from skdpadmm.losses import LogisticLoss, MultinomialLoss
 from skdpadmm.network import (
     PARTITIONS,
     Ownership,
-    Similarity,
     labels_of_relation,
     ownership_of_labels,
-    positions_of_labels,
     resolve_similarity,
 )
 from skdpadmm.penalties import Penalty, SquaredL2
@@ -82,12 +75,12 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-# Of the confidence of one row: what an agent without rows gets, whose loss is nothing anyway.
+# Confidence of an agent without rows, whose loss is zero, in units of that of one row.
 NO_ROWS = 0.5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PersonalizedModel(ModelOfAgents):
+class PersonalizedModel(OwnModels):
     """Parameters of a neighbourhood, and models of its agents."""
 
     alpha: float = parameter(1e-4, AT_LEAST_0)
@@ -99,10 +92,10 @@ class PersonalizedModel(ModelOfAgents):
     )
     partition: Any = parameter(None, StrOptions(set(PARTITIONS)), callable, None)
     algorithm: Any = parameter("personalized-coordinate-descent", *ALGORITHM)
-    # Nothing is released before the descent: distances of models are measured in declared units.
+    # Distances of models are measured in declared units, so nothing is released before the descent.
     scale: str | None = absent()
     conditioning: str | None = absent()
-    # Agents take turns in this process: there is nothing to share out.
+    # Agents take turns in this process.
     n_jobs: int | None = absent()
     engine: str = absent("local")
 
@@ -121,7 +114,7 @@ class PersonalizedModel(ModelOfAgents):
         return "" if self._is_alone else super()._made_up()
 
     def _named(self) -> list[Any]:
-        """Labels of the agents that are in a relation, sorted; none where it has no labels."""
+        """Labels of the agents in a relation; none where it has no labels."""
         relation, name = self.similarity, "similarity"
         if isinstance(relation, str):
             name = "agent_features"
@@ -129,42 +122,25 @@ class PersonalizedModel(ModelOfAgents):
         names = labels_of_relation(relation)
         if names is None:
             return []
-        _refuse_twice(names, f"{name} with several rows of agents")
-        labels = ownership_of_labels(names, n_samples=len(names), name=f"labels in {name}").labels
-        return labels.tolist() if labels.dtype.kind not in "mM" else list(labels)
+        owners = ownership_of_labels(names, n_samples=len(names), name=f"labels in {name}")
+        return list(owners.labels.tolist())
 
     def _with_everybody(self, ownership: Ownership) -> Ownership:
         named = set(self._named())
-        if not named.issuperset(ownership.labels.tolist()):
-            # Whoever is missing is named where weights are looked up.
-            return ownership
-        return ownership.joined_by(named)
+        # A missing agent is named in the error of `resolve_similarity`.
+        is_known = named.issuperset(ownership.labels.tolist())
+        return ownership.joined_by(named) if is_known else ownership
 
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
-        if agents is None and not callable(self.partition):
-            self._require_made_up(self._named())
         ownership, trust = super()._owners(X, y, agents)
         assert isinstance(trust.agents, Neighborhood)
         self.similarity_ = trust.agents.similarity
         return ownership, trust
 
-    def _require_made_up(self, named: list[Any]) -> None:
-        """Refuse labels of agents where those of rows are missing: it made up 0, 1, ..."""
-        whose = ""
-        if named and set(named) != set(range(1 if self._is_alone else len(named))):
-            whose = f"agents {named[:5]!r}"
-        elif self._is_alone and (n_alike := _n_agents_of(self.similarity)) > 1:
-            whose = f"{n_alike} agents"
-        if whose:
-            raise ValueError(
-                f"Got agents=None with a similarity of {whose}, expected the label of an agent for"
-                " each row. Pass agents=... to fit, or set agent_column."
-            )
-
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
         known, n_agents = labels, len(sizes)
         if labels is None:
-            # A plan without data knows no labels: those of the relation stand for them.
+            # A plan without data has no labels: those of the relation are used.
             named = self._named()
             labels = np.arange(n_agents)
             if len(named) == n_agents:
@@ -172,7 +148,7 @@ class PersonalizedModel(ModelOfAgents):
         return Neighborhood(
             agent_sizes=tuple(sizes.tolist()),
             epsilons=self._epsilons(known),
-            # Sums over records, or means that are clipped: neither moves by more in small agents.
+            # Sums over records, or clipped means: neither has a larger sensitivity in small agents.
             sizes_matter=False,
             similarity=resolve_similarity(self.similarity, labels, self.agent_features),
             confidence=self._confidences(sizes, known),
@@ -188,133 +164,26 @@ class PersonalizedModel(ModelOfAgents):
             return tuple((np.where(sizes == 0, NO_ROWS, sizes) / largest).tolist())
         if isinstance(self.confidence, Real):
             return (float(self.confidence),) * len(sizes)
-        names = None if labels is None else labels.tolist()
-        values = in_order_of_agents(self.confidence, names, "confidence")
-        try:
-            given = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            given = np.empty((0, 0))
-        if given.ndim != 1:
-            raise ValueError(
-                f"Got confidence={self.confidence!r}, expected None, a float in (0, 1], or one for"
-                " each agent: a dict or Series by label, or a list in the order of their sorted"
-                " labels."
-            )
-        wrong = np.flatnonzero(~((given > 0) & (given <= 1))).tolist()
-        if wrong and len(given) == len(sizes):
-            whose = wrong if names is None else [names[i] for i in wrong]
-            shown = dict(zip(whose[:5], given[wrong[:5]].tolist(), strict=True))
-            raise ValueError(
-                f"Got confidence={shown!r}{' and others' if len(wrong) > 5 else ''}, expected a"
-                " float in (0, 1] for each agent."
-            )
-        return tuple(given.tolist())
+        return self._values_of_agents("confidence", labels, 1.0, "None, a float in (0, 1]")
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
-        self._keep_own(*fitted.of_agents(len(self.agent_labels_)))
-        # All that a refit at home needs to know of others.
+        # What `local_model` needs to know of other agents.
         assert fitted.solution.parameters_per_agent is not None
         self._facts_, self._coordinates_ = fitted.plan.facts, fitted.coordinates
         self._public_models_ = fitted.solution.parameters_per_agent
         self._trusts_by_size_ = self.confidence is None
 
-    def _scores(self, X: Any, agents: Any, similarities: Any) -> Array:
-        """Scores of rows, each by the model of its agent, of shape (n_samples, n_outputs)."""
+    def _asked(self, X: Any, agents: Any) -> Any:
         check_is_fitted(self)
-        features = self._check_predict(X)
-        n_samples, n_agents = features.shape[0], len(self.agent_labels_)
-        coef = self.coef_per_agent_.reshape(n_agents, -1, features.shape[1])
-        intercept = self.intercept_per_agent_.reshape(n_agents, -1)
-        agents, known = self._asked(X, agents), self.agent_labels_.tolist()
-        if agents is None:
-            if n_agents > 1:
-                raise ValueError(
-                    f"Got agents=None for the models of {n_agents} agents, expected the label of an"
-                    f" agent for each row, such as {known[0]!r}: there is no model for everybody."
-                    " Pass agents."
-                )
-            return own_scores(features, coef, intercept, np.zeros(n_samples, dtype=np.intp))
-        asked = ownership_of_labels(agents, n_samples=n_samples)
-        new = sorted(set(asked.labels.tolist()) - set(known))
-        if new:
-            shares = self._shares_of(new, known, similarities)
-            coef = np.concatenate([coef, np.tensordot(shares, coef, axes=1)])
-            intercept = np.concatenate([intercept, shares @ intercept])
-        everybody = np.fromiter([*known, *new], dtype=object, count=n_agents + len(new))
-        places = positions_of_labels(asked.labels, everybody, n_samples=asked.n_agents)
-        return own_scores(features, coef, intercept, places[asked.index])
-
-    def _shares_of(self, new: list[Any], known: list[Any], similarities: Any) -> Array:
-        """What the models of agents count for agents that no fit has seen."""
-        if similarities is None:
+        labels, known = self._labels_of_rows(X, agents), self.agent_labels_.tolist()
+        if labels is None and len(known) > 1:
             raise ValueError(
-                f"Got agents {new[:5]!r}, expected labels of agents in the fit, such as"
-                f" {known[:5]!r}. For agents that are new pass similarities: a row for each, a"
-                " column for each agent of the fit."
+                f"Got agents=None for the models of {len(known)} agents, expected the label of an"
+                f" agent for each row, such as {known[0]!r}: there is no model for everybody."
+                " Pass agents."
             )
-        rows = similarities
-        if hasattr(similarities, "index") and hasattr(similarities, "columns"):
-            for axis in (similarities.index, similarities.columns):
-                _refuse_twice(axis, "similarities with several rows or columns of agents")
-            missing = sorted(set(new) - set(similarities.index), key=new.index)
-            unknown = [label for label in similarities.columns if label not in set(known)]
-            if missing or unknown:
-                raise ValueError(
-                    f"Got similarities without rows of agents {missing[:5]!r} and with unknown"
-                    f" columns {unknown[:5]!r}, expected a row for each new agent, and columns"
-                    f" among the agents of the fit, such as {known[:5]!r}."
-                )
-            # Who has no column is not like anybody new.
-            rows = similarities.loc[new].reindex(columns=known, fill_value=0.0)
-        rows = np.asarray(rows)
-        if rows.shape != (len(new), len(known)):
-            raise ValueError(
-                f"Got similarities of shape {rows.shape}, expected ({len(new)}, {len(known)}): a"
-                f" row for each new agent in the order of their sorted labels, {new[:5]!r}, and a"
-                " column for each agent of the fit in the order of agent_labels_."
-            )
-        return np.stack([self.similarity_.average_for(row) for row in rows])
-
-    def predict(
-        self, X: Any, agents: ArrayLike | None = None, similarities: Any = None
-    ) -> NDArray[Any]:
-        """Predict the target or the class of each row by the model of its agent.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        agents : array-like of shape (n_samples,), default=None
-            For each row the label of the agent whose model is asked. May be left out where there is
-            one agent, or an `agent_column`.
-        similarities : array-like of shape (n_new_agents, n_agents), default=None
-            How much agents that the fit has not seen are like those it has: a row for each new
-            agent in the order of their sorted labels, or a DataFrame that has labels as its index
-            and as columns. A new agent is predicted for by the average of models with these
-            weights.
-
-        Returns
-        -------
-        y_pred : ndarray of shape (n_samples,)
-
-        Raises
-        ------
-        ValueError
-            Where it is not said whose model is asked, or a label is new and has no similarities.
-        """
-        return self._answers(self._scores(X, agents, similarities))
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        agents: ArrayLike | None = None,
-        similarities: Any = None,
-    ) -> float:
-        """Accuracy or coefficient of determination of what `predict` says; no budget covers it."""
-        predicted = self.predict(X, agents=agents, similarities=similarities)
-        return score_of(self, y, predicted, sample_weight)
+        return labels
 
     def local_model(self, agent: Any, X: Any, y: ArrayLike) -> Any:
         """Fit the model of one agent again at home, without noise.
@@ -342,26 +211,6 @@ class PersonalizedModel(ModelOfAgents):
         ValueError
             Where the agent is not one of the fit, or the rows are not valid or another agent's.
         """
-        position, features, y = self._check_own(agent, X, y)
-        if not is_classifier(self):
-            coef, intercept = self._refit(position, features, y.astype(np.float64))
-            found = {"coef_": coef[0], "intercept_": float(intercept[0])}
-            return self._at_home(LocalRegressor(), position, **found)
-        targets = encoded_targets(y, self.classes_)
-        coef, intercept = self._refit(position, features, targets.encoded)
-        # That of the fit, whatever the parameter is now.
-        is_logistic = isinstance(self._facts_.loss, LogisticLoss | MultinomialLoss)
-        return self._at_home(
-            LocalClassifier(),
-            position,
-            loss="log_loss" if is_logistic else "smoothed_hinge",
-            classes_=targets.classes,
-            coef_=coef,
-            intercept_=intercept,
-        )
-
-    def _check_own(self, agent: Any, X: Any, y: ArrayLike) -> tuple[int, Any, NDArray[Any]]:
-        """Where an agent is among those of the fit; features and targets of its own rows."""
         check_is_fitted(self)
         known = self.agent_labels_.tolist()
         if agent not in known:
@@ -369,21 +218,34 @@ class PersonalizedModel(ModelOfAgents):
                 f"Got agent={agent!r}, expected a label of an agent in the fit, such as"
                 f" {known[:5]!r}."
             )
-        features = check_array(
-            self._check_predict(X), accept_sparse="csr", dtype=[np.float64, np.float32]
-        )
+        is_regression = not is_classifier(self)
+        X_own = self._check_predict(X)
+        features, target = check_X_y(X_own, y, accept_sparse="csr", y_numeric=is_regression)
         if self.agent_column is not None:
-            others = set(column_of(X, self._column_number(X)).tolist()) - {agent}
-            if others:
+            owners = set(self._labels_of_rows(X, None).tolist())
+            if owners != {agent}:
                 raise ValueError(
-                    f"Got rows of agents {list(others)[:5]!r} for agent={agent!r}, expected its own"
+                    f"Got rows of agents {list(owners)[:5]!r} for agent={agent!r}, expected its own"
                     f" alone: those with {agent!r} in column {self.agent_column!r}."
                 )
-        if not is_classifier(self):
-            y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        target = column_or_1d(y)
-        check_consistent_length(features, target)
-        return known.index(agent), features, target
+        position = known.index(agent)
+        model: LocalRegressor | LocalClassifier
+        if is_regression:
+            coef, intercept = self._refit(position, features, target.astype(np.float64))
+            model = LocalRegressor()
+            model.coef_, model.intercept_ = coef[0], float(intercept[0])
+        else:
+            targets, model = encoded_targets(target, self.classes_), LocalClassifier()
+            model.coef_, model.intercept_ = self._refit(position, features, targets.encoded)
+            # The loss of the fit, whatever the parameter is now.
+            is_logistic = isinstance(self._facts_.loss, LogisticLoss | MultinomialLoss)
+            model.loss = "log_loss" if is_logistic else "smoothed_hinge"
+            model.classes_ = targets.classes
+        model.agent_ = known[position]
+        for name in ("agent_column", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
+        return model
 
     def _refit(self, position: int, features: Any, encoded: NDArray[Any]) -> tuple[Array, Array]:
         """Coefficients and intercepts of one agent's model, from its rows as they are."""
@@ -399,52 +261,18 @@ class PersonalizedModel(ModelOfAgents):
             rows = Rows(features, coordinates)
             target = coordinates.target(encoded) if coordinates.has_target_scale else encoded
             models = self._public_models_
-            found = refit_at_home(facts, rows, target, agent=position, models=models)
-        return coordinates.to_user(found)
-
-    def _at_home(self, model: Any, position: int, **found: Any) -> Any:
-        """A model at home with what it has to know: its agent, its columns, what was found."""
-        names: Any = getattr(self, "feature_names_in_", None)
-        number = self.agent_column
-        n_columns = int(self.n_features_in_)
-        if isinstance(number, str):
-            number = names.tolist().index(number)
-        elif number is not None:
-            number = int(number) % n_columns
-        model._columns = (n_columns, names, number)
-        model.agent_ = self.agent_labels_.tolist()[position]
-        model.n_features_in_ = n_columns - (number is not None)
-        if names is not None:
-            model.feature_names_in_ = names if number is None else np.delete(names, number)
-        vars(model).update(found)
-        return model
+            parameters = refit_at_home(facts, rows, target, agent=position, models=models)
+        return coordinates.to_user(parameters)
 
 
-def _refuse_twice(labels: Any, what: str) -> None:
-    """Refuse labels that are there more than once."""
-    if twice := [label for label, times in Counter(labels).items() if times > 1]:
-        raise ValueError(f"Got {what} {twice[:5]!r}, expected one for each.")
+class _LocalModel(BaseEstimator):
+    """A model that stays with one agent, of rows with the columns of the fit."""
 
-
-def _n_agents_of(similarity: Any) -> int:
-    """How many agents weights are for, where they are a matrix; what is none is refused later."""
-    if isinstance(similarity, Similarity):
-        return similarity.n_agents
-    try:
-        shape = np.shape(similarity)
-    except ValueError:
-        return 0
-    return int(shape[0]) if len(shape) == 2 else 0
-
-
-class _ModelAtHome(BaseEstimator):
-    """A linear model that one agent has fitted to its own rows."""
-
-    # Of the fit: how many, their names, and which of them has the agents.
-    _columns: tuple[int, NDArray[Any] | None, int | None]
+    agent_: Any
+    agent_column: Any = None
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> NoReturn:
-        """Refuse, with a TypeError: `local_model` of the fitted estimator makes the model."""
+        """Refuse: the model depends on those of neighbours."""
         raise TypeError(
             f"Got a call of {type(self).__name__}.fit, expected none: the model of an agent depends"
             " on those of its neighbours. Call local_model(agent, X, y) of the fitted personalised"
@@ -452,15 +280,7 @@ class _ModelAtHome(BaseEstimator):
         )
 
     def _check_predict(self, X: Any) -> Any:
-        """Checked features: the columns of the fit, with or without that of the agents."""
-        check_is_fitted(self, "coef_")
-        n_columns, names, number = self._columns
-        if number is not None and names is not None and hasattr(X, "columns"):
-            X = X.drop(columns=names[number], errors="ignore")
-        elif number is not None and np.shape(X)[1:] == (n_columns,):
-            X = without_column(X, number)
-        dtype = [np.float64, np.float32]
-        return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=False)
+        return features_of(self, X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -468,11 +288,11 @@ class _ModelAtHome(BaseEstimator):
         return tags
 
 
-class LocalRegressor(PredictsNumbers, _ModelAtHome):
+class LocalRegressor(PredictsNumbers, _LocalModel):
     """A linear model of a number that stays with one agent: it is not private.
 
     It is what :meth:`DPPersonalizedRegressor.local_model` returns, and cannot be fitted by itself.
-    It takes the columns of the fit; that of the agents may be left out, and is not looked at.
+    It takes the columns of the fit, and does not use that of the agents.
 
     Attributes
     ----------
@@ -482,7 +302,7 @@ class LocalRegressor(PredictsNumbers, _ModelAtHome):
         Coefficients, in the units of `X`.
     intercept_ : float
     n_features_in_ : int
-        Number of features, without a column of agents.
+        Number of columns of the fit.
 
     Examples
     --------
@@ -499,11 +319,11 @@ class LocalRegressor(PredictsNumbers, _ModelAtHome):
     """
 
 
-class LocalClassifier(PredictsProbabilities, _ModelAtHome):
+class LocalClassifier(PredictsProbabilities, _LocalModel):
     """A linear model of a class that stays with one agent: it is not private.
 
     It is what :meth:`DPPersonalizedClassifier.local_model` returns, and cannot be fitted by itself.
-    It takes the columns of the fit; that of the agents may be left out, and is not looked at.
+    It takes the columns of the fit, and does not use that of the agents.
 
     Attributes
     ----------
@@ -517,7 +337,7 @@ class LocalClassifier(PredictsProbabilities, _ModelAtHome):
         Coefficients, in the units of `X`.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     n_features_in_ : int
-        Number of features, without a column of agents.
+        Number of columns of the fit.
     """
 
     loss: str = "log_loss"
@@ -665,27 +485,6 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
         # One agent with 300 rows: in 30 draws the accuracy on three blobs was at least .87.
         tags.classifier_tags.poor_score = False
         return tags
-
-    def decision_function(
-        self, X: Any, agents: ArrayLike | None = None, similarities: Any = None
-    ) -> Array:
-        """Scores of the classes, by the models that `predict` uses."""
-        return self._by_class(self._scores(X, agents, similarities))
-
-    @available_if(has_probabilities)
-    def predict_proba(
-        self, X: Any, agents: ArrayLike | None = None, similarities: Any = None
-    ) -> Array:
-        """Probabilities, in the order of `classes_`, by the models that `predict` uses."""
-        return np.exp(self.predict_log_proba(X, agents=agents, similarities=similarities))
-
-    @available_if(has_probabilities)
-    def predict_log_proba(
-        self, X: Any, agents: ArrayLike | None = None, similarities: Any = None
-    ) -> Array:
-        """Logarithms of what `predict_proba` returns, with the same parameters."""
-        scores = self.decision_function(X, agents=agents, similarities=similarities)
-        return self._log_probabilities(scores)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

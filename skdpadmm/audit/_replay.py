@@ -14,7 +14,7 @@ from scipy.special import betainc
 from scipy.stats import chi2, gamma
 
 from skdpadmm._candidates import last_step
-from skdpadmm._fitting import PendingFit, watched_by
+from skdpadmm._fitting import gates_by
 from skdpadmm.audit._neighbors import Neighbors
 from skdpadmm.audit._trials import parameters_of
 from skdpadmm.noise import NoiseSource
@@ -163,17 +163,14 @@ class ReplayingGate(RecordingGate):
 
 
 @dataclass
-class Watch:
-    """Looks on at fits: puts a gate in place of that of each."""
+class Gates:
+    """The gates that replace those of fits, in order."""
 
     # By the number of the fit, and what `Gate` takes.
     make_gate: Callable[..., Any] = lambda i, *facts: RecordingGate(*facts)
     gates: list[Any] = field(default_factory=list)
 
-    def begins(self, fit: PendingFit) -> None:
-        """Nothing is kept of a fit."""
-
-    def gate(self, plan: Plan, noise: NoiseSource, n_arrived: int) -> Gate:
+    def __call__(self, fit: Any, plan: Plan, noise: NoiseSource, n_arrived: int) -> Gate:
         """The gate of the next fit."""
         self.gates.append(self.make_gate(len(self.gates), plan, noise, n_arrived))
         return self.gates[-1]
@@ -194,24 +191,24 @@ class Replays:
 
     def add(self, estimator: Any, pair: Neighbors) -> None:
         """Fit one data set of a pair with an estimator, and replay that fit on the other one."""
-        watch, last = Watch(), last_step(estimator)
-        with watched_by(watch):
+        first, last = Gates(), last_step(estimator)
+        with gates_by(first):
             estimator.fit(*pair.first, **pair.fit_params)
-        if len(watch.gates) != 1 or not hasattr(last, "coef_"):
+        if len(first.gates) != 1 or not hasattr(last, "coef_"):
             raise ValueError(
                 f"Got {type(last).__name__} for a replay, expected one linear model of one fit of"
                 " an estimator of this library. Pass its last step, or best_estimator_, or choose"
                 " method='black-box'."
             )
-        (recorded,), model = watch.gates, parameters_of(estimator)
+        (recorded,), model = first.gates, parameters_of(estimator)
         self.plan = self.plan or recorded.plan
-        watch = Watch(lambda i, plan, noise, _: ReplayingGate(plan, noise, recorded))
+        second = Gates(lambda i, plan, noise, _: ReplayingGate(plan, noise, recorded))
         try:
-            with watched_by(watch):
+            with gates_by(second):
                 estimator.fit(*pair.second, **pair.fit_params)
         except (Diverged, PlanViolation):
             self.differs.append("what is done")
-        (replayed,) = watch.gates
+        (replayed,) = second.gates
         if not (recorded.plan == replayed.plan == self.plan):
             self.differs.append("the plan")
         if not self.differs and not replayed.is_over():

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -17,8 +16,8 @@ from sklearn.base import ClassifierMixin, clone
 from tqdm import tqdm
 
 from skdpadmm._candidates import last_step
-from skdpadmm._fitting import PendingFit, watched_by
-from skdpadmm.protocol import Gate, Neighborhood, Plan
+from skdpadmm._fitting import gates_by
+from skdpadmm.protocol import Neighborhood
 
 Array = NDArray[np.float64]
 Seed = np.random.SeedSequence | None
@@ -149,12 +148,12 @@ class Trials:
     def _solved(self, seed: Seed) -> Array:
         random_state = None if seed is None else np.random.default_rng(seed)
         noise = self.pending.noise(random_state, self.plan.digest())
-        _, coordinates, solution = self.pending.solve(noise)
-        parameters, own = solution.parameters, solution.parameters_per_agent
-        if isinstance(self.plan.facts.agents, Neighborhood) and own is not None:
-            # There each agent has a model, and the models are what is published.
-            parameters = np.concatenate(list(own), axis=1)
-        coef, intercept = coordinates.to_user(parameters)
+        fitted = self.pending.solve(noise)
+        parameters, models = fitted.solution.parameters, fitted.solution.parameters_per_agent
+        if isinstance(self.plan.facts.agents, Neighborhood) and models is not None:
+            # Each agent has a model there, and all of them are published.
+            parameters = np.concatenate(list(models), axis=1)
+        coef, intercept = fitted.coordinates.to_user(parameters)
         return np.concatenate([coef.ravel(), np.ravel(intercept)])
 
     def _fitted(self, seed: Seed) -> Array:
@@ -167,32 +166,25 @@ class _Planned(BaseException):
     """A fit is planned, and is not to be run."""
 
 
-class _Stop:
-    """Keeps a fit that is planned, and stops it before data comes near."""
-
-    plan: Plan | None = None
-    pending: PendingFit | None = None
-
-    def begins(self, fit: PendingFit) -> None:
-        """Keep the fit."""
-        self.pending, self.plan = fit, fit.planned.plan
-        raise _Planned
-
-    def gate(self, plan: Plan, noise: Any, n_arrived: int) -> Gate:
-        """Keep the plan of a stream."""
-        self.plan = plan
-        raise _Planned
+def _stop(fit: Any, *gate: Any) -> NoReturn:
+    """Stop a planned fit at its gate."""
+    raise _Planned(fit)
 
 
 def trials_of(estimator: Any, data: tuple[Any, Any], fit_params: dict[str, Any]) -> Trials:
     """Plan fits of an estimator on data."""
-    stop = _Stop()
+    plan = pending = None
     if is_ours(estimator):
-        with watched_by(stop), suppress(_Planned):
-            copy_of(estimator).fit(*data, **fit_params)
-    # What comes before the last step of a pipeline is fitted again each time: it may learn.
-    pending = stop.pending if last_step(estimator) is estimator else None
-    return Trials(estimator, data, fit_params, stop.plan, pending)
+        try:
+            with gates_by(_stop):
+                copy_of(estimator).fit(*data, **fit_params)
+        except _Planned as planned:
+            (pending,) = planned.args
+            plan = pending.planned.plan
+    # Pieces of a stream follow each other, and earlier steps of a pipeline may learn from data.
+    if plan is None or plan.facts.is_stream or last_step(estimator) is not estimator:
+        pending = None
+    return Trials(estimator, data, fit_params, plan, pending)
 
 
 def run_trials(

@@ -47,7 +47,7 @@ def test_a_report_is_frozen_seeded_and_leaves_the_estimator_as_it_was(options, c
     report = audit(model, random_state=4, verbose=1, **options)
     assert report == audit(model, random_state=4, **options) == pickle.loads(pickle.dumps(report))
     assert vars(model) == before
-    assert fitting._WATCHER.get() is None
+    assert fitting._MAKE_GATE.get() is None
     with pytest.raises(dataclasses.FrozenInstanceError):
         report.delta = 0.5
     assert json.loads(json.dumps(report.to_dict()))["verdict"] == report.verdict
@@ -213,7 +213,7 @@ REFUSED = [
 def test_estimators_that_cannot_be_audited_are_refused(model, options, message):
     with pytest.raises(ValueError, match=message):
         audit(model, **options)
-    assert fitting._WATCHER.get() is None
+    assert fitting._MAKE_GATE.get() is None
 
 
 # Neighbours that are given.

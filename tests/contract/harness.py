@@ -10,11 +10,12 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 from scipy.stats import norm
 
-from skdpadmm._fitting import watched_by
+from skdpadmm._fitting import gates_by
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
-from skdpadmm.audit._replay import Diverged, Passage, RecordingGate, ReplayingGate, Watch
+from skdpadmm.audit._replay import Diverged, Gates, Passage, RecordingGate, ReplayingGate
 from skdpadmm.protocol import Gate, Plan
 
 STEPWISE = ("path_noise", "take_turns")
@@ -23,7 +24,7 @@ SLACK = 1 + 1e-9
 
 
 @dataclass
-class Recording(Watch):
+class Recording(Gates):
     """Fits that were looked at, with the gates that they passed: one, or one for each piece."""
 
     model: Any = None
@@ -53,7 +54,7 @@ class Recording(Watch):
             path = gate.plan.releases[-1]
             return gate.deliver("step", path, 0, value, rounded(steps, value))
 
-        with watched_by(self), mock.patch.object(NoisySteps, "_rounded", through_the_gate):
+        with gates_by(self), mock.patch.object(NoisySteps, "_rounded", through_the_gate):
             yield
 
 
@@ -138,7 +139,7 @@ class FailingGate(RecordingGate):
 
 def fit_through(gate: type[Gate], row: Any, model: Any, X: Any, y: Any) -> Any:
     """Fit with gates of another kind."""
-    with watched_by(Recording(make_gate=lambda i, *args: gate(*args))):
+    with gates_by(lambda fit, *facts: gate(*facts)):
         return row.fit(model, X, y)
 
 
@@ -152,19 +153,15 @@ def runs_of(model: Any, X: Any, y: Any, fit: Any = None, **more: Any) -> Callabl
     class Stopped(Exception):
         pass
 
-    class Stopping(Recording):
-        pending: Any = None
-
-        def begins(self, fit: Any) -> None:
-            self.pending = fit
-            raise Stopped
+    def stop(fit: Any, *facts: Any) -> Gate:
+        raise Stopped(fit)
 
     def begin() -> None:
         model.fit(X, y, **more) if fit is None else fit(model, X, y)
 
-    planned = Stopping()
-    with watched_by(planned), contextlib.suppress(Stopped):
+    with pytest.raises(Stopped) as stopped, gates_by(stop):
         begin()
+    (pending,) = stopped.value.args
 
     def run(kind: type[Gate] = RecordingGate, seed: Any = None, **attributes: Any) -> Any:
         def make_gate(i: int, *args: Any) -> Gate:
@@ -173,14 +170,13 @@ def runs_of(model: Any, X: Any, y: Any, fit: Any = None, **more: Any) -> Callabl
             return gate
 
         recording = Recording(make_gate=make_gate)
-        with watched_by(recording):
-            if planned.pending is None:
+        with gates_by(recording):
+            if pending.planned.plan.facts.is_stream:
                 model.__dict__.pop("_arrived_", None)
                 model.set_params(random_state=seed)
                 begin()
                 return model, recording
-            _, _, solution = planned.pending.solve(planned.pending.noise(seed, b""))
-        return solution, recording
+            return pending.solve(pending.noise(seed, b"")).solution, recording
 
     return run
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from skdpadmm import _fitting
+from skdpadmm._fitting import gates_by
+from skdpadmm.protocol import Gate
 from tests.interface.registry import ROWS
 
 
@@ -17,17 +18,16 @@ def row(request):
 
 
 @pytest.fixture
-def plans(monkeypatch):
-    """The plans that pass through the gate while fitting."""
+def plans():
+    """The plans of gates that fits make."""
     seen: list[Any] = []
 
-    class Spy(_fitting.Gate):
-        def __init__(self, plan, noise, **arrived):
-            seen.append(plan)
-            super().__init__(plan, noise, **arrived)
+    def make_gate(fit, plan, noise, n_arrived):
+        seen.append(plan)
+        return Gate(plan, noise, n_arrived)
 
-    monkeypatch.setattr(_fitting, "Gate", Spy)
-    return seen
+    with gates_by(make_gate):
+        yield seen
 
 
 @pytest.fixture

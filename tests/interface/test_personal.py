@@ -80,45 +80,6 @@ def test_without_agents_it_is_an_ordinary_estimator_and_with_them_it_asks_whose(
     np.testing.assert_allclose(estimator.coef_.ravel(), average[0, :-1], rtol=1e-9)
 
 
-def test_a_new_agent_is_predicted_for_by_those_it_is_like(estimator, data):
-    X, y = data
-    east, north, west = models(estimator.fit(X, y, agents=TOWNS))
-    labels = np.resize(["south", "east", "centre"], 60)
-    expected = np.select(
-        [labels == "south", labels == "east"],
-        [by_hand(X, 0.25 * east + 0.75 * west), by_hand(X, east)],
-        by_hand(X, north),
-    )
-    rows = pd.DataFrame(
-        {"west": [9.0, 3.0, 0.0], "north": [9.0, 0.0, 2.0], "east": [9.0, 1.0, 0.0]},
-        index=["west", "south", "centre"],
-    )
-    # Arrays are in the order of the sorted labels: centre, south.
-    for form in (rows, rows.loc[["centre", "south"]], [[0, 1, 0], [10, 0, 30]]):
-        found = raw_scores(estimator, X, agents=labels, similarities=form)
-        assert_alike(found, expected)
-    # Known agents have models of their own, whatever they are like.
-    assert_alike(
-        raw_scores(estimator, X, agents=TOWNS, similarities=rows),
-        raw_scores(estimator, X, agents=TOWNS),
-    )
-
-
-BAD_NEIGHBOURS = [
-    (None, r"^Got agents \['south'\], expected labels of agents in the fit.*similarities"),
-    ([[1, 2]], r"^Got similarities of shape \(1, 2\), expected \(1, 3\)"),
-    (pd.DataFrame({"east": [1.0]}, index=["South"]), r"without rows of agents \['south'\]"),
-]
-
-
-@pytest.mark.parametrize(("given", "message"), BAD_NEIGHBOURS)
-def test_a_new_agent_without_neighbours_is_refused(given, message):
-    X, y = ROWS["personal"].data()
-    model = ROWS["personal"].make().fit(X, y, agents=TOWNS)
-    with pytest.raises(ValueError, match=message):
-        model.predict(X, agents=np.where(TOWNS == "east", "south", TOWNS), similarities=given)
-
-
 # Agents without rows.
 
 
@@ -137,7 +98,7 @@ def test_an_agent_without_rows_gets_a_model_from_its_neighbours(estimator, data,
     east, _, south, west = models(estimator.set_params(epsilon=math.inf).fit(X, y, agents=TOWNS))
     np.testing.assert_allclose(south, 0.25 * east + 0.75 * west, rtol=0, atol=1e-6)
     for settings in ({}, {"n_agents": 4}):
-        with pytest.raises(ValueError, match=r"^Got agents=None .*'east'.*Pass agents="):
+        with pytest.raises(ValueError, match=r"^Got a similarity .*'east'.*labels of the agents"):
             clone(estimator).set_params(**settings).fit(X, y)
 
 
@@ -151,7 +112,7 @@ def test_relations_with_labels_are_read_by_them():
     model = ROWS["personal"].make(similarity=knn_similarity(features.iloc[1:], 2))
     with pytest.raises(ValueError, match=r"without agents \['west'\]"):
         model.fit(X, y, agents=TOWNS)
-    with pytest.raises(ValueError, match=r"^Got agents=None .*Pass agents="):
+    with pytest.raises(ValueError, match=r"^Got a similarity of 3 nodes for 1 agents"):
         model.set_params(similarity=nx.path_graph(3)).fit(X, y)
     with pytest.raises(ValueError, match=r"makes up labels 0, 1, ...: pass agents"):
         ROWS["personal"].make(epsilon={"east": 1.0}).fit(X, y)
@@ -172,13 +133,11 @@ def test_a_refit_at_home_is_an_estimator_that_stores_and_says_nothing(estimator,
     model = estimator.local_model("west", west, y[own])
     assert not plans
     assert all(vars(estimator)[name] is before[name] for name in before)
-    assert (model.agent_, model.n_features_in_, model.get_params()) == ("west", 3, {})
+    assert (model.agent_, model.n_features_in_, model.get_params()) == ("west", 4, {})
     assert is_classifier(model) == is_classifier(estimator)
     bare = west.drop(columns="town")
     expected = bare.to_numpy() @ np.ravel(model.coef_) + np.ravel(model.intercept_)
-    # With the column of agents, without, and in another place.
-    for form in (west, bare, west[["a", "town", "b", "c"]]):
-        assert_alike(raw_scores(model, form), expected)
+    assert_alike(raw_scores(model, west), expected)
     loaded = pickle.loads(pickle.dumps(model))
     assert_alike(loaded.predict(west), model.predict(west))
     for bad_X, bad_y in [(bare[["a", "b"]], y[own]), (west, y), (west[:0], y[:0])]:
@@ -186,8 +145,8 @@ def test_a_refit_at_home_is_an_estimator_that_stores_and_says_nothing(estimator,
             estimator.local_model("west", bad_X, bad_y)
     for action, error, message in [
         (lambda: model.fit(X, y), TypeError, "local_model"),
-        (lambda: clone(model).predict(bare), NotFittedError, "not fitted"),
-        (lambda: model.predict(bare[["b", "a", "c"]]), ValueError, "feature names"),
+        (lambda: clone(model).predict(west), NotFittedError, "not fitted"),
+        (lambda: model.predict(west[["b", "a", "c", "town"]]), ValueError, "feature names"),
         (lambda: estimator.local_model("west", rows, y), ValueError, "^Got rows of agents .*west"),
         (lambda: estimator.local_model("south", rows, y), ValueError, "^Got agent='south', expec"),
     ]:
