@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-class Interval(_param_validation.Interval):
+class Interval(_param_validation.Interval):  # type: ignore[misc]
     """An interval of numbers, in which booleans are none."""
 
     def is_satisfied_by(self, val: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What the displays share, and the display of a report."""
+"""The base of displays, and the display of a report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
+from skdpadmm._candidates import last_step
 from skdpadmm.privacy import PrivacyReport, round_up
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Beyond these the bars of agents no longer fit, and three of them stand for all.
+# Of more agents three are drawn: the lowest, the median and the highest.
 _MOST_AGENTS = 10
 
 
@@ -24,13 +25,6 @@ def require_pyplot() -> Any:
     except ImportError as error:
         raise ImportError("Displays need matplotlib: pip install 'skdpadmm[plot]'") from error
     return plt
-
-
-def last_step(estimator: Any) -> Any:
-    """What a pipeline ends in, or the estimator itself."""
-    while hasattr(estimator, "steps"):
-        estimator = estimator.steps[-1][1]
-    return estimator
 
 
 class Display:
@@ -46,7 +40,7 @@ class Display:
 
 
 class PrivacyReportDisplay(Display):
-    """What a fit costs: epsilon against each observer, and at worst beside it.
+    """Bars of epsilon against each observer, with worst cases beside them.
 
     Make it by `from_estimator` or `from_report`.
 
@@ -85,23 +79,23 @@ class PrivacyReportDisplay(Display):
     def __init__(self, *, report: PrivacyReport, delta: float | None = None) -> None:
         self.report = report
         self.delta = report.delta if delta is None else delta
-        seen = report.observers
-        self.epsilons = {each.name: report.epsilon(each.name, self.delta) for each in seen}
-        self.worst_epsilons = {
-            each.name: each.always.epsilon(self.delta) for each in seen if each.always is not None
-        }
+        self.epsilons: dict[str, float] = {}
+        self.worst_epsilons: dict[str, float] = {}
         self.agent_epsilons: dict[Any, float] = {}
-        (adversary,) = (each for each in seen if each.name == report.adversary)
-        if len(set(adversary.per_agent)) > 1:
-            own = report.epsilon_per_agent(delta=self.delta).tolist()
-            labels = report.agent_labels or range(len(own))
-            self.agent_epsilons = dict(zip(labels, own, strict=True))
+        for seen in report.observers:
+            self.epsilons[seen.name] = seen.guarantee.epsilon(self.delta)
+            if seen.always is not None:
+                self.worst_epsilons[seen.name] = seen.always.epsilon(self.delta)
+            if seen.name == report.adversary and len(set(seen.per_agent)) > 1:
+                epsilons = report.epsilon_per_agent(delta=self.delta).tolist()
+                labels = report.agent_labels or range(len(epsilons))
+                self.agent_epsilons = dict(zip(labels, epsilons, strict=True))
 
     @classmethod
     def from_estimator(
         cls, estimator: Any, *, delta: float | None = None, ax: Axes | None = None
     ) -> Self:
-        """Draw the report of a fitted estimator, at no cost of privacy.
+        """Draw the report of a fitted estimator, at no privacy loss.
 
         It has `privacy_`, or is a Pipeline that ends in one that does; the rest is as in
         `from_report`.
@@ -110,8 +104,8 @@ class PrivacyReportDisplay(Display):
         check_is_fitted(last)
         if not hasattr(last, "privacy_"):
             raise ValueError(
-                f"Got {type(last).__name__}, expected a fitted estimator with privacy_. What a"
-                " search of scikit-learn has cost is from_report(search_cost(search))."
+                f"Got {type(last).__name__}, expected a fitted estimator with privacy_. Of a search"
+                " of scikit-learn draw from_report(search_cost(search, ...))."
             )
         return cls.from_report(last.privacy_, delta=delta, ax=ax)
 
@@ -143,7 +137,7 @@ class PrivacyReportDisplay(Display):
         units = {observer.unit for observer in report.observers}
 
         def bar(place: float, epsilon: float, before: str = "", **style: Any) -> list[Any]:
-            """A bar with its figure beside it; infinite ones have words alone."""
+            """A bar with its figure beside it; no bar where epsilon is infinite."""
             is_finite = math.isfinite(epsilon)
             bars = ax.barh([place], [epsilon if is_finite else 0.0], **style)
             figure = round_up(epsilon) if is_finite else "not private"
@@ -167,11 +161,9 @@ class PrivacyReportDisplay(Display):
         ax.invert_yaxis()
         # Room for the figures beside the bars.
         ax.margins(x=0.25)
-        drawn = [*self.bars_, *self.worst_bars_]
-        ax.set_xlim(0.0, None if any(each.get_width() > 0 for each in drawn) else 1.0)
+        ax.set_xlim(0.0, None if any(map(math.isfinite, self.epsilons.values())) else 1.0)
         per_unit = f" per {units.pop()}" if len(units) == 1 else ""
         ax.set_xlabel(f"epsilon{per_unit} (delta={self.delta:g})")
-        # In lines, which a narrow picture has room for.
         title = [report.subject]
         if len(report.observers) > 1:
             title.append(f"budget spent against: {report.adversary}")
@@ -182,10 +174,11 @@ class PrivacyReportDisplay(Display):
         return self
 
 
-def _few(own: dict[Any, float]) -> Sequence[tuple[str, float]]:
+def _few(epsilons: dict[Any, float]) -> Sequence[tuple[str, float]]:
     """All agents, or the lowest, the median and the highest of many."""
-    if len(own) <= _MOST_AGENTS:
-        return [(f"agent {label}", epsilon) for label, epsilon in own.items()]
-    ordered = sorted(own.items(), key=lambda pair: pair[1])
-    kept = {"lowest": ordered[0], "median": ordered[len(own) // 2], "highest": ordered[-1]}
-    return [(f"{word} of {len(own)}: agent {label}", eps) for word, (label, eps) in kept.items()]
+    n = len(epsilons)
+    if n <= _MOST_AGENTS:
+        return [(f"agent {label}", epsilon) for label, epsilon in epsilons.items()]
+    ordered = sorted(epsilons.items(), key=lambda pair: pair[1])
+    kept = {"lowest": ordered[0], "median": ordered[n // 2], "highest": ordered[-1]}
+    return [(f"{rank} of {n}: agent {label}", eps) for rank, (label, eps) in kept.items()]

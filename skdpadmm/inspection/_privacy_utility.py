@@ -1,4 +1,4 @@
-"""A picture of what privacy costs, in units that a person knows."""
+"""A display of scores against epsilon."""
 
 from __future__ import annotations
 
@@ -14,30 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import check_scoring
-from sklearn.utils import check_scalar, indexable
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_scalar
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdpadmm.inspection._display import Display, last_step, require_pyplot
+from skdpadmm._candidates import last_step
+from skdpadmm.inspection._display import Display, require_pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _IN_PERCENT = ("accuracy", "balanced_accuracy")
-_IN_UNITS_OF_THE_TARGET = (
-    "neg_max_error",
-    "neg_mean_absolute_error",
-    "neg_median_absolute_error",
-    "neg_root_mean_squared_error",
-)
 _ANSWERS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
-# One row in so many is held out.
-_FOLD = 4
 _NOTE = "No guarantee covers this picture: {}\nseeds are known, and one line has no privacy."
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivacyUtilityDisplay(Display):
-    """What privacy costs: a score against epsilon, between two lines.
+    """A score against epsilon, with lines of the non-private fit and of a constant model.
 
     Make it by `from_estimator`. Parameters are stored as attributes.
 
@@ -50,9 +44,9 @@ class PrivacyUtilityDisplay(Display):
     non_private_scores : array-like of shape (n_seeds,)
         Scores at ``epsilon=inf``.
     constant_score : float
-        Score of a model that says the same of every row.
+        Score of the best constant prediction.
     name, score_name, epsilon_name, note : str
-        What was fitted, what scores and epsilon are of, and what the picture says beside it.
+        What was fitted, labels of the axes, and a note beside the picture.
 
     Attributes
     ----------
@@ -132,8 +126,8 @@ class PrivacyUtilityDisplay(Display):
         n_seeds : int, default=5
             Number of fits of each budget, all on the same rows.
         X_test : {array-like, sparse matrix, DataFrame} of shape (n_test, n_features), default=None
-            Public rows to score. None: a random quarter of `X`, of each agent's rows where there
-            are agents, is held out; an agent with less than four rows keeps them all.
+            Public rows to score. None: a random quarter of `X` is held out, of each agent's rows if
+            there are agents.
         y_test : array-like of shape (n_test,), default=None
         agents : array-like of shape (n_samples,), default=None
             Whose each row is, for estimators whose `fit` asks for it.
@@ -166,19 +160,23 @@ class PrivacyUtilityDisplay(Display):
         check_scalar(n_seeds, "n_seeds", Integral, min_val=1)
         check_scalar(random_state, "random_state", Integral, min_val=0)
         scorer, factor, scoring_name = _score(estimator, scoring)
-        train, test = _split((X, y, agents), (X_test, y_test, agents_test), int(random_state))
+        train, test = (X, y, agents), (X_test, y_test, agents_test)
+        if X_test is None and y_test is None:
+            train, test = _split(train, int(random_state))
+        elif X_test is None or y_test is None:
+            raise ValueError("Got one of X_test and y_test, expected both, or none of them.")
 
         def at(epsilon: float, seed: int) -> Any:
-            own = {f"{prefix}epsilon": epsilon, f"{prefix}random_state": seed}
-            return clone(estimator).set_params(**own)
+            changed = {f"{prefix}epsilon": epsilon, f"{prefix}random_state": seed}
+            return clone(estimator).set_params(**changed)
 
         # Without privacy first: what is refused there is refused before long work.
-        found = Parallel(n_jobs=n_jobs)(
+        scores = Parallel(n_jobs=n_jobs)(
             delayed(_fit_and_score)(at(epsilon, seed), train, test, scorer, f"{prefix}agents")
             for epsilon in (math.inf, *budgets.tolist())
             for seed in range(random_state, random_state + n_seeds)
         )
-        scores = factor * np.array(found, dtype=np.float64).reshape(1 + len(budgets), n_seeds)
+        scores = factor * np.array(scores, dtype=np.float64).reshape(1 + len(budgets), n_seeds)
         constant = _constant(estimator, scoring).fit(train[0], train[1])
         last = last_step(estimator)
         about = (
@@ -238,7 +236,7 @@ class PrivacyUtilityDisplay(Display):
         ax.minorticks_off()
         ax.set_xlabel(self.epsilon_name)
         ax.set_ylabel(self.score_name)
-        # Where neither titles nor labels replace it; once where curves share axes.
+        # Once where curves share axes, and beside titles and labels.
         notes = [text for text in ax.texts if text.get_text() == self.note]
         self.note_ = notes[0] if notes else _write_beside(ax, self.note)
         ax.spines[["top", "right"]].set_visible(False)
@@ -257,18 +255,18 @@ def _write_beside(ax: Any, note: str) -> Any:
 
 
 class _AskedByAgent:
-    """A fitted model that predicts each row by its agent's own; scorers know no agents."""
+    """A fitted model that predicts each row by the model of its agent; scorers know no agents."""
 
     def __init__(self, model: Any, agents: NDArray[Any]) -> None:
         self._model, self._agents = model, agents
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._model, name)
+        value = getattr(self._model, name)
         if name not in _ANSWERS:
-            return found
-        knows_agents = "agents" in signature(getattr(last_step(self._model), name)).parameters
+            return value
+        takes_agents = "agents" in signature(getattr(last_step(self._model), name)).parameters
         # With its name, which scorers ask for.
-        return update_wrapper(partial(found, agents=self._agents), found) if knows_agents else found
+        return update_wrapper(partial(value, agents=self._agents), value) if takes_agents else value
 
 
 # Rows, their targets, and whose they are.
@@ -282,49 +280,16 @@ def _fit_and_score(model: Any, train: _Rows, test: _Rows, scorer: Any, agents_na
     return float(scorer(model if agents is None else _AskedByAgent(model, agents), X, y))
 
 
-def _split(given: _Rows, test: _Rows, seed: int) -> tuple[_Rows, _Rows]:
-    """Rows to fit and rows to score."""
-    X, y, agents = _indexable(given)
-    if test[0] is not None and test[1] is not None:
-        if agents is None and test[2] is not None:
-            raise ValueError("Got agents_test without agents, expected both, or agents alone.")
-        return (X, y, agents), _indexable(test)
-    if any(part is not None for part in test):
-        raise ValueError(
-            "Got some of X_test, y_test and agents_test, expected the first two, or none of them:"
-            " rows are held out with their targets and agents."
-        )
-    owners = np.unique(np.zeros(len(y)) if agents is None else agents, return_inverse=True)[1]
-    # Of each owner's rows, in random order, every fourth one: whoever has rows trains.
-    order = np.random.default_rng(seed).permutation(len(y))
-    order = order[np.argsort(owners[order], kind="stable")]
-    counts = np.bincount(owners)
-    rank = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
-    is_held_out = np.zeros(len(y), dtype=bool)
-    is_held_out[order[rank % _FOLD == _FOLD - 1]] = True
-    if not is_held_out.any():
-        raise ValueError(
-            f"Got {len(y)} rows, expected at least {_FOLD} of an agent or in all, a quarter of"
-            " which is held out. Pass X_test and y_test."
-        )
-
-    def part(chosen: NDArray[np.bool_]) -> _Rows:
-        rows = np.flatnonzero(chosen)
-        own = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-        return own, y[rows], None if agents is None else agents[rows]
-
-    return part(~is_held_out), part(is_held_out)
-
-
-def _indexable(given: _Rows) -> _Rows:
-    """Rows, targets and agents, of equal length and such that rows can be taken."""
-    X, y, agents = indexable(*given)
-    X = X if hasattr(X, "shape") else np.asarray(X)
-    return X, np.asarray(y), None if agents is None else np.asarray(agents)
+def _split(rows: _Rows, seed: int) -> tuple[_Rows, _Rows]:
+    """Rows to fit and rows to score: a quarter of those of each agent."""
+    given = rows[:2] if rows[2] is None else rows
+    parts = train_test_split(*given, stratify=rows[2], test_size=0.25, random_state=seed)
+    parts += [None] * (2 * (3 - len(given)))
+    return tuple(parts[::2]), tuple(parts[1::2])
 
 
 def _score(estimator: Any, scoring: Any) -> tuple[Any, float, str]:
-    """A scorer, by what its scores are multiplied, and what they are then."""
+    """A scorer, the factor of its scores, and their name after that."""
     if scoring is None:
         scoring = "accuracy" if is_classifier(estimator) else "r2"
     scorer = check_scoring(estimator, scoring=scoring)
@@ -333,13 +298,11 @@ def _score(estimator: Any, scoring: Any) -> tuple[Any, float, str]:
     name = "R2" if scoring == "r2" else scoring.removeprefix("neg_").replace("_", " ")
     if scoring in _IN_PERCENT:
         return scorer, 100.0, f"{name} in percent"
-    if scoring in _IN_UNITS_OF_THE_TARGET:
-        name += ", in units of the target"
     return scorer, -1.0 if scoring.startswith("neg_") else 1.0, name
 
 
 def _constant(estimator: Any, scoring: Any) -> Any:
-    """What says the same of every row; of absolute errors the median is the best."""
+    """The best constant model: of absolute errors the median."""
     if is_classifier(estimator):
         return DummyClassifier(strategy="prior")
     is_absolute = isinstance(scoring, str) and scoring.endswith("absolute_error")
@@ -347,10 +310,11 @@ def _constant(estimator: Any, scoring: Any) -> Any:
 
 
 def _prefix(estimator: Any) -> str:
-    """Before which names of parameters the private step's stand."""
+    """The prefix of parameters of the private step."""
     prefix, last = "", estimator
     while hasattr(last, "steps"):
-        prefix, last = f"{prefix}{last.steps[-1][0]}__", last.steps[-1][1]
+        name, last = last.steps[-1]
+        prefix += f"{name}__"
     known = estimator.get_params() if hasattr(estimator, "get_params") else {}
     if not {f"{prefix}epsilon", f"{prefix}random_state"} <= set(known):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A display of who talks to whom, and of what that means for each agent."""
+"""A display of a network, with figures of its agents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm.inspection._display import Display, last_step
+from skdpadmm._candidates import last_step
+from skdpadmm.inspection._display import Display
 from skdpadmm.network import Topology, positions_of_labels
 
 if TYPE_CHECKING:
@@ -18,21 +19,19 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Beyond these a label, or a line, is no longer told from its neighbours.
+# More labels, or lines, cannot be read.
 _MOST_LABELS = 40
 _MOST_EDGES = 20_000
-# Kamada and Kawai's layout is the clearest, and takes long for larger graphs, lattices excepted.
+# Kamada and Kawai's layout is the clearest, and takes long for larger graphs.
 _MOST_PRECISE = 120
-_MOST_PRECISE_OF_LATTICE = 600
-_LATTICES = ("grid", "path", "torus")
 _COLORS = ("leak", "epsilon", "disagreement")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TopologyDisplay(Display):
-    """Who talks to whom, and what that means for each agent.
+    """The graph of a network, its agents coloured by what they leak, risk or learn.
 
-    Make it by `from_estimator` or `from_topology`, which work out what colours say.
+    Make it by `from_estimator`.
 
     Parameters
     ----------
@@ -41,9 +40,9 @@ class TopologyDisplay(Display):
     agent_labels : ndarray of shape (n_agents,)
     positions : ndarray of shape (n_agents, 2)
     values : ndarray of shape (n_agents,), default=None
-        What their colours say; None: all alike.
+        Numbers that their colours stand for; None: all alike.
     values_title : str, default=""
-        What the colour bar says.
+        Label of the colour bar.
     peer : label, default=None
         Of an agent to be marked.
 
@@ -62,23 +61,81 @@ class TopologyDisplay(Display):
     peer: Any = None
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None, **drawing: Any) -> Self:
-        """Draw the graph of a fitted decentralised estimator, at no cost of privacy.
+    def from_estimator(
+        cls,
+        network: Any,
+        *,
+        color: str | ArrayLike | None = None,
+        color_title: str = "",
+        peer: Any = None,
+        positions: ArrayLike | None = None,
+        cmap: Any = "viridis",
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the graph of a network, from releases of a fit and public facts: no privacy loss.
 
-        It may be a Pipeline that ends in one. `drawing` are `color`, `color_title`, `peer` and
-        `positions`, with the errors of `plot_network`.
+        Parameters
+        ----------
+        network : estimator or Topology
+            A fitted decentralised estimator, a Pipeline that ends in one, or a graph alone, such as
+            ``resolve_topology("ring", np.arange(8))``; its agents have the labels 0, 1, ...
+        color : str or array-like of shape (n_agents,), default=None
+            What the colour of an agent stands for. Names need an estimator.
+
+            - "leak": its epsilon against the agent `peer`, ``privacy_.pairwise``. If the theorem
+              tells pairs apart it is computed for each of them: seconds for 50 agents.
+            - "epsilon": its epsilon against the adversary, ``privacy_.epsilon_per_agent``.
+            - "disagreement": Euclidean distance of its coefficients and intercepts from the
+              average, in the user's units; their root mean square is ``consensus_error_``.
+            - An array: finite numbers in the order of the sorted labels.
+            - None: all agents alike.
+        color_title : str, default=""
+            Label of the colour bar of an array, with its unit.
+        peer : label, default=None
+            Of an agent to be marked; "leak" needs one.
+        positions : array-like of shape (n_agents, 2), default=None
+            Where to draw the agents. None: a circle for a complete graph or a ring, the hub in the
+            middle of a star, otherwise a layout by networkx, the same each time.
+        cmap : str or Colormap, default="viridis"
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Raises
+        ------
+        ImportError, NotFittedError, ValueError
+            Without matplotlib (``skdpadmm[plot]``), or where there is no graph, or colours need
+            what is missing: a peer, a private fit, or a number for each agent.
         """
-        return cls(**_parts(last_step(estimator), **drawing)).plot(ax)
-
-    @classmethod
-    def from_topology(cls, topology: Topology, *, ax: Axes | None = None, **drawing: Any) -> Self:
-        """Draw a graph alone, such as `resolve_topology` makes; its agents are called 0, 1, ..."""
-        if not isinstance(topology, Topology):
+        network = last_step(network)
+        if isinstance(network, Topology):
+            topology, labels = network, np.arange(network.n_agents)
+        elif hasattr(network, "topology"):
+            check_is_fitted(network)
+            topology, labels = network.topology_, network.agent_labels_
+        else:
             raise ValueError(
-                f"Got {topology!r}, expected a Topology, such as resolve_topology('ring',"
-                " np.arange(8))."
+                f"Got {network!r}, expected a fitted decentralised estimator or a Topology, such as"
+                " resolve_topology('ring', np.arange(8))."
             )
-        return cls(**_parts(topology, **drawing)).plot(ax)
+        if peer is not None:
+            positions_of_labels([peer], labels, n_samples=1, name="peer")
+        values, n_agents = None, topology.n_agents
+        if isinstance(color, str):
+            values, color_title = _named_colors(network, color, peer)
+        elif color is not None:
+            values = _checked(color, "color", (n_agents,))
+        places = _layout(topology)
+        if positions is not None:
+            places = _checked(positions, "positions", (n_agents, 2))
+        display = cls(
+            topology=topology,
+            agent_labels=labels,
+            positions=places,
+            values=values,
+            values_title=color_title,
+            peer=peer,
+        )
+        return display.plot(ax, cmap=cmap)
 
     def plot(self, ax: Axes | None = None, *, cmap: Any = "viridis") -> Self:
         """Draw the graph, with colours of agents by the colormap `cmap`; return itself."""
@@ -125,56 +182,22 @@ class TopologyDisplay(Display):
         return self
 
 
-def plot_network(
-    network: Any,
-    *,
-    color: str | ArrayLike | None = None,
-    color_title: str = "",
-    peer: Any = None,
-    positions: ArrayLike | None = None,
-    cmap: Any = "viridis",
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the graph of a network, its agents coloured by what they leak, risk or learn.
-
-    It reads what a fit released and what is public, so a picture costs no privacy.
+def plot_network(network: Any, **drawing: Any) -> Axes:
+    """Draw the graph of a network, and return the axes.
 
     Parameters
     ----------
     network : estimator or Topology
-        A fitted decentralised estimator, or a graph alone; its agents have the labels 0, 1, ...
-    color : str or array-like of shape (n_agents,), default=None
-        What the colour of an agent says. The words need an estimator.
-
-        - "leak": epsilon of the agent against the agent `peer`, ``privacy_.pairwise``. Where the
-          theorem tells pairs apart it is computed for each of them: seconds for 50 agents.
-        - "epsilon": its epsilon against the adversary, ``privacy_.epsilon_per_agent``.
-        - "disagreement": Euclidean distance of its coefficients and intercepts from the average, in
-          the user's units; the root mean square of them is ``consensus_error_``.
-        - An array: finite numbers in the order of the sorted labels.
-        - None: all agents alike.
-    color_title : str, default=""
-        What the colour bar says of an array, with its unit.
-    peer : label, default=None
-        Of an agent to be marked; "leak" needs one.
-    positions : array-like of shape (n_agents, 2), default=None
-        Where to draw the agents. None: a circle for a complete graph or a ring, the hub in the
-        middle of a star, otherwise a layout by networkx, the same each time.
-    cmap : str or Colormap, default="viridis"
-    ax : Axes, default=None
-        Where to draw; None makes a figure.
+        A fitted decentralised estimator, or a graph alone.
+    **drawing : dict
+        Parameters of :meth:`TopologyDisplay.from_estimator`: `color`, `color_title`, `peer`,
+        `positions`, `cmap`, `ax`.
 
     Returns
     -------
     ax : Axes
         Its title describes the graph. There are no lines where there were more than 20,000, and no
         labels of more than 40 agents.
-
-    Raises
-    ------
-    ImportError, NotFittedError, ValueError
-        Without matplotlib (``skdpadmm[plot]``), or where there is no graph, or colours ask for what
-        there is not: a peer, a private fit, or a number for each agent.
 
     Examples
     --------
@@ -186,61 +209,35 @@ def plot_network(
     ... # doctest: +SKIP
     <Axes: title={'center': 'torus, 40 edges, degree 4'}>
     """
-    display = TopologyDisplay(**_parts(network, color, color_title, peer, positions))
-    return display.plot(ax, cmap=cmap).ax_
+    return TopologyDisplay.from_estimator(network, **drawing).ax_
 
 
-def _parts(
-    network: Any,
-    color: str | ArrayLike | None = None,
-    color_title: str = "",
-    peer: Any = None,
-    positions: ArrayLike | None = None,
-) -> dict[str, Any]:
-    """The parameters of a `TopologyDisplay`."""
-    if isinstance(network, Topology):
-        topology, labels = network, np.arange(network.n_agents)
-    elif hasattr(network, "topology"):
-        check_is_fitted(network)
-        topology, labels = network.topology_, network.agent_labels_
-    else:
+def _checked(values: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:
+    """Finite numbers for each agent, of a shape."""
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.shape != shape or not np.isfinite(numbers).all():
         raise ValueError(
-            f"Got {network!r}, expected a fitted decentralised estimator or a Topology, such as"
-            " resolve_topology('ring', labels)."
+            f"Got {name} of shape {numbers.shape}, expected finite numbers of shape {shape}, in the"
+            " order of the sorted labels of agents."
         )
-    if peer is not None:
-        positions_of_labels([peer], labels, n_samples=1, name="peer")
-    values = None
-    if isinstance(color, str):
-        values, color_title = _named_colors(network, color, peer)
-    elif color is not None:
-        values = np.asarray(color, dtype=np.float64)
-        if values.shape != (topology.n_agents,) or not np.isfinite(values).all():
-            raise ValueError(
-                f"Got color of shape {values.shape}, expected a finite number for each of"
-                f" {topology.n_agents} agents, in the order of their sorted labels."
-            )
-    return {
-        "topology": topology,
-        "agent_labels": labels,
-        "positions": _places(topology, positions),
-        "values": values,
-        "values_title": color_title,
-        "peer": peer,
-    }
+    return numbers
 
 
 def _named_colors(network: Any, color: str, peer: Any) -> tuple[Floats, str]:
-    """A number for each agent, and what the colour bar says of them."""
+    """A number for each agent, and the label of the colour bar."""
     if color not in _COLORS:
         raise ValueError(f"Got color={color!r}, expected one of {[*_COLORS]}, an array or None.")
     if isinstance(network, Topology):
         raise ValueError(
-            f"Got color={color!r} for a Topology, expected a fitted estimator: a graph alone says"
-            " nothing of it. Pass an array, or None."
+            f"Got color={color!r} for a Topology, expected a fitted estimator. Of a graph alone"
+            " pass an array, or None."
         )
     if color == "disagreement":
-        return _disagreement(network), "distance from the average model"
+        squares: Any = 0.0
+        for name in ("coef", "intercept"):
+            gap = getattr(network, f"{name}_per_agent_") - getattr(network, f"{name}_")
+            squares = squares + np.square(gap).reshape(len(gap), -1).sum(axis=1)
+        return np.sqrt(squares), "distance from the average model"
     report = network.privacy_
     if math.isinf(report.epsilon()):
         raise ValueError(
@@ -256,28 +253,9 @@ def _named_colors(network: Any, color: str, peer: Any) -> tuple[Floats, str]:
     return np.asarray(values), f"epsilon against {against} (delta={report.delta:g})"
 
 
-def _disagreement(network: Any) -> Floats:
-    """Distance of each agent's coefficients and intercepts from the average (n_agents,)."""
-    n_agents = len(network.agent_labels_)
-    gaps = (
-        network.coef_per_agent_ - network.coef_,
-        network.intercept_per_agent_ - network.intercept_,
-    )
-    squares = [np.square(gap).reshape(n_agents, -1).sum(axis=1) for gap in gaps]
-    return np.sqrt(np.sum(squares, axis=0))
-
-
-def _places(topology: Topology, positions: ArrayLike | None) -> Floats:
+def _layout(topology: Topology) -> Floats:
     """Where to draw the agents (n_agents, 2)."""
     n_agents = topology.n_agents
-    if positions is not None:
-        places = np.asarray(positions, dtype=np.float64)
-        if places.shape != (n_agents, 2) or not np.isfinite(places).all():
-            raise ValueError(
-                f"Got positions of shape {places.shape}, expected finite ones of shape"
-                f" ({n_agents}, 2)."
-            )
-        return places
     if topology.is_complete or topology.name == "ring":
         return _circle(n_agents)
     if topology.name == "star":
@@ -285,7 +263,7 @@ def _places(topology: Topology, positions: ArrayLike | None) -> Floats:
     import networkx as nx
 
     graph = nx.Graph(topology.edges.tolist())
-    if n_agents <= (_MOST_PRECISE_OF_LATTICE if topology.name in _LATTICES else _MOST_PRECISE):
+    if n_agents <= _MOST_PRECISE:
         placed = nx.kamada_kawai_layout(graph)
     else:
         placed = nx.spring_layout(graph, iterations=100, seed=0)

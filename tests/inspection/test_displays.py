@@ -118,7 +118,7 @@ def test_errors_are_positive_and_scores_have_names():
     own = {"X": X, "y": y, "X_test": X, "y_test": y, "scoring": "neg_mean_absolute_error"}
     display = utility(**own)
     assert display.scores.min() > 0
-    assert display.ax_.get_ylabel() == "mean absolute error, in units of the target"
+    assert display.ax_.get_ylabel() == "mean absolute error"
     # The constant of absolute errors is the median.
     assert display.constant_score == pytest.approx(np.mean(np.abs(y - np.median(y))))
     own.update(scoring=lambda model, X, y: 1.0, score_name="what it is, in EUR")
@@ -134,7 +134,7 @@ def test_a_quarter_of_each_agents_rows_is_held_out():
         return 0.0
 
     utility(DPFedRidge(**BOUNDS), X, y, agents=owners, epsilons=[1.0], scoring=remember)
-    assert (held_out.count("ann"), held_out.count("bob"), held_out.count("cas")) == (7, 2, 0)
+    assert [held_out.count(agent) for agent in ("ann", "bob", "cas")] == [8, 2, 1]
 
 
 def test_all_kinds_of_rows_are_held_out_alike():
@@ -180,16 +180,14 @@ def test_curves_share_axes_and_the_note_that_no_guarantee_covers_them(public):
 
 def test_bad_input_and_ledgers_are_refused_before_any_fit(monkeypatch):
     monkeypatch.setattr(DPAdmmRidge, "fit", lambda *_: pytest.fail("fitted"), raising=False)
-    one_row, with_ledger = {"X_test": np.zeros((1, 3)), "y_test": [0]}, ridge(ledger="study.db")
+    with_ledger = ridge(ledger="study.db")
     search = DPGridSearchCV(ridge(), {"alpha": [0.0]}, ledger="a.db")
     for parameters, message in (
         ({"epsilons": [1.0, math.inf]}, "distinct numbers in"),
         ({"epsilons": [1.0, 1.0]}, "distinct numbers in"),
         ({"n_seeds": 0}, "n_seeds"),
         ({"random_state": -1}, "random_state"),
-        ({"X_test": np.zeros((2, 3))}, "X_test, y_test and agents_test"),
-        ({**one_row, "agents_test": ["ann"]}, "agents_test without agents"),
-        ({"X": np.zeros((3, 3)), "y": np.zeros(3)}, "Got 3 rows"),
+        ({"X_test": np.zeros((2, 3))}, "Got one of X_test and y_test"),
         ({"agents": ["ann"]}, "inconsistent numbers"),
         ({"estimator": Ridge()}, "parameters epsilon and random_state"),
         ({"estimator": with_ledger}, "expected None: fits of a picture"),
@@ -258,7 +256,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     for draw in (
         lambda: PrivacyUtilityDisplay.from_estimator(None, None, None),
         lambda: PrivacyReportDisplay.from_report(report(observer())),
-        lambda: TopologyDisplay.from_topology(Topology(n_agents=3)),
+        lambda: TopologyDisplay.from_estimator(Topology(n_agents=3)),
         lambda: plot_network(Topology(n_agents=3)),
     ):
         with pytest.raises(ImportError, match=r"skdpadmm\[plot\]"):

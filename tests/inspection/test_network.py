@@ -98,7 +98,7 @@ def test_colours_and_places_may_be_given():
     lonely = plot_network(resolve_topology("ring", np.arange(1)), color=[1.0], peer=0)
     assert lonely.figure.axes == [lonely]
     places, own = np.arange(6.0).reshape(3, 2), {"color": np.ones(3), "color_title": "ones"}
-    display = TopologyDisplay.from_topology(Topology(n_agents=3), positions=places, **own)
+    display = TopologyDisplay.from_estimator(Topology(n_agents=3), positions=places, **own)
     display.figure_.draw_without_rendering()
     assert bar(display.ax_) == "ones"
     assert_array_equal(display.points_[0].get_offsets(), places)
@@ -109,8 +109,8 @@ def test_what_cannot_be_drawn_is_refused(model):
         ({"color": "leak"}, "without peer, expected the label of an agent"),
         ({"color": "leak", "peer": "zoe"}, "Got peer .*zoe"),
         ({"color": "risk"}, "expected one of .*'leak', 'epsilon', 'disagreement'"),
-        ({"color": [1.0, 2.0]}, r"shape \(2,\), expected a finite number for each of 5 agents"),
-        ({"color": [1.0, 2.0, 3.0, 4.0, math.nan]}, "expected a finite number"),
+        ({"color": [1.0, 2.0]}, r"Got color of shape \(2,\), expected finite .* \(5,\)"),
+        ({"color": [1.0, 2.0, 3.0, 4.0, math.nan]}, "expected finite numbers"),
         ({"positions": [[0.0, 0.0]]}, r"positions of shape \(1, 2\), expected .* \(5, 2\)"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -128,5 +128,5 @@ def test_only_fitted_networks_with_privacy_have_a_leak():
     ):
         with pytest.raises((NotFittedError, ValueError), match=message):
             plot_network(one, **options)
-    with pytest.raises(ValueError, match="expected a Topology"):
-        TopologyDisplay.from_topology("ring")
+    with pytest.raises(ValueError, match="or a Topology"):
+        TopologyDisplay.from_estimator("ring")
