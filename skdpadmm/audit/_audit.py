@@ -1,4 +1,4 @@
-"""The one function of this room, and the report that it makes."""
+"""The function `audit`, and its report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS = ("release", "times", "moved", "declared", "noise / planned", "found")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AuditReport:
-    """What an audit found, beside what is claimed.
+    """The result of an audit, beside the claimed guarantee.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class AuditReport:
     observer : str
         Whose guarantee was tried.
     claimed_epsilon : float
-        At `delta`, between data sets as far apart as those that were tried.
+        At `delta`, for data sets that differ as much as those of the audit.
     delta : float
     guarantee : Guarantee or None
         The claim, where it is more than a pair of numbers.
@@ -87,12 +87,12 @@ class AuditReport:
 
     @property
     def not_replayed(self) -> tuple[str, ...]:
-        """Releases of which a replay did not see how far they move; lines say why."""
+        """Releases whose sensitivity a replay did not measure; `lines` say why."""
         return tuple(line.name for line in self.lines if line.found.startswith(NOT_REPLAYED))
 
     @property
     def verdict(self) -> str:
-        """What was found, in a sentence."""
+        """The result in a sentence."""
         if math.isinf(self.claimed_epsilon):
             return "Nothing is claimed: not private."
         if not self.is_violation:
@@ -185,10 +185,10 @@ def audit(
     verbose: int = 0,
     **fit_params: Any,
 ) -> AuditReport:
-    """Attack an estimator's guarantee, and say what was found beside what is claimed.
+    """Attack the guarantee of an estimator, and compare the result with the claim.
 
-    An audit is for made-up or public data: nothing is counted in a ledger of the estimator, or of
-    one in it. What it reports of private data tells more than a fit, and no guarantee covers that.
+    An audit is for artificial or public data: no ledger counts its fits. A report about private
+    data reveals more than a fit, and no guarantee covers it.
 
     Parameters
     ----------
@@ -197,29 +197,27 @@ def audit(
         with `fit` and `coef_`; what scikit-learn cannot clone is copied. A pipeline is audited with
         all of its steps, on data that is given: what they learn from data is in no claim.
     X : array-like of shape (n_samples, n_features), default=None
-        Records to hide one in. None: a few records are made from what is public: rows as long as
-        they may be, with targets at their bounds, where what records say is clipped.
+        Records to hide one in. None: a few records are made from public facts: rows of the largest
+        norm, with targets at their bounds, where contributions are clipped.
     y : array-like of shape (n_samples,), default=None
     method : {"replay", "black-box", "canaries"}, default="replay"
         "replay" fits a data set, runs the same plan on neighbouring ones with the same randomness
         and the same past, and compares every released quantity with its declared sensitivity; and
         the noise that was drawn with the noise that was planned. "black-box" fits both data sets
         thousands of times, chooses an event by one half of the runs and counts it on the other.
-        "canaries" hides many records in one run, whose targets were drawn, and guesses them.
+        "canaries" hides many records with random targets in one run, and guesses the targets.
     n_runs : int, default=None
         Replays, fits on each data set, or canaries. None: 5, 10,000, or 500 (at most as many as
-        there are records). Of a quarter of the canaries, the surest ones, something is said.
+        there are records). A quarter of the canaries, the surest ones, is guessed.
     confidence : float, default=0.99
         With which each report's finding holds; in (0, 1).
     delta : float, default=None
         At which epsilon is bounded; None: the estimator's.
     neighbors : pair of (X, y), default=None
-        Two data sets that the claim is about, with their rows in the same order: they differ in one
-        record, or in records of one agent where the unit is an agent. Where an estimator of others
-        declares no relation, one may also have a record less. None: a record is replaced by its
-        opposite.
+        Two data sets with their rows in the same order, which differ in one record, or in records
+        of one agent where the unit is an agent. None: a record is replaced by its opposite.
     observer : str, default=None
-        Whose guarantee is tried. None: for a replay the adversary, who sees all releases; else
+        Whose guarantee is attacked. None: for a replay the adversary, who sees all releases; else
         "model", where there is one, who sees coefficients and intercept as the attack does.
     n_jobs : int, default=None
         Processes for "black-box"; None: one. Other methods take no more than one.
@@ -244,26 +242,25 @@ def audit(
 
     Notes
     -----
-    **Replace one, zero out.** Neighbours replace a unit, made here or given. An estimator that
-    promises zero-out is held to what follows for two of its steps, whatever the rows are.
+    **Replace one, zero out.** Neighbours replace a unit, made here or given. A zero-out guarantee
+    is compared at two steps, whatever the rows are.
 
-    **Replay.** What the first fit released is released again in the second one, so a release moves
-    by what its sensitivity bounds: the step that the unit adds, given the past. Noise is tested for
-    being too little, and for coming twice: between runs, repetitions, agents and entries. A release
-    of which a replay does not see how far it moves is "not replayed", with the reason: iterates of
-    gradient ADMM, whose noise is added in a loop that passes no gate, and hidden terms of perturbed
-    objectives with their solutions. There the noise alone is tested, and "black-box" has to do the
-    rest.
+    **Replay.** The second fit releases what the first one released, so each release differs by at
+    most its sensitivity, given the past. Noise is tested for being too little, and for being used
+    twice: between runs, repetitions, agents and entries. A release whose sensitivity is not
+    measured is "not replayed", with the reason: iterates of gradient ADMM, whose noise is added in
+    a loop without a gate, and hidden terms of perturbed objectives with their solutions. Only the
+    noise is tested there; use "black-box" for the rest.
 
-    **Black box.** Of the neighbours that are made here those are taken between which the releases
-    of a replay move the most. For an event of probability p on one data set and q on the other,
+    **Black box.** Of the neighbours that are made here those are used whose releases differ the
+    most in a replay. For an event of probability p on one data set and q on the other,
     ``log((p - delta) / q)`` bounds epsilon from below, by bounds of Clopper and Pearson. A claim of
     mu-GDP is also refuted where ``ppf(p) - ppf(q)`` is larger than mu. Both together hold at the
     confidence.
 
-    **Canaries.** The number of correct guesses is compared with what epsilon and delta allow
-    (Theorem 5.2 of [1]_). One run says less than thousands, so a bound far below the claim is no
-    surprise.
+    **Canaries.** The number of correct guesses is compared with the number that epsilon and delta
+    allow (Theorem 5.2 of [1]_). One run shows less than thousands of them, so the bound is often
+    far below the claim.
 
     References
     ----------
@@ -374,7 +371,7 @@ def _replay(model: Any, pairs: list[Neighbors], options: _Options) -> AuditRepor
 
 
 def _hardest(model: Any, pairs: list[Neighbors], seed: int | None) -> Neighbors:
-    """The pair between which releases move the most, where a replay sees it; else the first."""
+    """The pair whose releases differ the most in a replay; else the first."""
     if len(pairs) == 1 or not _trials.is_ours(model) or last_step(model).epsilon == math.inf:
         return pairs[0]
 
@@ -435,7 +432,7 @@ def _canaries(
 def _claim(
     model: Any, plan: Plan | None, options: _Options, *, is_attack: bool = True
 ) -> AuditReport:
-    """What is claimed, by a plan or by parameters that are named as usual; nothing found yet."""
+    """A report of the claim alone, of a plan or of the parameters `epsilon` and `delta`."""
     last, mu, guarantee = last_step(model), None, None
     observer, delta, epsilon = MODEL, getattr(last, "delta", 0.0), getattr(last, "epsilon", None)
     if plan is not None:

@@ -1,4 +1,4 @@
-"""Data sets of audits: worst-case neighbours and canaries from public facts, neighbours given."""
+"""Data sets of audits: worst-case neighbours, canaries, and checks of given neighbours."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from sklearn.pipeline import Pipeline
 from skdpadmm._candidates import last_step
 from skdpadmm.audit import _trials
 from skdpadmm.audit._bounds import OneRun
-from skdpadmm.privacy import Neighboring
 
 Array = NDArray[np.float64]
-# What is assumed of targets by an estimator of ours, and of another one.
+# Default bounds of targets, of estimators of this library and of others.
 OURS, OTHERS = (-3.0, 3.0), (-1.0, 1.0)
 N_RECORDS, N_AGENTS, OF_AGENT = 4, 4, 3
-# Of canaries something is said about so many, the surest ones.
+# The share of canaries that is guessed, the surest ones.
 SHARE = 0.25
 
 
@@ -37,7 +36,7 @@ class Neighbors:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Schema:
-    """What is public about data for an estimator."""
+    """Public facts about data for an estimator."""
 
     X: Array
     # At their bounds, alternating: models stay near zero, where derivatives are large.
@@ -58,7 +57,7 @@ class Schema:
 def schema_of(
     estimator: Any, X: Any, y: Any, fit_params: dict[str, Any], n_features: int, n_samples: int = 0
 ) -> Schema:
-    """Read what is public from an estimator, and make what is not given, of these sizes."""
+    """Read public facts from an estimator, and make the data that are not given."""
     if (X is None) != (y is None):
         raise ValueError("Got X without y or y without X, expected both or none of them.")
     fit_params, whole, estimator = dict(fit_params), estimator, last_step(estimator)
@@ -133,7 +132,7 @@ def _changed(estimator: Any, fit_params: dict[str, Any], n_samples: int) -> NDAr
 
 
 def worst_case_neighbors(schema: Schema) -> Iterator[Neighbors]:
-    """Pairs of data sets, the likeliest one to tell the most first."""
+    """Pairs of data sets, the likeliest worst case first."""
     changed, corner, high, low = schema.changed, schema.corner, schema.high, schema.low
     what = "one record" if len(changed) == 1 else "the records of one agent"
 
@@ -159,7 +158,7 @@ def worst_case_neighbors(schema: Schema) -> Iterator[Neighbors]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Canaries:
-    """Data in which the rows `which` have one of two targets, by coins that nobody knows.
+    """Data in which the rows `which` have one of two targets, by secret coins.
 
     Source: Steinke, Nasr, Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023,
     Algorithm 1 and Theorem 5.2, for neighbours that replace a record.
@@ -231,39 +230,25 @@ def _directions(n_canaries: int, n_features: int, rng: np.random.Generator) -> N
 def require_neighbors(
     estimator: Any, first: tuple[Any, Any], second: tuple[Any, Any], fit_params: dict[str, Any]
 ) -> None:
-    """Refuse two data sets that no guarantee of the estimator is about.
-
-    They have to differ in one record, or in records of one agent where agents are protected.
-    Where no relation is declared, one record may also be missing from one of them.
-    """
-    one, other = _table(*first), _table(*second)
+    """Refuse data sets that differ in more than a record, or where agents are the unit an agent."""
+    tables = [_table(*data) for data in (first, second)]
     names = [list(getattr(X, "columns", ())) for X, _ in (first, second)]
-    if one.shape[1] != other.shape[1] or (all(names) and names[0] != names[1]):
+    n_records = len(tables[0])
+    if tables[0].shape != tables[1].shape or (all(names) and names[0] != names[1]):
         raise ValueError(
-            "Got neighbors with columns of X and y that differ, expected the same in both. Change"
-            " a row alone."
+            f"Got neighbors of shapes {tables[0].shape} and {tables[1].shape}, expected the same"
+            " shape and columns. Replace a record in place of leaving it out."
         )
-    relation = _trials.declared_by(estimator, "neighboring")
-    is_of_agents = _trials.declared_by(estimator, "privacy_unit") == "agent"
-    if len(one) != len(other):
-        may_lack = relation not in tuple(Neighboring) and not is_of_agents
-        if not may_lack or not _is_one_missing(*sorted((one, other), key=len)):
-            more = ", or one more and all others the same" if may_lack else ""
-            raise ValueError(
-                f"Got neighbors with {len(one)} and {len(other)} records, expected as many{more},"
-                f" for neighboring={relation!r}. Replace a record in place of leaving it out."
-            )
-        return
-    labels, unit = _trials.given_agents(fit_params), "agent"
-    if not is_of_agents:
-        labels, unit = list(range(len(one))), "record"
-    if labels is None or len(labels) != len(one):
+    labels, unit = range(n_records), "record"
+    if _trials.declared_by(estimator, "privacy_unit") == "agent":
+        labels, unit = _trials.given_agents(fit_params), "agent"
+    if labels is None or len(labels) != n_records:
         raise ValueError(
             f"Got neighbors and {'no' if labels is None else len(labels)} labels of agents with"
-            f" privacy_unit='agent', expected a label for each of {len(one)} rows. Pass agents=...,"
-            " the same for both."
+            f" privacy_unit='agent', expected a label for each of {n_records} rows. Pass the same"
+            " agents=... for both."
         )
-    units = set(np.asarray(labels)[_differ(one, other)].tolist())
+    units = set(np.asarray(labels)[(tables[0] != tables[1]).any(axis=1)].tolist())
     if len(units) != 1:
         raise ValueError(
             f"Got neighbors that differ in the data of {len(units)} {unit}s, expected one {unit}:"
@@ -272,35 +257,12 @@ def require_neighbors(
 
 
 def _table(X: Any, y: Any) -> NDArray[Any]:
-    """Rows with their targets: a record in each row."""
+    """Records with their targets, in rows; as text, in which missing values are equal."""
     parts = [np.asarray(v.toarray() if hasattr(v, "toarray") else v, dtype=object) for v in (X, y)]
     if any(part.ndim == 0 or len(part) != len(parts[0]) for part in parts) or not len(parts[0]):
         raise ValueError(
             f"Got neighbors with X of shape {parts[0].shape} and y of shape {np.shape(y)}, expected"
             " a row and a target for each record. Pass ((X, y), (X2, y2))."
         )
-    return np.hstack([part.reshape(len(part), -1) for part in parts])
-
-
-def _differ(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which records are other ones."""
-    pairs = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
-    same = np.array([_is_same(a, b) for a, b in pairs], dtype=np.bool_)
-    return np.asarray(~same.reshape(one.shape).all(axis=1))
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    """What is missing in both is the same."""
-    try:
-        return a is b or bool(a == b) or bool(a != a and b != b)
-    except (TypeError, ValueError):  # pandas.NA is neither equal to a value nor different
-        return False
-
-
-def _is_one_missing(shorter: NDArray[Any], longer: NDArray[Any]) -> bool:
-    """Whether the longer one without one of its records is the shorter one."""
-    if len(longer) != len(shorter) + 1:
-        return False
-    before, after = _differ(longer[:-1], shorter), _differ(longer[1:], shorter)
-    place = int(np.argmax(before)) if before.any() else len(before)
-    return not after[place:].any()
+    table = np.hstack([part.reshape(len(part), -1) for part in parts])
+    return np.array([[repr(value) for value in row] for row in table.tolist()], dtype=object)

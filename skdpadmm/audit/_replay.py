@@ -25,21 +25,21 @@ Array = NDArray[np.float64]
 # Of a bound that holds in floating point up to the rounding of norms.
 SLACK = 1 + 1e-9
 COMPARED, NOT_REPLAYED = "nothing wrong", "not replayed"
-# Doors of noise that algorithms add by themselves: with other data the rest moves by as much.
+# Release methods whose noise is added by algorithms: later quantities differ between data sets.
 HIDING = ("hidden_term", "path_noise")
-# Why a replay does not see how far something moves.
+# Why a replay does not measure a sensitivity.
 WHY = {
     "path_noise": "its loop adds noise to iterates that pass no gate",
     "hidden_term": "it is part of a problem, and its theorem is about the law of solutions",
 }
-HIDDEN = "noise that is hidden has moved it too"
+HIDDEN = "it depends on hidden noise"
 # Vectors of noise are compared where they are at least as long, and no more of them than that.
 SHORTEST, MOST_VECTORS = 8, 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayLine:
-    """What a replay showed of one kind of release.
+    """The result of a replay for one kind of release.
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class ReplayLine:
     times : int
         How often, in one fit.
     moved : float or None
-        How far it moved between neighbouring data sets, at most, where what was released before is
-        held fixed; None: a replay does not see it.
+        Its largest distance between neighbouring data sets, given the earlier releases; None: not
+        measured.
     declared : float or None
-        Its sensitivity, where it moved the most for that; None: nothing is compared.
+        Its sensitivity where that distance is closest to it; None: not compared.
     noise : float or None
-        Its noise, as it was measured, in units of what was planned; None: not seen.
+        Its measured noise, in units of the planned scale; None: not measured.
     found : str
         In words; "not replayed", and why, where `moved` is None.
     is_violation : bool
@@ -70,30 +70,30 @@ class ReplayLine:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Passage:
-    """Something that passed a gate by one of its methods; see `Gate.deliver`."""
+    """One call of a method of the gate; see `Gate.deliver`."""
 
     method: str
-    # Of the release; empty for what is random and no release.
+    # Of the release; empty for random numbers that are not released.
     name: str
     # The exact quantity, where there is one.
     value: Array | None
     out: Array
-    # Noise in units of what was planned.
+    # In units of the planned noise.
     unit_noise: Array | None
-    # Which repetition it was, or whose turns and which of theirs.
+    # The repetition, or the agents whose turns these are, and the numbers of the turns.
     index: int = 0
     who: NDArray[np.intp] | None = None
     turns: NDArray[np.intp] | None = None
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What the passages of a replay have in common with those of a recording."""
+        """What the passages of a replay and of a recording have in common."""
         who = np.ravel(self.who).tolist()  # type: ignore[arg-type]
         return self.method, self.name, self.out.shape, np.shape(self.value), who  # type: ignore[arg-type]
 
 
 class RecordingGate(Gate):
-    """Lets releases through as planned, and keeps what came in and what came out."""
+    """A gate that adds noise as planned, and keeps exact and released quantities."""
 
     def __init__(self, plan: Plan, noise: NoiseSource, n_arrived: int = 0) -> None:
         super().__init__(plan, noise, n_arrived)
@@ -110,7 +110,7 @@ class RecordingGate(Gate):
         unit: Any = 0.0,
         agents: NDArray[np.intp] | None = None,
     ) -> NDArray[Any]:
-        """Keep what passes, with its noise."""
+        """Keep a quantity, with its noise."""
         self.passages.append(
             Passage(
                 method=method,
@@ -126,7 +126,7 @@ class RecordingGate(Gate):
         return out
 
     def _unit_noise(self, method: str, release: Any, value: Any, out: Any, unit: Any) -> Any:
-        """Noise in units of what was planned."""
+        """Noise in units of the planned scale."""
         if release is None or release.noise_std == 0 or np.min(unit, initial=np.inf) == 0:
             return None
         if method == "share":
@@ -139,18 +139,18 @@ class RecordingGate(Gate):
 
 
 class Diverged(Exception):
-    """A replay did something else than the recording: what is done depends on data."""
+    """A replay took other steps than the recording: the steps depend on data."""
 
 
 class ReplayingGate(RecordingGate):
-    """Lets out what passed another gate, whatever comes in, and keeps what came in."""
+    """A gate that releases what another one released, and keeps the exact quantities."""
 
     def __init__(self, plan: Plan, noise: NoiseSource, recorded: RecordingGate) -> None:
         super().__init__(plan, noise)
         self._recorded = iter(recorded.passages)
 
     def deliver(self, *passing: Any) -> NDArray[Any]:
-        """Keep what passes, and let out what was recorded."""
+        """Keep a quantity, and release what was recorded."""
         super().deliver(*passing)
         known = next(self._recorded, None)
         if known is None or known.kind != self.passages[-1].kind:
@@ -158,7 +158,7 @@ class ReplayingGate(RecordingGate):
         return known.out.copy()
 
     def is_over(self) -> bool:
-        """Whether everything that was recorded came."""
+        """Whether everything that was recorded has passed."""
         return next(self._recorded, None) is None
 
 
@@ -178,11 +178,11 @@ class Gates:
 
 @dataclass(eq=False)
 class Replays:
-    """What replays have shown so far."""
+    """The results of replays so far."""
 
     # That of all fits.
     plan: Plan | None = None
-    # For each release the largest move, in units of what is declared, with what is declared.
+    # For each release the largest distance, relative to the sensitivity, with the sensitivity.
     moved: dict[str, tuple[float, float]] = field(default_factory=dict)
     # For each release what passed in each of the fits.
     passed: dict[str, list[list[Passage]]] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class Replays:
             self.passed.setdefault(name, []).append(own)
 
     def _compare(self, recorded: RecordingGate, replayed: RecordingGate) -> None:
-        """How far releases moved, with what was released before held fixed."""
+        """Compare releases between data sets, given the same earlier releases."""
         releases = {release.name: release for release in recorded.plan.releases}
         # Neighbours replace a unit.
         n_steps = 2 if recorded.plan.facts.neighboring is Neighboring.ZERO_OUT else 1
@@ -239,7 +239,7 @@ class Replays:
                     self.moved[one.name] = (distance, declared)
 
     def lines(self, confidence: float) -> tuple[ReplayLine, ...]:
-        """What was found of each release, with all tests of noise at a common level."""
+        """The result for each release, with all tests of noise at a common level."""
         assert self.plan is not None
         releases = [r for r in self.plan.releases if r.name in self.passed]
         level = (1.0 - confidence) / max(2 * len(releases), 1)
@@ -273,7 +273,7 @@ class Replays:
 
 
 def _moves(release: Any, passage: Passage, difference: Array) -> list[tuple[float, float]]:
-    """Distances in the norm of the noise, beside what is declared for each."""
+    """Distances in the norm of the noise, each with its sensitivity."""
     declared, order = release.sensitivities, 1 if release.law == "laplace" else 2
     turns = passage.turns
     if turns is None:
@@ -292,7 +292,7 @@ def _norms(vectors: Array, order: int) -> Array:
 
 
 def _amount(release: Any, runs: list[list[Passage]], level: float) -> tuple[bool, float]:
-    """Whether there is as much noise as planned, and how much there was in units of that."""
+    """Whether there is as much noise as planned, and its ratio to the planned scale."""
     drawn = np.concatenate([np.ravel(p.unit_noise) for run in runs for p in run])  # type: ignore[arg-type]
     n = len(drawn)
     if release.law == "laplace":

@@ -1,4 +1,4 @@
-"""What a fit reveals, and to whom."""
+"""Reports: the guarantees of a fit, observer by observer."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ _RELEASE_COLUMNS = ("release", "times", "shape", "sensitivity", "noise std")
 
 
 class Pairs(Protocol):
-    """Guarantees that differ from peer to peer: what each can learn of each agent."""
+    """Guarantees of each agent against each peer, where pairs differ."""
 
     def guarantee(self, agent: int, peer: int) -> Guarantee:
-        """Return what ``peer`` can learn of ``agent``, by their positions among sorted labels."""
+        """Return the guarantee of ``agent`` against ``peer``, by positions among sorted labels."""
         ...
 
 
 @dataclass(frozen=True)
 class Observer:
-    """Someone whom a guarantee speaks about.
+    """An observer of a fit, and the guarantee against it.
 
     Parameters
     ----------
     name : str
         Such as "model", "server", "sums", "peer", "eavesdropper".
     sees : str
-        What is visible to it.
+        What it observes.
     unit : str
         What is protected: "record" or "agent".
     neighboring : Neighboring
         Between which data sets.
     guarantee : Guarantee
-        What it can learn at most, of any agent.
+        The one that holds for every agent.
     always : Guarantee or None, default=None
-        What it can learn at worst, where ``guarantee`` is an average over what is random and does
-        not depend on data: of an agent that takes part in every round, or by the worst path.
+        The worst case, where ``guarantee`` is an average over randomness that does not depend on
+        data: for an agent that takes part in every round, or for the worst path.
     per_agent : tuple of Guarantee, default=()
-        Where agents differ, what it can learn of each; ``guarantee`` is the worst of them.
+        That of each agent, where agents differ; ``guarantee`` is the worst of them.
     pairs : Pairs or None, default=None
-        Where it matters which peer observes which agent, what holds for each pair.
+        That of each pair of agents, where pairs differ.
 
     Examples
     --------
@@ -66,9 +66,6 @@ class Observer:
     always: Guarantee | None = None
     per_agent: tuple[Guarantee, ...] = ()
     pairs: Pairs | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "per_agent", tuple(self.per_agent))
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class ReleaseLine:
     noise_std : float
         Standard deviation of the Gaussian noise; 0 without privacy.
     agent_noise_std : tuple of float, default=()
-        Where it is a sum of messages: what agents add to their own.
+        Of a sum of messages: the noise that each agent adds to its own.
 
     Examples
     --------
@@ -107,7 +104,7 @@ class ReleaseLine:
 
 @dataclass(frozen=True, repr=False)
 class PrivacyReport:
-    """Who learns what from a fit, as far as is proven.
+    """The proven guarantees of a fit, against each observer.
 
     Parameters
     ----------
@@ -116,21 +113,21 @@ class PrivacyReport:
     observers : tuple of Observer
         With distinct names.
     releases : tuple of ReleaseLine
-        Everything that left the data.
+        All that is released.
     delta : float
         The delta at which epsilons are printed, in [0, 1].
     assumptions : tuple of str
-        What the figures rest on.
+        Assumptions of the guarantees.
     not_covered : tuple of str
-        What the figures say nothing about.
+        What the guarantees do not cover.
     simulation : str
         Empty, or one sentence why this fit is a simulation.
     adversary : str, default=""
         Name of the observer that the budget was spent against; empty: the first one.
     agent_labels : tuple, default=()
-        What the agents are called, where there are any.
+        Labels of the agents, if there are any.
     if_unseen : tuple of (str, Guarantee), default=()
-        What holds for single records of a stream if no intermediate state was seen.
+        Guarantees of single records of a stream if no intermediate state was observed.
 
     Examples
     --------
@@ -271,9 +268,7 @@ class PrivacyReport:
             "agent_labels": [str(label) for label in self.agent_labels],
             "observers": [
                 {
-                    "name": o.name,
-                    "sees": o.sees,
-                    "unit": o.unit,
+                    **{name: getattr(o, name) for name in ("name", "sees", "unit")},
                     "neighboring": str(Neighboring(o.neighboring)),
                     **self._figures(o.guarantee),
                     "always": None if o.always is None else self._figures(o.always),
@@ -284,13 +279,8 @@ class PrivacyReport:
                 for o in self.observers
             ],
             "releases": [
-                {
-                    "name": r.name,
-                    "times": None if r.times is None else int(r.times),
-                    "shape": [int(size) for size in r.shape],
-                    "sensitivity": _finite_or_text(r.sensitivity),
-                    "noise_std": _finite_or_text(r.noise_std),
-                }
+                {"name": r.name, "times": r.times, "shape": list(map(int, r.shape))}
+                | {name: _finite_or_text(getattr(r, name)) for name in ("sensitivity", "noise_std")}
                 for r in self.releases
             ],
             "if_unseen": [{"record": record} | self._figures(g) for record, g in self.if_unseen],
@@ -344,17 +334,17 @@ class PrivacyReport:
             lines = [self._release(release, of_agents) for release in self.releases]
             yield "table", (*_RELEASE_COLUMNS, *columns_of_agents), lines
         for title, remarks in self._remarks():
-            yield "list", [f"{title}:"], remarks
+            if remarks:
+                yield "list", [f"{title}:"], remarks
 
     def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return titles and lines of the lists at the end."""
         unseen = (f"{name}: {self._figure(g)}, {g.describe()}" for name, g in self.if_unseen)
-        remarks = [
+        return [
             ("If no intermediate state was seen", tuple(unseen)),
             ("Assumes", self.assumptions),
             ("Does not cover", self.not_covered),
         ]
-        return [(title, lines) for title, lines in remarks if lines]
 
     def _observers(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = []
@@ -395,7 +385,7 @@ class PrivacyReport:
         return known[name or self.adversary]
 
     def _per_agent(self, observer: Observer) -> tuple[Guarantee, ...]:
-        """What it can learn of each agent; where all are alike, what it can learn of any."""
+        """Guarantees of the agents; where all are alike, the common one for each."""
         return observer.per_agent or (observer.guarantee,) * len(self.agent_labels)
 
     def _labels(self, n_agents: int) -> list[Any]:
@@ -423,11 +413,10 @@ class PrivacyReport:
 
 def _epsilons(guarantees: Sequence[Guarantee], delta: float) -> NDArray[np.float64]:
     """Return every epsilon (len(guarantees),), computed once for each distinct guarantee."""
-    # By identity first: to hash a long mixture for each of many agents would take longer.
+    # By identity: to hash a long mixture for each of many agents would take longer.
     distinct = {id(guarantee): guarantee for guarantee in guarantees}
-    known = {guarantee: guarantee.epsilon(delta) for guarantee in set(distinct.values())}
-    by_identity = {key: known[guarantee] for key, guarantee in distinct.items()}
-    return np.array([by_identity[id(guarantee)] for guarantee in guarantees], dtype=np.float64)
+    known = {key: guarantee.epsilon(delta) for key, guarantee in distinct.items()}
+    return np.array([known[id(guarantee)] for guarantee in guarantees], dtype=np.float64)
 
 
 def _finite_or_text(value: float | None) -> float | str | None:
