@@ -17,11 +17,12 @@ from skdpadmm.algorithms import GradientADMM
 from skdpadmm.audit import audit
 from skdpadmm.noise import SeededNoise
 from tests.bugs.table import (
-    SameForEveryClass,
     a_stop_that_looks_at_data,
-    an_unreleased_iterate_in_the_model,
+    data_in_the_model,
+    gaussian,
     no_clip,
     noise,
+    same_for_every_class,
     scaled,
     zero_out_counted,
 )
@@ -94,6 +95,7 @@ OF_PATHS = DPAdmmRidge(algorithm=GradientADMM(), max_iter=20)
 
 
 ONE_SEED = noise(lambda: SeededNoise((0,), b""))
+ONE_FOR_ALL = noise(gaussian(same_for_every_class))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,8 @@ ONE_SEED = noise(lambda: SeededNoise((0,), b""))
         ("too little noise", noise(scaled(0.5)), DPPersonalizedRegressor()),
         ("noise is used twice", ONE_SEED, DPFedRidge(max_iter=20)),
         ("noise is used twice", ONE_SEED, OF_PATHS),
-        ("noise is used twice", noise(SameForEveryClass), DPAdmmLogisticRegression(**THREE)),
-        ("noise is used twice", noise(SameForEveryClass), DPPersonalizedClassifier(**THREE)),
+        ("noise is used twice", ONE_FOR_ALL, DPAdmmLogisticRegression(**THREE)),
+        ("noise is used twice", ONE_FOR_ALL, DPPersonalizedClassifier(**THREE)),
     ],
 )
 def test_wrong_noise_is_found(monkeypatch, words, plant, model):
@@ -121,7 +123,7 @@ PLANTED = {
     "clip of records": (no_clip("skdpadmm.algorithms._agent_blocks"), "mean displacement",
                         "moves too far"),
     "replace one as zero out": (zero_out_counted, "mean displacement", "moves too far"),
-    "a model that knows more": (an_unreleased_iterate_in_the_model,
+    "a model that knows more": (data_in_the_model,
                                 "the model beside what was released", "depends on data"),
     "a stop that looks at data": (a_stop_that_looks_at_data, "what is done", "depends on data"),
 }  # fmt: skip
