@@ -46,23 +46,6 @@ def test_numbers_that_are_labels_are_not_taken_for_positions(resolve):
         resolve(star, np.arange(1, 5))
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (2.5, "Got a {name} of shape () and dtype float64, expected a name"),
-        ("mesh", "Got {name}='mesh', expected one of"),
-        (np.ones((2, 2)), "Got a {name} of shape (2, 2) and"),
-        ([[0, np.nan, 1], [np.nan, 0, 1], [1, 1, 0]], "NaN or infinite"),
-        (nx.DiGraph([("a", "b"), ("c", "b"), ("b", "c")]), "both directions, at agents ['a', 'b']"),
-        (nx.Graph([("a", "b"), ("b", "x")]), "without agents ['c'] and with unknown nodes ['x']"),
-    ],
-)
-def test_what_is_no_relation_of_the_agents_is_refused(given, message):
-    for name, resolve in (("topology", resolve_topology), ("similarity", resolve_similarity)):
-        with pytest.raises(ValueError, match=re.escape(message.format(name=name))):
-            resolve(given, LABELS)
-
-
 def mixing(matrix, labels):
     return network.mixing_matrix(resolve_topology("path", labels), np.array(matrix))
 
@@ -70,16 +53,17 @@ def mixing(matrix, labels):
 @pytest.mark.parametrize(
     ("resolve", "given", "message"),
     [
-        (resolve_topology, np.eye(3), "self loops, at agents ['a', 'a']"),
-        (
-            resolve_topology,
-            [[0, 1, 0], [0, 0, 1], [0, 1, 0]],
-            "directions, at agents ['a', 'b']",
-        ),
-        (resolve_topology, -PATH, "entries below zero, at agents ['a', 'b']"),
-        (resolve_topology, 0 * PATH, "3 components, agents apart"),
-        (resolve_similarity, [[0, 1, 0], [1, 0, 0], [0, 0, 0]], "apart from all others: ['c']"),
+        (resolve_topology, 2.5, "Got a topology of shape () and dtype float64, expected a name"),
+        (resolve_similarity, "mesh", "Got similarity='mesh', expected one of"),
+        (resolve_similarity, np.ones((2, 2)), "Got a similarity of shape (2, 2) and"),
+        (resolve_topology, [[0, np.nan, 1], [np.nan, 0, 1], [1, 1, 0]], "NaN or infinite"),
         (resolve_similarity, 1.7e308 * (1 - np.eye(3)), "beyond 1e+300"),
+        (resolve_topology, nx.DiGraph(["ab", "bc"]), "both directions, at agents ['a', 'b']"),
+        (resolve_similarity, nx.Graph(["ab", "bx"]), "['c'] and with unknown nodes ['x']"),
+        (resolve_similarity, FRAME.rename(columns={"c": "x"}), "unknown nodes ['x']"),
+        (resolve_topology, np.eye(3), "self loops, at agents ['a', 'a']"),
+        (resolve_similarity, -PATH, "entries below zero, at agents ['a', 'b']"),
+        (resolve_topology, [[0, 1, 0], [1, 0, 0], [0, 0, 0]], "apart from all others: ['c']"),
         (mixing, [[0.5, 0.2, 0], [0.2, 0.5, 0.2], [0, 0.2, 0.5]], "sum of 0.7 in row 0"),
         (mixing, np.full((3, 3), 1 / 3), "that are not linked, at agents [0, 2]"),
     ],

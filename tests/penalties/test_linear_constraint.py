@@ -22,15 +22,12 @@ SELECTION = np.eye(9)[[7, 0, 3]]
 SPREAD = sparse.hstack([3 * sparse.eye_array(60), sparse.random(60, 60, 0.02, random_state=1)])
 # Matrices A for each road through the resolvent.
 STRUCTURES = {
-    "identity": np.eye(9),
     "scaled selection": sparse.csr_array(SELECTION * np.array([[2.0], [-0.5], [1.0]])),
     "differences": difference_matrix(40, 1),
-    "trend": difference_matrix(40, 2),
     "intercept left out": sparse.hstack([difference_matrix(40, 1), sparse.csr_array((39, 1))]),
     "sparse": SPREAD.tocsr()[:, RNG.permutation(120)],
     "few dense rows": RNG.normal(size=(3, 30)),
     "many dense rows": RNG.normal(size=(25, 30)),
-    "one by one": np.array([[-2.0]]),
 }
 
 
@@ -123,11 +120,10 @@ def test_without_a_matrix_it_holds_for_any_number_of_features():
 def test_equal_values_make_equal_constraints_that_cannot_be_changed():
     A, B, c = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]]), np.array([[1.0], [2.0]]), np.ones(2)
     constraint = LinearConstraint(A, B, c)
-    same = LinearConstraint(sparse.csc_array(A), B.tolist(), [1, 1])
-    assert (same, hash(same)) == (constraint, hash(constraint))
-    different = [(A,), (A, B), (A, None, c), (A, B, 2 * c), (2 * A, B, c), (np.eye(2),), ()]
-    assert len({constraint, *(LinearConstraint(*parts) for parts in different)}) == 8
-    assert LinearConstraint(np.eye(2), None, np.zeros(2)) == LinearConstraint(np.eye(2))
+    assert LinearConstraint(sparse.csc_array(A), B.tolist(), [1, 1]) == constraint
+    assert LinearConstraint(A, None, np.zeros(2)) == LinearConstraint(A)
+    different = [(A,), (A, B), (A, None, c), (A, B, 2 * c), (2 * A, B, c), ()]
+    assert len({constraint, *(LinearConstraint(*parts) for parts in different)}) == 7
     A[:], c[:] = 0.0, 7.0
     np.testing.assert_array_equal(constraint.forward(np.ones(3)), [3.0, 2.0])
     assert pickle.loads(pickle.dumps(constraint)) == constraint

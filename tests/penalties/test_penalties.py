@@ -172,11 +172,10 @@ def test_steps_factors_and_metrics_without_meaning_are_refused(make):
 
 def test_another_number_of_features_is_refused_and_so_are_strengths_without_meaning():
     penalty = GeneralizedL1(np.eye(3), 1.0)
-    for metric in (None, np.ones(4), np.eye(4)):
+    calls = [lambda m=m: penalty.prox(np.ones((4, 2)), 1.0, m) for m in (None, np.ones(4))]
+    for call in (*calls, lambda: penalty.value(np.ones(4))):
         with pytest.raises(ValueError, match="Got 4 coefficients, expected 3"):
-            penalty.prox(np.ones((4, 2)), 1.0, metric)
-    with pytest.raises(ValueError, match="Got 4 coefficients, expected 3"):
-        penalty.value(np.ones(4))
+            call()
     for make in (L1, SquaredL2, lambda bad: ElasticNet(0.0, bad), lambda bad: ElasticNet(bad, 0.0)):
         for bad in (-1.0, np.nan):
             with pytest.raises(ValueError, match=r"Got (strength|l1|l2)=.* in \[0, inf\)"):
