@@ -55,28 +55,30 @@ class GradientBlocks:
         """Raw sums of clipped gradients, of shape (n_agents, n_outputs, n_features + 1)."""
 
         def slopes(scores: Array, own: slice) -> Array:
-            found = scores[:, 0] if self.loss.n_outputs == 1 else scores
-            found = self.loss.derivative(found, self.target[own])
-            found = clip_derivative(found, self.slope_bound[own]).reshape(scores.shape)
+            flat = scores[:, 0] if self.loss.n_outputs == 1 else scores
+            slope = self.loss.derivative(flat, self.target[own])
+            slope = clip_derivative(slope, self.slope_bound[own]).reshape(scores.shape)
             if batch is not None:
-                found *= batch[self.start + own.start : self.start + own.stop, None]
-            return found
+                slope *= batch[self.start + own.start : self.start + own.stop, None]
+            return slope
 
         return self.segments.sums(prepared, slopes)
 
 
-def agent_gradients(problem: Problem, *, loss: Loss, clip_norm: float) -> Callable[..., Array]:
+def agent_gradients(facts: Facts, problem: Problem, clip_norm: float) -> Callable[..., Array]:
     """Place the records of a problem where gradients of their agents are computed.
 
-    What is returned maps models, and optionally which records take part, to the ``sum of
-    clip(loss'(a_i @ w_a, y_i)) a_i`` over the records i of each agent a: a record contributes to
-    its agent's gradient alone, with norm at most `clip_norm`.
+    Returned is a map from models, and optionally which records take part, to the ``sum of
+    clip(loss'(a_i @ w_a, y_i)) a_i`` over the records i of each agent a, divided by the clip bound:
+    that of a record's gradient, or of an agent's, whose sum then has at most the norm of its limit.
     """
+    assert facts.agents is not None
+    loss, of_records, limits = facts.loss, facts.unit == "record", unit_limits(facts)
     rows, ownership = problem.rows, problem.ownership
     assert ownership is not None
     owner = ownership.index.astype(np.int32)
     with np.errstate(divide="ignore"):
-        bound = clip_norm / np.sqrt(rows.squared_norm)
+        bound = (clip_norm if of_records else math.inf) / np.sqrt(rows.squared_norm)
     # Sums of all agents are added up once for each part: a little beside a pass over its rows.
     n_parts = min(max(rows.n_samples // (100 * ownership.n_agents), 2), N_TASKS, rows.n_blocks)
     parts = []
@@ -92,11 +94,12 @@ def agent_gradients(problem: Problem, *, loss: Loss, clip_norm: float) -> Callab
                 start=own.start,
             )
         )
-    placed = problem.engine.place(parts)
+    placed, limits = problem.engine.place(parts), limits[facts.agents.kind]
 
     def gradients(models: Array, batch: NDArray[np.bool_] | None = None) -> Array:
         raw = placed.sum("gradients", prepare_agents(rows, models), batch)
-        return collect_agents(rows, raw)
+        sums = collect_agents(rows, raw) / clip_norm
+        return sums if of_records else clip_vectors(sums, limits)
 
     return gradients
 
@@ -113,30 +116,30 @@ def check_batches(sampling: float, facts: Facts) -> None:
 def gradient_messages(facts: Facts, budget: Budget, *, n_times: int, sampling: float) -> Release:
     """Plan agents' clipped gradients, which `noisy_gradients` releases so many times.
 
-    All that an agent lets out is made of its own noisy gradients and of what others said, so the
-    guarantee is that of the agent's releases, whoever listens: an eavesdropper on every edge, a
-    peer next door or far away, or somebody who only sees the model.
+    All that an agent sends is made of its own noisy gradients and of what it received, so the
+    guarantee is that of its releases for every observer: an eavesdropper on every edge, a peer near
+    or far, or somebody who only sees the model.
     """
     agents, limits = network_of(facts), unit_limits(facts)
-    moved = facts.neighboring.sensitivity_factor * facts.working_rounding
+    sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
 
     def family(multiplier: float) -> Guarantee:
-        # Of steps in which a unit's part has norm one.
+        # Of steps to which a protected unit adds a norm of one.
         if sampling < 1:
             noise = multiplier / facts.working_rounding
             return PoissonSubsampledGaussian(sampling, noise, n_times, facts.neighboring)
-        return GaussianDP(n_times**0.5 * moved / multiplier)
+        return GaussianDP(n_times**0.5 * sensitivity / multiplier)
 
     multipliers = calibrated_multipliers(facts, budget, family)
     guarantees = tuple(family(multiplier) for multiplier in multipliers)
-    shares = limits * np.asarray(multipliers)
+    noise_std = limits * np.asarray(multipliers)
     return Release(
         name=GRADIENTS,
         shape=(agents.n_agents, facts.n_parameters, facts.loss.n_outputs),
-        sensitivities=(float(limits.max()) * moved,) * n_times,
-        noise_std=float(shares.max()),
+        sensitivities=(float(limits.max()) * sensitivity,) * n_times,
+        noise_std=float(noise_std.max()),
         made_of="agents",
-        agent_noise_std=tuple(shares.tolist()),
+        agent_noise_std=tuple(noise_std.tolist()),
         views=tuple(View(observer=o, guarantees=guarantees) for o in agents.observers),
     )
 
@@ -144,26 +147,14 @@ def gradient_messages(facts: Facts, budget: Budget, *, n_times: int, sampling: f
 def noisy_gradients(
     plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float
 ) -> Callable[[Array], Array]:
-    """Map models to gradients of ``F_a = (A / n) sum_{i in a} f_i``, clipped and released.
-
-    The clip bound is that of a record's gradient, or of an agent's mean gradient.
-    """
-    facts, of_records = plan.facts, plan.facts.unit == "record"
-    network, sampling = network_of(facts), plan.settings.batch_fraction
-    exact = agent_gradients(
-        problem, loss=facts.loss, clip_norm=clip_norm if of_records else math.inf
-    )
-    limits = unit_limits(facts)[network.kind]
+    """Map models to gradients of ``F_a = (A / n) sum_{i in a} f_i``, clipped and released."""
+    facts, network, sampling = plan.facts, network_of(plan.facts), plan.settings.batch_fraction
+    sums = agent_gradients(facts, problem, clip_norm)
     weight = network.n_agents / facts.n_samples * clip_norm / sampling
 
     def gradient(models: Array) -> Array:
-        batch = None
-        if sampling < 1:
-            batch = gate.uniform((facts.n_samples,)) < sampling
-        sums = exact(models, batch) / clip_norm
-        if not of_records:
-            sums = clip_vectors(sums, limits)
-        return weight * gate.release(GRADIENTS, sums)
+        batch = gate.uniform((facts.n_samples,)) < sampling if sampling < 1 else None
+        return weight * gate.release(GRADIENTS, sums(models, batch))
 
     return gradient
 
@@ -171,8 +162,8 @@ def noisy_gradients(
 def noise_of_messages(plan: Plan, clip_norm: float) -> float:
     """Noise in the mean gradient of all agents, in each entry."""
     facts = plan.facts
-    shares = np.asarray(plan.releases[-1].agent_noise_std)[network_of(facts).kind]
-    total = clip_norm * float(np.sqrt(np.sum(np.square(shares))))
+    noise_std = np.asarray(plan.releases[-1].agent_noise_std)[network_of(facts).kind]
+    total = clip_norm * float(np.sqrt(np.sum(np.square(noise_std))))
     return total / (facts.n_samples * float(plan.settings.batch_fraction))
 
 
@@ -184,11 +175,11 @@ def default_network_steps(
     The step is one in the coordinates that the algorithm works in, the bound in units of
     `Rows.clip_unit`; there are as many messages as steps.
     """
-    moved = facts.neighboring.sensitivity_factor * facts.working_rounding
-    shares = np.asarray(messages.agent_noise_std)[network_of(facts).kind]
-    noise, n_times = float(np.linalg.norm(shares)) / sampling, len(messages.sensitivities)
+    sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+    noise_std = np.asarray(messages.agent_noise_std)[network_of(facts).kind]
+    noise, n_times = float(np.linalg.norm(noise_std)) / sampling, len(messages.sensitivities)
     step_size, clip_norm = default_steps(
-        replace(facts, max_iter=n_times), math.sqrt(n_times) * moved / noise
+        replace(facts, max_iter=n_times), math.sqrt(n_times) * sensitivity / noise
     )
     factor = agent_clip_factor(facts)
     return step_size / factor, clip_norm * factor
@@ -217,8 +208,8 @@ def proximal_steps(facts: Facts, rows: Rows) -> Callable[[Array, Array], Array]:
 def _side_by_side(points: Array, operator: Operator) -> Array:
     """Apply what is made for one model to those of all agents."""
     columns = points.transpose(1, 0, 2)
-    moved = operator(columns.reshape(len(columns), -1))
-    return moved.reshape(columns.shape).transpose(1, 0, 2)
+    mapped = operator(columns.reshape(len(columns), -1))
+    return mapped.reshape(columns.shape).transpose(1, 0, 2)
 
 
 def into_ball(models: Array, radius: float) -> Array:

@@ -21,7 +21,6 @@ from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import CERTAIN, surely_noise, unit_limits
 from skdpadmm.algorithms._network_steps import agent_gradients
 from skdpadmm.algorithms._noise_left import averaged_solution
-from skdpadmm.losses import clip_vectors
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 from skdpadmm.protocol import (
@@ -239,20 +238,12 @@ class SecretSharingGradientDescent(Algorithm):
 def _shared_gradients(
     plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Sums over all records of gradients at a public model, in units of the clip bound, shared."""
-    facts, agents = plan.facts, plan.facts.agents
+    """Shared sums over all records of gradients at a public model, divided by the clip bound."""
+    agents, sums = plan.facts.agents, agent_gradients(plan.facts, problem, clip_norm)
     assert agents is not None
-    of_records = facts.unit == "record"
-    exact = agent_gradients(
-        problem, loss=facts.loss, clip_norm=clip_norm if of_records else math.inf
-    )
-    limits = unit_limits(facts)[agents.kind]
 
     def summed(model: NDArray[np.float64]) -> NDArray[np.float64]:
-        sums = exact(np.broadcast_to(model, (agents.n_agents, *model.shape))) / clip_norm
-        if not of_records:
-            sums = clip_vectors(sums, limits)
-        return gate.share(GRADIENT, sums)
+        return gate.share(GRADIENT, sums(np.broadcast_to(model, (agents.n_agents, *model.shape))))
 
     return summed
 

@@ -523,8 +523,7 @@ BUGS = [
         "multi-step graph-gradient sharing-federated sharing-graph-coalition"),
     Bug("no clip of agents' sums",
         all_of(no_clip(f"{ALGORITHMS}._network_steps"),
-               no_vector_clip(f"{ALGORITHMS}._network_steps",
-                              f"{ALGORITHMS}._secret_sharing_gradient_descent")),
+               no_vector_clip(f"{ALGORITHMS}._network_steps")),
         REPLAY, "multi-step-agent-zero-out sharing-federated-agent-zero-out",
         knobs={"clip_norm": 0.0001}),
     Bug("no clip in turns of random aggregators", no_clip(f"{ALGORITHMS}._turns"), LINEAR,
@@ -627,11 +626,11 @@ def gradients_at_own_models(patch: pytest.MonkeyPatch) -> None:
 
     def shared(plan: Any, problem: Any, gate: Any, *, clip_norm: float) -> Any:
         agents, own = plan.facts.agents, []
-        exact = sharing.agent_gradients(problem, loss=plan.facts.loss, clip_norm=clip_norm)
+        exact = sharing.agent_gradients(plan.facts, problem, clip_norm)
 
         def summed(model: Any) -> Any:
             models = np.broadcast_to(model, (agents.n_agents, *model.shape))
-            sums = exact(models - 0.1 * own[-1] if own else models) / clip_norm
+            sums = exact(models - 0.1 * own[-1] if own else models)
             own.append(sums)
             return gate.share(sharing.GRADIENT, sums)
 
