@@ -25,10 +25,8 @@ _FINITE = (
     *(np.negative, np.positive, np.rint, np.sign, np.sin, np.tanh, np.trunc),
 )
 # Which rows train goes by positions alone. What inherits from them may look at rows.
-_BY_POSITION = (
-    *(ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit),
-    type(ms.check_cv([])),
-)
+_GIVEN = type(ms.check_cv([]))
+_BY_POSITION = (ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit, _GIVEN)
 
 
 def last_step(estimator: Any) -> Any:
@@ -50,13 +48,10 @@ def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -
 
 def silent(estimator: Any) -> Any:
     """The same estimator, told to print and to keep nothing: lines and files can be counted."""
-    changed: dict[str, Any] = {}
-    for name, value in estimator.get_params(deep=True).items():
-        if name.rpartition("__")[2] == "verbose" and value:
-            changed[name] = type(value)(0)
-        elif name.rpartition("__")[2] == "memory":
-            changed[name] = None
-    return estimator.set_params(**changed)
+    off = {"verbose": False, "memory": None}
+    parameters = estimator.get_params(deep=True)
+    names = [name for name in parameters if name.rpartition("__")[2] in off]
+    return estimator.set_params(**{n: off[n.rpartition("__")[2]] for n in names if parameters[n]})
 
 
 def _earlier_steps(estimator: Any) -> Iterator[Any]:
@@ -106,8 +101,10 @@ def require_one_that_spends(estimator: Any) -> None:
 
 def _fitted_parts(value: Any) -> Iterator[Any]:
     """Estimators that a fit may fit: steps, and what they hold."""
-    if isinstance(value, list | tuple | Mapping):
-        for part in value.values() if isinstance(value, Mapping) else value:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
             yield from _fitted_parts(part)
     elif hasattr(value, "get_params") and not isinstance(value, type | FrozenEstimator):
         yield value
@@ -172,10 +169,7 @@ def plan_fits(
 def sizes_of_folds(search: Any, n_samples: int) -> list[int]:
     """Return how many rows train in each fold of a search of scikit-learn."""
     if hasattr(search.cv, "__next__"):
-        raise ValueError(
-            "Got cv that can be gone through once, expected folds that fit can still see."
-            " Use cv=list(...)."
-        )
+        raise ValueError("Got cv that can be gone through once, expected cv=list(...).")
     # Any labels of two classes: an int means folds by classes, for a classifier.
     folds = ms.check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
     if type(folds) not in _BY_POSITION:

@@ -307,9 +307,9 @@ class PrivacyLedger:
             connection.execute("INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?, ?)", row)
         if not _account.is_within(spent, epsilon, delta):
             warnings.warn(
-                f"Got a limit of epsilon={epsilon:g} at delta={delta:g}, expected one above what"
-                f" was spent already, epsilon={round_up(spent.epsilon(delta))}: it is stored, and"
-                " every fit that counts for it is refused from now on.",
+                f"Got epsilon={epsilon:g} at delta={delta:g}, expected a limit above what was spent"
+                f" already, epsilon={round_up(spent.epsilon(delta))}: fits that count for it are"
+                " refused.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -377,8 +377,7 @@ class PrivacyLedger:
             accounts = [[same for same in a if not same.simulation] for a in accounts]
             warnings.warn(
                 "Got fits with a seed, which are not in the sum: their noise can be drawn again. It"
-                " holds if no private data were in them, or nobody sees their results."
-                " include_simulated=True counts them as with random_state=None.",
+                " holds only if nobody sees their results. include_simulated=True counts them.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -462,8 +461,9 @@ class PrivacyLedger:
             totals["total as though without a seed"] = {**asked, "include_simulated": True}
         lines = [f"Ledger {self.path}"]
         if entries:
-            cells = [[_cell(entry, column) for column in _COLUMNS.split()] for entry in entries]
-            lines += ["", privacy.text_table(_COLUMNS.split(), cells), ""]
+            columns = _COLUMNS.split()
+            cells = [[_cell(entry, column) for column in columns] for entry in entries]
+            lines += ["", privacy.text_table(columns, cells), ""]
         lines += [f"fits: {len(entries)}, of which not done: {n_open}, simulations: {n_simulated}"]
         for limit in self.limits():
             about = f" of {limit['dataset']}" if limit["dataset"] else ""
@@ -561,9 +561,7 @@ class PrivacyLedger:
             deltas = {limit["dataset"]: limit["delta"] for limit in self.limits()}
             delta = deltas.get(self.dataset, deltas.get("", default))
         if delta is None:
-            raise ValueError(
-                "Got delta=None and no limit, expected a float in [0, 1]: total(1e-6)."
-            )
+            raise ValueError("Got delta=None and no limit, expected a delta: total(1e-6).")
         return delta
 
     def _refuse_passed(self, connection: sqlite3.Connection, new: list[_Fits], what: str) -> None:

@@ -85,14 +85,13 @@ def _drawn(search: Any) -> list[dict[str, Any]]:
         return list(ParameterGrid(search.param_grid))
     if not isinstance(search, RandomizedSearchCV):
         raise TypeError(
-            f"Got {type(search).__name__}, expected GridSearchCV, RandomizedSearchCV, an estimator"
-            " or a private search that can plan: of others it is not known in advance how often"
-            " they fit."
+            f"Got {type(search).__name__}, expected GridSearchCV, RandomizedSearchCV, or an"
+            " estimator or search with a method plan: the cost of others is not known in advance."
         )
     if search.random_state is None:
         raise ValueError(
-            "Got a RandomizedSearchCV with random_state=None, expected an int: its candidates, and"
-            " so what they cost, are not known before it runs."
+            "Got a RandomizedSearchCV with random_state=None, expected an int: its candidates are"
+            " not known before it runs."
         )
     # A generator would go on from where this leaves it.
     seed = copy.deepcopy(search.random_state)

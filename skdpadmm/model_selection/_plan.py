@@ -225,9 +225,8 @@ def plan_search(
         )
         if against != ["model", "record"]:
             raise ValueError(
-                f"Got candidates whose budgets are against and protect {against}, expected a record"
-                " against 'model': everybody else sees all trials, of which a selection hides none."
-                " Set adversary='model' and privacy_unit='record'."
+                f"Got candidates with adversary and unit {against}, expected adversary='model' and"
+                " privacy_unit='record': everybody else sees all trials, and selection hides none."
             )
         # Each trial draws its candidate anew.
         fit = privacy.any_of(*(plan.guarantee() for plan in plans))
@@ -239,9 +238,8 @@ def plan_search(
             warned.append(
                 f"Got scores with noise of standard deviation {score_std:.3g}, where"
                 f" {score.describe()} is the mean of {n_validation} rows: choices are nearly random"
-                " and best_score_ is mostly noise. Declare narrower score_bounds, ask for fewer"
-                " trials or a larger budget, let more rows validate, or pass public_validation,"
-                " whose scores have no noise."
+                ". Declare narrower score_bounds, ask for fewer trials or a larger budget, let more"
+                " rows validate, or pass public_validation, whose scores have no noise."
             )
         all_plans = (*plans, *refit_plans)
         plan = SearchPlan(
@@ -276,9 +274,8 @@ def plan_search(
     low = 0.01 * high
     if (plan := plan_at(low)) is None:
         raise ValueError(
-            f"Got epsilon={epsilon!r} at delta={delta!r}, expected more: a trial with"
-            f" epsilon={low:.3g} still costs too much once it is one of {law.describe()}. Ask for"
-            " fewer trials, or for a larger budget."
+            f"Got epsilon={epsilon!r} at delta={delta!r}, which is too little for the best of"
+            f" {law.describe()}, expected more. Ask for fewer trials, or for a larger budget."
         )
     for _ in range(_STEPS):
         middle = math.sqrt(low * high)
@@ -297,21 +294,19 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     algorithm, partition = getattr(last, "algorithm", None), getattr(last, "partition", "iid")
     epsilon, agent_column = getattr(last, "epsilon", None), getattr(last, "agent_column", None)
     refusals = {
-        "candidates of its own, expected a single model: the best of several searches is one"
-        " of all their candidates. Put these into one grid": hasattr(last, "cv"),
-        f"candidates of {taken}, expected parameters of the model: the search sets it for every"
-        " trial": bool(taken),
-        f"epsilon={epsilon!r}, expected a number: budgets of single agents do not pass through"
-        " a search": not isinstance(epsilon, Real),
-        "a ledger of its own, expected none: it would count, and so reveal, the trials. Give the"
+        "candidates of its own, expected a single model. Put them into one grid": hasattr(
+            last, "cv"
+        ),
+        f"candidates of {taken}, expected others: the search sets it for every trial": bool(taken),
+        f"epsilon={epsilon!r}, expected one number": not isinstance(epsilon, Real),
+        "a ledger of its own, expected none: it would reveal the number of trials. Give the"
         " ledger to the search": getattr(last, "ledger", None) is not None,
         f"algorithm={algorithm!r}, expected one that fits all records at once: a stream goes on"
-        " after the search, which has a budget for its own records alone": is_streaming(algorithm),
-        f"agent_column={agent_column!r}, expected None: how many rows each agent has is not known"
-        " for the rows that train. Let n_agents and partition assign them": agent_column
-        is not None,
-        f"partition={partition!r}, expected 'iid' or 'quantity': the owner of a"
-        " row would depend on the labels of all rows": bool(condition_of(partition)),
+        " after the search": is_streaming(algorithm),
+        f"agent_column={agent_column!r}, expected None: how many training rows each agent has is"
+        " not public. Use n_agents and partition": agent_column is not None,
+        f"partition={partition!r}, expected 'iid' or 'quantity': the owner of a row would depend on"
+        " the labels of all rows": bool(condition_of(partition)),
     }
     for refusal, is_refused in refusals.items():
         if is_refused:
@@ -324,7 +319,6 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
         raise ValueError(
             f"Got a Pipeline with {step!r}, expected transformers that are known to learn nothing"
             " from data and to transform each row by itself: this package's, Normalizer, Binarizer,"
-            " FunctionTransformer with a NumPy function that is finite everywhere, such as"
-            " np.arctan, and scikit-learn's Pipeline of these. Declare public bounds, or apply"
-            " yours to X before the search if it treats each row by itself."
+            " FunctionTransformer with a NumPy function that is finite everywhere (np.arctan), and"
+            " a Pipeline of these. Apply others that treat each row by itself before the search."
         )

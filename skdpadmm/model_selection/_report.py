@@ -32,7 +32,7 @@ def report_of(
     releases = []
     if plan.score is not None:
         # Without privacy there is no noise that a sensitivity is for.
-        sensitivity = plan.score.sensitivity(plan.n_validation) if plan.score_std > 0 else None
+        sensitivity = plan.score.sensitivity(plan.n_validation) if is_private else None
         line = privacy.ReleaseLine("score of the chosen trial", 1, (), sensitivity, plan.score_std)
         releases.append(line)
     sees = "the chosen candidate, its score and the final model"
@@ -126,9 +126,8 @@ def search_cost(
     names = [name for name in results if name.startswith("split") and "_test_" in name]
     if n_missing := sum(math.isnan(score) for name in names for score in results[name]):
         raise ValueError(
-            f"Got cv_results_ with {n_missing} scores that are NaN, expected none: fits that failed"
-            " may have spent nothing, a part or all. Search with error_score='raise', or count fits"
-            " in a ledger."
+            f"Got cv_results_ with {n_missing} scores that are NaN, expected none: what failed fits"
+            " have spent is not known. Search with error_score='raise', or count fits in a ledger."
         )
     best: Any = getattr(search, "best_estimator_", None)
     known: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes}
@@ -150,12 +149,15 @@ def search_cost(
         report, fitted = last_step(best).privacy_, [candidates[search.best_index_]]
         (plan,), _ = _candidates.plan_fits(search.estimator, fitted, n_samples, **known)
         is_simulation |= bool(report.simulation)
-        is_changed = is_changed or not _is_as_planned(report, plan)
+        # Estimators know their parameters of today alone.
+        (against,) = (line for line in report.observers if line.name == report.adversary)
+        relation = (report.adversary, against.unit, against.neighboring)
+        is_changed |= relation != (plan.adversary, plan.unit, plan.neighboring)
+        is_changed |= not covers(plan.guarantee(), report.guarantee(), float(report.delta))
     if is_changed:
         raise ValueError(
-            f"Got a search with refit={search.refit!r} and {search.n_splits_} folds, whose plans at"
-            f" n_samples={n_samples} are not those of its fits, expected what it was fitted with."
-            " Pass its n_samples, and set the parameters of search and estimator back."
+            f"Got n_samples={n_samples} and parameters whose plans are not those of the fits,"
+            " expected what it was fitted with. Pass its n_samples, and set parameters back."
         )
     name = f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}"
     sees = f"what {adversary!r} sees of all fits, without their scores"
@@ -181,11 +183,3 @@ def search_cost(
         ),
         simulation=simulation if is_simulation else "",
     )
-
-
-def _is_as_planned(report: PrivacyReport, plan: Any) -> bool:
-    """Whether the report of a fit is that of a plan: estimators know their parameters of today."""
-    (against,) = (line for line in report.observers if line.name == report.adversary)
-    relation = (report.adversary, against.unit, against.neighboring)
-    is_same = relation == (plan.adversary, plan.unit, plan.neighboring)
-    return is_same and covers(plan.guarantee(), report.guarantee(), float(report.delta))

@@ -162,8 +162,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         if refused := sorted(name for name, value in others.items() if value is not None):
             raise TypeError(
                 f"Got {', '.join(refused)} in {type(self).__name__}.fit, expected X and y alone:"
-                " the split goes by positions, cv=[(train, validation)], and the budget protects"
-                " one row. A person with several rows is protected less."
+                " the budget protects one row, and a person with several rows is protected less."
             )
         with all_or_nothing(self):
             self._fit(X, y)

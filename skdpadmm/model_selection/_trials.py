@@ -91,9 +91,9 @@ def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
     is_function = callable(scoring) and not hasattr(scoring, "_score_func")
     if not is_function and scoring not in (None, *names):
         raise ValueError(
-            f"Got scoring={scoring!r}, expected one of {list(names)}, or a function of (estimator,"
-            " X, y) that returns a score for each row, with score_bounds: exact scores of private"
-            " rows have no guarantee. With public_validation it can be any."
+            f"Got scoring={scoring!r}, expected one of {names}, a function of (estimator, X, y)"
+            " that returns a score for each row, or public_validation: exact scores of private rows"
+            " have no guarantee."
         )
     name = "the given function" if is_function else scoring or names[0]
     bounds, limits = ((0.0, 1.0) if name == "accuracy" else None), (-math.inf, math.inf)
@@ -137,9 +137,7 @@ def _pair(bounds: Any, name: str) -> tuple[float, float]:
     except (TypeError, ValueError):
         low, high = math.nan, math.nan
     if not -math.inf < low < high < math.inf:
-        raise ValueError(
-            f"Got {name}={bounds!r}, expected two finite numbers, the least and the largest."
-        )
+        raise ValueError(f"Got {name}={bounds!r}, expected two finite numbers, the least first.")
     return low, high
 
 
@@ -159,9 +157,9 @@ def split_rows(cv: Any, uniform: NDArray[np.float64]) -> tuple[NDArray[np.intp],
         return np.sort(order[n_validation:]), np.sort(order[:n_validation])
     if not isinstance(cv, list | tuple) or len(cv) != 1:
         raise ValueError(
-            f"Got cv={cv!r}, expected an int, a share of rows, or one split that no row changes,"
-            " [(train, validation)], which list(ShuffleSplit(1).split(X)) makes. In several folds a"
-            " record would train and validate, and each would cost."
+            f"Got cv={cv!r}, expected an int, a share of rows, or the positions of one split,"
+            " [(train, validation)]. In several folds a record would train and validate, and spend"
+            " twice."
         )
     train, validation = map(np.asarray, cv[0])
     rows = np.concatenate([train, validation])

@@ -175,24 +175,43 @@ def test_sixteen_processes_lose_nothing_and_pass_no_limit(path, gaussian):
     assert limited.total(1e-6) <= 1.0
 
 
-@pytest.mark.slow
-def test_nothing_that_reserve_has_returned_is_lost(path, tmp_path):
-    script = (
-        PRELUDE
-        + """
-told = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
-while True:
-    PrivacyLedger(path).reserve(entry(0.1))
-    os.write(told, b".")
-    print(flush=True)
-"""
-    )
-    told, command = tmp_path / "told", [sys.executable, "-c", script, path]
-    with subprocess.Popen([*command, str(told)], stdout=subprocess.PIPE, text=True) as process:
+def killed(script, *arguments):
+    """Run a script until it printed a line, and a moment more."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline()
         time.sleep(0.2)
         process.send_signal(signal.SIGKILL)
         assert process.wait(timeout=60) == -signal.SIGKILL
-    n_told, n_counted = told.stat().st_size, len(PrivacyLedger(path).entries())
-    assert 1 <= n_told <= n_counted <= n_told + 1
+
+
+@pytest.mark.slow
+def test_nothing_that_reserve_has_returned_is_lost(path, tmp_path):
+    script = """
+returned = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
+while True:
+    PrivacyLedger(path).reserve(entry(0.1))
+    os.write(returned, b".")
+    print(flush=True)
+"""
+    killed(PRELUDE + script, path, tmp_path / "returned")
+    n_returned = (tmp_path / "returned").stat().st_size
+    n_counted = len(PrivacyLedger(path).entries())
+    assert 1 <= n_returned <= n_counted <= n_returned + 1
     assert PrivacyLedger(path).guarantee().mu == pytest.approx(0.1 * math.sqrt(n_counted))
+
+
+@pytest.mark.slow
+def test_a_fit_that_is_killed_stays_counted(path, ledger, states):
+    script = """
+import sys
+import numpy as np
+from skdpadmm import DPAdmmRidge, _fitting
+
+solve = _fitting.PendingFit.solve
+_fitting.PendingFit.solve = lambda *given: print(flush=True) or solve(*given)
+DPAdmmRidge(ledger=sys.argv[1], max_iter=1_000_000).fit(np.ones((9, 2)), np.ones(9))
+"""
+    killed(script, path)
+    assert states() == ["reserved"]
+    assert ledger.total(DELTA) == by_hand(1.0)

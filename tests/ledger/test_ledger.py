@@ -148,7 +148,7 @@ def test_limits_of_data_sets_and_of_everything(path, entry):
     with pytest.raises(PrivacyBudgetExceeded, match=r"Nothing is left\."):
         adult.reserve(entry(GaussianDP(0.01 * WHOLE)))
     # The bank is beyond it all the same, and adult is not.
-    with pytest.warns(UserWarning, match="every fit that counts for it is refused"):
+    with pytest.warns(UserWarning, match="fits that count for it are refused"):
         all_of_it.limit(1.0, 1e-6, disjoint=True)
     adult.reserve(entry(GaussianDP(0.01 * WHOLE)))
     for beyond in (bank, all_of_it):
@@ -267,40 +267,32 @@ def test_questions_make_no_file_and_no_directory_is_made(tmp_path, gaussian):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("how", ["no database", "other program", "former", "kind"])
-def test_files_that_are_not_known_in_full_are_refused_and_stay_as_they_were(path, gaussian, how):
-    if how == "no database":
+UNKNOWN = [
+    "UPDATE costs SET cost = 'x', observers = replace(observers, 'gauss', '')",
+    "UPDATE entries SET cost = 'x'",
+]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [None, ["PRAGMA application_id = 0"], ["PRAGMA user_version = 1"], UNKNOWN],
+    ids=["no database", "another program", "an earlier format", "an unknown guarantee"],
+)
+def test_files_that_are_not_known_in_full_are_refused_and_stay_as_they_were(
+    path, gaussian, statements
+):
+    if statements is None:
         Path(path).write_bytes(b"no database at all" * 100)
     else:
         PrivacyLedger(path).reserve(gaussian)
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            for statement in {
-                "other program": ["PRAGMA application_id = 0"],
-                "former": ["PRAGMA user_version = 1"],
-                "kind": [
-                    "UPDATE costs SET cost = 'x', observers = replace(observers, 'gauss', '')",
-                    "UPDATE entries SET cost = 'x'",
-                ],
-            }[how]:
+            for statement in statements:
                 connection.execute(statement)
     content, ledger = Path(path).read_bytes(), PrivacyLedger(path)
     for use in (lambda: ledger.limit(1.0, 1e-6), lambda: ledger.total(1e-6)):
         with pytest.raises(LedgerError, match=r"Got .*, expected"):
             use()
     assert Path(path).read_bytes() == content
-
-
-def test_whoever_holds_the_lock_too_long_is_waited_for_and_named(
-    ledger, path, gaussian, monkeypatch
-):
-    ledger.reserve(gaussian)
-    monkeypatch.setattr(_ledger, "_PATIENCE", 0.1)
-    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
-        holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(LedgerError, match="locked"):
-            ledger.reserve(gaussian)
-        assert len(ledger.entries()) == 1
-    ledger.reserve(gaussian)
 
 
 # The command line, as the guide shows it.

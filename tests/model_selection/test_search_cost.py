@@ -21,12 +21,12 @@ from sklearn.model_selection import (
     RepeatedStratifiedKFold,
     ShuffleSplit,
 )
-from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
 from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
-from skdpadmm.preprocessing import BoundedScaler
+from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
 from skdpadmm.privacy import gaussian_mu
 
 BOUNDS = {"feature_bounds": (-1, 1), "target_bounds": (-2, 2)}
@@ -58,8 +58,7 @@ def searched(model=None, n=600, **own):
 
 @pytest.mark.parametrize(("cv", "refit"), [(5, True), (3, False)])
 def test_the_cost_is_the_sum_over_all_fits(cv, refit):
-    grid = {"alpha": [0.0, 1.0, 2.0]}
-    search = searched(param_grid=grid, cv=cv, refit=refit)
+    search = searched(param_grid={"alpha": [0.0, 1.0, 2.0]}, cv=cv, refit=refit)
     cost = search_cost(search, n_samples=600, n_features=2)
     by_hand = math.sqrt(3 * cv + refit) * gaussian_mu(0.2, 1e-5)
     assert cost.guarantee().mu == pytest.approx(by_hand, rel=1e-9)
@@ -67,10 +66,16 @@ def test_the_cost_is_the_sum_over_all_fits(cv, refit):
     assert cost.not_covered[0] == "selection and cv_results_: no guarantee"
 
 
+MASKS = [(np.arange(60) < size, np.arange(60) >= size) for size in (30, 40)]
+NESTED = Pipeline([("clip", RowNormClipper()), ("model", Pipeline([("m", ridge())]))])
+
+
 @pytest.mark.parametrize(
     ("model", "grid", "n", "cv", "refit"),
     [
         (hidden(), {"alpha": [1.0]}, 50, ShuffleSplit(2, train_size=0.3), False),
+        (hidden(), {"alpha": [1.0]}, 60, MASKS, True),
+        (NESTED, {"model__m__epsilon": [0.2, 0.4]}, 60, 3, False),
         (logistic(), {"epsilon": [0.1, 0.3], "algorithm": MIXED}, 60, KFold(2), True),
         (AGENTS, {"alpha": [1.0]}, 61, 3, True),
         (DPRandomizedSearchCV(ridge(), {"alpha": [0.0, 1.0, 2.0]}, n_iter=2),
@@ -78,14 +83,18 @@ def test_the_cost_is_the_sum_over_all_fits(cv, refit):
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
-def test_the_cost_is_never_below_what_a_ledger_counted(tmp_path, model, grid, n, cv, refit):
-    path, delta = str(tmp_path / "study.db"), 1e-5
+def test_the_cost_is_one_before_and_after_a_search_and_never_below_what_a_ledger_counted(
+    tmp_path, model, grid, n, cv, refit
+):
+    ledger, delta = PrivacyLedger(tmp_path / "study.db"), 1e-5
     y = (Y > 0).astype(int) if isinstance(model, DPAdmmLogisticRegression) else Y
-    search = GridSearchCV(clone(model).set_params(ledger=path), grid, cv=cv, refit=refit)
+    name = "model__m__ledger" if isinstance(model, Pipeline) else "ledger"
+    model = clone(model).set_params(**{name: ledger.path})
+    search = GridSearchCV(model, grid, cv=cv, refit=refit)
+    before = ledger.check(search, X[:n], y[:n]).epsilon(delta)
     search.fit(X[:n], y[:n])
-    cost = search_cost(search, n_samples=n, n_features=2).epsilon(delta=delta)
-    total = PrivacyLedger(path).total(delta)
-    assert cost >= total * (1 - 1e-9)
+    cost, total = search_cost(search, n_samples=n, n_features=2).epsilon(), ledger.total(delta)
+    assert before == cost >= total * (1 - 1e-9)
     if not refit or not {"algorithm", "epsilon"} & set(grid):
         # Nothing is unknown but which of several was fitted once more.
         assert cost == pytest.approx(total, rel=1e-9)
