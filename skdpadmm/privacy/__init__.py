@@ -32,9 +32,9 @@ from skdpadmm.privacy._mixture import (
 )
 from skdpadmm.privacy._numbers import round_down, round_up, text_table
 from skdpadmm.privacy._objective_perturbation import LossDerivative, PerturbedObjectiveDP
-from skdpadmm.privacy._pld import PoissonSubsampledGaussian
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._report import Observer, Pairs, PrivacyReport, ReleaseLine
+from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
 from skdpadmm.privacy._selection import (
     NegativeBinomialTrials,
     PoissonTrials,

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, ndtri
 
 from skdpadmm.privacy import _numbers as numbers
-from skdpadmm.privacy._guarantee import Guarantee, Neighboring
+from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._numbers import require
-from skdpadmm.privacy._pld import Rounds, sampled_rounds
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _NEWTON_STEPS = 30
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _DOUBLINGS = 200
 _RTOL = 1e-6
+# Beyond it a normal variable is with a probability below 1e-18.
+_TAIL_QUANTILE = 9.0
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,20 @@ class GaussianDP(Guarantee, kind="gaussian"):
     def describe(self) -> str:
         return f"GDP(mu={numbers.round_up(self.mu)})"
 
-    def _rounds(self) -> tuple[Rounds, ...]:
-        zero_out = Neighboring.ZERO_OUT
-        return (sampled_rounds(1.0, 1.0 / self.mu, 1, zero_out),) if self.mu > 0 else ()
+    def deltas(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        return gaussian_deltas(np.array([self.mu]), epsilons)
+
+    def widest_loss(self) -> float:
+        return self.mu * (0.5 * self.mu + _TAIL_QUANTILE)
+
+    def loss_std(self) -> float:
+        return self.mu
+
+    def largest_mu(self) -> float:
+        return self.mu
+
+    def absorb(self, gaussian_mu: float) -> GaussianDP:
+        return GaussianDP(math.hypot(self.mu, gaussian_mu))
 
 
 @numbers.quiet_underflow
@@ -154,18 +166,23 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 @numbers.quiet_underflow
-def gaussian_deltas(mu: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
-    """Return delta of GDP at one epsilon for an array (k,) of mu; what underflows is zero."""
+def gaussian_deltas(
+    mu: NDArray[np.float64], epsilon: float | NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return delta of GDP for arrays of mu and epsilon (k,), or one; what underflows is zero."""
     return np.exp(gaussian_log_delta(mu, epsilon))
 
 
-def gaussian_log_delta(mu: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
-    """Return log(delta) of GDP at one epsilon for an array (k,) of mu.
+def gaussian_log_delta(
+    mu: NDArray[np.float64], epsilon: float | NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return log(delta) of GDP for arrays of mu and epsilon (k,), or one.
 
     With a = epsilon/mu - mu/2, b = epsilon/mu + mu/2, phi the normal density, Q its upper tail and
     M = Q/phi Mills' ratio, e^epsilon phi(b) = phi(a) turns delta into phi(a) (M(a) - M(b)), where
     nothing overflows.
     """
+    mu, epsilon = np.broadcast_arrays(mu, epsilon)
     with np.errstate(all="ignore"):  # inf and nan arise only in branches that are not taken
         ratio = epsilon / mu
         a = ratio - 0.5 * mu

@@ -1,4 +1,4 @@
-"""What every guarantee answers, how it is written and read, and the neighbouring relations."""
+"""Guarantees in general: their curves, their serialised form, and the neighbouring relations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,20 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.privacy import _pld as pld
 from skdpadmm.privacy._numbers import require_delta, require_epsilon, smallest_epsilon
 
+# Of what to_dict writes.
+_VERSION = 1
 # Guarantees of guarantees: what this package writes is three deep at most.
 _DEEPEST = 20
+# Points at which a curve without a vectorised form is evaluated, and the tail beyond the last one.
+_CURVE_POINTS, _TAIL = 512, 1e-18
+# Of a Gaussian loss down to that tail, in standard deviations.
+_WIDTH = 9.0
 _KINDS: dict[str, type[Guarantee]] = {}
 
 
@@ -40,12 +50,12 @@ class Neighboring(StrEnum):
 
     @property
     def sensitivity_factor(self) -> int:
-        """How far a contribution clipped to norm C can move, in units of C: 2 or 1."""
+        """Sensitivity of a contribution clipped to norm C, over C: 2 or 1."""
         return 2 if self is Neighboring.REPLACE_ONE else 1
 
     @property
     def second_moment_factor(self) -> float:
-        """How far ``a a'`` of a row of norm R can move in Frobenius norm, in units of ``R**2``.
+        """Sensitivity of ``a a'`` of a row of norm R in Frobenius norm, over ``R**2``.
 
         ``|aa' - bb'|^2 = |a|^4 + |b|^4 - 2 (a'b)^2`` is at most ``2 R^4``.
         """
@@ -56,7 +66,8 @@ class Guarantee(ABC):
     """A differential privacy guarantee: a curve of (epsilon, delta), known from above.
 
     A concrete guarantee is a frozen dataclass: it compares and hashes by value, and holds nothing
-    but its parameters.
+    but its parameters. Each is a leaf of :func:`compose`, which needs nothing but its curve: of any
+    two neighbouring data sets, in both directions, delta is at most what it answers.
     """
 
     kind: ClassVar[str] = ""
@@ -97,14 +108,49 @@ class Guarantee(ABC):
         return self == other
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary: ``"kind"`` and the parameters."""
-        fields = _fields(type(self)).items()
-        written = {name: _plain(getattr(self, field), hint) for name, (field, hint) in fields}
-        return {"kind": self.kind, **written}
+        """Return a JSON-able dictionary: ``"version"`` of the form, ``"kind"`` and parameters."""
+        return {"version": _VERSION, **_parameters(self)}
 
     @abstractmethod
     def describe(self) -> str:
         """Return one short phrase, parameters rounded to the unflattering side."""
+
+    # What composition by privacy loss distributions asks for.
+
+    def deltas(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return upper bounds of delta at increasing epsilons (k,).
+
+        Between points a true curve is below the chord, because it is convex in exp(epsilon).
+        """
+        step = math.ceil(len(epsilons) / _CURVE_POINTS)
+        points = np.append(epsilons[:-1:step], epsilons[-1])
+        values = [self.delta(epsilon) for epsilon in points.tolist()]
+        return np.interp(np.exp(epsilons), np.exp(points), values)
+
+    def widest_loss(self) -> float:
+        """Return the largest privacy loss, up to a negligible probability."""
+        never = self.delta(sys.float_info.max)
+        return self.epsilon(min(1.0, never * (1.0 + 1e-9) + _TAIL))
+
+    def loss_std(self) -> float:
+        """Return about the standard deviation of the privacy loss."""
+        return self.widest_loss() / _WIDTH
+
+    def loss_distribution(self, interval: float) -> Any:
+        """Return dp-accounting's privacy loss distribution on a grid, rounded upwards."""
+        return pld.from_curve(self.deltas, self.widest_loss(), interval)
+
+    def rounds(self) -> pld.Rounds:
+        """Return what composes, and how often each part of it occurs."""
+        return ((self, 1),)
+
+    def largest_mu(self) -> float:
+        """Return a mu whose Gaussian guarantee is known to be no better; infinity if none is."""
+        return math.inf
+
+    def absorb(self, gaussian_mu: float) -> Guarantee | None:
+        """Return its composition with GDP(gaussian_mu) where that has a closed form."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -125,6 +171,9 @@ class NonPrivate(Guarantee, kind="non_private"):
     def dominates(self, other: Guarantee) -> bool:
         return True
 
+    def absorb(self, gaussian_mu: float) -> NonPrivate:
+        return self
+
     def describe(self) -> str:
         return "not private"
 
@@ -132,8 +181,8 @@ class NonPrivate(Guarantee, kind="non_private"):
 def guarantee_from_dict(plain: dict[str, Any]) -> Guarantee:
     """Return the guarantee that a dictionary describes: the inverse of `Guarantee.to_dict`.
 
-    It builds guarantees of this package and nothing else, and guesses nothing: what it does not
-    know in full it refuses.
+    It builds guarantees of this package and nothing else. An unknown version, kind or field is
+    refused.
 
     Parameters
     ----------
@@ -145,7 +194,8 @@ def guarantee_from_dict(plain: dict[str, Any]) -> Guarantee:
     TypeError
         If something has the wrong type.
     ValueError
-        If the kind is unknown, a field is unknown or missing, or a value is out of range.
+        If the version or the kind is unknown, a field is unknown or missing, or a value is out of
+        range.
 
     Examples
     --------
@@ -155,20 +205,24 @@ def guarantee_from_dict(plain: dict[str, Any]) -> Guarantee:
     >>> guarantee_from_dict(json.loads(json.dumps(both.to_dict()))) == both
     True
     """
-    guarantee = _read_guarantee(plain, "a guarantee", 0)
+    _expect(isinstance(plain, dict), "a guarantee", plain, "a dict that to_dict wrote")
+    parameters = {name: value for name, value in plain.items() if name != "version"}
+    if plain.get("version") != _VERSION:
+        raise ValueError(
+            f"Got a guarantee of version={_shown(plain.get('version'))}, expected {_VERSION}. Read"
+            " it with the skdpadmm that wrote it."
+        )
+    guarantee = _read_guarantee(parameters, "a guarantee", 0)
     if guarantee.to_dict() != plain:
         raise ValueError(f"Got {_shown(plain)}, expected what to_dict writes of {guarantee!r}.")
     return guarantee
 
 
 @lru_cache
-def _fields(kind: type[Guarantee]) -> dict[str, tuple[str, Any]]:
-    """Return names and types of the fields of a guarantee, by the names they are written under."""
+def _fields(kind: type[Guarantee]) -> dict[str, Any]:
+    """Return the types of the fields of a guarantee by their names."""
     hints = typing.get_type_hints(kind)
-    return {
-        field.metadata.get("written_as", field.name): (field.name, hints[field.name])
-        for field in dataclasses.fields(kind)  # type: ignore[arg-type]
-    }
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
 
 
 def _plain(value: Any, hint: Any) -> Any:
@@ -177,7 +231,12 @@ def _plain(value: Any, hint: Any) -> Any:
         return [_plain(entry, typing.get_args(hint)[0]) for entry in value]
     if hint in (int, float):
         return "inf" if value == math.inf else hint(value)
-    return value.to_dict() if isinstance(value, Guarantee) else str(value)
+    return _parameters(value) if isinstance(value, Guarantee) else str(value)
+
+
+def _parameters(guarantee: Guarantee) -> dict[str, Any]:
+    fields = _fields(type(guarantee)).items()
+    return {"kind": guarantee.kind} | {n: _plain(getattr(guarantee, n), hint) for n, hint in fields}
 
 
 def _read(value: Any, hint: Any, name: str, depth: int) -> Any:
@@ -221,8 +280,7 @@ def _read_guarantee(plain: Any, name: str, depth: int) -> Guarantee:
             f"Got the fields {sorted(map(str, plain))} of a guarantee of kind={kind!r}, expected"
             f" {sorted(['kind', *fields])}. A newer version may know them: update skdpadmm."
         )
-    values = {field: _read(plain[n], hint, n, depth) for n, (field, hint) in fields.items()}
-    return _KINDS[kind](**values)
+    return _KINDS[kind](**{n: _read(plain[n], hint, n, depth) for n, hint in fields.items()})
 
 
 def _expect(valid: bool, name: str, value: Any, expected: str) -> None:

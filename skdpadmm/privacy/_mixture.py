@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -87,6 +87,23 @@ class Mixture(Guarantee, kind="mixture"):
             and all(a.dominates(b) for a, b in zip(self.components, other.components, strict=True))
         )
 
+    def deltas(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        pairs = zip(self.weights, self.components, strict=True)
+        lost = max(0.0, 1.0 - math.fsum(self.weights))
+        return np.minimum(1.0, sum(w * c.deltas(epsilons) for w, c in pairs) + lost)
+
+    def loss_std(self) -> float:
+        pairs = zip(self.weights, self.components, strict=True)
+        return math.sqrt(sum(w * c.loss_std() ** 2 for w, c in pairs))
+
+    def largest_mu(self) -> float:
+        return max(component.largest_mu() for component in self.components)
+
+    def absorb(self, gaussian_mu: float) -> Mixture | None:
+        """Compose label by label: the label is revealed."""
+        components = _absorbed(self.components, gaussian_mu)
+        return None if components is None else replace(self, components=components)
+
     def __repr__(self) -> str:
         if len(self.components) > 3:
             return f"Mixture(<{len(self.components)} guarantees>)"
@@ -138,6 +155,25 @@ class Worst(Guarantee, kind="worst"):
 
     def describe(self) -> str:
         return f"worst of {len(self.components)} guarantees"
+
+    def deltas(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.max([component.deltas(epsilons) for component in self.components], axis=0)
+
+    def loss_std(self) -> float:
+        return max(component.loss_std() for component in self.components)
+
+    def largest_mu(self) -> float:
+        return max(component.largest_mu() for component in self.components)
+
+    def absorb(self, gaussian_mu: float) -> Guarantee | None:
+        """Compose case by case: a pair of neighbours is in one of them."""
+        components = _absorbed(self.components, gaussian_mu)
+        return None if components is None else worst(*components)
+
+
+def _absorbed(components: tuple[Guarantee, ...], mu: float) -> tuple[Guarantee, ...] | None:
+    absorbed = [together for c in components if (together := c.absorb(mu)) is not None]
+    return tuple(absorbed) if len(absorbed) == len(components) else None
 
 
 def worst(*guarantees: Guarantee) -> Guarantee:

@@ -11,7 +11,7 @@ proven in the notes of `PerturbedObjectiveDP`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -190,6 +190,10 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
         gradient, curvature, mu = map(numbers.round_up, values)
         shown = f"perturbed objective(L/sigma={gradient}, beta/ridge={curvature})"
         return f"{shown} + GDP(mu={mu})" if self.gaussian_mu else shown
+
+    def absorb(self, gaussian_mu: float) -> PerturbedObjectiveDP:
+        """Let the pointwise bound of the privacy loss take a Gaussian release."""
+        return replace(self, gaussian_mu=math.hypot(self.gaussian_mu, gaussian_mu))
 
     def directions(self) -> tuple[tuple[Law, ...], ...]:
         """For each direction of the comparison, laws of which each dominates the privacy loss."""

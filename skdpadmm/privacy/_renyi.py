@@ -69,6 +69,16 @@ class RenyiDP(Guarantee, kind="renyi"):
     def describe(self) -> str:
         return f"Renyi DP at {len(self.orders)} orders"
 
+    def at(self, order: float) -> float:
+        """Return the divergence at one of the orders; infinity at others."""
+        return dict(zip(self.orders, self.divergences, strict=True)).get(order, math.inf)
+
+    def absorb(self, gaussian_mu: float) -> RenyiDP:
+        """Add the divergence of a Gaussian release, order mu^2 / 2, which is exact."""
+        rho = 0.5 * gaussian_mu**2
+        sums = (d + order * rho for order, d in zip(self.orders, self.divergences, strict=True))
+        return RenyiDP(self.orders, tuple(sums))
+
 
 def require_orders(orders: Sequence[float]) -> tuple[float, ...]:
     """Return orders as floats, and refuse what are none."""
@@ -79,18 +89,10 @@ def require_orders(orders: Sequence[float]) -> tuple[float, ...]:
     return values
 
 
-def on_common_orders(
-    guarantees: Sequence[RenyiDP],
-) -> tuple[tuple[float, ...], list[tuple[float, ...]]]:
-    """Return the orders that all have in common, and the divergences of all at each of them."""
-    curves = [dict(zip(one.orders, one.divergences, strict=True)) for one in guarantees]
-    orders = tuple(sorted(set(curves[0]).intersection(*curves[1:])))
-    if not orders:
-        raise ValueError(
-            "Got Renyi guarantees without a common order, expected one at least;"
-            " state them on the same orders."
-        )
-    return orders, [tuple(curve[order] for curve in curves) for order in orders]
+def common_orders(guarantees: Sequence[RenyiDP]) -> tuple[float, ...]:
+    """Return the orders that all have in common."""
+    sets = [set(guarantee.orders) for guarantee in guarantees]
+    return tuple(sorted(set.intersection(*sets))) if sets else ()
 
 
 def _accountant() -> Any:

@@ -19,7 +19,7 @@ from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._laplace import LaplaceDP
 from skdpadmm.privacy._mixture import Mixture, Worst, worst
 from skdpadmm.privacy._numbers import require
-from skdpadmm.privacy._renyi import RenyiDP, on_common_orders
+from skdpadmm.privacy._renyi import RenyiDP, common_orders
 
 # Small budgets are decided at high orders, large ones at low orders.
 _ORDERS = tuple((1.0 + np.geomspace(0.02, 1e6, 200)).tolist())
@@ -454,8 +454,8 @@ def _largest(guarantees: Sequence[RenyiDP | NonPrivate]) -> RenyiDP | NonPrivate
     known = [guarantee for guarantee in guarantees if isinstance(guarantee, RenyiDP)]
     if len(known) < len(guarantees):
         return NonPrivate()
-    orders, divergences = on_common_orders(known)
-    return RenyiDP(orders, tuple(map(max, divergences)))
+    orders = common_orders(known)
+    return RenyiDP(orders, tuple(max(each.at(order) for each in known) for order in orders))
 
 
 def _orders_of(guarantee: Guarantee, orders: Sequence[float] | None) -> tuple[float, ...]:
@@ -477,18 +477,16 @@ def _divergences(guarantee: Guarantee, orders: NDArray[np.float64]) -> NDArray[n
     if isinstance(guarantee, GaussianDP):
         return 0.5 * guarantee.mu**2 * orders
     if isinstance(guarantee, RenyiDP):
-        known = dict(zip(guarantee.orders, guarantee.divergences, strict=True))
-        return np.array([known.get(order, math.inf) for order in orders.tolist()])
+        return np.array([guarantee.at(order) for order in orders.tolist()])
     if isinstance(guarantee, LaplaceDP):
         # The integral of the two densities, one shifted by epsilon, in closed form.
-        curve = np.zeros(len(orders))
-        for epsilon, count in zip(guarantee.epsilons, guarantee.counts, strict=True):
-            up = np.log(orders / (2.0 * orders - 1.0)) + (orders - 1.0) * epsilon
-            down = np.log((orders - 1.0) / (2.0 * orders - 1.0)) - orders * epsilon
-            curve += count * np.logaddexp(up, down) / (orders - 1.0)
-        return curve
+        epsilon = guarantee.pure_epsilon
+        up = np.log(orders / (2.0 * orders - 1.0)) + (orders - 1.0) * epsilon
+        down = np.log((orders - 1.0) / (2.0 * orders - 1.0)) - orders * epsilon
+        return np.asarray(np.logaddexp(up, down) / (orders - 1.0))
     if isinstance(guarantee, Composed):
-        return np.asarray(sum(_divergences(part, orders) for part in guarantee.parts))
+        pairs = zip(guarantee.leaves, guarantee.counts, strict=True)
+        return np.asarray(sum(count * _divergences(leaf, orders) for leaf, count in pairs))
     if isinstance(guarantee, Mixture):
         weighted = [
             math.log(weight) + (orders - 1.0) * _divergences(part, orders)
