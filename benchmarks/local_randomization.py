@@ -57,7 +57,7 @@ from skdpadmm.losses import HuberLoss, LogisticLoss
 from skdpadmm.network import MixingMatrix, Topology, ownership_of_labels, resolve_topology
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import NoPenalty, SquaredL2
-from skdpadmm.privacy import LaplaceDP, Neighboring
+from skdpadmm.privacy import LaplaceDP, Neighboring, compose
 from skdpadmm.protocol import Budget, Facts, Gate, Network, Problem
 from skdpadmm.records import Rows, declared_coordinates, rounding_factor
 from skdpadmm.secret_sharing import centred, residues_of, share_and_sum, split
@@ -382,7 +382,7 @@ def clip_of(n_entries: int) -> float:
 
 def budget_of(losses: Array) -> float:
     """Epsilon at which the noise of the thesis, with these losses of rounds, is planned."""
-    return LaplaceDP(tuple(losses.tolist())).epsilon(DELTA)
+    return compose(*map(LaplaceDP, losses.tolist())).epsilon(DELTA)
 
 
 def admm(aggregator: Any, **parameters: Any) -> RandomizedADMM:

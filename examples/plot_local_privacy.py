@@ -21,7 +21,7 @@ from plot_federated import first_lines, title
 
 from skdpadmm import DPDecentralizedClassifier
 from skdpadmm.algorithms import RandomizedADMM, SecretSharingGradientDescent
-from skdpadmm.privacy import GaussianDP, LaplaceDP
+from skdpadmm.privacy import GaussianDP, LaplaceDP, compose
 
 OUTPUT = Path(__file__).parent / "output" / "local_privacy.png"
 N_AGENTS, ROWS, N_FEATURES, DELTA = 20, 500, 5, 1e-5
@@ -84,7 +84,7 @@ def classifier(algorithm: Any, epsilon: float, seed: int = 0, **parameters: Any)
 def by_rounds() -> Losses:
     """Longer and longer runs, each with a budget that leaves a round the same noise."""
     X, y = generate(N_AGENTS * ROWS, 0)
-    budgets = [LaplaceDP((LOSS,) * k).epsilon(DELTA) for k in LENGTHS]
+    budgets = [compose(*[LaplaceDP(LOSS)] * k).epsilon(DELTA) for k in LENGTHS]
     averages = {
         aggregator: [
             classifier(RandomizedADMM(aggregator=aggregator), epsilon, max_iter=k)

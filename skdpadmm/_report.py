@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from skdpadmm.privacy import (
-    Composed,
     Neighboring,
     NonPrivate,
     Observer,
@@ -162,8 +161,8 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     if agents is not None and is_zero_out and facts.unit == "agent":
         yield "An agent that is zeroed out sends noise alone."
     if isinstance(agents, Network):
-        found = plan.guarantees(plan.budget.observer)
-        if any(isinstance(each, PoissonSubsampledGaussian | Composed) for each in found):
+        rounds = (g.rounds() for g in plan.guarantees(plan.budget.observer))
+        if any(isinstance(leaf, PoissonSubsampledGaussian) for each in rounds for leaf, _ in each):
             yield "Which records are in a batch is drawn at random, and only their agent knows."
         yield f"The graph is public: {agents.topology.describe()}."
         if agents.coalition > 1:

@@ -56,7 +56,7 @@ def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law:
 
     def guarantee(scale: float) -> Guarantee:
         steps = (moved / scale + rounding).tolist()
-        return compose(*map(GaussianDP if is_gaussian else LaplaceDP, steps))
+        return GaussianDP(math.hypot(*steps)) if is_gaussian else compose(*map(LaplaceDP, steps))
 
     @cache
     def least_scale(epsilon: float, prior: Guarantee) -> float:

@@ -7,7 +7,7 @@ processes. ``python -m skdpadmm.ledger study.db`` prints the account.
 
 from __future__ import annotations
 
-from skdpadmm.ledger._account import LedgerError, PrivacyBudgetExceeded, Summed, compose_all
+from skdpadmm.ledger._account import LedgerError, PrivacyBudgetExceeded
 from skdpadmm.ledger._ledger import LedgerEntry, PrivacyLedger
 
 __all__ = [
@@ -15,6 +15,4 @@ __all__ = [
     "LedgerError",
     "PrivacyBudgetExceeded",
     "PrivacyLedger",
-    "Summed",
-    "compose_all",
 ]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import pairwise
+from collections import Counter
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from skdpadmm import privacy
-from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring
+from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, compose_counts
 
 # A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.
 _ROUNDING = 1e-9
@@ -65,7 +63,7 @@ class Claim(NamedTuple):
     guarantee: Guarantee
 
 
-def total_of(claims: list[Claim], target: Relation | None) -> Guarantee:
+def total_of(claims: Counter[Claim], target: Relation | None) -> Guarantee:
     """Return the guarantee of claims together under one relation; None: the one of all."""
     return compose_counts(_converted_all(claims, target).items())
 

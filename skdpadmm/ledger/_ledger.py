@@ -28,7 +28,7 @@ from skdpadmm.ledger._account import Claim, LedgerError, PrivacyBudgetExceeded, 
 from skdpadmm.ledger._search import cost_of_search
 from skdpadmm.privacy import Guarantee, Neighboring, Observer, PrivacyReport, round_up, worst
 
-_APPLICATION, _FORMAT = 0x64704C67, 2  # "dpLg"
+_APPLICATION, _FORMAT = 0x64704C67, 3  # "dpLg"
 # Seconds for which a transaction waits for those of others.
 _PATIENCE = 300.0
 _SCHEMA = f"""
@@ -154,10 +154,11 @@ class PrivacyLedger:
     -----
     **Sums** are of each fit's guarantee against its own adversary, whom its budget was spent
     against, or against an observer by name. Gaussian guarantees compose exactly, others by privacy
-    loss distributions, see :func:`compose_all`. Unit and neighbouring relation have to agree, or
-    ``unit`` and ``neighboring`` ask for a conversion: zero out to replace one doubles the mu of a
-    Gaussian guarantee, and a replace-one guarantee of agents holds for their records. Where one
-    record decides which others a fit gets, as with folds by labels, no sum holds.
+    loss distributions (:func:`~skdpadmm.privacy.compose`; it needs the extra ``accounting``). Unit
+    and neighbouring relation have to agree, or ``unit`` and ``neighboring`` ask for a conversion:
+    zero out to replace one doubles the mu of a Gaussian guarantee, and a replace-one guarantee of
+    agents holds for their records. Where one record decides which others a fit gets, as with folds
+    by labels, no sum holds.
 
     **Data sets.** Fits without a name count for every data set. With ``disjoint=True`` you say that
     no unit is in two data sets of different names: then the worst of their accounts is a bound for
@@ -685,9 +686,9 @@ def _accounts(fits: list[_Fits], dataset: str, disjoint: bool) -> list[list[_Fit
     return [[same for same in fits if same.dataset in ("", name)] for name in names]
 
 
-def _claims(fits: list[_Fits], observer: str = "adversary") -> list[Claim]:
-    """The claims of all fits about one observer."""
-    claims = []
+def _claims(fits: list[_Fits], observer: str = "adversary") -> Counter[Claim]:
+    """Return the claims of all fits about one observer, and how often each occurs."""
+    claims: Counter[Claim] = Counter()
     for same in fits:
         by_name = {"adversary": same.claims[0], **{claim.observer: claim for claim in same.claims}}
         if observer not in by_name:
@@ -695,7 +696,7 @@ def _claims(fits: list[_Fits], observer: str = "adversary") -> list[Claim]:
                 f"Got observer={observer!r} for a ledger with a fit that states no guarantee"
                 f" against it, expected one of {list(by_name)}, whom this fit knows."
             )
-        claims += [by_name[observer]] * same.number
+        claims[by_name[observer]] += same.number
     return claims
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from numbers import Integral
 from typing import Any
 
@@ -165,7 +166,7 @@ def search_cost(
         "random_state of the estimator fixes the noise, and fits share it: equal noise on different"
         " folds cancels."
     )
-    total = total_of(claims, None)
+    total = total_of(Counter(claims), None)
     return PrivacyReport(
         subject=f"{name}, {len(claims)} fits",
         observers=(privacy.Observer(adversary, sees, unit, neighboring, total),),

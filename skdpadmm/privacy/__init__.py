@@ -7,7 +7,7 @@ for. A parameter outside the range that its entry states is refused by a ``Value
 
 from __future__ import annotations
 
-from skdpadmm.privacy._composition import Composed, compose
+from skdpadmm.privacy._composition import Composed, compose, compose_counts
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate, guarantee_from_dict
 from skdpadmm.privacy._laplace import LaplaceDP, expected_privacy_loss_factor_ceiling
@@ -76,6 +76,7 @@ __all__ = [
     "calibrate_noise",
     "calibrate_trial",
     "compose",
+    "compose_counts",
     "contribution_mu",
     "expected_privacy_loss_factor_ceiling",
     "gaussian_mu",

@@ -30,8 +30,8 @@ class Composed(Guarantee, kind="composed"):
     Each guarantee is replaced by the discrete privacy loss distribution of a dominating pair of its
     curve, and these are convolved (Zhu, Dong and Wang, AISTATS 2022, Theorem 10; Doroshenko et al.,
     PETS 2022). It needs dp-accounting. Every step rounds upwards; delta below 1e-12 is not
-    resolved. Where pure guarantees with the sum P and others that a Gaussian guarantee bounds are
-    all there is, :math:`\delta(\epsilon) \le \delta_{GDP(\mu)}(\epsilon - P)` as well, and the
+    resolved. Laplace releases are no worse than one with the sum P of their epsilons, and together
+    with what GDP(mu) bounds :math:`\delta(\epsilon) \le \delta_{GDP(\mu)}(\epsilon - P)`: the
     smaller bound counts.
 
     Parameters
@@ -75,17 +75,15 @@ class Composed(Guarantee, kind="composed"):
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta at ``epsilon`` in [0, inf]."""
         require_epsilon(epsilon)
-        pure, mu = self._closed()
-        closed = GaussianDP(mu).delta(epsilon - pure) if mu < math.inf and epsilon >= pure else 1.0
+        pure, others = self._closed()
+        closed = others.delta(epsilon - pure) if epsilon >= pure else 1.0
         return min(closed, pld.composed_delta(self.rounds(), epsilon)) if closed > 0.0 else 0.0
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at ``delta`` in [0, 1]."""
         require_delta(delta)
-        if delta == 1.0:
-            return 0.0
-        pure, mu = self._closed()
-        closed = pure + GaussianDP(mu).epsilon(delta) if mu < math.inf else math.inf
+        pure, others = self._closed()
+        closed = pure + others.epsilon(delta)
         return min(closed, pld.composed_epsilon(self.rounds(), delta)) if delta > 0.0 else closed
 
     def dominates(self, other: Guarantee) -> bool:
@@ -114,15 +112,18 @@ class Composed(Guarantee, kind="composed"):
         pairs = zip(self.leaves, self.counts, strict=True)
         return _hypot((leaf.largest_mu(), count) for leaf, count in pairs)
 
-    def _closed(self) -> tuple[float, float]:
-        """Return the sum of pure epsilons, and a mu that bounds all leaves without one."""
-        pure, others = 0.0, []
-        for leaf, count in zip(self.leaves, self.counts, strict=True):
-            if math.isinf(epsilon := leaf.epsilon(0.0)):
-                others.append((leaf.largest_mu(), count))
-            else:
-                pure += count * epsilon
-        return pure, _hypot(others)
+    def _closed(self) -> tuple[float, Guarantee]:
+        """Return the sum of pure epsilons, and a guarantee that bounds all other leaves.
+
+        As one Laplace release with that sum, if there are no others.
+        """
+        counts = dict(zip(self.leaves, self.counts, strict=True))
+        laplace, others = _split(counts, LaplaceDP)
+        pure = math.fsum(count * leaf.pure_epsilon for leaf, count in laplace.items())
+        mu = _hypot((leaf.largest_mu(), count) for leaf, count in others.items())
+        if mu == 0.0 and pure < math.inf:
+            return 0.0, LaplaceDP(pure)
+        return pure, GaussianDP(mu) if mu < math.inf else NonPrivate()
 
 
 def compose(*guarantees: Guarantee) -> Guarantee:

@@ -97,9 +97,10 @@ class PoissonSubsampledGaussian(Guarantee, kind="poisson_subsampled_gaussian"):
         # REPLACE_ONE selects the antipodal pair (1-q) N(0) + q N(+-1): the library doubles the
         # sensitivity by itself, so the multiplier is the zero-out one in both relations.
         is_replace_one = self.neighboring is Neighboring.REPLACE_ONE
+        relation = relations.REPLACE_ONE if is_replace_one else relations.REPLACE_SPECIAL
         return pld.library("pld.privacy_loss_distribution").from_gaussian_mechanism(
             standard_deviation=min(self.noise_multiplier, _LARGEST_MULTIPLIER),
             sampling_prob=self.sampling_probability,
-            neighboring_relation=relations.REPLACE_ONE if is_replace_one else relations.REPLACE_SPECIAL,
+            neighboring_relation=relation,
             value_discretization_interval=interval,
         )

@@ -364,7 +364,7 @@ def any_of(*guarantees: Guarantee) -> Guarantee:
     >>> from skdpadmm.privacy import GaussianDP, LaplaceDP, any_of
     >>> any_of(GaussianDP(0.1), GaussianDP(0.3))
     GaussianDP(mu=0.3)
-    >>> any_of(GaussianDP(0.3), LaplaceDP((1.0,))).describe()
+    >>> any_of(GaussianDP(0.3), LaplaceDP(1.0)).describe()
     'Renyi DP at 200 orders'
     """
     different = list(dict.fromkeys(guarantees))

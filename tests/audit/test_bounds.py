@@ -43,7 +43,7 @@ def test_an_event_shows_what_epsilon_and_delta_allow_and_no_more(epsilon, delta)
     assert epsilon_of_event(1 - 1e-9, 1 - delta, delta) == mu_of_event(0.2, 0.3) == 0
     assert mu_of_event(0.0, 0.0) == 0
     assert twice(GaussianDP(0.3), 1e-5) == GaussianDP(0.6).epsilon(1e-5)
-    assert twice(LaplaceDP(epsilons=(1.0,)), 1e-5) == pytest.approx(2.0, abs=1e-3)
+    assert twice(LaplaceDP(1.0), 1e-5) == pytest.approx(2.0, abs=1e-3)
 
 
 def test_the_p_value_of_one_run_is_that_of_the_paper():

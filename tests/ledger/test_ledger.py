@@ -49,7 +49,7 @@ def test_an_account_is_the_sum_of_its_fits_by_estimator_and_in_all(ledger, path,
     figures = ledger.epsilon_by_estimator(1e-6)
     assert list(figures) == ["Ridge", "Lasso"]
     assert figures["Ridge"] == pytest.approx(GaussianDP(0.5).epsilon(1e-6), rel=1e-12)
-    other = [PoissonSubsampledGaussian(0.1, 20.0, 100, "replace_one"), LaplaceDP((0.1,))]
+    other = [PoissonSubsampledGaussian(0.1, 20.0, 100, "replace_one"), LaplaceDP(0.1)]
     for part in other:
         ledger.reserve(entry(part))
     total = compose(*other, *map(GaussianDP, (0.3, 0.4, 0.1, 0.1))).epsilon(1e-6)
@@ -126,12 +126,12 @@ def test_a_limit_refuses_says_what_is_left_and_stores_nothing(ledger, entry):
 
 def test_a_limit_is_checked_at_its_own_delta(ledger, entry):
     ledger.limit(50.0, 0.0)
-    for part in (GaussianDP(1e-3), Worst((GaussianDP(0.1), LaplaceDP((0.1,)))), NonPrivate()):
+    for part in (GaussianDP(1e-3), Worst((GaussianDP(0.1), LaplaceDP(0.1))), NonPrivate()):
         with pytest.raises(PrivacyBudgetExceeded):
             ledger.reserve(entry(part))
-    ledger.reserve(entry(LaplaceDP((50.0,))))
+    ledger.reserve(entry(LaplaceDP(50.0)))
     with pytest.raises(PrivacyBudgetExceeded):
-        ledger.reserve(entry(LaplaceDP((0.1,))))
+        ledger.reserve(entry(LaplaceDP(0.1)))
 
 
 def test_limits_of_data_sets_and_of_everything(path, entry):

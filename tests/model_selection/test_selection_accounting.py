@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from skdpadmm.privacy import (
-    Composed,
     GaussianDP,
     LaplaceDP,
     Mixture,
@@ -119,7 +118,7 @@ def test_no_pair_of_discrete_trials_exceeds_the_bound(rows, law):
 @pytest.mark.parametrize("law", LAWS, ids=NAMES)
 def test_no_pure_and_no_gaussian_trial_exceeds_the_bound(law):
     for epsilon in (0.1, 3.0):
-        bound = best_of_trials(LaplaceDP((epsilon,)), law, ORDERS)
+        bound = best_of_trials(LaplaceDP(epsilon), law, ORDERS)
         small = 0.5 * math.exp(-epsilon / 2)  # of an answer by the sign of a release
         # Scores reveal the answer, or hide it behind one that anybody can have.
         for p in ([small, 1 - small], [0.5, 0.5 * small, 0.5 * (1 - small)], [1 - small, small]):
@@ -164,8 +163,8 @@ def test_divergences_of_kinds_of_trials():
     of_mixture = math.log(0.5 + 0.5 * math.exp(1.0))
     for kind, expected in (
         (GaussianDP(2.0), 4.0),
-        (LaplaceDP((1.5,), (3,)), 3 * math.log(integral)),
-        (Composed((GaussianDP(2.0), LaplaceDP((1.5,)))), 4.0 + math.log(integral)),
+        (compose(*[LaplaceDP(1.5)] * 3), 3 * math.log(integral)),
+        (compose(GaussianDP(2.0), LaplaceDP(1.5)), 4.0 + math.log(integral)),
         (mixture, of_mixture),
         (Worst((mixture, GaussianDP(0.5))), of_mixture),
     ):
@@ -189,7 +188,7 @@ def exact_delta_of_two_kinds(mu, response_epsilon, law, epsilon):
 
 
 def test_the_best_of_trials_of_several_kinds_costs_what_any_of_them_may():
-    kinds, law, delta = (GaussianDP(0.8), LaplaceDP((2.0,))), LAWS[2].of_mean(1.0, 100.0), 1e-8
+    kinds, law, delta = (GaussianDP(0.8), LaplaceDP(2.0)), LAWS[2].of_mean(1.0, 100.0), 1e-8
     epsilon = best_of_trials(any_of(*kinds), law).epsilon(delta)
     assert exact_delta_of_two_kinds(0.8, 2.0, law, epsilon) <= delta
     # Case by case, as though all trials were of one kind: no bound.
@@ -198,7 +197,7 @@ def test_the_best_of_trials_of_several_kinds_costs_what_any_of_them_may():
 
 
 def test_kinds_that_imply_each_other_stay_as_they_are():
-    cases = worst(GaussianDP(0.8), LaplaceDP((2.0,)))
+    cases = worst(GaussianDP(0.8), LaplaceDP(2.0))
     assert any_of(cases, cases) is cases
     assert any_of(GaussianDP(0.2), GaussianDP(0.8)) == GaussianDP(0.8)
     # What may be one case for one pair, and another one for the next, is drawn with another kind.

@@ -75,7 +75,7 @@ def test_agents_with_budgets_of_their_own_spend_them(estimator, algorithm):
     for agent, epsilon in enumerate(epsilons):
         steps = np.asarray(release.sensitivities) / scale_of(plan, release, agent=agent)
         is_gaussian = release.law == "gaussian"
-        spent = GaussianDP(math.hypot(*steps)) if is_gaussian else LaplaceDP(tuple(steps))
+        spent = compose(*map(GaussianDP if is_gaussian else LaplaceDP, map(float, steps)))
         claimed = plan.guarantees("eavesdropper")[plan.facts.agents.kind[agent]]
         assert (
             0.99 * epsilon < spent.epsilon(delta) <= claimed.epsilon(delta) <= epsilon * (1 + 1e-9)

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
-from scipy.stats import binom
+from scipy.stats import binom, multinomial
 
 from skdpadmm import privacy
-from skdpadmm.privacy import GaussianDP, Mixture, NonPrivate, RenyiDP, Worst, compose, worst
+from skdpadmm.privacy import (
+    GaussianDP,
+    LaplaceDP,
+    Mixture,
+    NonPrivate,
+    RenyiDP,
+    Worst,
+    compose,
+    compose_counts,
+    worst,
+)
+from tests.privacy_accounting.attained import attained_delta
 
 Composed, Sampled = privacy.Composed, privacy.PoissonSubsampledGaussian
 calibrate_noise, all_rounds = privacy.calibrate_noise, privacy.worst_participation
 pytest.importorskip("dp_accounting")
+
+
+def slow(value):
+    return pytest.param(value, marks=pytest.mark.slow)
+
 
 SAMPLED = Sampled(0.1, 20.0, 100, "zero_out")
 STEADY, NOTHING = GaussianDP(0.3), GaussianDP(0.0)
@@ -28,59 +43,86 @@ SHARED = Mixture((0.9, 0.1), (GaussianDP(0.4), GaussianDP(0.7)))
 EQUAL = Mixture((0.5, 0.25, 0.25, 0.0), (GaussianDP(0.1), STEADY, STEADY, GaussianDP(9.0)))
 
 
-@pytest.mark.parametrize("counts", [(1, 0, 0), (0, 5, 0), (2, 3, 1), (0, 0, 4)], ids=str)
-def test_mixtures_compose_by_the_product_of_labels(counts):
-    mixtures = [m for m, n in zip((SHARED, THREE, EQUAL), counts, strict=True) for _ in range(n)]
-    composed = compose(*mixtures[1:], GaussianDP(0.4), STEADY, *mixtures[:1])
-    labels = [list(zip(m.weights, m.components, strict=True)) for m in mixtures]
-    chosen = list(itertools.product(*labels, [(1.0, GaussianDP(0.5))]))
+def exact_delta(mixtures, epsilon, mu=0.0):
+    """Of mixtures of Gaussian guarantees, each a number of times, by all counts of labels."""
+    law = {0.0: 1.0}  # of the sum of squares of mu
+    for mixture, n in mixtures:
+        labels, weights = [c.mu**2 for c in mixture.components], mixture.weights
+        own = {}
+        for counts in itertools.product(range(n + 1), repeat=len(labels) - 1):
+            if (last := n - sum(counts)) >= 0:
+                square = math.fsum(k * m for k, m in zip((*counts, last), labels, strict=True))
+                weight = multinomial.pmf((*counts, last), n, weights)
+                own[square] = own.get(square, 0.0) + float(weight)
+        pairs = itertools.product(law.items(), own.items())
+        law = {}
+        for (one, weight), (other, more) in pairs:
+            law[one + other] = law.get(one + other, 0.0) + weight * more
+    return math.fsum(w * GaussianDP(math.sqrt(s + mu**2)).delta(epsilon) for s, w in law.items())
+
+
+@pytest.mark.parametrize(
+    "counts", [(1, 0, 0), (0, 5, 0), (2, 3, 1), (0, 0, 4), (0, 40, 0)], ids=str
+)
+def test_mixtures_compose_by_the_product_of_labels_rounded_upwards(counts):
+    mixtures = [(m, n) for m, n in zip((SHARED, THREE, EQUAL), counts, strict=True) if n]
+    composed = compose_counts([*mixtures, (GaussianDP(0.4), 1), (STEADY, 1)])
     for epsilon in (0.0, 0.5, 2.0, 6.0):
-        expected = math.fsum(
-            math.prod(weight for weight, _ in choice)
-            * GaussianDP(math.hypot(*(one.mu for _, one in choice))).delta(epsilon)
-            for choice in chosen
-        )
-        assert composed.delta(epsilon) == pytest.approx(expected, rel=1e-11)
+        exact = exact_delta(mixtures, epsilon, 0.5)
+        assert exact * (1 - 1e-12) <= composed.delta(epsilon) <= exact * (1 + 5e-5) + 2e-12
 
 
-def test_a_label_takes_what_composes_with_it_and_keeps_what_is_not_private():
-    composed = compose(Mixture((0.5, 0.5), (SAMPLED, NonPrivate())), GaussianDP(0.1))
-    assert composed.components == (Composed((SAMPLED, GaussianDP(0.1))), NonPrivate())
-    assert composed.epsilon(0.4) == math.inf > composed.epsilon(0.6)
-    labelled = compose(Mixture((0.5, 0.5), (Worst((RARE, STEADY)), NOTHING)), STEADY)
-    assert labelled.components == (compose(Worst((RARE, STEADY)), STEADY), STEADY)
-
-
-@pytest.mark.parametrize("n", [2, 31, 150])
+@pytest.mark.parametrize("n", [2, 31])
 @pytest.mark.parametrize("law", [(0.2, 0.3), (1e-9, 1e-3)])
-def test_equal_mixtures_have_one_component_for_each_count_of_labels_with_its_weight(n, law):
-    law = (*law, 1.0 - law[0] - law[1])
-    mus = (1.0, 1e-3, 1e-6)  # a sum of squares tells how often each occurs
-    composed = compose(*[Mixture(law, tuple(map(GaussianDP, mus)))] * n)
-    exact = [Fraction(weight) for weight in law]
-    assert len(composed.components) == math.comb(n + 2, 2)
-    for weight, component in zip(composed.weights, composed.components, strict=True):
-        if component.mu < 0.5:  # none of the first label
-            second = round(component.mu**2 * 1e6)
-            expected = math.comb(n, second) * exact[1] ** second * exact[2] ** (n - second)
-            assert weight == pytest.approx(float(expected), rel=1e-11, abs=1e-300)
-            assert component.mu >= math.sqrt(second * 1e-6 + (n - second) * 1e-12) * (1 - 1e-15)
+def test_rare_labels_of_many_equal_mixtures_are_rounded_upwards(n, law):
+    mixture = Mixture((*law, 1.0 - sum(law)), tuple(map(GaussianDP, (1.0, 0.1, 0.001))))
+    composed = compose_counts([(mixture, n)])
+    for epsilon in (0.0, 1.0, 5.0):
+        exact = exact_delta([(mixture, n)], epsilon)
+        assert exact <= composed.delta(epsilon) <= exact * (1 + 2e-3) + 2e-12
 
 
-def test_mass_that_rounding_lost_stays_lost():
+def random_composition(rng):
+    """Return a multiset of guarantees, and its delta by another road."""
+    mu = float(rng.choice([0.0, rng.exponential(0.5)]))
+    if rng.random() < 0.5:
+        mixtures = [
+            (Mixture(rng.dirichlet(np.ones(k)), map(GaussianDP, rng.exponential(0.4, k))), int(n))
+            for k, n in zip(rng.integers(2, 4, 2), rng.integers(1, 6, 2), strict=True)
+        ]
+        return [*mixtures, (GaussianDP(mu), 1)], lambda e: exact_delta(mixtures, e, mu)
+    sizes = 10 ** rng.uniform(-2.0, 0.3, 2)
+    steps = [(float(size), int(n)) for size, n in zip(sizes, rng.integers(1, 30, 2), strict=True)]
+    parts = [(0.0, size, n) for size, n in steps]
+    leaves = [(LaplaceDP(size), n) for size, n in steps]
+    return [*leaves, (GaussianDP(mu), 1)], lambda e: attained_delta(parts, e, mu)
+
+
+@pytest.mark.parametrize("seed", [*range(20), *(slow(seed) for seed in range(20, 200))])
+def test_random_compositions_are_above_what_is_exact_or_attained(seed):
+    pairs, exact = random_composition(np.random.default_rng(seed))
+    composed = compose_counts(pairs)
+    for epsilon in (0.0, 0.3, 1.5):
+        attained, claimed = exact(epsilon), composed.delta(epsilon)
+        assert attained * (1 - 1e-13) <= claimed <= attained * 1.03 + 1e-8
+
+
+def test_mass_that_rounding_lost_stays_lost_and_no_guarantee_at_all_stays_none():
     leaky = Mixture((0.5, 0.5 - 4e-13), (GaussianDP(0.1), GaussianDP(0.2)))
     assert leaky.delta(30.0) == pytest.approx(4e-13, rel=1e-2)
-    assert compose(leaky, leaky).delta(30.0) == pytest.approx(8e-13, rel=1e-2)
-    with pytest.raises(ValueError, match="sum"):
-        compose(*[leaky] * 10)
+    composed = compose(Mixture((0.5, 0.5), (SAMPLED, NonPrivate())), GaussianDP(0.1))
+    assert composed.epsilon(0.4) == math.inf > composed.epsilon(0.6)
 
 
-def test_more_combinations_than_memory_holds_are_refused():
-    components = [GaussianDP(1.0 + j / 500) for j in range(500)]
-    cases = Worst([Mixture((1.0,), (component,)) for component in components])
-    for part in (Mixture((1 / 500,) * 500, components), cases):
-        with pytest.raises(ValueError, match="combinations=125250, expected at most 100000"):
-            compose(part, part)
+def test_a_bound_that_is_not_convex_composes_as_its_hull_in_both_directions():
+    """At epsilon = 0 a true curve is below the line between its points at 1 / a and at a."""
+    hump = Worst((RenyiDP((2.0, 30.0), (0.01, 0.15)), LaplaceDP(0.02)))
+    alone = Composed((hump,), (1,))
+    for epsilon in (0.0, 0.1, 0.3, 1.0):
+        assert alone.delta(epsilon) <= hump.delta(epsilon) * (1 + 1e-3) + 2e-12
+    assert alone.delta(0.0) < 0.999 * hump.delta(0.0)
+    ratio = math.expm1(0.5)
+    assert alone.delta(0.0) <= (hump.delta(0.5) + 0.5 * ratio) / (1 + 0.5 * ratio) + 2e-12
 
 
 # Random participation: the average over it, who may claim it, and who may not --------------------
@@ -187,12 +229,9 @@ def test_the_worst_is_said_as_simply_as_possible_and_composition_distributes_ove
     composed = compose(Worst((RARE, STEADY)), GaussianDP(0.4))
     assert composed == worst(compose(RARE, GaussianDP(0.4)), compose(STEADY, GaussianDP(0.4)))
     six = compose(*[Worst((RARE, STEADY))] * 6)
-    assert len(six.components) == 7
     for epsilon in (0.0, 0.5, 2.0):
         pure = max(compose(*[part] * 6).delta(epsilon) for part in (RARE, STEADY))
         assert six.delta(epsilon) >= pure * (1 - 1e-12)
-    with pytest.raises(TypeError, match="RenyiDP together with PoissonSubsampledGaussian"):
-        compose(Worst((STEADY, RenyiDP((2.0,), (0.5,)))), SAMPLED)
 
 
 def test_renyi_divergences_add_on_common_orders_and_take_a_gaussian_exactly():
@@ -200,8 +239,8 @@ def test_renyi_divergences_add_on_common_orders_and_take_a_gaussian_exactly():
     composed = compose(one, other, GaussianDP(0.5))
     assert composed.orders == (3.0, 4.0)
     assert composed.divergences == pytest.approx((1.2 + 3 * 0.125, 2.3 + 4 * 0.125), rel=1e-13)
-    with pytest.raises(ValueError, match="without a common order"):
-        compose(RenyiDP((2.0,), (1.0,)), RenyiDP((3.0,), (1.0,)))
+    apart = compose(one, RenyiDP((5.0,), (0.1,)))  # no order in common
+    assert one.epsilon(1e-4) < apart.epsilon(1e-4) < math.inf
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.2, 1.0, 3.0])

@@ -23,15 +23,13 @@ pytest.importorskip("dp_accounting")
 SAMPLED = Sampled(0.1, 20.0 / 3.0, 7, "zero_out")
 STEADY, STRONG = GaussianDP(0.3), GaussianDP(1.0)
 RARE = Mixture((0.9, 0.1), (GaussianDP(0.0), STRONG))
-INNER = Worst((LaplaceDP((1.0,)), STEADY))
+INNER = Worst((LaplaceDP(1.0), STEADY))
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0)
 # Of every kind some guarantees, with the words that the first describes itself by.
 EXAMPLES = {
     "not private": [NonPrivate()],
     "GDP(mu=0.2681)": [GaussianDP(np.float64(0.26801)), GaussianDP(1), GaussianDP(0.0)],
-    "Laplace(sum of epsilons=2.667), 22 releases": [
-        LaplaceDP((0.1, 1.0 / 3.0), (20, 2)), LaplaceDP((0.5, 0.5)), LaplaceDP(())
-    ],
+    "Laplace(epsilon=0.3334)": [LaplaceDP(1.0 / 3.0), LaplaceDP(0.0)],
     "Poisson(q=0.1) sampled Gaussian(multiplier=6.666), 7 rounds": [
         SAMPLED, Sampled(1, 9.0, np.int64(3), "zero_out")
     ],
@@ -43,9 +41,9 @@ EXAMPLES = {
         RenyiDP(ORDERS, tuple(0.02 * order for order in ORDERS)),
         RenyiDP((1.5, 2.0), (0.1, math.inf)),
     ],
-    "Laplace(sum of epsilons=0.2), 1 releases + GDP(mu=0.2)": [
-        Composed((LaplaceDP((0.2,)), GaussianDP(0.2))),
-        Composed((SAMPLED, GaussianDP(0.1), LaplaceDP((0.2,)))),
+    "Laplace(epsilon=0.2) x 3 + GDP(mu=0.2)": [
+        Composed((LaplaceDP(0.2), GaussianDP(0.2)), (3, 1)),
+        Composed((SAMPLED, GaussianDP(0.1), LaplaceDP(0.2), RARE), (1, 1, 1, 2)),
     ],
     "mixture of GDP(mu=0), GDP(mu=1)": [
         RARE,
@@ -59,12 +57,6 @@ FIRST = [examples[0] for examples in EXAMPLES.values()]
 EPSILONS = (0.0, 0.05, 0.3, 1.0, 4.0)
 of_each = pytest.mark.parametrize("guarantee", ALL, ids=lambda guarantee: guarantee.describe())
 of_first = pytest.mark.parametrize("guarantee", FIRST, ids=lambda kind: type(kind).__name__)
-
-
-class Unknown(Guarantee):
-    """A kind that nobody has a theorem for."""
-
-    delta = to_dict = describe = lambda *_: None
 
 
 @cache
@@ -136,7 +128,7 @@ def test_a_guarantee_survives_json_and_compares_by_value(guarantee):
 @of_first
 def test_fields_that_are_missing_unknown_or_of_a_wrong_type_are_refused(guarantee):
     plain = guarantee.to_dict()
-    names = set(plain) - {"kind"}
+    names = set(plain) - {"version", "kind"}
     changed = [{key: plain[key] for key in plain if key != name} for name in names]
     for wrong in [{**plain, "another": 1.0}, *changed]:
         with pytest.raises(ValueError, match="fields"):
@@ -150,47 +142,45 @@ def nested(depth):
     return {"kind": "worst", "components": [nested(depth - 1)]} if depth else {"kind": "?"}
 
 
+COMPOSED = {"kind": "composed", "leaves": [{"kind": "gaussian", "mu": 1.0}], "counts": [1]}
+
+
 @pytest.mark.parametrize(
     ("plain", "error", "message"),
     [
         ([], TypeError, "expected a dict"),
         *(({"kind": kind, "mu": 1.0}, ValueError, "expected one of") for kind in (None, [], "a")),
         *(({"kind": "gaussian", "mu": mu}, ValueError, "Got mu=") for mu in (math.nan, 10**400)),
-        ({"kind": "laplace", "epsilons": [0.1], "counts": []}, ValueError, "counts"),
-        ({"kind": "composed", "parts": [{"kind": "non_private"}]}, TypeError, "a part NonPriv"),
+        *(({"version": v, **COMPOSED}, ValueError, "version=") for v in (None, 0, 2, "1", [])),
+        ({**COMPOSED, "counts": [0]}, ValueError, "counts=0"),
+        ({**COMPOSED, "counts": []}, ValueError, "1 leaves and 0 counts"),
+        ({**COMPOSED, "leaves": COMPOSED["leaves"] * 2, "counts": [1, 1]}, ValueError, "different"),
+        ({**COMPOSED, "leaves": [COMPOSED]}, TypeError, "a leaf Composed"),
+        ({**COMPOSED, "leaves": [{"kind": "non_private"}]}, TypeError, "a leaf NonPriv"),
         (nested(500), ValueError, "nested"),
     ],
 )  # fmt: skip
 def test_dictionaries_that_describe_no_guarantee_are_refused(plain, error, message):
     with pytest.raises(error, match=message):
-        guarantee_from_dict(plain)
+        guarantee_from_dict({"version": 1, **plain} if isinstance(plain, dict) else plain)
 
 
 # Composition and the weakest of several ----------------------------------------------------------
 
 
-def composes(one, other):
-    """Whether there is a theorem about both, by their kinds."""
-    kinds = {type(one), type(other)}
-    if NonPrivate in kinds or kinds == {RenyiDP}:
-        return True
-    # These two take Gaussian guarantees alone, here also those of each label and of each case.
-    special = kinds & {RenyiDP, Objective}
-    others = kinds - special
-    return not special or (len(others) == 1 and others <= {GaussianDP, Mixture, Worst})
+def leaf(guarantee):
+    return not isinstance(guarantee, Composed | NonPrivate)
 
 
 @of_first
-def test_composition_is_known_for_the_kinds_with_a_theorem_and_above_its_parts(guarantee):
+def test_composition_is_symmetric_above_its_parts_and_below_basic_composition(guarantee):
     for other in FIRST:
-        if not composes(guarantee, other):
-            with pytest.raises(TypeError, match=r"^Got .* expected"):
-                compose(guarantee, other)
-            continue
-        together = compose(guarantee, other)
+        pair, together = (guarantee, other), compose(guarantee, other)
         deltas = curve(together)
-        np.testing.assert_allclose(curve(compose(other, guarantee)), deltas, 1e-9, 1e-13)
-        assert np.all(np.maximum(curve(guarantee), curve(other)) <= deltas * (1 + 1e-9) + 1e-13)
+        np.testing.assert_allclose(curve(compose(other, guarantee)), deltas, 1e-6, 1e-11)
+        # Of a bound that is not convex, composition takes the convex hull.
+        least = [curve(Composed((part,), (1,))) if leaf(part) else curve(part) for part in pair]
+        assert np.all(np.maximum(*least) <= deltas * (1 + 1e-4) + 1e-11)
         if RenyiDP not in (type(guarantee), type(other)):  # its conversion loses more than that
             for first in (0.0, 0.3):
                 basic = guarantee.delta(first) + other.delta(0.7)
@@ -207,10 +197,9 @@ def test_composition_with_nothing_and_with_no_guarantee_at_all(guarantee):
 
 def test_foreign_guarantees_and_two_relations_do_not_compose():
     assert compose() == GaussianDP(0.0)
-    for others in ((), (GaussianDP(1.0),), (NonPrivate(),)):
-        for foreign in (Unknown(), 0.5):
-            with pytest.raises(TypeError, match="expected one of GaussianDP, Poisson"):
-                compose(foreign, *others)
+    for others in ((GaussianDP(1.0),), (NonPrivate(),)):
+        with pytest.raises(TypeError, match=r"Got 0\.5, expected a Guarantee"):
+            compose(0.5, *others)
     with pytest.raises(TypeError, match="two neighbouring relations"):
         compose(SAMPLED, Sampled(0.1, 20.0, 100, "replace_one"))
 
@@ -227,19 +216,19 @@ def test_what_dominates_is_nowhere_below_and_the_worst_is_the_largest(guarantee)
         np.testing.assert_allclose(curve(worst(guarantee, other)), largest, 1e-9, 1e-14)
 
 
-STEPS = LaplaceDP((0.3, 0.1), (2, 5))
+STEPS = compose(*[LaplaceDP(0.3)] * 2, *[LaplaceDP(0.1)] * 5)
 RARER = Mixture((0.8, 0.2), RARE.components)
-OFTEN, BOTH = Mixture((0.9, 0.1), (STEADY, STRONG)), Composed((SAMPLED, GaussianDP(0.2)))
+OFTEN, BOTH = Mixture((0.9, 0.1), (STEADY, STRONG)), compose(SAMPLED, GaussianDP(0.2))
 
 
 @pytest.mark.parametrize(
     ("larger", "smaller", "unclear"),
     [
-        (STEPS, [LaplaceDP((0.2, 0.1), (2, 4))], [LaplaceDP((0.31,)), LaplaceDP((0.3,), (3,))]),
-        (STEPS, [LaplaceDP(())], [LaplaceDP((0.01,), (1000,)), GaussianDP(0.1)]),
+        (STEPS, [Composed((LaplaceDP(0.2), LaplaceDP(0.1)), (2, 5))], [LaplaceDP(0.31)]),
+        (LaplaceDP(0.3), [LaplaceDP(0.2), LaplaceDP(0.0)], [STEPS, GaussianDP(0.1)]),
         (SAMPLED, [Sampled(0.1, 8.0, 7, "zero_out")], [Sampled(0.1, 8.0, 7, "replace_one")]),
         (OFTEN, [RARE], [RARER]),
-        (BOTH, [Composed((SAMPLED, GaussianDP(0.1)))], [Composed((SAMPLED,))]),
+        (BOTH, [compose(SAMPLED, GaussianDP(0.1))], [Composed((SAMPLED,), (1,))]),
     ],
 )
 def test_dominance_is_seen_where_it_is_plain(larger, smaller, unclear):

@@ -72,7 +72,6 @@ def test_parameters_outside_a_theorem_are_refused(call, message, arguments):
     ("make", "error", "message"),
     [
         (lambda: p.Mixture((1.0,), (0.5,)), TypeError, "a component 0.5, expected a Guarantee"),
-        (lambda: p.Composed((p.NonPrivate(),)), TypeError, ".*expected one of .*GaussianDP"),
         (lambda: p.worst(0.5), TypeError, ".*expected a Guarantee"),
         (lambda: p.PoissonSubsampledGaussian(0.5, 1.0, 1, "add_one"), ValueError, ".*add_one"),
     ],

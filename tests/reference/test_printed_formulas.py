@@ -7,7 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from skdpadmm.privacy import GaussianDP, LaplaceDP, gaussian_mu, split_budget
+from skdpadmm.privacy import (
+    GaussianDP,
+    LaplaceDP,
+    compose,
+    compose_counts,
+    gaussian_mu,
+    split_budget,
+)
 from tests.privacy_accounting.attained import log_density
 from tests.reference import printed_formulas as printed
 
@@ -62,8 +69,9 @@ def test_the_printed_epsilon_of_coordinate_descent_lacks_the_sum_in_its_roots():
     claimed = printed.coordinate_descent_epsilon([0.1] * 100, 1e-5)
     assert claimed == pytest.approx(0.4996 + 0.4799, abs=1e-4)
     pytest.importorskip("dp_accounting")
-    assert LaplaceDP((0.1,), (100,)).epsilon(1e-5) > 4 * claimed
-    assert LaplaceDP((0.1,), (100,)).delta(claimed) > 0.1
+    steps = compose_counts([(LaplaceDP(0.1), 100)])
+    assert steps.epsilon(1e-5) > 4 * claimed
+    assert steps.delta(claimed) > 0.1
 
 
 @pytest.mark.parametrize("n_records", [1, 50])
@@ -82,10 +90,10 @@ def test_the_printed_split_is_the_reverse_of_the_optimum_and_worse_than_equal_sh
 def test_a_loss_that_is_lipschitz_in_the_l1_norm_moves_a_laplace_release_by_more():
     """Its gradient is bounded entry by entry: what is declared as one release is p of them."""
     declared, gradient, other = 0.1, np.ones(10), -np.ones(10)
-    true = LaplaceDP(np.abs(gradient - other) / (2.0 / declared))
-    assert true.pure_epsilon == pytest.approx(10 * declared)
+    true = compose(*map(LaplaceDP, np.abs(gradient - other) / (2.0 / declared)))
+    assert true.epsilon(0.0) == pytest.approx(10 * declared)
     # Seen where all entries have one sign: the loss is then the whole sum.
-    attained = (1 - math.exp(declared - true.pure_epsilon)) * 0.5**10
+    attained = (1 - math.exp(declared - true.epsilon(0.0))) * 0.5**10
     assert 0 < attained <= true.delta(declared)
 
 
