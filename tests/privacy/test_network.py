@@ -21,6 +21,7 @@ from skdpadmm.privacy import (
     LaplaceDP,
     Neighboring,
     PoissonSubsampledGaussian,
+    compose,
 )
 from skdpadmm.privacy import gaussian_mu as mu_of
 from tests.contract.harness import record, scale_of
