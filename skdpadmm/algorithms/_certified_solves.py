@@ -53,7 +53,7 @@ def loss_bounds(loss: Loss, *, row_norm: float, clip_norm: float) -> LossBounds:
 def bounds_in_basis(
     facts: Facts, rows: Rows | None, *, clip_norm: float, row_bound: float
 ) -> LossBounds:
-    """Bounds in the coordinates that are worked in; both arguments are in units of a typical norm.
+    """Bounds in the coordinates of a run; both arguments are in units of the typical norm of rows.
 
     Without conditioning rows have a bound already. A basis that depends on data has none that is of
     use, so there it is `row_bound`. Before data (rows is None) its typical norm counts as 1.
@@ -67,12 +67,12 @@ def bounds_in_basis(
 
 
 def settled_bounds(facts: Facts, settings: Settings, rows: Rows | None = None) -> LossBounds:
-    """The same, for the clip and the bound of rows that a run has settled on."""
+    """The same bounds, for the clip and the bound of rows in the settings of a run."""
     return bounds_in_basis(facts, rows, clip_norm=settings.clip_norm, row_bound=settings.row_bound)
 
 
 def typical_norm(facts: Facts) -> float:
-    """What clip bounds of records are in units of: `Rows.typical_norm`, without a basis."""
+    """The unit of clip bounds of records: `Rows.typical_norm`, without a basis."""
     return min(facts.row_norm, math.sqrt(facts.n_parameters))
 
 
@@ -84,7 +84,7 @@ def open_clip(loss: Loss, row_norm: float) -> float:
 def usable_ridge(facts: Facts, most: float = math.inf) -> float:
     """Strong convexity that can be moved from the penalty to the loss, the same in all directions.
 
-    Coordinates that are only found later, by a preparation, leave no figure for it.
+    Where a preparation chooses the coordinates there is no figure for it.
     """
     if facts.scaling is not None or facts.conditioning is not None:
         return 0.0
@@ -104,8 +104,7 @@ def remaining_prox(facts: Facts, step: float, ridge: float, rows: Rows) -> Opera
 def clipped_gradient(loss: Loss, problem: Problem, bounds: LossBounds) -> Operator:
     """Gradient of the sum of clipped losses over rows that are scaled down to their bound.
 
-    A row that is scaled down takes a target that has units along: a weighted record, not a
-    distorted one.
+    Where targets have a scale, that of a scaled row is scaled with it: the record is weighted.
     """
     rows, engine = problem.rows, problem.engine
     with np.errstate(all="ignore"):
@@ -149,7 +148,7 @@ def score_rounding(facts: Facts, bounds: LossBounds) -> float:
     """
     d, is_transformed = facts.n_parameters, facts.conditioning is not None
     condition = facts.conditioning.condition if facts.conditioning is not None else 1.0
-    # Without an intercept nothing is centred. Units that are found later have no centre.
+    # Without an intercept nothing is centred; nor is it where a preparation chooses the scales.
     centre = 0.0 if facts.coordinates is None else facts.coordinates.amplification - 1.0
     roundings = (d + 8) * (1 + is_transformed) * (1.0 + 2.0 * centre)
     depth = max(2.0 * (d + 16), roundings) * condition
@@ -157,7 +156,7 @@ def score_rounding(facts: Facts, bounds: LossBounds) -> float:
 
 
 def step_rounding(smoothness: float) -> float:
-    """What rounding of a step costs, as an error of the gradient for each unit of norm.
+    """The rounding of a step as an error of the gradient, for each unit of the iterate's norm.
 
     A step ``y - g / beta``, its prox and the extrapolation are each rounded to a few units in the
     last place of vectors as long as an iterate. In units of the gradient that is beta times that.

@@ -50,7 +50,7 @@ class DecentralizedGradientDescent(Algorithm):
     Parameters
     ----------
     step_size : float or "auto", default="auto"
-        :math:`\eta`, in the coordinates that it works in; in [1e-100, 1e100].
+        :math:`\eta`, in the coordinates of the run; in [1e-100, 1e100].
     clip_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a record's gradient, in units of the typical norm of a row:
         the square root of the number of parameters, or in conditioned coordinates of the effective
@@ -62,8 +62,8 @@ class DecentralizedGradientDescent(Algorithm):
         secret. Below 1 the guarantee is that of Poisson sampling; it takes the extra
         ``skdpadmm[accounting]``.
     tail_fraction : float, default=0.5
-        In (0, 1]: share of all steps, at their end, that is averaged. Free: all steps count as
-        released.
+        In (0, 1]: fraction of steps, at the end, that is averaged. It uses no budget: all steps
+        count as released.
 
     Notes
     -----

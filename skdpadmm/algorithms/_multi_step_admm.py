@@ -60,8 +60,8 @@ class MultiStepADMM(Algorithm):
         messages; 1 is linearised private ADMM.
     step_size : float or "auto", default="auto"
         Of every agent's step, :math:`1 / (2 \rho |N_a| + \eta_a)`: the proximal weights
-        :math:`\eta_a` make up for different numbers of neighbours. In the coordinates that it works
-        in; in [1e-100, 1e100].
+        :math:`\eta_a` make up for different numbers of neighbours. In the coordinates of the run;
+        in [1e-100, 1e100].
     clip_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a record's gradient, in units of the typical norm of a row:
         the square root of the number of parameters, or in conditioned coordinates of the effective
@@ -70,26 +70,26 @@ class MultiStepADMM(Algorithm):
         How strongly neighbours are pulled together (rho), in (0, 1e100]. With a `step_size` at most
         ``1 / (2 * step_size * most_neighbors)``. "auto" is that bound divided by `inner_steps`.
     proximal_weight : float, "growing" or None, default=None
-        None: as `step_size` says. A float: eta, the same for all agents and steps. "growing": the
+        None: given by `step_size`. A float: eta, the same for all agents and steps. "growing": the
         schedule of the utility theorem, ``sqrt(2 s) G / diameter`` in step s, where G bounds the
         noisy gradient. With one of the last two, `step_size` must be "auto" and `penalty_weight` a
         float.
     diameter : float, default=inf
         Of the ball around zero that models are projected onto, after the noise, in the coordinates
-        that it works in. In (0, inf]; "growing" needs a finite one.
+        of the run. In (0, inf]; "growing" needs a finite one.
     batch_fraction : float, default=1.0
         In (0, 1]: chance of each record to be in a step, drawn anew for every step and kept secret.
         Below 1 the guarantee is that of Poisson sampling; it takes the extra
         ``skdpadmm[accounting]``.
     tail_fraction : float, default=0.5
-        In (0, 1]: share of all steps, at their end, that is averaged. 1 is the average of the
-        paper. Free: all steps count as released.
+        In (0, 1]: fraction of steps, at the end, that is averaged. 1 is the average of the paper.
+        It uses no budget: all steps count as released.
 
     Notes
     -----
     **Guarantee.** Observers "eavesdropper" (sees every message), "peer" and "model": one figure for
     all three. Unit: one record, or all records of an agent, whose gradient is then clipped as a
-    whole. Given what was released before, a record moves its agent's gradient by at most 2C under
+    whole. Given what was released before, the sensitivity of an agent's gradient is 2C under
     replace-one and C under zero-out, so with noise of standard deviation s the T = t l steps are
     GDP with :math:`\mu = \sqrt T \, 2 C / s`, by exact composition; in units of the models the
     noise of a step is :math:`s / (2 \rho |N_a| + \eta)`. Models, averages, duals and projections
@@ -102,7 +102,7 @@ class MultiStepADMM(Algorithm):
     ----------
     .. [1] Z. Huang, Y. Gong, "Differentially Private ADMM for Convex Distributed Learning:
        Improved Accuracy via Multi-Step Approximation", Algorithm 1 and Theorems 6 and 7, corrected
-       as said above.
+       as stated above.
 
     Examples
     --------
@@ -199,10 +199,10 @@ class MultiStepADMM(Algorithm):
             nonlocal pull, duals, total
             total = total + models
             if s and s % settings.inner_steps == 0:
-                heard = total / settings.inner_steps
-                apart = rho * disagreement(topology, heard)
+                means = total / settings.inner_steps
+                apart = rho * disagreement(topology, means)
                 duals, total = duals - apart / 2, np.zeros(shape)
-                pull = 2 * duals + ties[:, None, None] * heard - apart
+                pull = 2 * duals + ties[:, None, None] * means - apart
             curvature = curvatures(s + 1)
             eta = (curvature - ties)[:, None, None]
             return (pull + eta * models - gradient(models)) / curvature[:, None, None], curvature

@@ -39,8 +39,8 @@ N_PATH_PROBES = 256
 FEW_TURNS, FEWEST_TURNS = 5, 10
 # Keeps the public randomness of the probes apart from that of the order of wake-ups.
 PROBE_STREAM, PATH_STREAM = 1, 2
-# What an agent counts at least, beside the one that counts most: without it agents that hear their
-# neighbours alone would take too long to hear of anybody else.
+# The least weight of an agent's own model, beside the largest one: without it agents that only
+# average over neighbours would take too long to learn of anybody else.
 LEAST_PULL = 1e-3
 # Rounds of averaging that noise may ask for: 1, 2, 4, and so on; what the agent with the least
 # noise does in each; and the least that is left of models, whose signs count however noisy.
@@ -76,7 +76,7 @@ class InTurns(Personal):
         return defaults.default_turns(facts, budget, self.noise)
 
     def turns_of(self, facts: Facts, budget: Budget) -> int:
-        """How often agents use their rows, also where `turns` says so."""
+        """How often agents use their rows, by `turns` or by default."""
         return self.default_turns(facts, budget) if self.turns == "auto" else int(self.turns)
 
     def gradients(
@@ -117,24 +117,24 @@ class PersonalizedCoordinateDescent(InTurns):
               \frac{W_{ij}}{D_i} \Theta_j - \mu c_i (\tilde\nabla L_i(\Theta_i))\Big), \qquad
               \alpha_i = \frac{1}{1 + \mu c_i \bar L_i},
 
-    and tells its neighbours. The gradient :math:`\tilde\nabla` has records clipped to norm C, and
-    noise; that of the penalty needs neither. :math:`\bar L_i` is the public bound of the curvature
-    of :math:`L_i`: steps that depend on rows would tell about them, so there is no way to ask for
-    them. An agent that has taken all of its turns sleeps on. One without rows takes the mean of its
+    and sends it to its neighbours. The gradient :math:`\tilde\nabla` has records clipped to norm C,
+    and noise; that of the penalty needs neither. :math:`\bar L_i` is the public bound of the
+    curvature of :math:`L_i`: steps that depend on rows would not be private, and are not offered.
+    An agent that has taken all of its turns does not wake up again. One without rows takes the mean of its
     neighbours, and one without neighbours descends alone.
 
     Parameters
     ----------
     turns : int or "auto", default="auto"
-        How often each agent uses its rows, a warm start included. "auto": `max_iter`, or fewer,
-        but 10, where noise lets nobody travel far; one, for classifiers among several agents, where
+        How often each agent uses its rows, a warm start included. "auto": `max_iter`; down to 10
+        where noise limits the steps; one, for classifiers among several agents, where
         next to nothing of an agent's rows stands out of its noise. With Laplace noise the more, the
         more of a typical agent's records stand out of its noise, 1 at least.
     averaging_wakes : int or "auto", default="auto"
         How often each agent wakes up after its turns to average alone:
         :math:`\Theta_i \leftarrow (1 - \alpha_i) \Theta_i + \alpha_i \sum_j W_{ij} / D_i \Theta_j`.
         Free. "auto": all at once, up to 32 times, the more, the noisier it is; how often that is,
-        and by how much models are then scaled down, follows from what was said and from the known
+        and by how much models are then scaled down, follows from what was released and the known
         law of its noise, by Stein's unbiased estimate of the risk. None if not `tempered`.
     noise : {"gaussian", "laplace"}, default="gaussian"
         Law of the noise. Laplace noise goes by the L1 norm, in which records are then clipped.
@@ -155,7 +155,7 @@ class PersonalizedCoordinateDescent(InTurns):
         Whether a private path heeds its noise, by public facts. Agents then trust their rows less
         beside their neighbours where noise would set them apart, steps are shorter than
         :math:`\alpha_i` where it would take models too far, and have momentum from sweep to sweep
-        where there is little of it; the result is the mean of what was said in the second half. The
+        where there is little of it; the result is the mean of models of the second half. The
         less noise, the closer it is to the minimum of the same objective. False: the update above
         as it stands, and its last iterate.
     order_seed : int, default=0
@@ -165,8 +165,8 @@ class PersonalizedCoordinateDescent(InTurns):
     -----
     **Guarantee.** Observers "eavesdropper" (sees every message) and "model": one figure for both.
     Unit: one record, or all records of an agent, whose mean gradient is then clipped as a whole.
-    Given all models so far a record moves its agent's mean gradient by at most 2C / m under
-    replace-one and C / m under zero-out, in the norm of the noise, where m is the agent's number of
+    Given all models so far the sensitivity of an agent's mean gradient is 2C / m under replace-one
+    and C / m under zero-out, in the norm of the noise, where m is the agent's number of
     rows; the state moves by :math:`\alpha_i \mu c_i` times it, and so does the noise. The noisy
     model is the state: nothing else is kept. With Gaussian noise of standard deviation s_t / m the
     turns of an agent are GDP with :math:`\mu^2 = \sum_t (2 C / s_t)^2`, by exact composition; with
@@ -224,7 +224,7 @@ class PersonalizedCoordinateDescent(InTurns):
         return settings, agent_turns(facts, budget, name=GRADIENTS, weights=weights, law=self.noise)
 
     def default_turns(self, facts: Facts, budget: Budget) -> int:
-        """No more than noise lets agents travel."""
+        """Turns by default, fewer where noise limits how far agents can travel."""
         n_turns = super().default_turns(facts, budget)
         if not (budget.is_private and self.tempered and self.noise == "gaussian"):
             return n_turns
@@ -304,7 +304,7 @@ class _TemperedPath:
     """A path that heeds its noise, and public noise that goes the same way, to know what is left.
 
     Probes go in whole sweeps, which are much like sweeps one by one, with the usual curvature in
-    place of that of the rows. `pace` says how agents step.
+    place of that of the rows. `pace` holds the steps of agents.
     """
 
     def __init__(self, plan: Plan, clip_norm: float, coordinates: Coordinates) -> None:

@@ -38,7 +38,7 @@ LARGEST_MOMENTUM = 0.9
 CLASSIFIER_SCORE = 0.25
 # Share of the curvature that is left, by what is clipped and by losses that are flat far out.
 CURVATURE_LEFT, CLASSIFIER_CURVATURE = 0.5, 0.7
-# Rounds, and the least own weight, by which it is found out what neighbours pool.
+# Rounds, and the least own weight, of the public smoothing that measures what neighbours pool.
 POOLING_ROUNDS, POOLING_PULL = 40, 0.01
 
 
@@ -166,7 +166,7 @@ def one_look_is_best(facts: Facts, budget: Budget) -> bool:
 
 
 class Pace(NamedTuple):
-    """How agents step where what they say is noisy; an entry for each agent.
+    """Steps of agents whose releases are noisy; an entry for each agent.
 
     What own gradients count beside neighbours, the share of a wake-up that is new, what is repeated
     of the last sweep, and the share of the step of the theory.
@@ -194,8 +194,8 @@ def pace_of_agents(
     less beside its neighbours, the more noise would set it apart; its steps get shorter where noise
     would take it too far, and momentum makes them longer where there is little.
 
-    Noise is the standard deviation in each entry of the mean of all gradients that an agent says.
-    An isolated step is that of agents who do not even hear each other.
+    Noise is the standard deviation in each entry of the mean of all gradients that an agent
+    releases. An isolated step is that of agents that exchange nothing.
     """
     agents = neighborhood_of(facts)
     if isolated_step is None:

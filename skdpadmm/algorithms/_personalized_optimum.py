@@ -199,7 +199,7 @@ def optimal_models(plan: Plan, problem: Problem, gate: Gate, *, coupled: bool) -
         start, settings.tolerance, settings.max_iter, problem.progress
     )
     if not converged:
-        # Nothing is private here, so the optimiser may speak.
+        # Nothing is private here, so the optimiser may warn.
         warnings.warn(
             f"Got no convergence in {n_iter} iterations at epsilon=inf, expected steps below"
             f" {settings.tolerance:g}. Increase max_iter or strengthen the penalty.",
@@ -219,7 +219,7 @@ def refit_at_home(
               + \mu c_i L_i(\theta)
 
     Nothing is clipped and no noise is added: the answer is for this agent alone. It must not be
-    stored or sent, and then it costs nothing: what others see does not depend on it. An agent
+    stored or sent, and then it uses no budget: what others see does not depend on it. An agent
     without neighbours minimises its loss.
 
     Parameters
@@ -254,10 +254,10 @@ def refit_at_home(
         linear=one * center,
         weights=np.array([weight]),
     )
-    # Threads cost more than they save on the rows of one agent.
+    # Threads are slower on the rows of one agent.
     with one_blas_thread():
-        found, _, _ = objective.minimum(center, TOLERANCE, MOST_STEPS)
-    return np.asarray(found[0])
+        model, _, _ = objective.minimum(center, TOLERANCE, MOST_STEPS)
+    return np.asarray(model[0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -103,10 +103,9 @@ class ClosedNeighborhoods:
 
     def interval_box(self, models: Array) -> Box:
         """Between the largest and the smallest entry of each neighbourhood."""
-        heard = models[self.members]
-        return between(
-            np.minimum.reduceat(heard, self.starts), np.maximum.reduceat(heard, self.starts)
-        )
+        received, starts = models[self.members], self.starts
+        low, high = (reduce.reduceat(received, starts) for reduce in (np.minimum, np.maximum))
+        return between(low, high)
 
 
 def boxes_of(topology: Topology, mixing: str, seed: int) -> Callable[[Array], Box]:
@@ -127,7 +126,7 @@ class MixedTurns(GradientTurns):
     """Steps along gradients of ``F_a = (A / n) sum_{i in a} f_i``, from mixes with secret weights.
 
     The clip is in the norm of the noise: the Euclidean one, or L1 at ``clip_norm * law_factor``.
-    `expected_loss` is what the turns of each agent tell on average; None where that is unknown.
+    `expected_loss` is the expected absolute privacy loss of each agent; None where it is unknown.
     """
 
     def __init__(
@@ -273,7 +272,7 @@ def default_aggregator_steps(
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RandomizedADMM(Algorithm):
-    r"""ADMM over a graph, in which nobody knows how an agent mixed what it heard.
+    r"""ADMM over a graph, with secret random weights of what an agent received.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents. Agent a
     holds :math:`F_a = \frac A n \sum_{i \in a} f_i`, a model :math:`w_a` and a dual variable
@@ -319,7 +318,7 @@ class RandomizedADMM(Algorithm):
     Notes
     -----
     **Guarantee.** As for :class:`RandomizedGradientDescent`, whose sketch of a proof it shares:
-    given the weights and what was said before, a broadcast is a public function of the noisy
+    given the weights and what was released before, a broadcast is a public function of the noisy
     gradient. "fixed" weights have the same figure. Other agents need not be honest. The
     estimator's ``expected_privacy_loss_`` is explained there too: it is no guarantee.
 
@@ -329,7 +328,7 @@ class RandomizedADMM(Algorithm):
     References
     ----------
     .. [1] H. Xiao, "Local Differential Privacy in Decentralized Optimization", SM thesis, MIT,
-       2019, Algorithm 1, corrected as said above.
+       2019, Algorithm 1, corrected as stated above.
 
     Examples
     --------
@@ -456,23 +455,23 @@ class RandomizedGradientDescent(Algorithm):
     **Guarantee.** Observers "eavesdropper" (sees every message), "peer" and "model": one figure for
     all three. Unit: one record, or all records of an agent, whose gradient is then clipped as a
     whole. Let c = 2 for replace-one and 1 for zero-out. Random weights depend on nothing private
-    and are drawn afresh. Given them and what was said before, a broadcast is a public function of
-    the noisy gradient, which a record moves by at most :math:`c\,C A / n`: in the L1 norm for
-    Laplace noise, in the Euclidean one for Gaussian noise. So the steps are
+    and are drawn afresh. Given them and what was released before, a broadcast is a public function
+    of the noisy gradient, whose sensitivity is :math:`c\,C A / n`: in the L1 norm for Laplace
+    noise, in the Euclidean one for Gaussian noise. So the steps are
     :class:`~skdpadmm.privacy.LaplaceDP` with :math:`\epsilon_k = c\,C A / (n s_k)`, or
     GDP with :math:`\mu^2 = \sum_k (c\,C A / (n s_k))^2`, whatever the mix: what random weights hide
     beyond that is not counted. It needs neither convexity nor honest neighbours.
 
     **No guarantee.** The estimator's ``expected_privacy_loss_`` is, for Laplace noise, each agent's
-    sum over steps and entries of what the absolute privacy loss is expected to be at most where a
-    record moves all entries alike, given the intervals that its mixes came from: by
+    sum over steps and entries of an upper bound of the expected absolute privacy loss, where a
+    record changes all entries alike, given the intervals of its mixes: by
     :func:`~skdpadmm.privacy.expected_privacy_loss_factor_ceiling`. It is a function of the path
-    that was released, and says nothing at any level of confidence.
+    that was released, and holds at no level of confidence.
 
     References
     ----------
     .. [1] H. Xiao, "Local Differential Privacy in Decentralized Optimization", SM thesis, MIT,
-       2019, Sections 3.2 and 3.3 and Appendix E, corrected as said above.
+       2019, Sections 3.2 and 3.3 and Appendix E, corrected as stated above.
 
     Examples
     --------
@@ -567,13 +566,13 @@ class RandomizedSGD(Algorithm):
     order_seed : int, default=0
         Public seed of the groups; no part of the privacy.
     tail_fraction : float, default=0.5
-        In (0, 1]: share of all rounds, at their end, that is averaged; 1 is the paper's. Free: all
-        agents count as heard.
+        In (0, 1]: fraction of rounds, at the end, that is averaged; 1 is the paper's. It uses no
+        budget: all broadcasts count as released.
 
     Notes
     -----
     **Guarantee.** As for :class:`RandomizedGradientDescent`, whose sketch of a proof it shares. An
-    agent speaks once, so its whole budget goes into one broadcast: with noise s it is
+    agent broadcasts once, so its whole budget goes into one release: with noise s it is
     :class:`~skdpadmm.privacy.LaplaceDP` with :math:`\epsilon = c\,C A / (n s)`, or GDP with
     :math:`\mu = c\,C A / (n s)`. Who is in which group is public, and amplifies nothing. The
     estimator's ``expected_privacy_loss_`` is explained there too: it is no guarantee.
@@ -632,7 +631,7 @@ class RandomizedSGD(Algorithm):
         return settings, turns
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """Let all agents speak as planned; symbols as above."""
+        """Run the rounds as planned; symbols as above."""
         settings, n_rounds = plan.settings, plan.settings.n_iter
         groups = groups_of_agents(network_of(plan.facts).n_agents, n_rounds, settings.order_seed)
         steps = settings.step_size / np.sqrt(np.arange(n_rounds) + 1.0)
@@ -658,7 +657,7 @@ class RandomizedSGD(Algorithm):
 
 
 def default_rounds(facts: Facts, turns: Release) -> int:
-    """Rounds in which agents speak once, at most half as many as agents.
+    """Rounds in which each agent broadcasts once, at most half as many as agents.
 
     The more rounds, the fewer agents in each, and the more noise. The bound of Theorem 3.2.1 is the
     least where noise in a round is as large as the gradient.

@@ -186,8 +186,8 @@ class RandomWalkADMM(_RandomWalk):
         Visits of an agent at which it uses its data, at least 1. "auto" is `max_iter`, the mean
         number of visits: more noise would cost more than the visits beyond.
     tail_fraction : float, default=0.5
-        In (0, 1]: share of the walk, at its end, that is averaged. Free: all tokens count as
-        released.
+        In (0, 1]: fraction of the walk, at its end, that is averaged. It uses no budget: all tokens
+        count as released.
     tolerance : float, default=0.01
         In [1e-6, 1]: how far an inner solution may be from the exact one, in units of the distance
         that taking one record away can move that. Twice as much is added to the sensitivity.
@@ -210,7 +210,7 @@ class RandomWalkADMM(_RandomWalk):
     References
     ----------
     .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
-       Centralized and Federated Learning", ICML 2023, Algorithm 4, corrected as said above.
+       Centralized and Federated Learning", ICML 2023, Algorithm 4, corrected as stated above.
 
     Examples
     --------
@@ -229,7 +229,7 @@ class RandomWalkADMM(_RandomWalk):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The update of the token, at each hop."""
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
-        # In units of what taking one record away moves.
+        # In units of the sensitivity to taking one record away.
         factor = facts.neighboring.sensitivity_factor
         sensitivity = factor * facts.working_rounding + 2 * float(self.tolerance)
         (prior,) = base.spent_before(facts, budget)
@@ -289,8 +289,8 @@ class RandomWalkADMM(_RandomWalk):
             if not contributes:
                 gate.skip(UPDATE)
                 return token
-            moved = proximal_step(agent, 2 * z - states[agent]) - z
-            update = gate.release(UPDATE, stride * moved / length)
+            change = proximal_step(agent, 2 * z - states[agent]) - z
+            update = gate.release(UPDATE, stride * change / length)
             states[agent] += length * update
             states[agent] = into_ball(states[[agent]], radius)[0]
             return into_ball((token + length * update / n_agents)[None], radius)[0]
@@ -402,7 +402,7 @@ class RandomWalkProximalPoint(_RandomWalk):
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
         walk = walks.token_walk(network, n_hops, cap)
         costs = walks.walk_costs(network, walk, cap)
-        # Lengths in units of what taking one record away moves.
+        # Lengths in units of the sensitivity to taking one record away.
         tolerance = float(self.tolerance) / network.n_agents
         delta = facts.neighboring.sensitivity_factor * facts.working_rounding
         shape = (facts.n_parameters, facts.loss.n_outputs)
@@ -509,7 +509,7 @@ def _bounds(plan: Plan) -> LossBounds:
 
 
 def _length(plan: Plan, stride: float) -> float:
-    """How far taking one record away moves an agent's update, of a stride times its step."""
+    """The sensitivity of an agent's update, a stride times its step, to taking one record away."""
     facts, gradient_norm = plan.facts, _bounds(plan).gradient_norm
     length = stride * plan.settings.step_size * gradient_norm * network_of(facts).n_agents
     return float(length / facts.n_samples)

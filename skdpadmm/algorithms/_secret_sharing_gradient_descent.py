@@ -68,16 +68,16 @@ class SecretSharingGradientDescent(Algorithm):
     Parameters
     ----------
     step_size : float or "auto", default="auto"
-        :math:`\eta`, in the coordinates that it works in; in [1e-100, 1e100].
+        :math:`\eta`, in the coordinates of the run; in [1e-100, 1e100].
     clip_norm : float or "auto", default="auto"
         C, in units of the typical norm of a row: the square root of the number of parameters, or in
         conditioned coordinates of the effective dimension. In [1e-100, 1e100].
     momentum : float or "auto", default="auto"
-        Nesterov's, in [0, 1); free. "auto" is 0.8 in coordinates that are not conditioned and 0 in
+        Nesterov's, in [0, 1). "auto" is 0.8 in coordinates that are not conditioned and 0 in
         others.
     tail_fraction : float, default=0.5
-        In (0, 1]: share of all steps, at their end, that is averaged. Free: all sums count as
-        released.
+        In (0, 1]: fraction of steps, at the end, that is averaged. It uses no budget: all sums
+        count as released.
     n_curators : int or None, default=None
         Among how many each message is shared out, from 2 to the number of agents; None: as many as
         there are agents. In a network they are the first agents in the order of their labels, in a
@@ -102,12 +102,12 @@ class SecretSharingGradientDescent(Algorithm):
     Preparations are sums of the same kind.
 
     Gradients at hidden models, as in print, would let the noise of a round come back in the next
-    one: two rounds of two agents tell up to 1.4 times what was claimed, in squares of mu.
+    one: for two rounds of two agents, mu squared is up to 1.4 times what was claimed.
 
     References
     ----------
     .. [1] H. Xiao, "Local Differential Privacy in Decentralized Optimization", MIT, 2019, section
-       2.1, Theorem 2.1.1 (corrected as said above).
+       2.1, Theorem 2.1.1 (corrected as stated above).
     .. [2] C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy",
        NeurIPS 2020.
 
@@ -131,7 +131,7 @@ class SecretSharingGradientDescent(Algorithm):
     n_curators: int | None = count(None, least=2)
 
     def share_among(self, agents: Agents) -> Agents:
-        """The same agents, who share every message out: what that says of who sees what."""
+        """The same agents with their curators, which decide who sees what."""
         self.check_knobs()
         # Fewer agents are refused by `check`.
         if agents.n_agents < FEWEST_AGENTS:
@@ -166,8 +166,8 @@ class SecretSharingGradientDescent(Algorithm):
             )
         messages = shared_sum(facts, budget)
         # What a curator of all rows would spend on a record, for as much noise in the sum.
-        moved = facts.neighboring.sensitivity_factor * facts.working_rounding
-        mu = math.sqrt(facts.max_iter) * moved / messages.noise_std
+        sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+        mu = math.sqrt(facts.max_iter) * sensitivity / messages.noise_std
         step_size, clip_norm, momentum = default_descent(
             facts,
             mu,
@@ -257,14 +257,14 @@ def _traffic(plan: Plan) -> tuple[int, int]:
     if isinstance(agents, Network):
         # Shares and sums are passed on along shortest paths, to curators and from them.
         each = 2 * sum(int(agents.topology.distances_from(c).sum()) for c in range(n_curators))
-    # Preparations are shared out too: alone, what an agent says of them has too little noise.
+    # Preparations are shared out too: the message of one agent alone has too little noise.
     n_numbers = facts.max_iter * math.prod(sums.shape)
     n_numbers += sum(math.prod(release.shape) for release in before)
     return each * (facts.max_iter + len(before)), each * n_numbers
 
 
 def shared_sum(facts: Facts, budget: Budget) -> Release:
-    """Sums of gradients by secret sharing: the noise of each agent, on which grid, and its loss.
+    """Plan sums of gradients by secret sharing: the noise and the grid of each agent.
 
     An agent's message and its noise are whole numbers of cells of a public grid, that of its noise.
     What is reconstructed is their sum, exactly, so that it carries the noise of all agents outside

@@ -1,7 +1,7 @@
-"""What agents say in turns: its noise and what that costs, gradients of those awake, and saying it.
+"""Releases of agents in turns: their noise and privacy loss, and gradients of awake agents.
 
-A turn of an agent is a release of what its own rows make of public models. All that it lets out is
-made of its turns and of what others said, so its guarantee is that of its own turns.
+A turn of an agent is a release of what its own rows make of public models. All that it sends is
+made of its turns and of what it received, so its guarantee is that of its own turns.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law:
 
     @cache
     def least_scale(epsilon: float, prior: Guarantee) -> float:
-        """That meets a budget, after what was spent before."""
+        """The least noise scale that meets a budget, after what was spent before."""
         if not compose(prior, guarantee(math.inf)).delta(epsilon) < budget.delta:
             raise ValueError(
                 f"Got epsilon={epsilon:g} for {len(moved)} turns, expected more: noise on a grid"
@@ -97,7 +97,7 @@ def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law:
         door="take_turns",
         made_of="agents",
         agent_noise_std=noise,
-        # Everybody learns the same.
+        # Every observer learns the same.
         views=tuple(View(observer=who, guarantees=guarantees) for who in agents.observers),
         law=law,
     )
@@ -142,20 +142,19 @@ def awake_gradients(
         own_target, own_bound = target[index], slope_bound[index]
 
         def slopes(scores: Array, own: slice) -> Array:
-            found = loss.derivative(
-                scores[:, 0] if loss.n_outputs == 1 else scores, own_target[own]
-            )
-            return clip_derivative(found, own_bound[own]).reshape(scores.shape)
+            flat = scores[:, 0] if loss.n_outputs == 1 else scores
+            slope = loss.derivative(flat, own_target[own])
+            return clip_derivative(slope, own_bound[own]).reshape(scores.shape)
 
         segments = Segments(rows=rows.take([index]), owner=position[ownership.index[index]])
         return collect_agents(rows, segments.sums(prepare_agents(rows, models), slopes))
 
     def sums_in_pieces(agents: Positions, models: Array) -> Array:
-        piece, found = np.cumsum(sizes[agents]) // most, np.zeros(models.shape)
+        piece, gradients = np.cumsum(sizes[agents]) // most, np.zeros(models.shape)
         cuts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(agents)]
         for low, high in pairwise(cuts):
-            found[low:high] = sums(agents[low:high], models[low:high])
-        return found
+            gradients[low:high] = sums(agents[low:high], models[low:high])
+        return gradients
 
     return sums_in_pieces
 

@@ -1,4 +1,4 @@
-"""A token that walks over the agents of a network: how long, who uses it, and what each learns.
+"""A token that walks over the agents of a network: its hops, inner solutions and privacy loss.
 
 `RandomWalkProximalPoint` and `RandomWalkADMM` share the walk and what they refuse. Bounds that
 depend on the path hold for a token that nobody keeps a state of, so they are the first one's alone.
@@ -48,7 +48,7 @@ class Hops(NamedTuple):
     contributes: NDArray[np.bool_]
 
     def n_messages(self, n_agents: int) -> int:
-        """Hops that take the token to another agent, and what it takes to tell all at the end."""
+        """Hops that take the token to another agent, and the broadcast of the model at the end."""
         return int(np.count_nonzero(np.diff(self.holder))) + n_agents - 1
 
 
@@ -107,10 +107,10 @@ def draw_hops(facts: Facts, cap: int, gate: Gate) -> Hops:
 
 @dataclass(frozen=True, kw_only=True)
 class StatelessToken:
-    """What a walk costs, where maps of the token are all but non-expansive.
+    """The privacy loss of a walk, where maps of the token are all but non-expansive.
 
     Between two runs on the same data a hop takes two tokens further apart by at most `drift`, and
-    by `grid` noise standard deviations. The data of an agent move its own hop by one unit more.
+    by `grid` noise standard deviations; the sensitivity of an agent's own hop is one more.
     """
 
     n_hops: int
@@ -163,7 +163,7 @@ def token_walk(network: Network, n_hops: int, cap: int) -> TokenWalk | None:
 
 
 def walk_costs(network: Network, walk: TokenWalk | None, cap: int) -> Mapping[str, WalkCost]:
-    """What a walk costs any agent, for each observer; that of direct hand-overs at most."""
+    """The cost of a walk for any agent, for each observer; that of direct hand-overs at most."""
     direct = direct_cost(cap)
     if walk is None:
         return dict.fromkeys(network.observers, direct)
