@@ -120,8 +120,8 @@ class PersonalizedCoordinateDescent(InTurns):
     and sends it to its neighbours. The gradient :math:`\tilde\nabla` has records clipped to norm C,
     and noise; that of the penalty needs neither. :math:`\bar L_i` is the public bound of the
     curvature of :math:`L_i`: steps that depend on rows would not be private, and are not offered.
-    An agent that has taken all of its turns does not wake up again. One without rows takes the mean of its
-    neighbours, and one without neighbours descends alone.
+    An agent that has taken all of its turns does not wake up again. One without rows takes the mean
+    of its neighbours, and one without neighbours descends alone.
 
     Parameters
     ----------
