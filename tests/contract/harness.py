@@ -1,4 +1,4 @@
-"""What the contract needs of the package beside estimators: one seam of the gate, one watcher."""
+"""Recorded and replayed fits, gates with known noise, and the change of each release."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ SLACK = 1 + 1e-9
 
 @dataclass
 class Recording(Gates):
-    """Fits that were looked at, with the gates that they passed: one, or one for each piece."""
+    """Recorded fits with their gates: one, or one for each piece of a stream."""
 
     model: Any = None
 
     @property
     def plan(self) -> Plan:
-        """That of all pieces."""
+        """The plan, the same for all pieces."""
         return self.gates[0].plan
 
     @property
     def passages(self) -> list[Passage]:
-        """All that passed, in order."""
+        """All deliveries of the gates, in order."""
         return [passage for gate in self.gates for passage in gate.passages]
 
     @property
     def trace(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of what passed, as gates count them."""
+        """Names and shapes of the deliveries."""
         return [entry for gate in self.gates for entry in gate.trace]
 
     @contextlib.contextmanager
-    def looks_on(self) -> Iterator[None]:
-        """At fits, and at what steps of gradient ADMM add their noise to: a door of its own."""
+    def watching(self) -> Iterator[None]:
+        """Record fits, and the iterates to which steps of gradient ADMM add their noise."""
         rounded = NoisySteps._rounded
 
         def through_the_gate(steps: NoisySteps, value: Any) -> Any:
@@ -61,9 +61,9 @@ class Recording(Gates):
 def record(
     row: Any, X: Any, y: Any, model: Any = None, fit: Any = None, **changed: Any
 ) -> Recording:
-    """Fit a row under watch; or another model, in another way."""
+    """Fit a row and record it; or another model, in another way."""
     recording = Recording(model=row.make(**changed) if model is None else model)
-    with recording.looks_on():
+    with recording.watching():
         (fit or row.fit)(recording.model, X, y)
     return recording
 
@@ -71,41 +71,37 @@ def record(
 def replay(
     row: Any, recorded: Recording, X: Any, y: Any, model: Any = None, **changed: Any
 ) -> Recording:
-    """Fit other data, with the randomness and the past that another fit had.
+    """Fit other data with the randomness and the past releases of another fit.
 
-    Raises `Diverged` where the fit does something else than the other one did.
+    Raises `Diverged` if the fits do not make the same releases.
     """
     replayed = Recording(
         make_gate=lambda i, plan, noise, _: ReplayingGate(plan, noise, recorded.gates[i]),
         model=row.make(**changed) if model is None else model,
     )
-    with replayed.looks_on():
+    with replayed.watching():
         row.fit(replayed.model, X, y)
     if len(replayed.gates) != len(recorded.gates) or not all(g.is_over() for g in replayed.gates):
         raise Diverged
     return replayed
 
 
-def _one_digest(plan: Plan) -> bytes:
-    return b"plan"
-
-
-# All that is drawn follows from the seed, however plans are written: a decorator of properties.
-same_draws = mock.patch.object(Plan, "digest", new=_one_digest)
+# A decorator of properties: noise follows from the seed alone, and not from the plan.
+same_draws = mock.patch.object(Plan, "digest", new=mock.Mock(return_value=b"plan"))
 
 
 def hidden_names(plan: Plan) -> set[str]:
-    """Terms that stay hidden, and the releases after them, which their noise has moved too."""
-    doors = [release.door for release in plan.releases]
-    first = doors.index("hidden_term") if "hidden_term" in doors else len(doors)
+    """Hidden terms, and the releases after them, which depend on their noise."""
+    methods = [release.door for release in plan.releases]
+    first = methods.index("hidden_term") if "hidden_term" in methods else len(methods)
     return {release.name for release in plan.releases[first:]}
 
 
 class SilentGate(RecordingGate):
-    """Lets everything out as it came in, without noise."""
+    """Delivers exact quantities, without noise."""
 
     def deliver(self, method: str, release: Any, repetition: Any, value: Any, out: Any, *more: Any):
-        """The exact quantity; where noise alone passes there is none."""
+        """The exact quantity; zero where only noise is delivered."""
         super().deliver(method, release, repetition, value, out, *more)
         if method == "uniform":
             return out
@@ -130,7 +126,7 @@ class KnownNoise(SilentGate):
 
 
 class FailingGate(RecordingGate):
-    """Fails as soon as something passes."""
+    """Fails at the first release."""
 
     def deliver(self, *args: Any, **more: Any):
         """Fail."""
@@ -183,7 +179,7 @@ def runs_of(model: Any, X: Any, y: Any, fit: Any = None, **more: Any) -> Callabl
 
 @dataclass(frozen=True)
 class Move:
-    """How far something moved that was to be released, in the norm of its noise."""
+    """Change of a release between two data sets, in the norm of its noise."""
 
     name: str
     distance: float
@@ -194,9 +190,9 @@ class Move:
 
 
 def moves(recorded: Recording, replayed: Recording) -> Iterator[Move]:
-    """How far each release moved, beside what was declared and the noise on it.
+    """Change of each release, with its declared sensitivity and its noise scale.
 
-    Data of the first agent differ, or of the first record; what other agents say does not move.
+    Data of the first agent or record differ; messages of other agents must not change.
     """
     plan = recorded.plan
     releases = {release.name: release for release in plan.releases}
@@ -219,11 +215,9 @@ def moves(recorded: Recording, replayed: Recording) -> Iterator[Move]:
 
 
 def _n_messages(plan: Plan, release: Any, method: str) -> int | None:
-    """How many agents say something, each for itself, where they do."""
+    """Number of agents, if each sends its own message."""
     is_sum = release.made_of == "sum" and method != "share"
-    if release.made_of == "value" or is_sum:
-        return None
-    return plan.facts.agents.n_agents
+    return None if release.made_of == "value" or is_sum else plan.facts.agents.n_agents
 
 
 def length(vector: Any, law: str = "gaussian") -> float:
@@ -234,24 +228,24 @@ def length(vector: Any, law: str = "gaussian") -> float:
 
 
 def scale_of(plan: Plan, release: Any, observer: str | None = None, agent: int = 0) -> float:
-    """Scale of the noise that hides what an agent says from an observer.
+    """Scale of the noise that hides an agent's message from an observer.
 
-    None: the one that the budget is spent against.
+    None: the adversary of the budget.
     """
     agents = plan.facts.agents
     if agents is None or release.made_of == "value":
         return release.noise_std
-    shares = np.asarray(release.agent_noise_std)[agents.kind]
+    noise_std = np.asarray(release.agent_noise_std)[agents.kind]
     if release.law == "laplace":
-        return shares[agent] / math.sqrt(2.0)
-    # Of a sum the noise of others is a part, at least that of those who add the least.
-    others = np.sort(np.delete(shares, agent))
+        return noise_std[agent] / math.sqrt(2.0)
+    # In a sum the noise of others helps: at least that of those who add the least.
+    others = np.sort(np.delete(noise_std, agent))
     n_others = _n_others(plan, release, observer or plan.budget.observer)
-    return math.hypot(shares[agent], *others[:n_others])
+    return math.hypot(noise_std[agent], *others[:n_others])
 
 
 def _n_others(plan: Plan, release: Any, observer: str) -> int:
-    """How many other messages hide one in a sum: of honest agents, and if nobody sees each."""
+    """Number of other messages that hide one in a sum from an observer."""
     agents = plan.facts.agents
     dishonest = agents.n_agents
     if release.made_of != "sum":
@@ -276,29 +270,29 @@ def unit_noise(recording: Recording) -> dict[str, np.ndarray]:
         if passage.unit_noise is None:
             continue
         noise = _in_planned_units(recording.plan, releases[passage.name], passage)
-        own = found.setdefault(passage.name, [])
+        drawn = found.setdefault(passage.name, [])
         if passage.method == "path_noise":
-            own.extend(noise)
+            drawn.extend(noise)
         elif passage.who is not None:
-            own.extend(zip(passage.who.tolist(), passage.turns.tolist(), noise, strict=True))
+            drawn.extend(zip(passage.who.tolist(), passage.turns.tolist(), noise, strict=True))
         else:
-            own.append(noise)
-    return {name: _table(own) for name, own in found.items()}
+            drawn.append(noise)
+    return {name: _table(drawn) for name, drawn in found.items()}
 
 
 def _in_planned_units(plan: Plan, release: Any, passage: Passage) -> np.ndarray:
     noise = passage.out if passage.value is None else passage.out - passage.value
     if release.made_of == "value":
         return noise / release.noise_std
-    shares = release.agent_noise_std
+    agents = plan.facts.agents
+    noise_std = np.asarray(release.agent_noise_std)[agents.kind]
     if release.made_of == "sum":
-        if release.fewest == plan.facts.agents.n_agents and passage.method != "share":
-            return noise / math.hypot(*np.asarray(shares)[plan.facts.agents.kind])
-        # How much there is depends on who sends.
+        if release.fewest == agents.n_agents and passage.method != "share":
+            return noise / math.hypot(*noise_std)
+        # The amount of noise depends on who sends.
         return passage.unit_noise
-    each = np.asarray(shares)[plan.facts.agents.kind]
-    each = each if passage.who is None else each[passage.who]
-    return noise / each.reshape(-1, *(1,) * (noise.ndim - 1))
+    noise_std = noise_std if passage.who is None else noise_std[passage.who]
+    return noise / noise_std.reshape(-1, *(1,) * (noise.ndim - 1))
 
 
 def _table(drawn: list[Any]) -> np.ndarray:

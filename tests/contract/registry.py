@@ -80,8 +80,7 @@ class Row:
 
     def algorithm_with(self, changed: dict[str, Any]) -> Any:
         """The algorithm, with some parameters changed."""
-        name = self.algorithm
-        make = getattr(algorithms, name) if isinstance(name, str) else name
+        make = getattr(algorithms, str(self.algorithm), self.algorithm)
         return make(**{**self.knobs, **changed})
 
     @property

@@ -1,4 +1,4 @@
-"""Algorithms from outside of the package keep the same promises: the contract is a public one."""
+"""Algorithms outside the package have the same properties: the contract is public."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from tests.contract.registry import AGENTS, NO_INTERCEPT, Row
 from tests.privacy.densities import divergence_of_hidden_term
 
 PRIMAL, DUAL = baselines.PrimalPerturbationADMM, baselines.DualPerturbationADMM
-TINY = {"clip_norm": 0.001, "step_size": 0.01}
-
-
+PUBLISHED = Row("published", "DPPersonalizedRegressor", baselines.PerturbedData, linear=None)
 # fmt: off
 ROWS = [
     Row("heavy-ball", "DPAdmmLogisticRegression", HeavyBall, target="three", reaches=0.866,
-        linear=TINY, optimum=({"clip_norm": 10.0, "step_size": 0.5}, 1e-6)),
-    Row("heavy-ball-zero-out", "DPAdmmRidge", HeavyBall, params=NO_INTERCEPT, linear=TINY),
+        optimum=({"clip_norm": 10.0, "step_size": 0.5}, 1e-6)),
+    Row("heavy-ball-zero-out", "DPAdmmRidge", HeavyBall, params=NO_INTERCEPT),
     Row("primal", "DPDecentralizedRegressor", PRIMAL, {"inner_steps": 5}, composes=False,
         linear={"clip_norm": 0.001, "penalty_weight": 1.0}, reaches=0.97,
         optimum=({"clip_norm": 100.0, "penalty_weight": 1.0, "inner_steps": 20}, 1e-5)),
@@ -31,7 +29,7 @@ ROWS = [
         params={"neighboring": "zero_out", "topology": "path"}),
     Row("dual", "DPDecentralizedClassifier", DUAL, target="two", unseen=("minimisers of agents",),
         params={"max_iter": 2}, linear=None),
-    Row("published", "DPPersonalizedRegressor", baselines.PerturbedData, linear=None),
+    PUBLISHED,
     Row("published-labels", "DPPersonalizedClassifier", baselines.PerturbedData,
         {"models": "local"}, target="three", params={"neighboring": "zero_out"}, linear=None),
 ]
@@ -65,7 +63,7 @@ def test_the_exact_divergence_of_a_tilted_solution_stays_below_the_claim(neighbo
     ("topology", "params"), [("ring", {"alpha": 0.1}), ("star", {"alpha": 0.05, "penalty": "l1"})]
 )
 def test_exact_consensus_ends_at_the_optimum_of_all_rows(topology, params):
-    X, y = data()
+    X, y = PUBLISHED.data()
     exact, model = (
         DPDecentralizedRegressor(epsilon=math.inf, topology=topology, **own, **params)
         for own in ({}, {"algorithm": baselines.ExactConsensusADMM(tolerance=1e-8)})
@@ -79,7 +77,8 @@ def test_exact_consensus_ends_at_the_optimum_of_all_rows(topology, params):
 
 @pytest.mark.parametrize("start", ["zero", "local"])
 def test_gossip_between_pairs_ends_at_the_joint_optimum_and_counts_copies(start):
-    (X, y), shared = data(), {"epsilon": math.inf, "alpha": 0.1, "feature_bounds": (-1, 1)}
+    X, y = PUBLISHED.data()
+    shared = {"epsilon": math.inf, "alpha": 0.1, "feature_bounds": (-1, 1)}
     exact = DPPersonalizedRegressor(**shared).fit(X, y, agents=AGENTS)
     gossip = baselines.GossipADMM(start=start)
     model = DPPersonalizedRegressor(algorithm=gossip, max_iter=400, **shared)
@@ -92,7 +91,8 @@ def test_gossip_between_pairs_ends_at_the_joint_optimum_and_counts_copies(start)
 
 @pytest.mark.parametrize("models", ["joint", "local"])
 def test_models_of_published_records_are_those_of_what_was_published(models):
-    (X, y), shared = data(), {"alpha": 0.1, "feature_bounds": (-1, 1), "target_bounds": (-2, 2)}
+    X, y = PUBLISHED.data()
+    shared = {"alpha": 0.1, "feature_bounds": (-1, 1), "target_bounds": (-2, 2)}
     exact = DPPersonalizedRegressor(epsilon=math.inf, **shared)
     if models == "local":
         exact.set_params(algorithm=LocalModels())
@@ -101,9 +101,3 @@ def test_models_of_published_records_are_those_of_what_was_published(models):
     model = DPPersonalizedRegressor(algorithm=published, epsilon=1e13, random_state=0, **shared)
     model.fit(X, y, agents=AGENTS)
     np.testing.assert_allclose(model.coef_per_agent_, exact.coef_per_agent_, atol=1e-3)
-
-
-def data():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (len(AGENTS), 2))
-    return X, np.clip(X @ [1.0, -0.5] + 0.3 * rng.standard_normal(len(X)), -2, 2)

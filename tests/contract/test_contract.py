@@ -1,4 +1,4 @@
-"""Promises that algorithms keep, whatever they release."""
+"""Properties of every algorithm, whatever it releases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.contract import harness
 from tests.contract.harness import SLACK, fit_through, moves, record, replay, same_draws
 from tests.contract.registry import ROWS
 
-# Of tests that noise is as planned, where there is nothing wrong.
+# Significance level of the tests of noise.
 LEVEL = 1e-6
 OF_FOUR = settings(
     max_examples=4, derandomize=True, database=None, deadline=None,
@@ -57,18 +57,17 @@ def plan_before_data(row):
 
 @same_draws
 def trace_is_the_plan(row):
-    """What passes the gate is what was planned, each as often and of that shape."""
+    """The trace of the gate is the plan: each release as often, and of the planned shape."""
     fit = record(row, *row.data())
     passed = Counter()
     for release in fit.plan.releases:
         shapes = [shape for name, shape in fit.trace if name == release.name]
         if release.door in harness.STEPWISE:
             n_steps = sum(shape[0] for shape in shapes)
-            n_takers = 1
-            if release.door == "take_turns":
-                n_takers = np.count_nonzero(fit.plan.facts.agents.agent_sizes)
+            in_turns = release.door == "take_turns"
+            n_agents = np.count_nonzero(fit.plan.facts.agents.agent_sizes) if in_turns else 1
             times = row.n_samples if release.times is None else release.times
-            assert n_steps == n_takers * times, release.name
+            assert n_steps == n_agents * times, release.name
             assert {shape[1:] for shape in shapes} == {release.shape[-len(shapes[0][1:]) :]}
         else:
             assert shapes == [release.shape] * release.times, release.name
@@ -81,7 +80,7 @@ def trace_is_the_plan(row):
 
 
 def budget_is_met_and_used_up(row):
-    """No kind of agent is promised less than the budget, and the budget is spent."""
+    """The guarantee of each kind of agent meets its budget, and the budget is used up."""
     plan = row.plan()
     budget = plan.budget
     kinds = plan.guarantees(budget.observer)
@@ -110,7 +109,7 @@ def neighbours(row):
 
 @same_draws
 def replay_within_sensitivity(row):
-    """With the same randomness and past, each release moves by at most what is declared."""
+    """With the same randomness and past, each release changes by at most its sensitivity."""
     low, high = row.extremes
 
     def check(seed, first, second):
@@ -148,11 +147,10 @@ def replay_within_sensitivity(row):
 
 @same_draws
 def linear_losses_attain_the_claim(row):
-    """Of linear losses each release moves just as declared, and costs what each observer is told.
+    """For linear losses each release attains its sensitivity, and each observer's claim is tight.
 
-    What an observer learns is counted here anew: from moves, planned noise, and who hides whom.
+    Claims are composed anew: from measured changes, planned noise, and whose noise hides whom.
     """
-    assert row.linear is not None
     is_zero_out = row.params.get("neighboring") == "zero_out"
     low, high = (-2.0, 2.0) if row.target == "number" else row.extremes
     X = np.ones((row.n_samples, 2))
@@ -164,7 +162,7 @@ def linear_losses_attain_the_claim(row):
     recorded = record(row, *first, **changed)
     replayed = replay(row, recorded, *second, **changed)
     found = list(moves(recorded, replayed))
-    # Where other records have their turn nothing moves.
+    # In turns of other records nothing changes.
     found = [move for move in found if move.distance > 0]
     ratios = [move.distance / move.declared for move in found]
     assert max(ratios) <= SLACK
@@ -182,14 +180,12 @@ def linear_losses_attain_the_claim(row):
             # A theorem about a sample or a path, see tests/privacy.
             continue
         is_laplace = found[0].law == "laplace"
-        cost, claimed = sum(costs), getattr(claim, "pure_epsilon", math.nan)
-        if not is_laplace:
-            cost, claimed = math.hypot(*costs), claim.mu
+        cost = sum(costs) if is_laplace else math.hypot(*costs)
+        claimed = claim.pure_epsilon if is_laplace else claim.mu
         assert row.reaches * (1 - 1e-3) * claimed <= cost <= claimed * SLACK, observer
         if observer == budget.observer and not is_laplace:
-            epsilon = (
-                agents.epsilons[0] if agents is not None and agents.epsilons else budget.epsilon
-            )
+            has_own = agents is not None and agents.epsilons
+            epsilon = agents.epsilons[0] if has_own else budget.epsilon
             delta = harness.gaussian_delta(cost, epsilon)
             assert delta <= budget.delta * (1 + 1e-6)
             assert delta >= 0.99 * budget.delta or row.reaches < 1
@@ -198,23 +194,22 @@ def linear_losses_attain_the_claim(row):
 def noise_is_as_planned_and_fresh(row):
     """Each release has the planned noise, and no two of its numbers share any."""
     X, y = row.data()
-    plan = row.plan()
+    laws = {release.name: release.law for release in row.plan().releases}
     fits, run = [], harness.runs_of(row.make(), X, y, fit=row.fit)
     while len(fits) < 2 or min(v.size for v in pooled(fits).values()) < row.n_noise:
         fits.append(harness.unit_noise(run(seed=len(fits))[1]))
-        assert fits[0].keys() == {release.name for release in plan.releases}
+        assert fits[0].keys() == laws.keys()
     for name, drawn in pooled(fits).items():
-        law = law_of(plan, name)
         size, n = np.square(drawn).sum(), drawn.size
         tail = chi2(n)
-        if law == "laplace":
+        if laws[name] == "laplace":
             size, tail = np.abs(drawn).sum() * math.sqrt(2), gamma(n)
         assert LEVEL < tail.cdf(size) < 1 - LEVEL, f"{name}: {size / n:.3g} of what is planned"
     for name in fits[0]:
         tables = [fit[name] for fit in fits]
         shortest = min(len(table) for table in tables)
         noise = np.stack([table[:shortest] for table in tables])
-        if law_of(plan, name) == "laplace":
+        if laws[name] == "laplace":
             noise = norm.ppf(np.clip(laplace.cdf(noise, scale=math.sqrt(0.5)), 1e-15, 1 - 1e-15))
         assert_fresh(noise, name)
     # Neither do fits with other plans and the same seed, nor two releases of one fit.
@@ -234,13 +229,8 @@ def pooled(fits):
     return {name: np.concatenate([fit[name].ravel() for fit in fits]) for name in fits[0]}
 
 
-def law_of(plan, name):
-    (release,) = (release for release in plan.releases if release.name == name)
-    return release.law
-
-
 def assert_fresh(noise, name):
-    """Slices of noise along any axis are as far from parallel as independent vectors are."""
+    """Slices of noise along any axis are no more parallel than independent vectors."""
     for axis in range(noise.ndim):
         vectors = np.moveaxis(noise, axis, 0).reshape(noise.shape[axis], -1)
         size = vectors.shape[1]
@@ -257,7 +247,7 @@ def assert_fresh(noise, name):
 
 
 def learned(model):
-    """All that a fit has left, whatever its name: a pickle has it."""
+    """All attributes that a fit sets, whatever their names: a pickle has them."""
     params = model.get_params(deep=False)
     return {name: value for name, value in vars(model).items() if name not in params}
 
@@ -275,15 +265,15 @@ def assert_same_model(one, other, rtol=1e-9):
 
 @same_draws
 def model_is_a_function_of_the_released(row):
-    """Other data with the same releases lead to the same model."""
+    """Other data with the same releases give the same model."""
     X, y = row.data(1)
     plan = row.plan()
-    # Of preparations little stands out of the noise of a small budget. Others take long to plan.
+    # With a small budget preparations are mostly noise. Other guarantees take long to plan.
     is_loud = plan.facts.preparations and hasattr(plan.guarantee(plan.budget.observer), "mu")
     loud = [{"epsilon": 1000.0}] if is_loud else []
     for changed in ({}, *loud):
         recorded = record(row, *row.data(0), **changed)
-        # Rows of another size, too: what stands out of the noise is another thing then.
+        # Rows are shorter, too: other directions exceed the noise then.
         replayed = replay(row, recorded, X / 8, y, **changed)
         assert_same_model(recorded.model, replayed.model)
 
@@ -296,10 +286,9 @@ def nothing_private_is_kept(row):
     if row.target == "number":
         canaries.append(0.7654321098765)
         y[0] = canaries[-1]
-    for params in ({"random_state": None}, {"random_state": None, "epsilon": math.inf}):
-        if row.pieces and "epsilon" in params:
-            continue
-        model = row.fit(row.make(**params), X, y)
+    # A stream is private.
+    for params in ({}, {"epsilon": math.inf})[: 1 if row.pieces else 2]:
+        model = row.fit(row.make(random_state=None, **params), X, y)
         content = pickle.dumps(model)
         for value in canaries:
             for layout in ("<d", ">d", "<f", ">f"):
@@ -313,8 +302,7 @@ def nothing_private_is_kept(row):
 
 @same_draws
 def no_noise_reaches_the_optimum(row):
-    """With noise at zero and clips open an algorithm finds what there is to find, in any basis."""
-    assert row.optimum is not None
+    """Without noise and with clips that do not bind a fit reaches the optimum, in any basis."""
     knobs, error = row.optimum
     X, y = row.data()
     y = np.clip(y, -1, 1) if row.target == "number" else y
@@ -347,7 +335,7 @@ def same_bits(row):
 
 
 def refusals_leave_nothing(row):
-    """A fit that fails leaves an estimator as it was, and nothing speaks of data."""
+    """A fit that fails leaves an estimator unchanged, and no output depends on data."""
     X, y = row.data()
     model = row.make()
     before = repr(vars(model))
@@ -379,7 +367,7 @@ def refusals_leave_nothing(row):
 
 
 def parameters_round_trip(row):
-    """Clones, pickles and set parameters make the same fit; an algorithm stays as it was."""
+    """Clones, pickles and set parameters give the same fit; the algorithm is not modified."""
     X, y = row.data()
     model = row.make()
     algorithm = repr(model.algorithm)
@@ -412,12 +400,9 @@ PROPERTIES = [
 
 
 def applies(promise, row):
-    """Whether a promise is about a row."""
-    if promise is linear_losses_attain_the_claim:
-        return row.linear is not None
-    if promise is no_noise_reaches_the_optimum:
-        return row.optimum is not None
-    return True
+    """Whether a property is about a row."""
+    needs = {linear_losses_attain_the_claim: row.linear, no_noise_reaches_the_optimum: row.optimum}
+    return needs.get(promise, promise) is not None
 
 
 def cases(rows, properties):
@@ -432,7 +417,7 @@ def cases(rows, properties):
 
 @pytest.fixture(autouse=True, scope="module")
 def theorems_are_evaluated_once():
-    """Fits of one row ask theorems about loss distributions the same again and again."""
+    """Fits of one row compose the same privacy loss distributions again and again."""
     composed = pld._composed.__wrapped__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pld, "_composed", lru_cache(maxsize=100)(composed))
