@@ -1,8 +1,8 @@
 """Additive secret sharing of vectors of integers, modulo a public number.
 
-A secret is split into shares that are uniform and add up to it. Each curator gets one share of
-every secret, adds up what it got and says the sum; the sums add up to that of all secrets. Whoever
-misses one curator's shares sees uniform numbers, beside that sum.
+A secret is split into shares that are uniform and add up to it. Each curator receives one share of
+every secret and sends their sum; these sums add up to that of all secrets. Whoever lacks one
+curator's shares sees uniform numbers, beside that sum.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def residues_of(integers: NDArray[np.int64], modulus: int) -> Words:
 
 
 def share_and_sum(secrets: Words, n_curators: int, modulus: int, bits: Bits = system_bits) -> Words:
-    """Run the protocol among honest agents: the sum of all secrets is what everybody learns.
+    """Run the protocol among honest agents: everybody learns the sum of all secrets.
 
-    Secrets are residues of shape (n_agents, ...), shared out among one or more curators.
+    Secrets are residues of shape (n_agents, ...), each split among one or more curators.
 
     Examples
     --------
@@ -123,6 +123,5 @@ def share_and_sum(secrets: Words, n_curators: int, modulus: int, bits: Bits = sy
     received = np.zeros((n_curators, *secrets.shape[1:]), dtype=np.uint64)
     for start in range(0, len(secrets), step):
         shares = split(secrets[start : start + step], n_curators, modulus, bits)
-        arrived = add_shares(shares, modulus, axis=0)
-        received = add_shares(np.stack([received, arrived]), modulus, axis=0)
-    return add_shares(received, modulus, axis=0)
+        received = add_shares(np.concatenate([received[None], shares]), modulus)
+    return add_shares(received, modulus)
