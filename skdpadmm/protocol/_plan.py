@@ -141,16 +141,9 @@ class Plan:
         require(observer in known, "observer", observer, expected)
         return [release for release in self.releases if observer in release.seen_by]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole plan in plain types, with type names, for printing and for `digest`."""
-        return dict(_plain(self))
-
     def digest(self) -> bytes:
         """SHA-256 of the plan: different plans draw unrelated noise from the same seed."""
-        # Floats count with 12 digits, so that mathematical libraries which differ in the last bits
-        # agree on the digest.
-        text = json.dumps(_plain(self, "{:.12g}".format), sort_keys=True)
-        return hashlib.sha256(text.encode()).digest()
+        return hashlib.sha256(json.dumps(_plain(self), sort_keys=True).encode()).digest()
 
     def _promise(self, observer: str) -> str:
         """A guarantee in words, with its epsilon."""
@@ -210,20 +203,21 @@ def _described(settings: Iterable[tuple[str, Any]]) -> Iterator[str]:
 _ALWAYS = object()
 
 
-def _plain(value: Any, write: Callable[[float], Any] = float) -> Any:
-    """Dataclasses as dicts that carry their type's name, tuples as lists, floats as written."""
+def _plain(value: Any) -> Any:
+    """Dataclasses as dicts that carry their type's name, tuples as lists, floats as text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         compared = {
-            f.name: _plain(getattr(value, f.name), write)
+            f.name: _plain(getattr(value, f.name))
             for f in fields(value)
             # A field that came later says so, and leaves plans without it what they were.
             if f.compare and getattr(value, f.name) != f.metadata.get("unless", _ALWAYS)
         }
         return {"type": type(value).__name__, **compared}
     if isinstance(value, tuple | list):
-        return [_plain(v, write) for v in value]
+        return [_plain(v) for v in value]
     value = value.item() if isinstance(value, np.generic) else value
-    return write(value) if isinstance(value, float) else value
+    # With 12 digits, so that mathematical libraries which differ in the last bits agree.
+    return f"{value:.12g}" if isinstance(value, float) else value
 
 
 def _silent(done: int) -> None:

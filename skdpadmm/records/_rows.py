@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -241,19 +241,18 @@ class Rows:
 
     def stretches(self) -> Iterator[tuple[slice, Any]]:
         """All rows as `tame` gives them, in arrays as long as they are without a copy."""
-        whole = self._whole
-        if whole is None or whole.dtype != np.float64:
-            yield from ((rows, self.tame(block)) for block, rows in enumerate(self.slices))
-            return
-        start = 0
-        for block, rows in enumerate(self.slices):
-            if self._unruly[rows].any():
-                if start < rows.start:
-                    yield slice(start, rows.start), whole[start : rows.start]
-                yield rows, self.tame(block)
-                start = rows.stop
-        if start < self.n_samples:
-            yield slice(start, self.n_samples), whole[start:]
+        whole = None if self._whole is None or self._whole.dtype != np.float64 else self._whole
+
+        def is_copied(block: int) -> bool:
+            return whole is None or bool(self._unruly[self.slices[block]].any())
+
+        for copied, neighbours in groupby(range(self.n_blocks), is_copied):
+            blocks = list(neighbours)
+            if whole is None or copied:
+                yield from ((self.slices[block], self.tame(block)) for block in blocks)
+            else:
+                rows = slice(self.slices[blocks[0]].start, self.slices[blocks[-1]].stop)
+                yield rows, whole[rows]
 
     def augmented(self, block: int) -> Floats:
         """The augmented rows of a block in public coordinates, dense, (rows, n_parameters)."""
