@@ -694,7 +694,7 @@ def show_sums(table: Table, n_agents: int, n_rounds: int) -> None:
         recovered,
         exact=True,
     )
-    small, modulus = np.full((3, 40_000), 1, dtype=np.int64), 101
+    small, modulus = np.full((3, 40_000), 1, dtype=np.int64), 128
     shares = split(residues_of(small * np.array([[5], [-7], [4]]), modulus), 3, modulus)
     p = [
         float(stats.chisquare(np.bincount(shares[i, j].astype(np.intp), minlength=modulus)).pvalue)

@@ -1,4 +1,4 @@
-"""Additive secret sharing of vectors of integers, modulo a public number.
+"""Additive secret sharing of vectors of integers, modulo a power of two up to 2**64.
 
 A secret is split into shares that are uniform and add up to it. Each curator receives one share of
 every secret and sends their sum; these sums add up to that of all secrets. Whoever lacks one
@@ -7,9 +7,9 @@ curator's shares sees uniform numbers, beside that sum.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
-from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,28 +17,17 @@ from numpy.typing import NDArray
 __all__ = [
     "add_shares",
     "centred",
-    "is_modulus",
     "residues_of",
     "share_and_sum",
     "split",
     "uniform_residues",
 ]
 
-WORD = 2**64
-# Sums of two residues have to fit into a word; modulo the word itself they wrap around.
-LARGEST_MODULUS = 2**63
 # Shares are drawn and added up for as many secrets at once as this many numbers serve.
 CHUNK = 2**20
 
 Words = NDArray[np.uint64]
 Bits = Callable[[int], Words]
-
-
-def is_modulus(modulus: object) -> bool:
-    """Whether words can be added under it: an int in [2, 2**63], or 2**64."""
-    if not isinstance(modulus, Integral) or isinstance(modulus, bool):
-        return False
-    return 2 <= int(modulus) <= LARGEST_MODULUS or int(modulus) == WORD
 
 
 def system_bits(size: int) -> Words:
@@ -51,30 +40,13 @@ def uniform_residues(shape: tuple[int, ...], modulus: int, bits: Bits = system_b
 
     `bits` maps a number to as many uniform 64-bit words, by default of the operating system.
     """
-    size = int(np.prod(shape))
-    if WORD % modulus == 0:
-        return np.asarray(bits(size) & np.uint64(modulus - 1)).reshape(shape)
-    # Words beyond the last whole multiple would favour small residues.
-    limit = np.uint64(WORD // modulus * modulus - 1)
-    drawn = np.array(bits(size), dtype=np.uint64)
-    while len(refused := np.flatnonzero(drawn > limit)):
-        drawn[refused] = bits(len(refused))
-    return (drawn % np.uint64(modulus)).reshape(shape)
+    return np.asarray(bits(math.prod(shape)) & np.uint64(modulus - 1)).reshape(shape)
 
 
 def add_shares(shares: Words, modulus: int, axis: int = 0) -> Words:
     """Sum of residues along an axis, modulo the modulus."""
-    if WORD % modulus == 0:
-        total = shares.sum(axis=axis, dtype=np.uint64)
-        return np.asarray(total & np.uint64(modulus - 1))
-    terms, m = np.moveaxis(shares, axis, 0), np.uint64(modulus)
-    if not len(terms):
-        return np.zeros(terms.shape[1:], dtype=np.uint64)
-    while len(terms) > 1:
-        half = len(terms) // 2
-        added = (terms[:half] + terms[half : 2 * half]) % m
-        terms = np.concatenate([added, terms[2 * half :]])
-    return np.asarray(terms[0])
+    # Words wrap around, modulo a multiple of the modulus.
+    return np.asarray(shares.sum(axis=axis, dtype=np.uint64) & np.uint64(modulus - 1))
 
 
 def split(secrets: Words, n_curators: int, modulus: int, bits: Bits = system_bits) -> Words:
@@ -84,25 +56,19 @@ def split(secrets: Words, n_curators: int, modulus: int, bits: Bits = system_bit
     """
     n_agents, *shape = secrets.shape
     drawn = uniform_residues((n_agents, n_curators - 1, *shape), modulus, bits)
-    # The negative of their sum, modulo the word or below the modulus.
-    rest, m = add_shares(drawn, modulus, axis=1), np.uint64(modulus % WORD)
-    last = add_shares(np.stack([secrets, m - rest]), modulus)
+    last = (secrets - add_shares(drawn, modulus, axis=1)) & np.uint64(modulus - 1)
     return np.concatenate([drawn, last[:, None]], axis=1)
 
 
 def centred(residues: Words, modulus: int) -> NDArray[np.int64]:
     """The integer in [-modulus / 2, modulus / 2) that each residue stands for."""
-    half = np.uint64((modulus + 1) // 2)
-    # Modulo the word the subtraction wraps around, which is what is meant.
-    negative = residues - np.uint64(modulus % WORD)
-    return np.where(residues >= half, negative, residues).astype(np.int64)
+    half = np.uint64(modulus // 2)
+    return (((residues + half) & np.uint64(modulus - 1)) - half).astype(np.int64)
 
 
 def residues_of(integers: NDArray[np.int64], modulus: int) -> Words:
     """Residues of signed integers."""
-    if WORD % modulus == 0:
-        return integers.astype(np.uint64) & np.uint64(modulus - 1)
-    return np.mod(integers, np.int64(modulus)).astype(np.uint64)
+    return integers.astype(np.uint64) & np.uint64(modulus - 1)
 
 
 def share_and_sum(secrets: Words, n_curators: int, modulus: int, bits: Bits = system_bits) -> Words:
@@ -114,11 +80,11 @@ def share_and_sum(secrets: Words, n_curators: int, modulus: int, bits: Bits = sy
     --------
     >>> import numpy as np
     >>> from skdpadmm.secret_sharing import centred, residues_of, share_and_sum
-    >>> secrets = residues_of(np.array([[5], [-7], [4]]), 101)
-    >>> centred(share_and_sum(secrets, 3, 101), 101)
+    >>> secrets = residues_of(np.array([[5], [-7], [4]]), 128)
+    >>> centred(share_and_sum(secrets, 3, 128), 128)
     array([2])
     """
-    size = max(1, int(np.prod(secrets.shape[1:])) * n_curators)
+    size = max(1, math.prod(secrets.shape[1:]) * n_curators)
     step = max(1, CHUNK // size)
     received = np.zeros((n_curators, *secrets.shape[1:]), dtype=np.uint64)
     for start in range(0, len(secrets), step):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 
 import numpy as np
@@ -16,14 +15,13 @@ from skdpadmm import secret_sharing
 from skdpadmm.secret_sharing import (
     add_shares,
     centred,
-    is_modulus,
     residues_of,
     share_and_sum,
     split,
     uniform_residues,
 )
 
-MODULI = [97, 101, 2**16, 2**61 - 1, 2**63 - 25, 2**63, 2**64]
+MODULI = [16, 2**16, 2**61, 2**63, 2**64]
 # Chance of a false alarm of a test of uniformity.
 ALARM = 1e-6
 
@@ -57,7 +55,7 @@ def test_residues_stand_for_the_integers_around_zero(modulus):
     assert centred(np.array([top + 1], dtype=np.uint64), modulus).tolist() == [least]
 
 
-@pytest.mark.parametrize("modulus", [97, 2**61 - 1, 2**64])
+@pytest.mark.parametrize("modulus", MODULI)
 @pytest.mark.parametrize("chunk", [1, 7, 30])
 def test_how_many_secrets_of_any_shape_are_shared_at_once_changes_nothing(
     monkeypatch, modulus, chunk
@@ -69,18 +67,8 @@ def test_how_many_secrets_of_any_shape_are_shared_at_once_changes_nothing(
         np.testing.assert_array_equal(found, add_shares(secrets, modulus))
 
 
-# Uniform shares.
-
-
-def test_words_that_would_favour_small_residues_are_drawn_again():
-    # Words from 2**64 - 2**64 % m on would be one more for each residue below 2**64 % m.
-    whole = 2**64 // 10 * 10
-    words = iter([whole - 1, whole, 2**64 - 1, 3, whole + 2, 21, 17])
-    found = uniform_residues((4,), 10, lambda n: np.array([next(words) for _ in range(n)], "u8"))
-    # The second and the third are refused and drawn again, and one of these once more.
-    assert next(words, None) is None
-    assert found.tolist() == [9, 7, 1, 3]
-    for modulus, n_classes in ((2, 2), (3, 3), (97, 97), (128, 128), (3 * 2**61, 12)):
+def test_residues_are_uniform():
+    for modulus, n_classes in ((2, 2), (16, 16), (128, 128), (2**61, 32), (2**64, 64)):
         residues = uniform_residues((40_000,), modulus) // np.uint64(modulus // n_classes)
         assert chisquare(np.bincount(residues.astype(int), minlength=n_classes)).pvalue > ALARM
 
@@ -111,29 +99,19 @@ def views_of(secrets, modulus, n_curators, agents, curators):
     return Counter(map(tuple, views.T.tolist()))
 
 
-@pytest.fixture
-def small_words(monkeypatch):
-    """Words below the modulus, each residue once: what uniform words come down to."""
-
-    def residues(shape, modulus, bits):
-        return bits(math.prod(shape)).reshape(shape)
-
-    monkeypatch.setattr(secret_sharing, "uniform_residues", residues)
-
-
 @pytest.mark.parametrize(
     ("modulus", "n_agents", "n_curators", "agents", "curators"),
     [
         # All agents are curators: one in the coalition reveals its secret and what it received.
-        *[(m, 3, 3, members, members) for m in (2, 3) for members in (set(), {0}, {1}, {2})],
+        *[(m, 3, 3, members, members) for m in (2, 4) for members in (set(), {0}, {1}, {2})],
         *[(2, 4, 4, members, members) for members in (set(), {0}, {0, 1})],
         # Agents and some of two servers.
-        *[(m, 3, 2, agents, {0}) for m in (3, 4, 5) for agents in (set(), {2})],
-        *[(3, 3, 2, agents, {1}) for agents in (set(), {0})],
+        *[(m, 3, 2, agents, {0}) for m in (2, 4, 8) for agents in (set(), {2})],
+        *[(4, 3, 2, agents, {1}) for agents in (set(), {0})],
     ],
 )
 def test_no_coalition_learns_more_than_the_sum_of_the_others(
-    small_words, modulus, n_agents, n_curators, agents, curators
+    modulus, n_agents, n_curators, agents, curators
 ):
     laws = {}
     every = itertools.product(range(modulus), repeat=n_agents)
@@ -146,11 +124,3 @@ def test_no_coalition_learns_more_than_the_sum_of_the_others(
     for (one, law), (other, another) in itertools.combinations(laws.items(), 2):
         if one[0] == other[0]:
             assert not set(law) & set(another)
-
-
-@pytest.mark.parametrize(
-    "bad", [0, 1, -101, 2**63 + 1, 2**64 - 1, 2**64 + 1, True, 101.0, "101", None, [101]]
-)
-def test_words_can_be_added_under_some_integers_alone(bad):
-    assert not is_modulus(bad)
-    assert all(is_modulus(modulus) for modulus in (2, *MODULI, np.uint64(2**63)))
