@@ -13,18 +13,12 @@ from sklearn import model_selection as ms
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
+from sklearn.preprocessing import Binarizer, Normalizer, PolynomialFeatures
 from sklearn.utils import get_tags
 
-# They transform each row by itself, and powers of a finite row could be infinite.
+# They transform each row by itself, and finite rows stay finite: powers of one could be infinite.
 _BY_ROW = (Binarizer, Normalizer)
-# So do these functions, and they are finite for every finite number: where another one gives NaN or
-# infinity by the values of rows, the error of the last step would reveal it.
-_FINITE = (
-    *(np.absolute, np.arcsinh, np.arctan, np.cbrt, np.ceil, np.cos, np.fabs, np.floor),
-    *(np.negative, np.positive, np.rint, np.sign, np.sin, np.tanh, np.trunc),
-)
-# Which rows train goes by positions alone. What inherits from them may look at rows.
+# The rows that train depend on positions alone. Subclasses may look at rows.
 _GIVEN = type(ms.check_cv([]))
 _BY_POSITION = (ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit, _GIVEN)
 
@@ -38,7 +32,7 @@ def last_step(estimator: Any) -> Any:
 
 def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -> Any:
     """A clone with the parameters of a candidate; `own` ones are those of the last step."""
-    # Values are cloned as scikit-learn does: a step of a grid is never touched.
+    # Values are cloned as scikit-learn does: a step of a grid is never fitted.
     values = {name: clone(value, safe=False) for name, value in parameters.items()}
     candidate = clone(estimator).set_params(**values)
     last = last_step(candidate)
@@ -47,7 +41,7 @@ def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -
 
 
 def silent(estimator: Any) -> Any:
-    """The same estimator, told to print and to keep nothing: lines and files can be counted."""
+    """The same estimator without printing and caching: lines and files can be counted."""
     off = {"verbose": False, "memory": None}
     parameters = estimator.get_params(deep=True)
     names = [name for name in parameters if name.rpartition("__")[2] in off]
@@ -75,9 +69,6 @@ def acts_by_row(step: Any) -> bool:
         return True
     if type(step) is Pipeline:  # a subclass may do more than its parts
         return all(acts_by_row(part) for _, part in step.steps)
-    if type(step) is FunctionTransformer:
-        is_known = all(f is None or f in _FINITE for f in (step.func, step.inverse_func))
-        return is_known and not step.kw_args
     is_own = type(step).__module__.startswith("skdpadmm.preprocessing")
     return (is_own or type(step) in _BY_ROW) and not _learns(step)
 
@@ -114,7 +105,7 @@ def _fitted_parts(value: Any) -> Iterator[Any]:
 
 def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None) -> int:
     """How many features arrive at the last step, from rows of zeros."""
-    # What a step would learn from zeros says nothing.
+    # Of a step that learns the width depends on the data: it is taken to keep it.
     if any(_learns(step) for step in _earlier_steps(estimator)):
         return n_features
     rows: Any = np.zeros((2, n_features))
@@ -175,7 +166,7 @@ def sizes_of_folds(search: Any, n_samples: int) -> list[int]:
     if type(folds) not in _BY_POSITION:
         raise ValueError(
             f"Got cv={search.cv!r}, which is {type(folds).__name__}, expected folds by positions,"
-            " that no row changes: by labels one record moves others from fold to fold. Search with"
+            " that no row changes: by labels one record changes the folds of others. Search with"
             " cv=KFold(5, shuffle=True, random_state=0), or cv=list(folds.split(X, y, groups))."
         )
     # A generator stays where it is: fit draws the same from it.

@@ -1,6 +1,6 @@
 """An account of guarantees: what a whole study has cost, in one SQLite file.
 
-A fit reserves its planned cost before it touches data and is marked as done afterwards, so that a
+A fit reserves its planned cost before it reads data and is marked as done afterwards, so that a
 crash leaves it counted. A path is a plain string, which survives clones, pickles and other
 processes. ``python -m skdpadmm.ledger study.db`` prints the account.
 """

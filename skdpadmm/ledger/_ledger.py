@@ -133,7 +133,7 @@ class LedgerEntry:
 class PrivacyLedger:
     """The cost of a study so far, and how much it may cost: one SQLite file.
 
-    A fit reserves its planned cost before it touches data, in one transaction, and is marked as
+    A fit reserves its planned cost before it reads data, in one transaction, and is marked as
     done afterwards. What was reserved counts, done or not, so a crash leaves it counted. Any number
     of processes and threads of one machine may write at the same time.
 
@@ -205,7 +205,7 @@ class PrivacyLedger:
         return f"<pre>{escape(self.summary() if os.path.exists(self.path) else repr(self))}</pre>"
 
     def reserve(self, entry: LedgerEntry) -> str:
-        """Count a fit before it touches data, and return its key for :meth:`finish`.
+        """Count a fit before it reads data, and return its key for :meth:`finish`.
 
         Raises
         ------
@@ -235,7 +235,7 @@ class PrivacyLedger:
         """
         key = self.reserve(entry)
         yield key
-        # Not where it failed: whether it has touched data is then not known.
+        # Not where it failed: whether it has read data is then not known.
         self.finish(key)
 
     def finish(self, key: str) -> None:
@@ -246,7 +246,7 @@ class PrivacyLedger:
             connection.execute(query, (_now(), key))
 
     def advance(self, key: str, first: int) -> bool:
-        """Take the next piece of a stream of records, before it touches data.
+        """Take the next piece of a stream of records, before it reads data.
 
         A stream is reserved once, whatever its pieces: each record is in one of them.
 
@@ -282,8 +282,8 @@ class PrivacyLedger:
         """Set how much may be spent in all; it replaces an earlier limit and is stored.
 
         With a data set in the path it is about this data set and all fits without a name, otherwise
-        about everything. It counts what every fit says against its own adversary. One below what
-        was spent is stored, with a warning.
+        about everything. It counts the guarantee of every fit against its own adversary. A limit
+        below what was spent is stored, with a warning.
 
         Parameters
         ----------
@@ -504,7 +504,7 @@ class PrivacyLedger:
             For the number of classes, where none are declared.
         unit : {"record", "agent"} or None, default=None
         neighboring : {"replace_one", "zero_out"} or None, default=None
-            What fits are converted to in what is returned; both or none. None: as the limit says.
+            What fits are converted to in what is returned; both or none. None: those of the limit.
         **facts : object
             Other public facts that ``plan`` needs, such as ``n_classes``; also ``n_features``, if
             steps of a pipeline change their number.

@@ -96,5 +96,5 @@ def _drawn(search: Any) -> list[dict[str, Any]]:
     # A generator would go on from where this leaves it.
     seed = copy.deepcopy(search.random_state)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a small grid: fit says so
+        warnings.simplefilter("ignore", UserWarning)  # of a small grid, which fit repeats
         return list(ParameterSampler(search.param_distributions, search.n_iter, random_state=seed))

@@ -318,7 +318,6 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     for step in [*refused, model] if isinstance(model, Pipeline) else refused:
         raise ValueError(
             f"Got a Pipeline with {step!r}, expected transformers that are known to learn nothing"
-            " from data and to transform each row by itself: this package's, Normalizer, Binarizer,"
-            " FunctionTransformer with a NumPy function that is finite everywhere (np.arctan), and"
-            " a Pipeline of these. Apply others that treat each row by itself before the search."
+            " from data and to transform each row by itself: this package's, Normalizer, Binarizer"
+            " and Pipelines of these. Apply others that treat each row by itself before the search."
         )

@@ -46,7 +46,7 @@ def report_of(
         " that the search took.": True,
         "No row of public_validation is private.": plan.score is None,
         "The score of a row depends on that row and on the model alone.": plan.score is not None,
-        "Nobody who sees the result reads the ledger, whose times tell how long the search"
+        "Nobody who sees the result reads the ledger, whose times show how long the search"
         " took.": search.ledger is not None,
         "A record that is zeroed has the least score that its bounds allow.": is_zero_out,
         "Transformers before the estimator treat each row by itself.": is_pipeline,
@@ -64,7 +64,7 @@ def report_of(
             "Candidates, transformers and other choices that were made by looking at the data.",
             "Other fits on the same records: their costs add up.",
             "Whether the input is valid: errors of validation may show values of the data.",
-            "Errors of transformers and scorers: they may tell which candidates were drawn.",
+            "Errors of transformers and scorers: they may reveal which candidates were drawn.",
             "Running time and memory.",
         ),
         simulation=simulation if is_simulation and is_private else "",

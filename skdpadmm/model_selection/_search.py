@@ -189,7 +189,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         self.scorer_ = _trials.public_score(self.scoring, self.estimator)
         self.refit_ = self.refit
         self.privacy_ = report
-        # The report of a trial says nothing of the choice: it would claim too little.
+        # The report of a trial leaves out the choice: it would claim too little.
         last_step(self.best_estimator_).privacy_ = report
 
     def _run(self, X: Any, y: Any, plan: SearchPlan, source: NoiseSource, own: Any) -> None:
@@ -209,7 +209,7 @@ class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
         seeds = [int(u * 2**32) if source.simulation else None for u in uniform.tolist()]
 
         def model_of(index: int, number: int, epsilon: float) -> Any:
-            # The account has the search, once: trials in it would tell how many there were.
+            # The account has the search, once: trials in it would reveal their number.
             budget = {"epsilon": epsilon, "delta": self.delta, "ledger": None}
             budget["random_state"] = seeds[number]
             model = silent(with_parameters(self.estimator, self.candidates_[index], **budget))
@@ -324,9 +324,8 @@ class DPGridSearchCV(BaseDPSearch):
     ----------
     estimator : estimator
         One of this package, or a Pipeline that ends in one, with transformers that learn nothing
-        and treat each row by itself: BoundedScaler, RowNormClipper, Normalizer, Binarizer,
-        FunctionTransformer with a NumPy function that is finite everywhere (``np.arctan``,
-        ``np.tanh``). The search sets `epsilon`, `delta` and `random_state`, and turns `verbose` off
+        and treat each row by itself: BoundedScaler, RowNormClipper, Normalizer and Binarizer. The
+        search sets `epsilon`, `delta` and `random_state`, and turns `verbose` off
         in all steps: lines would reveal the number of trials. An `agent_column` is
         refused, as its agents cannot be planned for the rows that train.
     param_grid : dict or list of dict
@@ -372,8 +371,8 @@ class DPGridSearchCV(BaseDPSearch):
         The account that the search is counted in, ``"study.db"`` or, for one data set,
         ``"study.db::adult"``: see :class:`~skdpadmm.ledger.PrivacyLedger`. `fit` puts its whole
         cost there once, before a trial sees data, and is refused where that would pass a limit. An
-        estimator with a `ledger` of its own is refused. Its times tell how long the search took, so
-        it is for those who run the study.
+        estimator with a `ledger` of its own is refused. Its times show how long the search took: it
+        is for those who run the study.
 
     Attributes
     ----------
@@ -406,13 +405,13 @@ class DPGridSearchCV(BaseDPSearch):
     Notes
     -----
     **Guarantee.** Adversary "model": whoever sees the chosen candidate, its score and the final
-    model. Unit: one record. Neighbouring: that of the estimator. The split goes by position, so
+    model. Unit: one record. Neighbouring: that of the estimator. The split is by position, so
     neighbouring data sets differ in one row of one part. In the training part it costs what the fit
     costs, as the score only reads the model; in the validation part what the noisy score costs, as
     the fit does not see it. So a trial costs the larger of the two, not their sum. The score is a
-    mean of m clipped numbers, of which one row moves one: by ``(high - low) / m`` at most. A record
-    that is zeroed out counts as ``low``. For the best of all trials see
-    :func:`~skdpadmm.privacy.best_of_trials`; a last fit composes with it.
+    mean of m clipped numbers, of which one row changes one: its sensitivity is
+    ``(high - low) / m``. A record that is zeroed out counts as ``low``. For the best of
+    all trials see :func:`~skdpadmm.privacy.best_of_trials`; a last fit composes with it.
 
     The number of trials has to stay hidden, so there is no count and no progress bar. Nothing of
     this holds for a server or a peer that sees the messages of every trial: such candidates are

@@ -53,7 +53,7 @@ def test_a_search_is_one_entry_with_its_plan_and_its_whole_cost(path, account):
     assert (entry["state"], entry["observer"], entry["unit"]) == ("done", "model", "record")
     assert (entry["digest"], entry["delta"]) == (search.plan(600, 2).digest().hex(), DELTA)
     assert search.best_estimator_.ledger is search.estimator.ledger is None
-    assert "whose times tell how long the search took" in " ".join(search.privacy_.assumptions)
+    assert "whose times show how long the search took" in " ".join(search.privacy_.assumptions)
 
 
 def test_a_search_may_use_a_limit_up_and_beyond_it_touches_no_data(path, account):
