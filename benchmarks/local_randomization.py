@@ -51,7 +51,8 @@ from skdpadmm.algorithms import (
     RandomizedSGD,
     SecretSharingGradientDescent,
 )
-from skdpadmm.algorithms._random_aggregators import ClosedNeighborhoods, GradientTurns, boxes_of
+from skdpadmm.algorithms._random_aggregators import ClosedNeighborhoods, boxes_of
+from skdpadmm.algorithms._turns import GradientTurns
 from skdpadmm.engine import Engine
 from skdpadmm.losses import HuberLoss, LogisticLoss
 from skdpadmm.network import MixingMatrix, Topology, ownership_of_labels, resolve_topology
