@@ -153,9 +153,8 @@ class MixedTurns(GradientTurns):
         Noise meets the gradient before the mix does, which has the same law: sums with public
         numbers of any size would round what the noise is calibrated for.
         """
-        points = box.draw(self._gate.uniform) - step_sizes[:, None, None] * self.gradient(
-            agents, at
-        )
+        mixes, steps = box.draw(self._gate.uniform), step_sizes[:, None, None]
+        points = mixes - steps * self.gradient(agents, at)
         if self.expected_loss is not None:
             turns, noise_scales = self._taken[agents] - 1, self._noise_scales[agents]
             losses = np.asarray(self._release.sensitivities)[turns] / noise_scales

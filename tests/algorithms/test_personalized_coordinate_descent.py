@@ -163,7 +163,7 @@ def test_a_warm_start_smooths_a_step_from_zero_by_trust_and_is_a_turn_like_any_o
 def test_all_agents_wake_up_equally_often_in_a_random_order():
     order = wake_order(n_agents=7, n_wakes=500, seed=3)
     assert np.bincount(order).tolist() == [500] * 7
-    # Whoever has not woken up often enough is next with one chance: who was last says nothing.
+    # Whoever has not woken up often enough is next with one chance: whoever was last.
     assert np.mean(order[1:1000] == order[:999]) == pytest.approx(1 / 7, abs=0.04)
 
 
@@ -180,7 +180,7 @@ def test_a_refit_minimises_over_one_agent():
         assert np.abs(gradient_of(task, changed)[agent]).max() < 1e-7
 
 
-def test_the_expected_gap_contracts_from_one_wake_up_to_the_next_as_is_said():
+def test_the_expected_gap_contracts_from_one_wake_up_to_the_next_as_planned():
     """Proposition 1 of the paper, whatever curvature the facts allow, over a geometric time."""
     task, n, rng = task_of(), 6, np.random.default_rng(0)
     between = wake_contraction(task.facts)

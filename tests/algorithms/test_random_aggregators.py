@@ -89,14 +89,15 @@ def ends_of_mixes(links, mixing, models, public):
     one = public.integers(sizes)
     other = (one + 1 + public.integers(sizes - 1)) % sizes
     for a, members in enumerate(closed):
-        heard = models[members]
+        received = models[members]
         # Of a pair one has 2 r / (d + 1) and the other 2 (1 - r) / (d + 1): rows sum to one.
-        pair, rest = heard[[one[a], other[a]]], (heard.sum(0) - heard[one[a]] - heard[other[a]])
+        pair = received[[one[a], other[a]]]
+        rest = received.sum(0) - pair.sum(0)
         ends.append({
             "metropolis": (mean[a], models[a]),
             "neighbors": (models[near[a]].mean(0), models[a]),
             "pair": tuple((rest + 2 * end) / len(members) for end in pair[::-1]),
-            "interval": (heard.max(0), heard.min(0)),
+            "interval": (received.max(0), received.min(0)),
         }.get(mixing, (mean[a], mean[a])))  # fmt: skip
     return np.moveaxis(np.array(ends), 1, 0)
 
@@ -157,18 +158,18 @@ def test_a_single_pass_takes_one_gradient_of_every_agent(loss, noise, penalty):
     )
     assert [len(group) for group in groups] == [1, 1, 1, 1, 1, 2]
     assert sorted(np.concatenate(order).tolist()) == list(range(7))
-    heard, models, points = np.zeros((2, 4, task.facts.loss.n_outputs)), [], []
+    means, models, points = np.zeros((2, 4, task.facts.loss.n_outputs)), [], []
     steps = 0.5 / np.sqrt([1, 2, 3])
     for k, step in enumerate(steps):
-        said = {}
+        sent = {}
         for i, a in enumerate(order[k]):
-            r, at = gate.drawn[k][i], heard.mean(axis=0)
+            r, at = gate.drawn[k][i], means.mean(axis=0)
             g = noisy_gradient(task, plan, gate, k, a, at, turn=i)
-            said[a] = r * heard[0] + (1 - r) * heard[1] - step * g
-        means = [np.mean([said[a] for a in group], axis=0) for group in groups[2 * k :][:2]]
-        points.append(np.array(means))
-        heard = prox_of(task, points[-1], [step] * 2)
-        models.append(heard)
+            sent[a] = r * means[0] + (1 - r) * means[1] - step * g
+        pair = [[sent[a] for a in group] for group in groups[2 * k : 2 * k + 2]]
+        points.append(np.array([np.mean(group, axis=0) for group in pair]))
+        means = prox_of(task, points[-1], [step] * 2)
+        models.append(means)
     assert_tail(task, solution, models, points, steps[:, None], of_agents=False)
 
 

@@ -1,4 +1,4 @@
-"""Theorems about agents on a graph: preparations that each hears, and secret batches."""
+"""Theorems about agents on a graph: preparations, budgets of agents, and secret batches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_eavesdropper_meets_each_agents_own_noise_in_preparations_too(unit, b
     units = sizes if unit == "agent" else np.ones(4)
     limits = np.minimum(units, 2 * 60 / 4)
     for agent in range(4):
-        # What one unit can move, over the noise of its agent alone: each part is heard.
+        # The sensitivity to a unit, over the noise of its agent alone: each message is seen.
         spent = [
             max(release.sensitivities) * most[agent] / most.max() * math.sqrt(release.times)
             / np.asarray(release.agent_noise_std)[kinds][agent]
@@ -133,10 +133,10 @@ def test_what_enters_a_batch_is_what_the_gate_draws():
     params = {"algorithm": row.linear, "conditioning": None, "max_iter": 60}
     recorded = record(row, X, y, **params)
     drawn = [p.out for p in recorded.passages if p.method == "uniform"]
-    # All rows are clipped: an agent says how many of its own are in the batch.
-    said = [p.value for p in recorded.passages if p.method == "release"]
-    assert len(drawn) == len(said) == 120
-    for uniform, value in zip(drawn, said, strict=True):
+    # All rows are clipped: an agent releases how many of its rows are in the batch.
+    released = [p.value for p in recorded.passages if p.method == "release"]
+    assert len(drawn) == len(released) == 120
+    for uniform, value in zip(drawn, released, strict=True):
         expected = np.bincount(AGENTS, weights=np.ravel(uniform) < 0.5)
         np.testing.assert_allclose(np.linalg.norm(value, axis=1)[:, 0], expected, rtol=1e-6)
     assert np.mean(np.array(drawn) < 0.5) == pytest.approx(0.5, abs=0.07)

@@ -85,7 +85,7 @@ def test_no_observer_learns_more_than_is_claimed_on_linear_losses(
                 assert found <= pairs.guarantee(0, *peers).delta(epsilon)
 
 
-# Figures that depend on who looks.
+# Figures that depend on the observer.
 
 
 def test_drift_of_inner_solutions_and_rounding_are_paid_for():
