@@ -21,28 +21,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms import _algorithm as knobs
+from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._agent_blocks import BlockUpdate, agent_blocks, record_blocks
-from skdpadmm.algorithms._algorithm import (
-    Algorithm,
-    choice,
-    count,
-    penalty_operator,
-    relaxation_knob,
-    share,
-    size,
-)
+from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
-from skdpadmm.algorithms._messages import (
-    EVERYONE,
-    Schedule,
-    calibrated_multipliers,
-    draw_schedule,
-    gaussian_release,
-    message_sum,
-    plan_rounds,
-    rounds_guarantee,
-    unit_limits,
-)
+from skdpadmm.algorithms._messages import Schedule, draw_schedule, unit_limits
 from skdpadmm.algorithms._noise_left import averaged_solution
 from skdpadmm.protocol import (
     Budget,
@@ -64,10 +48,10 @@ DISPLACEMENT, MESSAGES = "mean displacement", "sum of messages"
 class _Consensus(Algorithm):
     """What a curator and a federation share: blocks with hidden states, and a mean with noise."""
 
-    step_size: float | Literal["auto"] = size()
-    clip_norm: float | Literal["auto"] = size()
-    relaxation: float = relaxation_knob()
-    tail_fraction: float = share(0.5)
+    step_size: float | Literal["auto"] = knobs.size()
+    clip_norm: float | Literal["auto"] = knobs.size()
+    relaxation: float = knobs.relaxation_knob()
+    tail_fraction: float = knobs.share(0.5)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Iterate as planned; symbols as in the class."""
@@ -187,7 +171,9 @@ class ConsensusADMM(_Consensus):
     setting = "central"
     units = ("record",)  # Records are blocks.
 
-    record_step: Literal["auto", "exact", "linearized"] = choice("auto", "exact", "linearized")
+    record_step: Literal["auto", "exact", "linearized"] = knobs.choice(
+        "auto", "exact", "linearized"
+    )
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
         """The displacement of the mean, in each iteration."""
@@ -199,11 +185,11 @@ class ConsensusADMM(_Consensus):
             clip_norm=clip_norm,
             record_step="exact" if facts.conditioning is None else "linearized",
             message="state",
-            rounds=replace(EVERYONE, n_rounds=facts.max_iter),
+            rounds=replace(messages.EVERYONE, n_rounds=facts.max_iter),
         )
         sensitivities = path_sensitivities(facts, settings.relaxation, settings.n_iter)
         shape = (facts.n_parameters, facts.loss.n_outputs)
-        return settings, gaussian_release(DISPLACEMENT, shape, sensitivities, mu)
+        return settings, messages.gaussian_release(DISPLACEMENT, shape, sensitivities, mu)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -284,10 +270,10 @@ class FederatedADMM(_Consensus):
 
     setting = "federated"
 
-    local_step: Literal["auto", "exact", "linearized"] = choice("auto", "exact", "linearized")
-    message: Literal["state", "increment"] = choice("state", "increment")
-    sampling: Literal["poisson", "fixed"] = choice("poisson", "fixed")
-    max_participations: int | None = count(None)
+    local_step: Literal["auto", "exact", "linearized"] = knobs.choice("auto", "exact", "linearized")
+    message: Literal["state", "increment"] = knobs.choice("state", "increment")
+    sampling: Literal["poisson", "fixed"] = knobs.choice("poisson", "fixed")
+    max_participations: int | None = knobs.count(None)
 
     def check_facts(self, facts: Facts) -> None:
         """States of agents that sit rounds out need a relaxation of one half."""
@@ -305,7 +291,7 @@ class FederatedADMM(_Consensus):
         """The sum of agents' messages, in each round."""
         federation = facts.agents
         assert isinstance(federation, Federation)
-        rounds = plan_rounds(
+        rounds = messages.plan_rounds(
             federation,
             max_rounds=facts.max_iter,
             sampling=self.sampling,
@@ -318,8 +304,10 @@ class FederatedADMM(_Consensus):
             moved = facts.neighboring.sensitivity_factor * facts.working_rounding / facts.n_samples
             moved *= 2 * float(self.relaxation) * (1 + rounds.n_rounds * 2.0**-50)
             sensitivities = (moved,) * rounds.n_rounds
-        guarantee = partial(rounds_guarantee, facts, rounds, budget.observer, sensitivities)
-        messages = message_sum(
+        guarantee = partial(
+            messages.rounds_guarantee, facts, rounds, budget.observer, sensitivities
+        )
+        sums = messages.message_sum(
             facts,
             budget,
             rounds,
@@ -327,10 +315,10 @@ class FederatedADMM(_Consensus):
             shape=(facts.n_parameters, facts.loss.n_outputs),
             sensitivities=sensitivities,
             limits=unit_limits(facts),
-            multipliers=calibrated_multipliers(facts, budget, guarantee),
+            multipliers=messages.calibrated_multipliers(facts, budget, guarantee),
         )
         # What a curator would spend for as much noise in the mean.
-        noise = messages.noise_std / float(rounds.expected_shares(federation)[0])
+        noise = sums.noise_std / float(rounds.expected_shares(federation)[0])
         step_size, clip_norm = default_steps(facts, math.hypot(*sensitivities) / noise)
         # What an agent says is shorter than what its records say; the travel stays the same.
         factor = agent_clip_factor(facts)
@@ -342,7 +330,7 @@ class FederatedADMM(_Consensus):
             local_step="linearized" if conditioned_records else "exact",
             rounds=rounds,
         )
-        return settings, messages
+        return settings, sums
 
 
 def path_sensitivities(facts: Facts, relaxation: float, n_updates: int) -> tuple[float, ...]:

@@ -15,13 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from skdpadmm.losses import (
-    HuberLoss,
-    MultinomialLoss,
-    OneVsRestHinge,
-    SmoothedHinge,
-    SquaredLoss,
-)
+from skdpadmm import losses
 from skdpadmm.protocol import Facts
 
 # Share of the squared budget that goes into units, where they are asked for.
@@ -81,14 +75,14 @@ def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
     if facts.conditioning is None:
         return _plain_classification_steps(facts, signal)
     step_size = 1.0 / facts.loss.smoothness
-    if isinstance(facts.loss, MultinomialLoss | OneVsRestHinge):
+    if isinstance(facts.loss, losses.MultinomialLoss | losses.OneVsRestHinge):
         # Where signal is plenty for each of the many parameters, there is no need to stop early.
         per_parameter = signal / (facts.n_parameters * facts.loss.n_outputs)
         plenty = max(1.0, 0.5 * math.sqrt(per_parameter))
         travel = min(max(0.45 * math.sqrt(signal) * plenty, 2.0), 60.0)
     else:
         travel = min(max(1.1 * math.sqrt(signal), 4.0), 40.0)
-    if isinstance(facts.loss, SmoothedHinge | OneVsRestHinge):
+    if isinstance(facts.loss, losses.SmoothedHinge | losses.OneVsRestHinge):
         # A margin of 1 is enough, where a logistic loss goes on to ask for more.
         return step_size, min(travel / (step_size * facts.max_iter), 1.0)
     return 4.0, travel / facts.max_iter
@@ -171,4 +165,4 @@ def default_coordinate_steps(facts: Facts, mu: float) -> tuple[float, float]:
 
 def is_regression(facts: Facts) -> bool:
     """Whether the target is a number in units."""
-    return isinstance(facts.loss, SquaredLoss | HuberLoss)
+    return isinstance(facts.loss, losses.SquaredLoss | losses.HuberLoss)

@@ -390,8 +390,8 @@ class GradientADMM(knobs.Algorithm):
         """
         settings, facts, path = plan.settings, plan.facts, plan.releases[-1]
         is_long = settings.step_size > 2.0 / last_iterate.curvature_bound(facts)
-        never_binds = last_iterate.open_clip(facts) * typical_norm(facts)
         # To clip a vector is no contraction, unless the clip never binds.
+        never_binds = last_iterate.open_clip(facts) * typical_norm(facts)
         clips_vectors = facts.loss.n_outputs > 1 and settings.clip_norm < never_binds
         if settings.average or not self._has_exact_step(facts) or is_long or clips_vectors:
             return ()
@@ -412,10 +412,13 @@ class GradientADMM(knobs.Algorithm):
     ) -> steps.State:
         """Take a step for each of some records, or without one where there is `NOBODY`."""
         rows, path = problem.rows, plan.releases[-1]
-        loop = self._steps(plan, rows)
+        facts, step, cell = plan.facts, self._step(plan, rows), grid_cell(path.noise_std)
+        loop = steps.NoisySteps(step, facts.loss, cell)
+        if self.compiled:
+            loop = steps.CompiledSteps(step, facts.loss, cell, facts.penalty, rows.coordinates)
         with np.errstate(divide="ignore"):
             bound = plan.settings.clip_norm / np.sqrt(rows.squared_norm)
-        size = max(CHUNK_ENTRIES // plan.facts.n_parameters, 1)
+        size = max(CHUNK_ENTRIES // facts.n_parameters, 1)
         for first in range(0, len(records), size):
             chunk = records[first : first + size]
             used = np.where(chunk == NOBODY, 0, chunk)
@@ -429,19 +432,10 @@ class GradientADMM(knobs.Algorithm):
             progress(state.n_steps)
         return state
 
-    def _steps(self, plan: Plan, rows: Rows) -> steps.NoisySteps:
-        """The loop, and all that it has to know."""
-        facts, cell = plan.facts, grid_cell(plan.releases[-1].noise_std)
-        step = self._step(plan, rows)
-        if self.compiled:
-            return steps.CompiledSteps(step, facts.loss, cell, facts.penalty, rows.coordinates)
-        return steps.NoisySteps(step, facts.loss, cell)
-
     def _step(self, plan: Plan, rows: Rows) -> steps.GradientADMMStep:
         splitting = steps.splitting_of(plan.facts.penalty, rows.coordinates, self.constraint)
-        return steps.GradientADMMStep(
-            splitting, plan.settings.step_size, plan.settings.penalty_weight
-        )
+        settings = plan.settings
+        return steps.GradientADMMStep(splitting, settings.step_size, settings.penalty_weight)
 
     def _splitting(self, facts: Facts) -> steps.Splitting:
         assert facts.coordinates is not None
@@ -496,8 +490,8 @@ class GradientADMM(knobs.Algorithm):
         if self.schedule in ("cyclic", "sampling"):
             # With the default weight; with so many passes the later ones cost as much as the last.
             constant = amplification_constant(tied.smallest / tied.largest)
-            unseen = 1 + int(facts.n_samples // (2 * constant))
-            most = min(facts.max_iter, LONGEST_RUN // facts.n_samples, unseen if hidden else 1)
+            unseen = 1 + int(facts.n_samples // (2 * constant)) if hidden else 1
+            most = min(facts.max_iter, LONGEST_RUN // facts.n_samples, unseen)
             if self.cap != "auto":
                 most = min(most, int(self.cap))
             n_passes = max(most, 1) if self.passes == "auto" else int(self.passes)
@@ -511,8 +505,8 @@ class GradientADMM(knobs.Algorithm):
             step_size = min(step_size, last_iterate.longest_step(facts))
             if facts.loss.n_outputs > 1:
                 clip_norm = last_iterate.open_clip(facts)
-        step_size = step_size if self.step_size == "auto" else float(self.step_size)
-        clip_norm = clip_norm if self.clip_norm == "auto" else float(self.clip_norm)
+        step_size = self._chosen("step_size", step_size)
+        clip_norm = self._chosen("clip_norm", clip_norm)
         if hidden:
             last_iterate.check_smooth_steps(facts, step_size, clip_norm, otherwise="release='path'")
             if not self._has_exact_step(facts):
@@ -522,34 +516,38 @@ class GradientADMM(knobs.Algorithm):
                     " y is a formula for each variable or group: what another one leaves could"
                     " tell iterates apart. Use release='path'."
                 )
-        weight = self.penalty_weight
-        if weight == "auto":
-            weight = 1.0 / (step_size * tied.smallest * tied.largest)
+        weight = self._chosen("penalty_weight", 1.0 / (step_size * tied.smallest * tied.largest))
         # Beyond this range squares leave that of floats. A smaller kappa amplifies less.
-        kappa = min(step_size * float(weight) * tied.smallest**2, 1e100)
+        kappa = min(step_size * weight * tied.smallest**2, 1e100)
         cap = 3 * n_passes if self.cap == "auto" else int(self.cap)
         draws = {"cap": cap, "seed": int(self.order_seed)} if self.schedule == "sampling" else {}
+        schedule = RecordSchedule(
+            n_places=facts.n_samples,
+            kind=self.schedule,
+            is_secret=self._order == "random",
+            is_hidden=hidden,
+            n_passes=n_passes,
+            **draws,
+        )
         # Of a stream the amplified figures can be had later, and they are of its last iterate.
         averages = not hidden and not is_streaming(self)
         constants = {
             "step_size": step_size,
-            "penalty_weight": float(weight),
+            "penalty_weight": weight,
             # How far a gradient of norm one moves x, at most.
             "displacement": contribution_mu(step_size, 1.0, 1.0, kappa=kappa, square=is_square),
             "clip_norm": clip_norm * typical_norm(facts),
-            "schedule": RecordSchedule(
-                n_places=facts.n_samples,
-                kind=self.schedule,
-                is_secret=self._order == "random",
-                is_hidden=hidden,
-                n_passes=n_passes,
-                **draws,
-            ),
+            "schedule": schedule,
             "average": averages if self.average == "auto" else bool(self.average),
             "amplification": amplification_constant(kappa) if kappa > 1e-100 else math.inf,
             "constraint": None if self.constraint is None else self.constraint.fingerprint,
         }
         return Settings(tuple(constants.items()))
+
+    def _chosen(self, name: str, default: float) -> float:
+        """The value of a parameter, or a default for "auto"."""
+        value = getattr(self, name)
+        return default if value == "auto" else float(value)
 
 
 def is_streaming(algorithm: object) -> TypeGuard[GradientADMM]:

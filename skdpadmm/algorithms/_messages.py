@@ -18,18 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from skdpadmm import privacy
 from skdpadmm.algorithms._algorithm import spent_before
 from skdpadmm.noise import grid_cell
-from skdpadmm.privacy import (
-    GaussianDP,
-    Guarantee,
-    PoissonSubsampledGaussian,
-    calibrate_noise,
-    compose,
-    gaussian_mu,
-    participation_mixture,
-    worst_participation,
-)
+from skdpadmm.privacy import GaussianDP, Guarantee, gaussian_mu
 from skdpadmm.protocol import MODEL, SERVER, Agents, Budget, Facts, Federation, Gate, Release, View
 
 Array = NDArray[np.float64]
@@ -260,7 +252,9 @@ def calibrated_multiplier(
     if isinstance(first, GaussianDP) and isinstance(prior, GaussianDP):
         total = gaussian_mu(epsilon, delta)
         return first.mu / math.sqrt(total**2 - prior.mu**2) * SLIGHTLY_MORE
-    return calibrate_noise(lambda multiplier: compose(prior, family(multiplier)), epsilon, delta)
+    return privacy.calibrate_noise(
+        lambda multiplier: privacy.compose(prior, family(multiplier)), epsilon, delta
+    )
 
 
 def message_sum(
@@ -289,7 +283,7 @@ def message_sum(
         multipliers = (noise / limits).tolist()
         average = partial(rounds_guarantee, facts, rounds, observer, sensitivities)
         worst = partial(
-            worst_participation, sensitivities, n_rounds=rounds.n_rounds, cap=rounds.cap
+            privacy.worst_participation, sensitivities, n_rounds=rounds.n_rounds, cap=rounds.cap
         )
         return View(
             observer=observer,
@@ -335,10 +329,10 @@ def rounds_guarantee(
     """
     if observer == MODEL and rounds.are_secret(facts):
         zero_out = max(sensitivities) / facts.neighboring.sensitivity_factor
-        return PoissonSubsampledGaussian(
+        return privacy.PoissonSubsampledGaussian(
             rounds.participation, noise_std / zero_out, rounds.n_rounds, facts.neighboring
         )
-    return participation_mixture(
+    return privacy.participation_mixture(
         tuple(sensitivities),
         noise_std,
         probability=rounds.participation,

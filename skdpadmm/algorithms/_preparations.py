@@ -24,14 +24,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms import _defaults as defaults
 from skdpadmm.algorithms._algorithm import Algorithm
-from skdpadmm.algorithms._defaults import (
-    CONDITIONING_SHARE,
-    DECLARED_NORM,
-    SCALING_SHARE,
-    conditioning_choices,
-    conditioning_pays,
-)
 from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.engine import Engine
 from skdpadmm.privacy import gaussian_mu
@@ -71,16 +65,16 @@ def prepared(
             name=ROW_NORMS,
             shape=(len(EXPONENTS) + 1,),
             sensitivity=math.sqrt(facts.neighboring.sensitivity_factor),
-            mu=total * math.sqrt(SCALING_SHARE),
+            mu=total * math.sqrt(defaults.SCALING_SHARE),
         )
-        target = DECLARED_NORM * math.sqrt(facts.n_parameters)
+        target = defaults.DECLARED_NORM * math.sqrt(facts.n_parameters)
         facts = replace(facts, scaling=Scaling(target=target, release=release))
     is_possible = algorithm.conditionable and facts.n_parameters <= LARGEST_MATRIX
     if conditioning is None or (conditioning == "auto" and not is_possible):
         return facts
-    mu = total * math.sqrt(CONDITIONING_SHARE)
-    planned = plan_conditioning(facts, budget, mu=mu, **conditioning_choices(facts))
-    if conditioning == "auto" and not conditioning_pays(facts, planned.edge):
+    mu = total * math.sqrt(defaults.CONDITIONING_SHARE)
+    planned = plan_conditioning(facts, budget, mu=mu, **defaults.conditioning_choices(facts))
+    if conditioning == "auto" and not defaults.conditioning_pays(facts, planned.edge):
         return facts
     return replace(facts, conditioning=planned)
 

@@ -7,14 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.privacy import (
-    AmplifiedIteration,
-    GaussianDP,
-    Guarantee,
-    calibrate_noise,
-    compose,
-    mixture_of_slots,
-)
+from skdpadmm import privacy
+from skdpadmm.privacy import AmplifiedIteration, GaussianDP, Guarantee, mixture_of_slots
 from skdpadmm.protocol import Budget, Facts, Gate
 
 # Nobody's place.
@@ -104,15 +98,15 @@ def calibrated(
 
     def guarantee(scale: float) -> Guarantee:
         made = AmplifiedIteration(1.0 / scale, amplification, shift)
-        return compose(*spent, schedule.guarantees(made)[0])
+        return privacy.compose(*spent, schedule.guarantees(made)[0])
 
     alone = schedule.guarantees(AmplifiedIteration(0.0, amplification, shift))[0]
-    if compose(*spent, alone).delta(budget.epsilon) > budget.delta / 2:
+    if privacy.compose(*spent, alone).delta(budget.epsilon) > budget.delta / 2:
         raise ValueError(
             "Got a budget so small that rounding takes up half of it, expected a larger epsilon or"
             " fewer steps. Use release='path', where rounding of earlier steps does not count."
         )
-    scale = calibrate_noise(guarantee, budget.epsilon, budget.delta) * (1 + 1e-12)
+    scale = privacy.calibrate_noise(guarantee, budget.epsilon, budget.delta) * (1 + 1e-12)
     return AmplifiedIteration(1.0 / scale, amplification, shift)
 
 
