@@ -292,11 +292,7 @@ class FederatedADMM(_Consensus):
         federation = facts.agents
         assert isinstance(federation, Federation)
         rounds = messages.plan_rounds(
-            federation,
-            max_rounds=facts.max_iter,
-            sampling=self.sampling,
-            cap=self.max_participations,
-            observer=budget.observer,
+            facts, budget, sampling=self.sampling, cap=self.max_participations
         )
         if self.message == "state":
             sensitivities = path_sensitivities(facts, float(self.relaxation), rounds.n_rounds)

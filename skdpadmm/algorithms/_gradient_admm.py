@@ -27,7 +27,6 @@ from skdpadmm.noise import GRID_CELL, grid_cell
 from skdpadmm.penalties import LinearConstraint, NoPenalty
 from skdpadmm.privacy import AmplifiedIteration, Guarantee, amplification_constant, contribution_mu
 from skdpadmm.protocol import (
-    MODEL,
     Budget,
     Facts,
     Gate,
@@ -36,7 +35,6 @@ from skdpadmm.protocol import (
     Release,
     Settings,
     Solution,
-    View,
     not_private,
 )
 from skdpadmm.records import Rows
@@ -248,7 +246,10 @@ class GradientADMM(knobs.Algorithm):
         averages = self.average not in ("auto", False)
         of_coefficients = self._splits_coefficients(facts)
         known = type(facts.loss) in steps.LOSSES and type(facts.penalty) in steps.PENALTIES
-        uses_once = {"stopping": "path", "stream": "last"}
+        # Schedules that use records once, in the order of the data: what they release, and passes.
+        once = {"stopping": ("last", "arrival", 1), "stream": ("path", "arrival", 1)}
+        passes = 1 if self.passes == "auto" else self.passes
+        chosen = (release, self._order, passes)
         for applies, refusal in (
             (
                 self.cap != "auto" and schedule != "sampling",
@@ -261,17 +262,11 @@ class GradientADMM(knobs.Algorithm):
                 " last iterate alone. Use release='path'.",
             ),
             (
-                schedule in uses_once
-                and (self._order == "random" or self.passes not in ("auto", 1)),
-                f"order={self.order!r} and passes={self.passes!r} with {schedule=}, expected"
-                " 'arrival' and 1: records are used once, in the order of the data. Use"
-                " schedule='cyclic'.",
-            ),
-            (
-                uses_once.get(schedule) == release,
-                f"{release=} with {schedule=}, expected 'auto': the path would show where"
-                " it stops, and states of a stream are seen in between. Once a stream has ended,"
-                " `finalize` says what holds if nobody did.",
+                once.get(schedule, chosen) != chosen,
+                f"{release=}, order={self.order!r} and passes={self.passes!r} with {schedule=},"
+                " expected 'auto': records are used once, in the order of the data, the path would"
+                " show where a run stops, and states of a stream are seen in between. Use"
+                " schedule='cyclic', or `finalize` for the end of a stream.",
             ),
             (
                 self.compiled and not (known and of_coefficients),
@@ -319,7 +314,6 @@ class GradientADMM(knobs.Algorithm):
             # Cells are a power of two, mostly so far below their bound that there is room for it.
             if grid * grid_cell(noise_std) / (GRID_CELL * noise_std) + arithmetic > grid:
                 step = least_noise(grid + arithmetic)
-        guarantee, worst_case = schedule.guarantees(step)
         return settings, Release(
             name=ITERATE,
             shape=shape,
@@ -327,7 +321,7 @@ class GradientADMM(knobs.Algorithm):
             noise_std=sensitivity / step.ratio,
             door="path_noise",
             repeats=schedule.n_steps,
-            views=(View(observer=MODEL, guarantees=(guarantee,), worst_cases=(worst_case,)),),
+            views=last_iterate.seen_in_model(*schedule.guarantees(step)),
             is_hidden=schedule.is_hidden,
         )
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms._algorithm import refuse
 from skdpadmm.algorithms._certified_solves import typical_norm
 from skdpadmm.noise import GRID_CELL
-from skdpadmm.privacy import GaussianDP
+from skdpadmm.privacy import GaussianDP, Guarantee
 from skdpadmm.protocol import MODEL, Facts, Release, View
 
 # Bounds of curvature and of rows hold up to rounding.
@@ -78,8 +78,14 @@ def last_release(
         sensitivities=sensitivities,
         noise_std=noise_std,
         is_hidden=True,
-        views=(View(observer=MODEL, guarantees=(guarantee,)),),
+        views=seen_in_model(guarantee),
     )
+
+
+def seen_in_model(*guarantees: Guarantee) -> tuple[View]:
+    """What the model reveals of a release; a second guarantee is that of the worst case."""
+    average, worst = guarantees[:1], guarantees[1:]
+    return (View(observer=MODEL, guarantees=average, worst_cases=worst),)
 
 
 def _shift(

@@ -82,26 +82,23 @@ class Schedule:
 
 
 def plan_rounds(
-    federation: Federation,
-    *,
-    max_rounds: int,
-    sampling: Literal["poisson", "fixed"],
-    cap: int | None,
-    observer: str,
+    facts: Facts, budget: Budget, *, sampling: Literal["poisson", "fixed"], cap: int | None
 ) -> Rounds:
     """Decide whose noise is in a sum.
 
     Where some agents sit a round out, the sums that hide who took part need noise from everyone,
     whatever the sample. Against a server that sees each message, noise of others is of no use.
     """
-    q, n_agents, n_rounds = federation.participation, federation.n_agents, max_rounds
+    federation = facts.agents
+    assert isinstance(federation, Federation)
+    q, n_agents, n_rounds = federation.participation, federation.n_agents, facts.max_iter
     if sampling == "fixed":
         # A whole number of agents may be more than the share that was asked for.
         q = sample_size(federation) / n_agents
     if cap is not None:
-        n_rounds = min(max_rounds, math.ceil(cap / q))
+        n_rounds = min(n_rounds, math.ceil(cap / q))
         cap = None if cap >= n_rounds else cap
-    everyone = q == 1 or observer != SERVER
+    everyone = q == 1 or budget.observer != SERVER
     n_senders = n_agents
     if not everyone:
         # How many are left of a fixed number once some have reached the cap is not known before.

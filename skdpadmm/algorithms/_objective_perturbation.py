@@ -20,22 +20,11 @@ from skdpadmm import privacy
 from skdpadmm.algorithms import _algorithm as knobs
 from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, refuse
-from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, n_features, path_release
+from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, n_features, path_release, seen_in_model
 from skdpadmm.losses import LogisticLoss, Loss, SmoothedHinge
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import GaussianDP, LossDerivative, PerturbedObjectiveDP
-from skdpadmm.protocol import (
-    MODEL,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Release,
-    Settings,
-    Solution,
-    View,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Settings, Solution
 
 LINEAR_TERM = "linear term"
 MINIMISER = "minimiser"
@@ -156,7 +145,7 @@ class ObjectivePerturbation(Algorithm):
             noise_std=noise_std,
             door="hidden_term",
             repeats=1,
-            views=(View(observer=MODEL, guarantees=(guarantee,)),),
+            views=seen_in_model(guarantee),
         )
         solution = path_release(MINIMISER, shape, sensitivity, 1, mu)
         return settings.but(tolerance=tolerance, n_steps=n_steps), term, solution

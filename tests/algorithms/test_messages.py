@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -30,13 +31,13 @@ def federation(n_agents=10, **trust):
 
 
 def rounds_of(fed, *, observer=SERVER, sampling="poisson", cap=None, max_rounds=50):
-    knobs = {"sampling": sampling, "cap": cap, "max_rounds": max_rounds}
-    return messages.plan_rounds(fed, observer=observer, **knobs)
+    facts, budget = facts_of(fed, max_iter=max_rounds), replace(BUDGET, observer=observer)
+    return messages.plan_rounds(facts, budget, sampling=sampling, cap=cap)
 
 
-def facts_of(fed, unit="record"):
+def facts_of(fed, unit="record", max_iter=20):
     n = 70 if fed is None else sum(fed.agent_sizes)
-    return facts_for(coordinates_of(2), n, SquaredLoss(), agents=fed, unit=unit, max_iter=20)
+    return facts_for(coordinates_of(2), n, SquaredLoss(), agents=fed, unit=unit, max_iter=max_iter)
 
 
 @pytest.mark.parametrize(
