@@ -14,7 +14,7 @@ FloatArray = npt.NDArray[np.float64]
 # Targets: floats, or the indices of classes.
 TargetArray = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
-# Share of the unchanged probabilities: where the clip hides which class is likelier, they decide.
+# Weight of the unchanged probabilities, which decide where the clip hides the likelier class.
 _UNCHANGED = 1e-3
 
 
@@ -216,7 +216,7 @@ def clip_vectors(vectors: FloatArray, bounds: FloatArray, law: str = "gaussian")
 
 
 def undo_clip(log_probability: FloatArray, bound: float) -> FloatArray:
-    r"""What the scores of a clipped fit say about probabilities, as logarithms of shape (n, K).
+    r"""Log probabilities, of shape (n, K), of a fit with clipped derivatives.
 
     A fit whose derivatives are clipped ends where *clipped* derivatives balance. At a point with
     softmax probabilities s, a record of class k pulls with :math:`s - e_k`, of size
@@ -224,7 +224,7 @@ def undo_clip(log_probability: FloatArray, bound: float) -> FloatArray:
     the pulls balance where :math:`\sum_k q_k \min(1, c / r_k) (s - e_k) = 0`, that is, where
     :math:`q_k \propto s_k \max(1, r_k / c)`. The order of the classes is kept.
 
-    With two classes, which share one score, sizes are those of its derivative. The bound, of the
+    With two classes, which have one score, sizes are those of its derivative. The bound, of the
     derivative of a typical record, is in (0, inf]: one for all points keeps the probability a
     function of the scores.
 
@@ -249,12 +249,12 @@ def undo_clip(log_probability: FloatArray, bound: float) -> FloatArray:
 
 
 def moderate(log_probability: FloatArray, score_variance: float, doubt: float = 0.0) -> FloatArray:
-    r"""Log probabilities of noisy scores, less sure of themselves by what is known of the noise.
+    r"""Log probabilities of noisy scores, moderated by the variance of the noise.
 
     The mean of a logistic function over normal noise of variance v is about the function of the
     score over :math:`\sqrt{1 + \pi v / 8}` (MacKay, "The evidence framework applied to
-    classification networks", Neural Computation 4, 1992). Where noise decides on the side of a
-    score, nothing is known of the label: that share, `doubt` in [0, 1], counts as uniform.
+    classification networks", Neural Computation 4, 1992). Where noise determines the sign of a
+    score, the label is uniform: `doubt` in [0, 1] is the probability of that.
 
     Examples
     --------

@@ -123,7 +123,7 @@ def _cold_start(margin: FloatArray, step: FloatArray) -> FloatArray:
 
 
 class _Hinge(ClosedForm):
-    """A smoothed hinge of each score, which has a sign of its own."""
+    """A smoothed hinge of each score, times the sign of its target."""
 
     smoothing: float
 

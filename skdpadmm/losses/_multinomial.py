@@ -78,12 +78,12 @@ class MultinomialLoss(Loss):
         :math:`I + \gamma (\mathrm{diag}(p) - p p^T)`.) The result is normalised, so it is always
         a point of the derivative's range.
         """
-        own = (target, np.arange(len(target)))
+        own_class = (target, np.arange(len(target)))
         with np.errstate(all="ignore"):
             # Classes come first from here on: NumPy reduces the first axis several times faster.
             shifted = np.ascontiguousarray(scores.T)
             shifted = shifted - shifted.max(axis=0)
-            shifted[own] += step
+            shifted[own_class] += step
             shifted -= shifted.max(axis=0)
             # The floor moves the solution by less than rounding does and spares a case for 0.
             step = np.maximum(step, 1e-30)
@@ -113,7 +113,7 @@ class MultinomialLoss(Loss):
             # Two divisions, because the sum of sizes near the largest float would overflow.
             solution /= solution.max(axis=0)
             solution /= sum_of_classes(solution)
-        solution[own] -= 1.0
+        solution[own_class] -= 1.0
         return np.ascontiguousarray(solution.T)
 
 
@@ -139,7 +139,7 @@ def _multiplier(
     level = shifted - scaled
     level -= np.log(np.maximum(probability, 1e-300))
     level *= weight
-    # Scores out of range of each other leave NaN here: such a start is worth nothing.
+    # Scores out of range of each other leave NaN here: such a start is ignored.
     return np.nan_to_num(sum_of_classes(level) / sum_of_classes(weight))
 
 
@@ -147,8 +147,8 @@ def _wright_omega(x: FloatArray, work: FloatArray) -> FloatArray:
     """Solve ``w + log(w) = x`` for w, in place; arguments below -690 count as -690.
 
     Fourth-order steps of Fritsch, Shafer and Crowley (1973), from the softplus function. The
-    result lies in `work`, of shape (4, *x.shape): fresh arrays of this size cost more than the
-    arithmetic on them. The argument is overwritten.
+    result lies in `work`, of shape (4, *x.shape): allocating arrays of this size takes longer than
+    the arithmetic on them. The argument is overwritten.
     """
     omega: FloatArray = work[0]
     change, inverse, scale = work[1:]

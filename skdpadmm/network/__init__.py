@@ -1,4 +1,4 @@
-"""Who owns which row of X, who talks to whom, and who is like whom."""
+"""Ownership of rows, communication graphs, mixing matrices, and similarities of agents."""
 
 from __future__ import annotations
 

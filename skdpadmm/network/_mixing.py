@@ -1,4 +1,4 @@
-"""How agents average with their neighbours, and how a token walks from one to the next."""
+"""Mixing matrices, by which agents average with their neighbours, and random walks of a token."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def mixing_matrix(topology: Topology, rule: Any = "metropolis") -> MixingMatrix:
         # Ten digits, because the last ones differ between linear algebra libraries.
         of_edges[:] = float(f"{2.0 / (least + most):.10g}")
     weights = symmetric_csr(n, edges[:, 0], edges[:, 1], of_edges)
-    own_weights = sparse.diags_array(1.0 - np.asarray(weights @ np.ones(n)))
-    return MixingMatrix(n_agents=n, weights=sparse.csr_array(weights + own_weights))
+    self_weights = sparse.diags_array(1.0 - np.asarray(weights @ np.ones(n)))
+    return MixingMatrix(n_agents=n, weights=sparse.csr_array(weights + self_weights))
 
 
 def _checked(matrix: Any, topology: Topology) -> MixingMatrix:
-    """Weights of a user's own, if they average over the graph."""
+    """The mixing matrix with the weights that a user gives, if they average over the graph."""
     names = range(topology.n_agents)
     weights = relation_of(matrix, names, "mixing", "Give each edge a positive weight")
     sums: NDArray[np.float64] = np.asarray(weights.sum(axis=1)).ravel()

@@ -49,7 +49,7 @@ class Ownership:
         return len(self.labels)
 
     def joined_by(self, labels: Any) -> Ownership:
-        """The same ownership with more agents, who own nothing yet; known labels change nothing."""
+        """The same ownership with more agents, without rows; known labels change nothing."""
         known = self.labels.tolist()
         more = set(labels) - set(known)
         if not more:
@@ -88,7 +88,7 @@ class Ownership:
 
 
 def ownership_of_labels(labels: Any, *, n_samples: int, name: str = "agents") -> Ownership:
-    """Return the ownership that labels of rows state; every agent in it owns a row.
+    """Return the ownership of rows with these labels; every agent in it owns a row.
 
     Labels are ints, strings, or anything of one type that can be sorted; else a TypeError. Another
     shape than (n_samples,) or a missing label (None or NaN) raises a ValueError, which calls the
@@ -165,7 +165,7 @@ def _require_present(labels: list[Any], name: str) -> None:
     if missing:
         raise ValueError(
             f"Got {name} with a missing label ({missing[0]!r}), expected a label for every row. "
-            "Give rows without an owner a label of their own."
+            "Give rows without an owner a separate label."
         )
 
 
@@ -189,7 +189,7 @@ def agent_sizes(
         if n_agents is not None:
             raise ValueError(
                 f"Got n_agents={n_agents!r} with a callable partition, expected n_agents=None: its"
-                " labels say how many agents there are."
+                " labels determine the number of agents."
             )
         return None
     if partition not in PARTITIONS:
@@ -238,7 +238,7 @@ def partition_rows(
         - "sorted": equal chunks of the rows in the order of ``y``.
         - callable: ``partition(X, y)`` returns the label of the owner of each row.
 
-        The last three look at the data: see `condition_of`.
+        The last three depend on the data: see `condition_of`.
     n_samples : int
         Number of rows, at least 1.
     n_agents : int or None, default=None
@@ -291,7 +291,7 @@ def partition_rows(
 
 
 def condition_of(partition: Partition) -> str:
-    """What a guarantee is conditional on where a partition looks at the data, as a sentence, or "".
+    """The condition of a guarantee if a partition depends on the data, as a sentence, or "".
 
     Examples
     --------

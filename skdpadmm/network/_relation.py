@@ -28,7 +28,7 @@ EACH_AGENT = (
 def relation_of(given: Any, names: Sequence[Any], name: str, remedy: str) -> Matrix:
     """The matrix of a connected graph, in the order of the agents and exactly symmetric.
 
-    `name` says what is given: a "topology" (links), a "mixing" (weights, also of an agent for
+    `name` is the kind of relation: a "topology" (links), a "mixing" (weights, also of an agent for
     itself) or a "similarity" (weights of links).
     """
     n = len(names)
@@ -148,7 +148,7 @@ def is_frame(given: Any) -> bool:
 
 
 def span(least: str, most: str) -> str:
-    """Both ends of a range in words, or the value that they share."""
+    """A range in words, or the value at both of its ends."""
     return least if least == most else f"{least} to {most}"
 
 

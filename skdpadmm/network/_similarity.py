@@ -1,4 +1,4 @@
-"""How much alike agents are: public weights along which personalised models are averaged."""
+"""Similarities of agents: public weights by which personalised models are averaged."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _MOST_PAIRS = 10_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Similarity:
-    """Symmetric weights between agents: who is like whom, on a connected graph.
+    """Symmetric public weights between similar agents, on a connected graph.
 
     Two of them are equal where they have the same agents and weights, whatever they are called.
-    Weights are public: a guarantee does not cover what they say about rows. To estimate them from
-    private rows needs a budget of its own. Only their ratios within a row matter for means.
+    Weights are public: a guarantee does not cover what they reveal about rows. Estimating them from
+    private rows needs a separate budget. Only their ratios within a row matter for means.
 
     Parameters
     ----------
@@ -147,8 +147,8 @@ class Similarity:
         asked = None if agents is None else np.asarray(agents, dtype=np.intp)
         shape = values.shape if asked is None else (len(asked), *values.shape[1:])
         if self.matrix is None:
-            own = flat if asked is None else flat[asked]
-            mean = (flat.sum(axis=0) - own) / (self.n_agents - 1) if self.n_agents > 1 else 0 * own
+            values_of_asked = flat if asked is None else flat[asked]
+            mean = (flat.sum(axis=0) - values_of_asked) / max(self.n_agents - 1, 1)
         else:
             mean = (self.shares if asked is None else self.shares[asked]) @ flat
         return np.asarray(mean, dtype=np.float64).reshape(shape)
@@ -191,9 +191,9 @@ class Similarity:
         return [agents[a:b] for a, b in pairwise([0, *ends])]
 
     def average_for(self, similarities: Any) -> NDArray[np.float64]:
-        """Weights, with a sum of one, by which an agent never seen averages the models.
+        """Weights, with a sum of one, by which a new agent averages the models.
 
-        `similarities`, of shape (n_agents,), say how much it is like each agent: finite, not
+        `similarities`, of shape (n_agents,), are those to each agent: finite, not
         negative and not all zero; else a ValueError.
 
         Examples
@@ -266,7 +266,7 @@ def resolve_similarity(similarity: Any, labels: NDArray[Any], features: Any = No
     Parameters
     ----------
     similarity : str, Similarity, networkx.Graph, or matrix of shape (n_agents, n_agents)
-        - "uniform": everybody is alike; each pair has the weight one.
+        - "uniform": each pair of agents has the weight one.
         - "knn", "gaussian": as `knn_similarity` and `gaussian_similarity` of ``features``, with
           their default parameters.
         - A graph whose nodes are the labels of the agents, or where these are no numbers 0, 1, ...
@@ -275,7 +275,7 @@ def resolve_similarity(similarity: Any, labels: NDArray[Any], features: Any = No
         - A matrix in the order of the labels, or a pandas DataFrame that has them.
         - A Similarity, which is put into the order of the labels where it has some.
 
-        One agent has nobody to be like, whatever the name. Anything else raises a ValueError.
+        One agent has no neighbours, whatever the name. Anything else raises a ValueError.
     labels : ndarray of shape (n_agents,)
         Names of the agents, sorted and unique.
     features : array-like of shape (n_agents, n_features) or None, default=None
@@ -354,8 +354,8 @@ def knn_similarity(features: Any, n_neighbors: int = _NEAREST) -> Similarity:
     features : array-like of shape (n_agents, n_features)
         Public facts about the agents, on scales that can be compared: distances are Euclidean. The
         index of a pandas DataFrame has their labels; anything else is in the order of the sorted
-        labels. A guarantee does not cover what is made from private rows: to estimate similarity
-        from them needs a budget of its own.
+        labels. A guarantee does not cover what is made from private rows: estimating
+        similarities from them needs a separate budget.
     n_neighbors : int, default=10
         How many are the nearest, at least 1. Everybody, where there are not as many others.
 
@@ -428,7 +428,7 @@ def angle_similarity(targets: Any, gamma: float = 0.1, threshold: float = _THRES
     targets : array-like of shape (n_agents, n_features)
         A direction for each agent, such as the model that made synthetic rows, none of them zero;
         the index of a pandas DataFrame has labels. Public: models that were fitted to private rows
-        are not, and to compare them needs a budget of its own.
+        are not, and comparing them needs a separate budget.
     gamma : float, default=0.1
         In (0, inf). The larger, the more alike are agents at an angle.
     threshold : float, default=1e-3
@@ -451,7 +451,7 @@ def angle_similarity(targets: Any, gamma: float = 0.1, threshold: float = _THRES
         zero = np.flatnonzero(largest == 0).tolist()
         raise ValueError(
             f"Got targets that are zero in rows {shown(zero)}, expected directions. Leave these"
-            " agents out, or give them weights of their own."
+            " agents out, or give a matrix of weights."
         )
     points = points / largest
     points /= np.sqrt((points**2).sum(axis=1, keepdims=True))

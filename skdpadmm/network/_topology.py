@@ -1,4 +1,4 @@
-"""Who talks to whom: a connected graph with an agent at each node, by name or given."""
+"""Communication graphs: connected, with an agent at each node, by name or given."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _REMEDY = "Add edges"
 class Topology:
     """A connected graph of agents: undirected, without weights and self loops.
 
-    Two of them are equal where they have the same agents and edges, whatever they are called. The
+    Two of them are equal where they have the same agents and edges, whatever their names. The
     complete graph stores none of its edges.
 
     Parameters
@@ -215,7 +215,7 @@ def named_graph(name: str, n_agents: int, *, seed: int = 0) -> nx.Graph:
         - "regular": random, each agent with ``min(4, n_agents - 1)`` neighbours.
         - "erdos-renyi": each pair is linked with probability ``2 log(n_agents) / n_agents``.
         - "watts-strogatz": a ring where each agent is linked to its 4 nearest (2 among 3 or 4
-          agents); each link moves with probability 0.1.
+          agents); each link is rewired with probability 0.1.
         - "barabasi-albert": agents come one after another and link to 2 others that have many links
           already.
         - "random-geometric": points in the unit square, linked within the distance

@@ -26,7 +26,7 @@ from skdpadmm.penalties._piecewise import PiecewiseQuadratic
 
 
 class _ElasticNet(Penalty):
-    """What the elastic net and its special cases share; their fields are strengths."""
+    """Base of the elastic net and its special cases; their fields are strengths."""
 
     def __post_init__(self) -> None:
         for name, strength in vars(self).items():
@@ -77,8 +77,8 @@ class _ElasticNet(Penalty):
 
         def threshold(v: FloatArray) -> FloatArray:
             columns = [np.ascontiguousarray(column) for column in as_columns(v, len(metric)).T]
-            found = [_l1_minimiser(w, metric, quadratic, inverse, l1, l2) for w in columns]
-            return np.stack(found, axis=1).reshape(v.shape)
+            solutions = [_l1_minimiser(w, metric, quadratic, inverse, l1, l2) for w in columns]
+            return np.stack(solutions, axis=1).reshape(v.shape)
 
         return threshold
 
@@ -195,8 +195,8 @@ def _l1_minimiser(
 ) -> FloatArray:
     """Minimise ``l1 ||w||_1 + l2 / 2 ||w||^2 + (w - v)' M (w - v) / 2``, with Q = M + l2 I."""
     # The dual variable is the projection of M v onto a box in the metric of the inverse of Q. For
-    # a box guessing works far more often than for a lasso. Rounding in the inverse may cost digits,
-    # so the dual solution only says which coefficients are zero.
+    # a box guessing works far more often than for a lasso. The inverse may be inaccurate,
+    # so the dual solution only determines which coefficients are zero.
     force = metric @ v
     kinks, slopes = (-l1, l1), (-np.inf, 0.0, np.inf)
     dual = PiecewiseQuadratic(inverse, np.zeros_like(v), force, kinks=kinks, slopes=slopes).guess()

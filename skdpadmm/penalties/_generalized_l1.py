@@ -41,8 +41,8 @@ def difference_matrix(n_features: int, order: int) -> SparseMatrix:
     n_features : int
         Number p of coefficients, above `order`.
     order : int
-        How often differences are taken, at least 1: 1 tells where coefficients are not constant, 2
-        where they are not on a line.
+        How often differences are taken, at least 1. First differences are zero where coefficients
+        are constant, second ones where they are on a line.
 
     Returns
     -------
@@ -194,7 +194,7 @@ class GeneralizedL1(Penalty):
     def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
         """See :meth:`Penalty.proximal_rounding`; it grows with the condition of D in these units.
 
-        Linearly in the last projection, and squared in the system that says where to project.
+        Linearly in the last projection, and squared in the system for the subspace to project on.
         Where rows of D in these units, each brought to length one, are nearly dependent, nothing is
         certified: as for differences of features whose bounds are many decades apart.
         """
@@ -242,8 +242,9 @@ class _DualSolver:
     r"""Minimiser of :math:`\lambda \|D w\|_1 + (w - v)^T M (w - v) / 2` for fixed D and M.
 
     The dual is :math:`\min_u u^T D M^{-1} D^T u / 2 - u^T D v` within
-    :math:`|u_i| \le \lambda`. Its solution only says which entries of D w are zero and the signs of
-    the others; the minimiser is then that of a smooth problem on a subspace, which costs no digits.
+    :math:`|u_i| \le \lambda`. Its solution only determines which entries of D w are zero and the
+    signs of the others; the minimiser is then that of a smooth problem on a subspace, which is
+    accurate to rounding.
     All of it is done in units in which the diagonal of M is near one: only there is a projection
     onto a subspace one in the metric.
 

@@ -26,8 +26,8 @@ from skdpadmm.penalties._penalty import FloatArray, Penalty, ProximalOperator, c
 # What maps columns of one height to columns of another.
 LinearMap = Callable[[FloatArray], FloatArray]
 
-# Share of entries that are not zero from which a system is solved as a dense one.
-_DENSE_SHARE = 0.25
+# Fraction of entries that are not zero from which a system is solved as a dense one.
+_DENSE_FRACTION = 0.25
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -95,7 +95,7 @@ class LinearConstraint:
         if left is not None:
             remedy = (
                 "Remove the rows of A that are combinations of others, with the same rows of B and"
-                " c; put what they say about y into the penalty."
+                " c; put what they require of y into the penalty."
             )
             require_rank("A", left, int(left.shape[0]), remedy)
         if right is not None:
@@ -111,12 +111,12 @@ class LinearConstraint:
 
     @property
     def n_constraints(self) -> int:
-        """Number m of rows; 0 where neither A nor B nor c says it."""
+        """Number m of rows; 0 where neither A nor B nor c determines it."""
         return 0 if self.c is None else len(self.c)
 
     @property
     def n_auxiliary(self) -> int:
-        """Number l of columns of B; 0 where neither A nor B nor c says it."""
+        """Number l of columns of B; 0 where neither A nor B nor c determines it."""
         return self.n_constraints if self.B is None else int(self.B.shape[1])
 
     @property
@@ -152,7 +152,7 @@ class LinearConstraint:
             return lambda v: v / (1.0 + weight)
         n = int(self.A.shape[1])
         system = sparse.csc_array(sparse.eye_array(n) + weight * (self.A.T @ self.A))
-        if system.nnz < _DENSE_SHARE * n * n:
+        if system.nnz < _DENSE_FRACTION * n * n:
             factored = splu(system, permc_spec="MMD_AT_PLUS_A")
             return lambda v: np.asarray(factored.solve(np.ascontiguousarray(v)), dtype=np.float64)
         factor = linalg.cho_factor(system.toarray(), lower=True, check_finite=False)
@@ -199,7 +199,8 @@ class LinearConstraint:
     def y_rounding(self, penalty: Penalty, n_variables: int) -> float:
         """Relative rounding error of `y_step` in the metric ``B' B``.
 
-        See `Penalty.proximal_rounding`; `n_variables` are y where nothing else says how many.
+        See `Penalty.proximal_rounding`; `n_variables` is the size of y where nothing else
+        determines it.
         """
         _, metric = self._least_squares
         if metric is None:
@@ -235,7 +236,7 @@ class LinearConstraint:
         return project, None if (diagonal == 1.0).all() else diagonal
 
     def __getstate__(self) -> dict[str, Any]:
-        # Factors are made again where they are needed; some of them cannot be pickled.
+        # Factors are computed again where they are needed; some of them cannot be pickled.
         return {name: self.__dict__[name] for name in ("A", "B", "c", "fingerprint")}
 
     def __repr__(self) -> str:

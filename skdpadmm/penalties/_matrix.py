@@ -75,20 +75,20 @@ def spectrum(matrix: SparseMatrix) -> Spectrum:
     Bounds are off by a relative 1e-9 and by what counts as zero.
     """
     # In units of the largest entry squares neither overflow nor underflow.
-    unit = float(np.abs(matrix.data).max(initial=0.0))
-    if unit == 0:
+    largest_entry = float(np.abs(matrix.data).max(initial=0.0))
+    if largest_entry == 0:
         return Spectrum(0, 0.0, 0.0)
-    values = linalg.svdvals(matrix.toarray() / unit, check_finite=False)
+    values = linalg.svdvals(matrix.toarray() / largest_entry, check_finite=False)
     slack = max(matrix.shape) * _EPSILON * float(values[0])
-    smallest = max(float(values[-1]) - slack, 0.0) * unit * (1.0 - 1e-9)
-    largest = (float(values[0]) + slack) * unit * (1.0 + 1e-9)
+    smallest = max(float(values[-1]) - slack, 0.0) * largest_entry * (1.0 - 1e-9)
+    largest = (float(values[0]) + slack) * largest_entry * (1.0 + 1e-9)
     return Spectrum(int((values > slack).sum()), smallest, largest)
 
 
 def require_rank(name: str, matrix: SparseMatrix, rank: int, remedy: str) -> None:
     """Refuse a matrix without full rank of its rows or columns."""
-    found = spectrum(matrix).rank
-    if found < rank:
+    full, rank = rank, spectrum(matrix).rank
+    if rank < full:
         raise ValueError(
-            f"Got {name} of shape {matrix.shape} and rank {found}, expected rank {rank}. {remedy}"
+            f"Got {name} of shape {matrix.shape} and rank {rank}, expected rank {full}. {remedy}"
         )

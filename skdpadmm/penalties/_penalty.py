@@ -24,9 +24,9 @@ LARGEST_ROUNDING = 2.0**-20
 class Penalty(ABC):
     """A convex regulariser of the coefficients, the intercept left out.
 
-    It sees released quantities only, so it costs no privacy. Penalties are immutable and compare
-    by value; strengths are finite and not negative. They act on each column of coefficients alone:
-    the penalty of K columns is the sum of their penalties.
+    It sees released quantities only, so it uses no privacy budget. Penalties are immutable and
+    compare by value; strengths are finite and not negative. They act on each column of coefficients
+    alone: the penalty of K columns is the sum of their penalties.
     """
 
     @property
@@ -95,7 +95,7 @@ class Penalty(ABC):
         Returns
         -------
         float
-            At most 2**-20. Infinite: nothing is certified, as for a penalty that does not say.
+            At most 2**-20. Infinite: nothing is certified, the default.
         """
         return np.inf
 

@@ -18,7 +18,7 @@ class PiecewiseQuadratic:
     r"""Minimises :math:`e^T Q e / 2 + b^T e + \sum_j \varphi(v_j + e_j)` over e; results are v + e.
 
     The function is convex, with a slope for each piece between increasing kinks; slopes of -inf and
-    inf at the ends are bounds. Working with the difference e keeps what does not move exact.
+    inf at the ends are bounds. Working with the difference e keeps unchanged coefficients exact.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class PiecewiseQuadratic:
             try:
                 self.point[~rests] = self._target(~rests, piece)
             except linalg.LinAlgError:
-                # Rounding may cost an inverse its definiteness.
+                # An inverse may be indefinite up to rounding.
                 return None
             pull = self.point + self._force() / weight
         return None
@@ -91,7 +91,7 @@ class PiecewiseQuadratic:
             try:
                 settled = self._step(~resting, piece)
             except linalg.LinAlgError:
-                # Rounding may cost the matrix its definiteness: there is no better point.
+                # The matrix may be indefinite up to rounding: there is no better point.
                 break
         return self.point
 
@@ -100,7 +100,7 @@ class PiecewiseQuadratic:
         return -(self.quadratic @ (self.point - self.v) + self.linear)
 
     def _rounding(self) -> FloatArray:
-        """What rounding may leave of a gradient that is zero, each entry in its own units."""
+        """Bound of the rounding error of a gradient that is zero, for each entry."""
         sizes = np.abs(self.quadratic) @ (np.abs(self.point) + np.abs(self.v)) + np.abs(self.linear)
         rounding: FloatArray = (4.0 + self.v.size) * _EPSILON * (sizes + self.steepest)
         return rounding
