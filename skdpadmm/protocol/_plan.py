@@ -15,16 +15,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
-from skdpadmm.privacy import (
-    GaussianDP,
-    Guarantee,
-    Neighboring,
-    NonPrivate,
-    compose,
-    round_down,
-    round_up,
-    worst,
-)
+from skdpadmm.privacy import Guarantee, Neighboring, compose, round_down, round_up, worst
 from skdpadmm.privacy._numbers import require
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
@@ -145,13 +136,6 @@ class Plan:
         """SHA-256 of the plan: different plans draw unrelated noise from the same seed."""
         return hashlib.sha256(json.dumps(_plain(self), sort_keys=True).encode()).digest()
 
-    def _promise(self, observer: str) -> str:
-        """A guarantee in words, with its epsilon."""
-        guarantee = self.guarantee(observer)
-        if isinstance(guarantee, GaussianDP | NonPrivate):
-            return guarantee.describe()
-        return f"{guarantee.describe()}, epsilon={round_up(guarantee.epsilon(self.budget.delta))}"
-
     def __repr__(self) -> str:
         facts, budget, agents = self.facts, self.budget, self.facts.agents
         records = "a stream of" if facts.is_stream else facts.n_samples
@@ -166,7 +150,10 @@ class Plan:
         lines.append(f"  budget: epsilon={budget.epsilon:g}, delta={budget.delta:g}, {relation}")
         others = facts.observers if budget.is_private else ()
         for observer in dict.fromkeys((budget.observer, *others)):
-            lines.append(f"  guarantee ({observer}): {self._promise(observer)}")
+            guarantee = self.guarantee(observer)
+            lines.append(f"  guarantee ({observer}): {guarantee.describe()}")
+            if budget.is_private:
+                lines[-1] += f", epsilon={round_up(guarantee.epsilon(budget.delta))}"
         lines.append("  settings: " + ", ".join(dict.fromkeys(_described(self.settings))))
         for r in self.releases:
             verb = "hides" if r.door == "hidden_term" else "releases"

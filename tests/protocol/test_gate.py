@@ -294,24 +294,6 @@ def test_neither_curators_nor_the_modulus_change_a_sum_within_its_range(n_curato
 # Turns of agents: to each the noise of its own budget --------------------------------------------
 
 
-@pytest.mark.parametrize("random_state", [0, None])
-@pytest.mark.parametrize(("law", "weights"), [("gaussian", [0.5, 1.0, 1.5]), ("laplace", [1.0])])
-def test_each_turn_has_the_noise_that_is_planned_for_its_agent(law, weights, random_state):
-    plan = turns_plan(law, weights, n_features=1000)
-    gate = Gate(plan, noise_source(random_state, plan.digest()))
-    for _ in weights:
-        # Whoever takes a turn first, and together with whom.
-        for agents in (np.array([2]), np.array([1, 0])):
-            heard = gate.take_turns("turns", agents, np.zeros((len(agents), 1000, 1)))
-            for agent, own in zip(agents, heard, strict=True):
-                planned = plan.releases[0].agent_noise_std[plan.facts.agents.kind[agent]]
-                name, scale = (
-                    ("norm", planned) if law == "gaussian" else ("laplace", planned / 2**0.5)
-                )
-                assert kstest(own.ravel(), name, args=(0, scale)).pvalue > 1e-7
-    gate.close()
-
-
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 def test_noise_of_a_turn_does_not_depend_on_who_else_takes_one(law):
     value, plan = np.random.default_rng(0).normal(size=(4, 5, 1)), turns_plan(law)
