@@ -23,7 +23,7 @@ DIED = "Got a dask worker that died .*, expected all workers to live .* spends t
 
 
 class Part:
-    """Rows and a hidden state: how often the part was advanced, and what it was told."""
+    """Rows and a hidden state: how often the part was advanced, and with what."""
 
     n_pickled = 0
 
@@ -34,8 +34,8 @@ class Part:
         Part.n_pickled += 1
         return self.__dict__
 
-    def advance(self, told):
-        self.state += self.rows * told
+    def advance(self, message):
+        self.state += self.rows * message
         return self.state * 3.0
 
     def reset(self):
@@ -76,12 +76,12 @@ def ill_conditioned(n_parts, size=5):
 
 def three_rounds(engine, n_parts):
     """Sums of three rounds, each a function of the ones before; of None: a plain loop."""
-    parts, told, totals = ill_conditioned(n_parts), np.ones(5), []
+    parts, message, totals = ill_conditioned(n_parts), np.ones(5), []
     placed = None if engine is None else engine.place(parts)
     for _ in range(3):
-        by_hand = (part.advance(told) for part in parts)
-        totals.append(placed.sum("advance", told) if placed else sum(by_hand, np.zeros(5)))
-        told = np.sqrt(np.abs(totals[-1]))
+        by_hand = (part.advance(message) for part in parts)
+        totals.append(placed.sum("advance", message) if placed else sum(by_hand, np.zeros(5)))
+        message = np.sqrt(np.abs(totals[-1]))
     return np.array(totals)
 
 
@@ -136,13 +136,13 @@ def test_parts_are_shared_among_workers_and_only_arguments_and_results_are_sent(
     pids = on_dask.workers.client.run(os.getpid).values()
     assert on_dask.place(numbered(2)).sum("process")[0] == sum(pids)
     assert os.getpid() not in pids
-    n_workers, n_parts, told = 2, 5, np.ones(1000)
+    n_workers, n_parts, message = 2, 5, np.ones(1000)
     placed = on_dask.place([Part(np.ones(1000)) for _ in range(n_parts)])
-    n_pickled, arguments = Part.n_pickled, n_workers * told.nbytes
-    placed.run("advance", told)
+    n_pickled, arguments = Part.n_pickled, n_workers * message.nbytes
+    placed.run("advance", message)
     assert arguments <= placed.bytes_sent < arguments + n_workers * 500
-    before, exchanged = placed.bytes_sent, arguments + n_parts * told.nbytes
-    placed.sum("advance", told)
+    before, exchanged = placed.bytes_sent, arguments + n_parts * message.nbytes
+    placed.sum("advance", message)
     assert exchanged <= placed.bytes_sent - before < exchanged + (n_workers + n_parts) * 500
     assert Part.n_pickled == n_pickled
 

@@ -1,4 +1,4 @@
-"""The gate: what was planned passes, with its noise; nothing else does."""
+"""The gate releases what was planned, with the planned noise, and nothing else."""
 
 from __future__ import annotations
 
@@ -109,31 +109,31 @@ def by_turns(gate, value):
     return gate.take_turns("turns", np.arange(3), value)
 
 
-# How each door opens, which names what leaves by it, of which shape, and how often it opens.
-DOORS = {
+# For each method a plan and a call, and the name, the shape and the number of its releases.
+METHODS = {
     "release": (example_plan, lambda gate, v: gate.release("mean", v), "mean", (2, 1), 3),
     "share": (shared_plan, lambda gate, v: gate.share(SHARED, v), SHARED, (6, 1, 1), 3),
     "take_turns": (turns_plan, by_turns, "turns", (3, 5, 1), 2),
     "path_noise": (path_plan, lambda gate, v: gate.path_noise("iterate", 1), "iterate", (2, 1), 3),
 }
-of_doors = pytest.mark.parametrize("door", DOORS)
+with_each_method = pytest.mark.parametrize("method", METHODS)
 
 
-@of_doors
-def test_every_passage_has_noise_from_a_stream_of_its_own_and_leaves_a_trace_without_values(door):
-    make, call, name, shape, times = DOORS[door]
+@with_each_method
+def test_every_release_has_noise_from_a_stream_of_its_own_and_a_trace_without_values(method):
+    make, call, name, shape, times = METHODS[method]
     plan, noise, value = make(), Recorder(), np.zeros(shape)
     gate = Gate(plan, noise)
     for _ in range(times):
         assert np.any(call(gate, value))
-    for _ in range(2 * (door == "release")):
+    for _ in range(2 * (method == "release")):
         assert gate.release("count", np.zeros(())) == 1000.0
     gate.close()
     assert not value.any()
     # A path is drawn in blocks, of which each serves many steps.
     streams = [stream for _, stream in noise.asked]
-    assert len(set(streams)) == (1 if door == "path_noise" else len(streams))
-    assert len(gate.trace) == times + 2 * (door == "release")
+    assert len(set(streams)) == (1 if method == "path_noise" else len(streams))
+    assert len(gate.trace) == times + 2 * (method == "release")
     assert {entry[0] for entry in gate.trace} <= {name, "count"}
     assert not [held for held in vars(gate).values() if isinstance(held, np.ndarray)]
     for n_draws in (1, 2, 3):  # what is uniform is fresh, too, and apart from all noise
@@ -141,37 +141,37 @@ def test_every_passage_has_noise_from_a_stream_of_its_own_and_leaves_a_trace_wit
         assert len({stream for _, stream in noise.asked}) == len(set(streams)) + n_draws
 
 
-@of_doors
-def test_without_a_budget_values_pass_as_they_are_but_are_still_counted(door):
-    make, call, _, shape, times = DOORS[door]
+@with_each_method
+def test_without_a_budget_values_are_released_exactly_and_still_counted(method):
+    make, call, _, shape, times = METHODS[method]
     noise, value = Recorder(), np.random.default_rng(0).normal(size=shape)
     gate = Gate(without_noise(make()), noise)
     for _ in range(times):
-        expected = {"share": value.sum(axis=0), "path_noise": 0 * value[None]}.get(door, value)
+        expected = {"share": value.sum(axis=0), "path_noise": 0 * value[None]}.get(method, value)
         np.testing.assert_allclose(call(gate, value), expected, rtol=1e-12)
     assert not noise.asked
     with pytest.raises(PlanViolation):
         call(gate, value)
 
 
-@of_doors
-def test_what_is_not_planned_is_refused_and_uses_nothing_up(door):
-    make, call, name, shape, times = DOORS[door]
+@with_each_method
+def test_what_is_not_planned_is_refused_and_uses_nothing_up(method):
+    make, call, name, shape, times = METHODS[method]
     noise, value = Recorder(), np.zeros(shape)
     gate = Gate(make(), noise)
-    doors = {
+    calls = {
         "release": lambda name: gate.release(name, value),
         "share": lambda name: gate.share(name, value),
         "take_turns": lambda name: gate.take_turns(name, np.arange(3), value),
         "path_noise": lambda name: gate.path_noise(name, 1),
         "hidden_term": gate.hidden_term,
     }
-    wrong = [(lambda use=use: use("Mean"), "a release 'Mean'.* one of") for use in doors.values()]
-    for other in set(doors) - {door}:
-        wrong.append((lambda other=other: doors[other](name), f".*in `{other}`, expected `{door}`"))
-    if door in ("take_turns", "path_noise"):
-        wrong.append((lambda: gate.skip(name), f".*expected `{door}`: it is released step by step"))
-    if door != "path_noise":
+    wrong = [(lambda use=use: use("Mean"), "a release 'Mean'.* one of") for use in calls.values()]
+    for other in set(calls) - {method}:
+        wrong.append((lambda use=calls[other]: use(name), f".*in `{other}`, expected `{method}`"))
+    if method in ("take_turns", "path_noise"):
+        wrong.append((lambda: gate.skip(name), f".*`{method}`: it is released step by step"))
+    if method != "path_noise":
         bad = [np.zeros(s) for s in (shape[1:], (1, *shape), (*shape[:-1], 7), (9, *shape[1:]))]
         bad += [value + odd for odd in (math.nan, math.inf, -math.inf)]
         wrong += [(lambda v=v: call(gate, v), "(shape|entries)") for v in bad]
@@ -188,9 +188,9 @@ def test_what_is_not_planned_is_refused_and_uses_nothing_up(door):
     assert (len(noise.asked), len(gate.trace)) == (asked, times)
 
 
-@of_doors
-def test_seeded_noise_is_replayed_and_unrelated_between_plans_and_repetitions(door):
-    make, call, _, shape, times = DOORS[door]
+@with_each_method
+def test_seeded_noise_is_replayed_and_unrelated_between_plans_and_repetitions(method):
+    make, call, _, shape, times = METHODS[method]
     value = np.random.default_rng(0).normal(size=shape)
 
     def draws(digest):
@@ -263,7 +263,7 @@ def test_messages_are_rounded_to_the_grid_of_the_noise_of_their_own_sender(secre
     plan = shared_plan(40)
     cells, value = grids_of(plan)[1], np.random.default_rng(0).uniform(-1, 1, (6, 40, 1))
     assert cells.min() == 1 < 32 <= cells.max()
-    # Digits that are finer than its noise would be the same each time, for whoever sees one.
+    # Digits finer than the noise would be the same each time, for whoever sees a message.
     Gate(plan, noise_source(None, plan.digest())).share(SHARED, value)
     assert not np.any(secrets[-1] % cells[:, None, None].astype(np.int64))
     # Without noise a message is off by half a cell of its sender's grid at most.

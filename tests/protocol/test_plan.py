@@ -1,4 +1,4 @@
-"""The plan: compares by value, cannot cost more than its budget, and speaks for itself."""
+"""The plan compares by value, cannot exceed its budget, and is printed in words."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_the_guarantee_is_the_norm_of_the_sensitivities_over_the_noise(sensitivi
     )
 
 
-def test_releases_share_the_budget_and_an_observer_gets_what_it_sees():
+def test_releases_share_the_budget_and_each_observer_has_a_guarantee_of_its_own():
     server = dataclasses.replace(PLAN.releases[0], name="again", views=views(observer="server"))
     both = released(server, views=views() + views(observer="server"))
     found = [both.guarantee(observer).mu for observer in ("model", "server")]
@@ -150,7 +150,7 @@ def test_releases_share_the_budget_and_an_observer_gets_what_it_sees():
     assert PLAN.budget.is_private > OPEN.is_private
 
 
-def test_a_path_is_worth_what_its_theorem_says_and_not_its_noise():
+def test_the_guarantee_of_a_path_is_that_of_its_theorem_and_not_of_its_noise():
     # Of each step alone the ratio would be .2, and of 200 of them 2.8.
     average = Mixture((0.5, 0.5), (GaussianDP(MU), GaussianDP(MU / 4)))
     assert path_plan().guarantee() == GaussianDP(MU)
@@ -159,7 +159,7 @@ def test_a_path_is_worth_what_its_theorem_says_and_not_its_noise():
     assert path_plan(views=(worst,)).worst_cases("model") == (GaussianDP(MU),)
 
 
-def test_the_text_of_a_plan_says_what_matters():
+def test_the_text_of_a_plan_shows_budget_guarantee_settings_and_releases():
     assert repr(PLAN).startswith(
         "Plan of Example for 100 records, 3 x 1 parameters\n"
         "  budget: epsilon=1, delta=1e-05, replace_one, unit record\n  guarantee (model): GDP(mu="
@@ -176,7 +176,7 @@ def test_the_text_of_a_plan_says_what_matters():
         ({"agent_noise_std": (0.0,)}, "release .* with noise_std=0.0"),
     ],
 )
-def test_each_observer_of_agents_is_told_what_it_learns_of_each_release(changed, message):
+def test_a_release_of_agents_has_noise_and_a_view_of_each_observer(changed, message):
     # What prepares the fit has views of its own: without those of the sum they would be all.
     plan = DPFedRidge(conditioning="private", adversary="server").plan(2000, 3)
     last = dataclasses.replace(plan.releases[-1], **changed)

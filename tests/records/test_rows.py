@@ -60,7 +60,7 @@ def dense(X):
 
 
 def reference(rows, X):
-    """Clip, centre, scale, append a one, bound the norm, change the basis: each as it is told."""
+    """Clip, centre, scale, append a one, bound the norm, change the basis, one after the other."""
     c = rows.coordinates
     A = (np.clip(dense(X).astype(float), c.lower, c.upper) - c.offset) / c.scale
     if c.fit_intercept:
