@@ -147,12 +147,7 @@ def plan_fits(
             known.setdefault("n_classes", n_classes)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            try:
-                plans.append(last.plan(n_samples, **known))
-            except (TypeError, ValueError) as error:
-                if parameters:
-                    error.add_note(f"The plan of the candidate {dict(parameters)} raised it.")
-                raise
+            plans.append(last.plan(n_samples, **known))
         warned += [str(line.message) for line in caught]
     return plans, warned
 

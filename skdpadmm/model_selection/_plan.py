@@ -104,11 +104,6 @@ class SearchPlan:
     adversary: ClassVar[str] = "model"
     unit: ClassVar[str] = "record"
 
-    @property
-    def trial(self) -> Guarantee:
-        """Of one trial; a record is in its fit or in its score, never in both."""
-        return privacy.worst(self.fit_guarantee, self.score_guarantee)
-
     def guarantee(self) -> Guarantee:
         """What holds for search and final model together; Renyi divergences add."""
         if self.refit_guarantee is None:

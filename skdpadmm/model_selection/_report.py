@@ -131,12 +131,11 @@ def search_cost(
             " have spent is not known. Search with error_score='raise', or count fits in a ledger."
         )
     best: Any = getattr(search, "best_estimator_", None)
-    known: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes}
-    if n_features is None:
-        known["n_features"] = getattr(search, "n_features_in_", None)
+    n_features = n_features or getattr(search, "n_features_in_", None)
     if n_classes is None and hasattr(best, "classes_"):
-        known["n_classes"] = len(best.classes_)
-    for name, value in (("n_samples", n_samples), ("n_features", known["n_features"])):
+        n_classes = len(best.classes_)
+    known: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes}
+    for name, value in (("n_samples", n_samples), ("n_features", n_features)):
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"Got {name}={value!r}, expected an int: the search has not kept it.")
     sizes = _candidates.sizes_of_folds(search, n_samples)
