@@ -20,7 +20,7 @@ from skdpadmm.penalties import (
 RNG = np.random.default_rng(1)
 SELECTION = np.eye(9)[[7, 0, 3]]
 SPREAD = sparse.hstack([3 * sparse.eye_array(60), sparse.random(60, 60, 0.02, random_state=1)])
-# Matrices A for each road through the resolvent.
+# Matrices A for each branch of the resolvent.
 STRUCTURES = {
     "scaled selection": sparse.csr_array(SELECTION * np.array([[2.0], [-0.5], [1.0]])),
     "differences": difference_matrix(40, 1),
