@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms import _personalized_defaults as defaults
 from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, flag, knob, size
-from skdpadmm.algorithms._defaults import typical_row
+from skdpadmm.algorithms._defaults import is_regression, typical_row
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
@@ -35,6 +35,10 @@ FARTHEST_PULL = 0.3
 N_PROBES = 8
 # Probes of the path, over all agents: their mean square has to be known well.
 N_PATH_PROBES = 256
+# Turns for each unit of signal, with Laplace noise.
+REGRESSION_TURNS, CLASSIFICATION_TURNS = 2.5, 0.1
+# Signal below which a classifier does without a path.
+LEAST_SIGNAL = 2.0
 # With so few turns the first one is worth a warm start; noise asks for no fewer than the second.
 FEW_TURNS, FEWEST_TURNS = 5, 10
 # Keeps the public randomness of the probes apart from that of the order of wake-ups.
@@ -72,8 +76,18 @@ class InTurns(Personal):
     clip_norm: float | Literal["auto"] = size()
 
     def default_turns(self, facts: Facts, budget: Budget) -> int:
-        """How often agents use their rows."""
-        return defaults.default_turns(facts, budget, self.noise)
+        """How often agents use their rows by default, the warm start included.
+
+        Gaussian noise of many turns adds up to that of one, and many turns look at better models:
+        as many as there may be. With Laplace noise a turn has to be worth its noise, which is a
+        matter of the signal. A classifier has most of what it can learn after one look. A
+        regression needs many: its scale counts, and features are correlated.
+        """
+        if not budget.is_private or self.noise == "gaussian":
+            return facts.max_iter
+        rate = REGRESSION_TURNS if is_regression(facts) else CLASSIFICATION_TURNS
+        n_turns = round(rate * defaults.signal_beside_noise(facts, budget))
+        return min(max(n_turns, 1), facts.max_iter)
 
     def turns_of(self, facts: Facts, budget: Budget) -> int:
         """How often agents use their rows, by `turns` or by default."""
@@ -228,8 +242,12 @@ class PersonalizedCoordinateDescent(InTurns):
         n_turns = super().default_turns(facts, budget)
         if not (budget.is_private and self.tempered and self.noise == "gaussian"):
             return n_turns
-        if defaults.one_look_is_best(facts, budget):
-            return 1
+        alone = neighborhood_of(facts).n_agents == 1
+        if not alone and not is_regression(facts):
+            # Where next to nothing of an agent's records stands out of its noise, a path adds only
+            # noise to what a classifier learns from one look.
+            if defaults.signal_beside_noise(facts, budget) < LEAST_SIGNAL:
+                return 1
         once = agent_turns(facts, budget, name=GRADIENTS, weights=np.ones(1), law=self.noise)
         automatic = self.clip_norm == "auto"
         clip_norm = defaults.default_clip_norm(facts) if automatic else float(self.clip_norm)

@@ -24,10 +24,6 @@ Array = NDArray[np.float64]
 CLIP = 0.5
 # Norm of the mean gradient of an agent at zero, beside the clip bound.
 TYPICAL_MEAN = 0.5
-# Turns for each unit of signal, with Laplace noise.
-REGRESSION_TURNS, CLASSIFICATION_TURNS = 2.5, 0.1
-# Signal below which a classifier does without a path.
-LEAST_SIGNAL = 2.0
 # Directions of classifiers count, however little is left of them.
 SMALLEST_FACTOR = 0.1
 # Noise in scores that a path may have: where no step is too short, where momentum makes steps
@@ -130,20 +126,6 @@ def usual_curvature(facts: Facts) -> float:
     return whole if is_regression(facts) else CLASSIFIER_CURVATURE * whole
 
 
-def default_turns(facts: Facts, budget: Budget, law: str) -> int:
-    """How often agents use their rows, the warm start included.
-
-    Gaussian noise of many turns adds up to that of one, and many turns look at better models: as
-    many as there may be. With Laplace noise a turn has to be worth its noise, which is a matter of
-    the signal. A classifier has most of what it can learn after one look. A regression needs many:
-    its scale counts, and features are correlated.
-    """
-    if not budget.is_private or law == "gaussian":
-        return facts.max_iter
-    rate = REGRESSION_TURNS if is_regression(facts) else CLASSIFICATION_TURNS
-    return min(max(round(rate * signal_beside_noise(facts, budget)), 1), facts.max_iter)
-
-
 def signal_beside_noise(facts: Facts, budget: Budget) -> float:
     """Records of a typical agent over those that its noise hides and the root of all entries."""
     agents = neighborhood_of(facts)
@@ -153,16 +135,6 @@ def signal_beside_noise(facts: Facts, budget: Budget) -> float:
     signal = units * mu[agents.kind] / facts.neighboring.sensitivity_factor
     typical = float(np.median(signal[units > 0]))
     return typical / math.sqrt(facts.n_parameters * facts.loss.n_outputs)
-
-
-def one_look_is_best(facts: Facts, budget: Budget) -> bool:
-    """Whether agents learn most from a single look at their rows, smoothed among neighbours.
-
-    A classifier has most of what it can learn after one look; where next to nothing of an agent's
-    records stands out of its noise, a path has nothing to add but noise.
-    """
-    few = signal_beside_noise(facts, budget) < LEAST_SIGNAL
-    return few and neighborhood_of(facts).n_agents > 1 and not is_regression(facts)
 
 
 class Pace(NamedTuple):

@@ -57,7 +57,10 @@ def walk_steps(
 ) -> tuple[float, float]:
     """Default step size, and the clip bound, by the rule of a curator with as much noise in steps.
 
-    Classifiers go further, and are clipped less, where signal is plenty for each parameter.
+    That rule ends the travel of a classifier, and clips, for the sake of noise. Much signal per
+    parameter affords derivatives nearly as they are; the step grows by the root only, because inner
+    steps cost more with it, and a proximal point's bias is in proportion. Several scores are not
+    clipped and meet more noise, so they start later.
     """
     total = mu * math.sqrt(facts.max_iter / network_of(facts).n_agents)
     step, clip = default_steps(replace(facts, max_iter=n_steps), total)
@@ -66,7 +69,9 @@ def walk_steps(
         # step was better where noise counts, and no worse elsewhere.
         step /= 2
     else:
-        plenty = _plenty(facts, total)
+        signal = facts.n_samples * total / facts.neighboring.sensitivity_factor
+        per_parameter = signal / (facts.n_parameters * facts.loss.n_outputs**2)
+        plenty = min(max(0.18 * math.sqrt(per_parameter), 1.0), 4.0)
         step, clip = step * math.sqrt(plenty), clip * plenty
     several = facts.loss.n_outputs > 1
     never_binds = certified.open_clip(facts.loss, facts.row_norm) / certified.typical_norm(facts)
@@ -79,19 +84,6 @@ def walk_steps(
             " has no proximal step. Use 'auto'."
         )
     return step, float(clip_norm)
-
-
-def _plenty(facts: Facts, mu: float) -> float:
-    """How much wider the clip of a classifier is, where signal is plenty for each parameter.
-
-    The rule of a curator ends the travel, and clips, for the sake of noise. Much signal per
-    parameter affords derivatives nearly as they are; the step grows by the root only, because inner
-    steps cost more with it, and a proximal point's bias is in proportion. Several scores are not
-    clipped and meet more noise, so they start later.
-    """
-    signal = facts.n_samples * mu / facts.neighboring.sensitivity_factor
-    per_parameter = signal / (facts.n_parameters * facts.loss.n_outputs**2)
-    return min(max(0.18 * math.sqrt(per_parameter), 1.0), 4.0)
 
 
 def draw_hops(facts: Facts, cap: int, gate: Gate) -> Hops:
