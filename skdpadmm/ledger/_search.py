@@ -21,6 +21,11 @@ from skdpadmm.ledger._account import Claim, Relation
 from skdpadmm.privacy import worst
 
 
+def claim_of(plan: Any) -> Claim:
+    """The guarantee of a planned fit against its adversary."""
+    return Claim(plan.adversary, Relation(plan.unit, plan.neighboring), plan.guarantee())
+
+
 def claims_of_fits(
     estimator: Any,
     candidates: Sequence[Mapping[str, Any]],
@@ -35,10 +40,7 @@ def claims_of_fits(
 
     def claims(n_samples: int) -> list[Claim]:
         plans, _ = plan_fits(estimator, candidates, n_samples, **shape)
-        return [
-            Claim(plan.adversary, Relation(plan.unit, plan.neighboring), plan.guarantee())
-            for plan in plans
-        ]
+        return [claim_of(plan) for plan in plans]
 
     fits = [c for size, count in Counter(sizes).items() for c in claims(size) * count]
     refits = [] if refit_size is None else claims(refit_size)

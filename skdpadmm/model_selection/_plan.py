@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -16,6 +16,8 @@ from sklearn.pipeline import Pipeline
 from skdpadmm import _candidates, privacy
 from skdpadmm._candidates import last_step, plan_fits, with_parameters
 from skdpadmm.algorithms import is_streaming
+from skdpadmm.ledger._account import Claim, Relation
+from skdpadmm.ledger._search import claim_of
 from skdpadmm.model_selection import _trials
 from skdpadmm.network import condition_of
 from skdpadmm.privacy import Guarantee, Neighboring, NonPrivate, round_down, round_up
@@ -167,16 +169,15 @@ def covers(planned: Guarantee, spent: Guarantee, delta: float) -> bool:
     )
 
 
-def common_relation(claims: Iterable[tuple[str, str, Neighboring]]) -> tuple[str, str, Neighboring]:
-    """The adversary, the unit and the neighbouring relation of all fits, which have to be one."""
-    relations = {(adversary, unit, neighboring) for adversary, unit, neighboring in claims}
-    if len(relations) > 1:
-        found = sorted((adversary, unit, str(how)) for adversary, unit, how in relations)
+def common_relation(claims: Sequence[Claim]) -> tuple[str, Relation]:
+    """The adversary and the relation of all fits, which have to be one."""
+    found = sorted({(claim.observer, *claim.relation) for claim in claims})
+    if len(found) > 1:
         raise ValueError(
             f"Got candidates under {found}, expected one adversary, one unit and one neighbouring"
             " relation: guarantees under different ones do not add up."
         )
-    return relations.pop()
+    return claims[0].observer, claims[0].relation
 
 
 def plan_search(
@@ -215,16 +216,15 @@ def plan_search(
         if not trial_epsilon > 0:
             return None
         plans, warned = plans_of(n_samples=n_train, epsilon=trial_epsilon)
-        *against, neighboring = common_relation(
-            (plan.adversary, plan.unit, plan.neighboring) for plan in plans
-        )
-        if against != ["model", "record"]:
+        claims = [claim_of(plan) for plan in plans]
+        adversary, (unit, neighboring) = common_relation(claims)
+        if (adversary, unit) != ("model", "record"):
             raise ValueError(
-                f"Got candidates with adversary and unit {against}, expected adversary='model' and"
+                f"Got candidates with {adversary=} and {unit=}, expected adversary='model' and"
                 " privacy_unit='record': everybody else sees all trials, and selection hides none."
             )
         # Each trial draws its candidate anew.
-        fit = privacy.any_of(*(plan.guarantee() for plan in plans))
+        fit = privacy.any_of(*(claim.guarantee for claim in claims))
         mu = privacy.gaussian_mu(trial_epsilon, delta) if score is not None and is_private else 0.0
         noise = privacy.GaussianDP(mu) if is_private else NonPrivate()
         score_std = 0.0 if score is None or mu == 0 else score.sensitivity(n_validation) / mu

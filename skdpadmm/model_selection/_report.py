@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdpadmm import _candidates, privacy
 from skdpadmm._candidates import last_step
 from skdpadmm.ledger._account import total_of
-from skdpadmm.ledger._search import claims_of_fits
+from skdpadmm.ledger._search import claim_of, claims_of_fits
 from skdpadmm.model_selection._plan import SearchPlan, common_relation, covers
 from skdpadmm.privacy import NonPrivate, PrivacyReport
 
@@ -141,7 +141,7 @@ def search_cost(
     sizes = _candidates.sizes_of_folds(search, n_samples)
     refit_size = None if best is None else n_samples
     claims = claims_of_fits(search.estimator, candidates, sizes, refit_size, **known)
-    adversary, unit, neighboring = common_relation((c.observer, *c.relation) for c in claims)
+    adversary, relation = common_relation(claims)
     models = [last_step(_candidates.with_parameters(search.estimator, c)) for c in candidates]
     is_simulation = any(model.random_state is not None for model in models)
     is_changed = len(sizes) != search.n_splits_ or bool(search.refit) != (best is not None)
@@ -150,9 +150,8 @@ def search_cost(
         (plan,), _ = _candidates.plan_fits(search.estimator, fitted, n_samples, **known)
         is_simulation |= bool(report.simulation)
         # Estimators know their parameters of today alone.
-        (against,) = (line for line in report.observers if line.name == report.adversary)
-        relation = (report.adversary, against.unit, against.neighboring)
-        is_changed |= relation != (plan.adversary, plan.unit, plan.neighboring)
+        (line,) = (line for line in report.observers if line.name == report.adversary)
+        is_changed |= claim_of(plan)[:2] != (line.name, (line.unit, line.neighboring))
         is_changed |= not covers(plan.guarantee(), report.guarantee(), float(report.delta))
     if is_changed:
         raise ValueError(
@@ -168,7 +167,7 @@ def search_cost(
     total = total_of(Counter(claims), None)
     return PrivacyReport(
         subject=f"{name}, {len(claims)} fits",
-        observers=(privacy.Observer(adversary, sees, unit, neighboring, total),),
+        observers=(privacy.Observer(adversary, sees, *relation, total),),
         releases=(),
         delta=max(float(model.delta) for model in models),
         assumptions=(
