@@ -1,4 +1,4 @@
-"""What untuned defaults reach on eight data sets, beside private learners that were tuned for free.
+"""Accuracy of untuned defaults on eight data sets, compared with tuned private learners.
 
     python benchmarks/accuracy.py            everything, most of an hour on one core
     python benchmarks/accuracy.py --quick    two small data sets, four splits

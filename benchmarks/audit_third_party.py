@@ -137,7 +137,7 @@ def means_of_the_first_class(model: Any) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """An estimator, two data sets that differ in one row, and what the code says of its claim."""
+    """An estimator, two data sets that differ in one row, and the analysis of its code."""
 
     name: str
     model: Any
@@ -239,7 +239,7 @@ def cases(peer: Any, tools: Any) -> list[Case]:
             (level, np.array([0, 0, 0, 1, 1, 1])),
             (level, np.array([0, 0, 1, 1, 1, 1])),
             True,
-            "a label that changes moves the sum of a class by a whole feature, and the noise of"
+            "a changed label changes the sum of a class by a whole feature, and the noise of"
             " sums goes by upper minus lower bound",
         ),
         Case(
@@ -248,7 +248,7 @@ def cases(peer: Any, tools: Any) -> list[Case]:
             (level, np.array([0, 0, 0, 1, 1, 1])),
             (np.vstack([column(BOUNDS[1]), level[1:]]), np.array([0, 0, 0, 1, 1, 1])),
             False,
-            "labels stay, and a sum moves by no more than its noise allows",
+            "labels stay, and the sensitivity of a sum is what its noise assumes",
         ),
         Case(
             "tools.mean, targets in [-1, 1]",
@@ -283,7 +283,7 @@ def audited(case: Case, n_runs: int, n_jobs: int, leak: type[Warning]) -> Line:
 
 
 def spent_by_a_search(peer: Any, accountant: Any) -> tuple[float, float]:
-    """What an accountant says of a search, and the sum over its fits: no audit, but a fact."""
+    """The accountant's figure for a search, and the sum over its fits: not an audit."""
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-0.5, 0.5, (60, 2)), np.resize([0, 1], 60)
     model = peer.LogisticRegression(epsilon=1.0, data_norm=1.0, accountant=accountant)

@@ -20,7 +20,7 @@ delta 1e-6, replace-one. It has the defaults, and beside them shorter steps (see
 Rivals: the library's gradient descent in one pass of batches, whose figure holds for every
 position, and noisy gradient descent with one record per step, amplified by iteration (Feldman,
 Mironov, Talwar & Thakurta), whose epsilon is made the same: the mean over positions. That one has
-the short steps too, and then the best of seven multiples of them, for which no budget pays.
+the short steps too, and then the best of seven multiples of them, which no budget covers.
 """
 
 from __future__ import annotations

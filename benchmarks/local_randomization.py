@@ -65,7 +65,7 @@ from skdpadmm.secret_sharing import centred, residues_of, share_and_sum, split
 
 OUTPUT = Path(__file__).parent / "output" / "local_randomization.png"
 DELTA, N_ROUNDS, ROWS, N_SEEDS = 1e-5, 100, 100, 3
-# Bounds of the thesis: of what a record moves one entry of a gradient.
+# Bounds of the thesis: sensitivity of one entry of a gradient.
 ENTRY, N_ENTRIES = 0.01, 14
 RATES = 1.02 ** np.arange(1, N_ROUNDS + 1)
 CURVATURE, DUAL_STEP = 10.0, 0.5
@@ -376,7 +376,7 @@ def show_factor(table: Table) -> tuple[Array, Array, Array]:
 
 
 def clip_of(n_entries: int) -> float:
-    """The clip bound at which a record moves a gradient by what the thesis says, in the L1 norm."""
+    """The clip bound with the L1 sensitivity of the thesis."""
     # Two records, over the number of rows; in units of the norm of a row and the root of entries.
     return n_entries * ENTRY * ROWS / 2 / n_entries
 
@@ -431,7 +431,7 @@ def show_private_admm(
     )
     alone = budget_of(np.repeat(losses / N_ENTRIES, N_ENTRIES))
     print(
-        f"the noise of the thesis is worth epsilon {epsilon:.3f} at delta {DELTA:g} by the L1 norm,"
+        f"the noise of the thesis has epsilon {epsilon:.3f} at delta {DELTA:g} by the L1 norm,"
         f" which is planned, and {alone:.3f} by a bound of each entry"
     )
     curves: dict[str, list[Array]] = {}
@@ -485,7 +485,7 @@ def show_private_admm(
 
 
 def losses_of(found: Run) -> float:
-    """What is expected to be told, mean over agents."""
+    """Expected privacy loss, mean over agents."""
     return float(np.mean(found.solution.expected_privacy_loss))
 
 
@@ -801,10 +801,10 @@ def show_single_pass(table: Table, seeds: range, sizes: tuple[int, ...]) -> tupl
 
 
 # --------------------------------------------------------------------------------------------------
-# What it is worth
+# Accuracy at the same budget
 
 
-# The best of .5, 1, 2 and 5 on the test rows, for which no budget pays. Defaults have the public
+# The best of .5, 1, 2 and 5 on the test rows, which no budget covers. Defaults have the public
 # bound of the curvature, and are slow.
 LONG_STEPS = 0.5
 METHODS: dict[str, Any] = {

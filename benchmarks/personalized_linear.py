@@ -14,7 +14,7 @@ matter.
 What differs from the paper is the noise. Its Laplace noise suits gradients whose largest entry is
 at most one, but privacy needs a bound of their L1 norm, which is up to p times as large, and its
 composition lacks a sum. Here noise is Gaussian, rows are clipped in the norm that it needs, and
-turns are composed exactly. "Released" is what every agent says and anybody may see. "At home" is
+turns are composed exactly. "Released" is what every agent publishes. "At home" is
 the same model, fitted again by its agent to its own rows beside the released models of its
 neighbours: that is free as long as nobody else sees it. The excess is that of the objective over
 its minimum, as a share of what models of zeros have. In figure 1 the descent of the paper and its

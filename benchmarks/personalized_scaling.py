@@ -1,4 +1,4 @@
-"""What a wake-up of a personalised agent costs: from a hundred agents to a hundred thousand.
+"""Running time of a wake-up of a personalised agent, for a hundred to a hundred thousand agents.
 
     python benchmarks/personalized_scaling.py            100 to 100,000 agents, some minutes
     python benchmarks/personalized_scaling.py --quick    100 and 1,000, for a look

@@ -1,4 +1,4 @@
-"""A private search on Adult beside the default settings, both with the whole budget.
+"""A private search on Adult compared with the default settings, both with the whole budget.
 
     python benchmarks/private_search.py            twenty splits, about ten minutes on two cores
     python benchmarks/private_search.py --quick    two splits, one grid: no verdict

@@ -1,4 +1,4 @@
-"""What it costs to see nothing but sums: rounds with and without secret sharing.
+"""Running time of rounds with and without secret sharing.
 
     python benchmarks/secret_sharing_cost.py            10 to 1,000 agents, some minutes
     python benchmarks/secret_sharing_cost.py --quick    10 and 50, for a look: no verdict

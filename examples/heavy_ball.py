@@ -1,4 +1,4 @@
-"""Private gradient descent with heavy-ball momentum (Polyak, 1964), added from outside the package.
+"""Private gradient descent with heavy-ball momentum (Polyak, 1964), written outside the package.
 
 python examples/heavy_ball.py
 """
@@ -22,8 +22,8 @@ from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solut
 class HeavyBall(Algorithm):
     r"""``w' = prox(w - step * gradient + momentum * (w - w_before))``, all gradients released.
 
-    **Guarantee.** Gradients of records are clipped to norm C, so one record moves their sum by at
-    most 2 C under replace-one, and C under zero-out. With noise of standard deviation s, T steps
+    **Guarantee.** Gradients of records are clipped to norm C, so the sensitivity of their sum is
+    2 C under replace-one, and C under zero-out. With noise of standard deviation s, T steps
     are Gaussian-DP with :math:`\mu = \sqrt T \, 2 C / s`. It needs no convexity.
 
     Parameters
@@ -48,17 +48,18 @@ class HeavyBall(Algorithm):
             raise ValueError("Got rows without a bound, expected feature_bounds or scale=None.")
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
-        # What a plan says may depend on public facts alone: no data is here.
+        # A plan depends on public facts alone: no data is available here.
         settings = self.resolved(
             step_size=1 / (facts.loss.smoothness * facts.row_norm**2), n_iter=facts.max_iter
         )
-        # Sums of clipped gradients over C; floating point widens a sensitivity a little.
-        moved = facts.neighboring.sensitivity_factor * facts.working_rounding
-        noise_std = moved * math.sqrt(facts.max_iter) / facts.remaining_mu(budget) * (1 + 1e-12)
+        # Sums of clipped gradients over C; rounding increases a sensitivity slightly.
+        sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+        mu = facts.remaining_mu(budget)
+        noise_std = sensitivity * math.sqrt(facts.max_iter) / mu * (1 + 1e-12)
         gradients = Release(
             name="gradients",
             shape=(facts.n_parameters, facts.loss.n_outputs),
-            sensitivities=(moved,) * facts.max_iter,
+            sensitivities=(sensitivity,) * facts.max_iter,
             noise_std=noise_std,
         )
         return settings, gradients
@@ -82,7 +83,7 @@ class HeavyBall(Algorithm):
 
         w = before = np.zeros((facts.n_parameters, loss.n_outputs))
         for k in range(settings.n_iter):
-            # Nothing but what the gate lets through enters the iterates.
+            # Iterates depend on releases alone.
             noisy = clip / facts.n_samples * gate.release("gradients", gradient(w) / clip)
             ahead = w + settings.momentum * (w - before)
             w, before = prox(ahead - settings.step_size * noisy), w

@@ -1,4 +1,4 @@
-"""Privacy amplified by iteration: what the steps after a record's own are worth.
+"""Privacy amplification by iteration: later steps hide the contribution of a record.
 
 python examples/plot_amplification.py        writes examples/output/amplification.png
 
@@ -28,7 +28,7 @@ from skdpadmm.privacy import (
 
 OUTPUT = Path(__file__).parent / "output" / "amplification.png"
 DELTA, N_RECORDS = 1e-6, 1000
-# How far a step moves with another record, over the noise.
+# Sensitivity of a step over its noise.
 RATIO = 1.0
 KAPPAS = {0.3: "C1", 1.0: "C0", 10.0: "C2"}
 LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
@@ -84,10 +84,10 @@ def show_positions(mu: dict[str, Array], local: float) -> None:
         print(f"{name:28}" + "".join(f"{epsilon:8.3f}" for epsilon in epsilons))
     print(
         f"""
-A step adds noise whatever record it uses, and none of the steps after a record's own moves two
-iterates apart. So the noise of all of them hides what the record did, for whoever sees only the
-end. The last records have nothing behind them: theirs is {local:.3f}, that of a step alone, which
-is also what holds for everyone if the path is seen.
+Every step adds noise, and no step after a record's own increases the distance between two
+iterates. So the noise of all of them hides the contribution, if only the last iterate is released.
+The last records have few steps after them: theirs is {local:.3f}, that of a single step, which
+also holds for every record if the path is released.
 
 Gradient ADMM hides with pairs of steps, because its multipliers take no noise; gradient descent
 with single ones. A large kappa, which is step size times penalty weight, hides more; it also
@@ -150,9 +150,9 @@ def show_stream() -> None:
     print(first_lines(model.finalize().privacy_, 12))
     print(
         """
-Each record has its own budget, whoever looks on. That nobody looked is for the user to know, so
-the figures for that case stand apart. They are made when the stream ends, which nothing in the
-noise had to know in advance."""
+Each record has its own budget, against an observer of the whole path. Only the user knows whether
+nobody saw it, so the figures for that case are separate. They are computed when the stream ends;
+the noise does not depend on its length."""
     )
 
 

@@ -1,4 +1,4 @@
-"""A federation of states: rows stay with their agents, and three observers learn different things.
+"""A federation of states: rows stay with their agents, and three observers have different views.
 
 python examples/plot_federated.py        writes examples/output/federated.png
 
@@ -30,7 +30,7 @@ SEEDS = range(3)
 DELTA = 1e-6
 ADVERSARIES = {"server": "C3", "sums": "C1", "model": "C0"}
 
-# What the columns mean says what they can be: years of school, years of work and their square, the
+# Bounds from the meaning of the columns: years of school, years of work and their square, the
 # logarithm of a weekly income between 50 and 5,000 dollars. Values outside are clipped.
 BOUNDS = (np.array([0, 0, 0]), np.array([20, 60, 3600]))
 INCOMES = (math.log(50), math.log(5_000))

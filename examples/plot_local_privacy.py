@@ -1,4 +1,4 @@
-"""Trusting nobody, and losing less: sums that hide each agent, and mixes that nobody knows.
+"""Secret sharing and random aggregators: sums that hide each agent, and secret mixing weights.
 
 python examples/plot_local_privacy.py        writes examples/output/local_privacy.png
 
@@ -25,7 +25,7 @@ from skdpadmm.privacy import GaussianDP, LaplaceDP, compose
 
 OUTPUT = Path(__file__).parent / "output" / "local_privacy.png"
 N_AGENTS, ROWS, N_FEATURES, DELTA = 20, 500, 5, 1e-5
-# Of each round, where all entries move as far as they can.
+# Of each round, if all entries attain their sensitivity.
 LOSS, LENGTHS = 0.05, (1, 2, 5, 10, 20, 50, 100)
 COALITION = 4
 EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0)
@@ -130,7 +130,7 @@ def show_sums() -> Sums:
     plan = model.plan(n_samples=N_AGENTS * ROWS, n_features=N_FEATURES)
     print(first_lines(plan, 8))
     gradients = plan.releases[-1]
-    # What an agent adds would have to protect it alone, if its messages were heard.
+    # With visible messages the agent's own noise alone would protect it.
     own = gradients.sensitivities[0] * math.sqrt(K) / gradients.agent_noise_std[0]
     totals = {
         "own": own,
@@ -143,9 +143,9 @@ def show_sums() -> Sums:
     }
     print(f"\n{'rounds':32}" + "".join(f"{k:>8}" for k in LENGTHS))
     for name, label in (
-        ("own", "messages are heard"),
-        ("peers", f"sums, {COALITION} peers in league"),
-        ("model", "sums, the world"),
+        ("own", "visible messages"),
+        ("peers", f"sums, {COALITION} colluding peers"),
+        ("model", "sums, the public"),
     ):
         print(f"{label:32}" + "".join(f"{value:8.3f}" for value in found[name]))
     print(
@@ -183,9 +183,9 @@ def draw(losses: Losses, sums: Sums, scores: dict[str, Array]) -> None:
     left.plot(LENGTHS, losses.random, "C2", label="average, random weights: no guarantee")
     left.plot(LENGTHS, losses.epsilon, "C0", label=f"epsilon at delta {DELTA:g}, either")
     left.set_title("Losses of an agent, random aggregators", loc="left", fontsize=10)
-    middle.plot(LENGTHS, sums.own, "k:", label="messages are heard")
+    middle.plot(LENGTHS, sums.own, "k:", label="visible messages")
     middle.plot(LENGTHS, sums.peers, "C1", label=f"sums, {COALITION} of {N_AGENTS} in league")
-    middle.plot(LENGTHS, sums.model, "C0", label="sums, the world")
+    middle.plot(LENGTHS, sums.model, "C0", label="sums, the public")
     middle.set_title("Epsilon with the same noise, secret sharing", loc="left", fontsize=10)
     for axis in (left, middle):
         axis.set_xscale("log")

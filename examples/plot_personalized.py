@@ -1,4 +1,4 @@
-"""Personal models: agents that want different things help those who are like them.
+"""Personalised models: similar agents learn from each other.
 
 python examples/plot_personalized.py        writes examples/output/personalized.png
 
@@ -154,7 +154,7 @@ def by_budget(data: Data) -> dict[str, Array]:
 
 def draw(data: Data, models: dict[str, Array], budgets: dict[str, Array]) -> None:
     fig, axes = plt.subplots(2, 4, figsize=(16, 8), layout="constrained")
-    # Hues go around as directions do, so that a model that went astray has the wrong neighbours.
+    # Hues are periodic as directions are: a wrong model differs in colour from its neighbours.
     hues = plt.colormaps["hsv"]((np.arctan2(*data.targets.T[::-1]) / (2 * np.pi)) % 1)
     thick = 0.5 + 2.5 * data.sizes / data.sizes.max()
     for axis, (name, coef) in zip(axes.ravel(), models.items(), strict=False):

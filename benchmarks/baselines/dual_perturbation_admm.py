@@ -1,4 +1,4 @@
-"""Consensus ADMM over a graph whose agents tilt their problems at random: dual perturbation.
+"""Dual perturbation: consensus ADMM over a graph with random linear terms in agents' problems.
 
 Source: T. Zhang, Q. Zhu, "Dynamic differential privacy for ADMM-based distributed classification
 learning", IEEE Transactions on Information Forensics and Security 12, 2017, Algorithm 1 (DVP), with

@@ -1,4 +1,4 @@
-"""Every record is published with noise of its own, and personal models are fitted to that.
+"""Every record is published with its own noise, and personalised models are fitted to these.
 
 The baseline of local differential privacy in section 4 of Bellet, Guerraoui, Taziki & Tommasi,
 "Fast and Differentially Private Algorithms for Decentralized Collaborative Machine Learning"
@@ -44,8 +44,9 @@ class PerturbedData(Algorithm):
     noise and v what their variance typically is: the best linear guess of what they were. Models
     are fitted to what was published as at ``epsilon=inf``, which is free.
 
-    **Guarantee.** A record moves its own row alone, by at most :math:`2 \sqrt{p + w^2}` (half of it
-    for zero-out), so the release is a Gaussian mechanism. Every observer has the same figure.
+    **Guarantee.** A record changes its own row alone, by at most
+    :math:`2 \sqrt{p + w^2}` (half of it for zero-out), so the release is a Gaussian
+    mechanism. Every observer has the same figure.
 
     Parameters
     ----------
@@ -76,15 +77,15 @@ class PerturbedData(Algorithm):
             min(neighborhood_of(facts).budgets(budget.epsilon)),
         )
         weight = math.sqrt(p * self.target_share / (1 - self.target_share))
-        moved = facts.neighboring.sensitivity_factor * math.hypot(math.sqrt(p), weight)
-        moved *= facts.working_rounding
-        std = moved / gaussian_mu(epsilon, budget.delta) * (1 + 1e-12)
+        sensitivity = facts.neighboring.sensitivity_factor * math.hypot(math.sqrt(p), weight)
+        sensitivity *= facts.working_rounding
+        std = sensitivity / gaussian_mu(epsilon, budget.delta) * (1 + 1e-12)
         n_targets = 1 if is_number(facts) else max(facts.loss.n_outputs, 2)
-        guarantees = (GaussianDP(moved / std),)
+        guarantees = (GaussianDP(sensitivity / std),)
         return self.resolved(target_weight=weight), Release(
             name=RECORDS,
             shape=(facts.n_samples, p + n_targets),
-            sensitivities=(moved,),
+            sensitivities=(sensitivity,),
             noise_std=std,
             views=tuple(View(observer=name, guarantees=guarantees) for name in facts.observers),
         )
@@ -103,17 +104,17 @@ class PerturbedData(Algorithm):
             label = (problem.target > 0 if binary else problem.target).astype(np.intp)
             target = np.eye(max(facts.loss.n_outputs, 2))[label]
         published = gate.release(RECORDS, np.column_stack([X, weight * target]))
-        heard = published[:, p] / weight
+        labels = published[:, p] / weight
         if not number:
-            heard = published[:, p:].argmax(axis=1)
-            heard = 2.0 * heard - 1.0 if binary else heard
+            labels = published[:, p:].argmax(axis=1)
+            labels = 2.0 * labels - 1.0 if binary else labels
         variance = 0.36 if facts.is_declared else 1.0
         X = published[:, :p] * (variance / (variance + std**2)) * coordinates.scale
         fit = PersonalizedOptimum() if plan.settings.models == "joint" else LocalModels()
         free = fit.plan(facts, Budget(epsilon=math.inf, delta=plan.budget.delta))
         noisy = Problem(
             rows=Rows(X + coordinates.offset, coordinates.without_bounds()),
-            target=heard,
+            target=labels,
             engine=problem.engine,
             ownership=problem.ownership,
         )

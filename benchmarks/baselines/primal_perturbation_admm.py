@@ -55,17 +55,17 @@ class PrimalPerturbationADMM(Algorithm):
         settings = self.resolved(n_rounds=n_rounds, penalty_weight=rule)
         weight = settings.penalty_weight
         least = shares_of_way(facts, weight, self.inner_steps).min()
-        moved = facts.neighboring.sensitivity_factor * facts.working_rounding
-        moved += 2 * consensus.rounding(facts, clip_norm, weight) / least
+        sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+        sensitivity += 2 * consensus.rounding(facts, clip_norm, weight) / least
 
         def guarantee(std: float) -> GaussianDP:
-            return GaussianDP(moved * math.sqrt(n_rounds) / std)
+            return GaussianDP(sensitivity * math.sqrt(n_rounds) / std)
 
         std = consensus.calibrated(facts, budget, guarantee)
         return settings, Release(
             name=DISPLACEMENTS,
             shape=(network_of(facts).n_agents, facts.n_parameters, 1),
-            sensitivities=(moved,) * n_rounds,
+            sensitivities=(sensitivity,) * n_rounds,
             noise_std=std,
             views=consensus.seen(facts, guarantee(std)),
         )
