@@ -264,7 +264,7 @@ def test_messages_of_a_federation_are_counted():
         assert model.n_messages_ == 4 * (3 + answers)
     for absent in ({"dropout": 0.4}, {"participation": 0.4}):
         model = unnamed("fed ridge", **(bare | {"max_iter": 20} | absent)).fit(X, y)
-        # Some of 60 answers did not arrive.
+        # Some of 60 answers were lost.
         assert model.n_rounds_ <= model.n_messages_ - 20 * 3 < 60
 
 

@@ -10,9 +10,7 @@ from contextlib import redirect_stderr
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.exceptions import NotFittedError
 
 from skdpadmm import DPAdmmRidge
 from tests.interface.registry import ROWS, parameters, plan_of
@@ -93,34 +91,25 @@ def test_a_delta_of_at_least_one_over_n_warns():
 
 # All or nothing.
 
-BAD_DATA = {
-    "NaN in X": lambda X, y: (np.where(X == X[0, 1], np.nan, X), y),
-    "a row too few": lambda X, y: (X[1:], y),
-    "NaN in y": lambda X, y: (X, np.where(np.arange(len(y)) == 0, np.nan, y.astype(float))),
-}
-
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_bad_data_stores_nothing_and_leaves_an_earlier_fit_intact(name, plans, assert_unfitted):
     row = ROWS[name]
     X, y = row.data()
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
     fresh = [row.make(epsilon=epsilon) for epsilon in (1.0, math.inf)]
-    fitted = [row.make(epsilon=epsilon).fit(frame, y) for epsilon in (1.0, math.inf)]
+    fitted = [row.make(epsilon=epsilon).fit(X, y) for epsilon in (1.0, math.inf)]
     plans.clear()
     before = [dict(vars(model)) for model in fitted]
-    for spoil in BAD_DATA.values():
+    for bad_X, bad_y in ((np.where(X == X[0, 1], np.nan, X), y), (X[1:], y), (X, y * np.nan)):
         for model in fresh + fitted:
-            with pytest.raises((ValueError, TypeError)):
-                model.fit(*spoil(X, y))
-        for model in fresh:
-            assert_unfitted(model)
-            with pytest.raises(NotFittedError):
-                model.predict(X)
-        for model, kept in zip(fitted, before, strict=True):
-            assert vars(model).keys() == kept.keys()
-            assert all(vars(model)[name] is kept[name] for name in kept)
-    assert not plans  # no noise was drawn, nothing was spent
+            with pytest.raises(ValueError, match=r"."):
+                model.fit(bad_X, bad_y)
+    for model in fresh:
+        assert_unfitted(model)
+    for model, kept in zip(fitted, before, strict=True):
+        assert vars(model).keys() == kept.keys()
+        assert all(vars(model)[name] is kept[name] for name in kept)
+    assert not plans
 
 
 def test_without_dask_its_engine_is_an_error_that_names_the_extra(

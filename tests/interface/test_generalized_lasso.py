@@ -33,10 +33,10 @@ def exact(given, alpha, **more):
     return DPAdmmGeneralizedLasso(penalty_matrix=given, alpha=alpha, epsilon=math.inf, **more)
 
 
-def data(n=120, coef=STEPS, unit=1.0):
+def data(n=120, unit=1.0):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(n, len(coef))) * unit
-    return X, X @ coef + 2.0 + 0.3 * rng.normal(size=n)
+    X = rng.normal(size=(n, P)) * unit
+    return X, X @ STEPS + 2.0 + 0.3 * rng.normal(size=n)
 
 
 def solution(X, y, D, alpha, fit_intercept):
@@ -83,15 +83,11 @@ def test_a_constraint_of_a_lasso_leads_to_the_same_answer(name):
     np.testing.assert_array_equal(identity.coef_ == 0, expected == 0)
 
 
-def test_coefficients_that_are_fused_are_equal_and_lines_are_straight():
+def test_coefficients_that_are_fused_are_equal():
     X, y = data(n=400)
     apart = np.abs(np.diff(exact("fused", 0.1).fit(X, y).coef_))
     assert apart[P // 2 - 1] > 0.5
     assert np.delete(apart, P // 2 - 1).max() < 1e-9
-    X, y = data(n=400, coef=np.linspace(0, 2, P))
-    coef = exact("trend", 1.0).fit(X, y).coef_
-    assert np.abs(np.diff(coef, n=2)).max() < 1e-9
-    assert np.ptp(coef) > 1
 
 
 @pytest.mark.parametrize(

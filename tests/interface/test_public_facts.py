@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
@@ -32,21 +31,12 @@ def test_declared_classes_are_never_warned_of_however_many_are_seen():
         search.fit(X, y)
 
 
-@pytest.mark.parametrize(
-    ("bounds", "swapped"),
-    [
-        (([-1, -10], [1, 10]), ([-10, -1], [10, 1])),
-        ({"a": (-1, 1), "b": (-10, 10)}, {"a": (-10, 10), "b": (-1, 1)}),
-    ],
-)
-def test_a_stream_refuses_bounds_that_swap_columns(bounds, swapped):
-    frame = pd.DataFrame(X, columns=["a", "b"])
-    model = DPAdmmRidge(feature_bounds=bounds, **STREAM).partial_fit(frame, X[:, 0])
+def test_a_stream_refuses_bounds_that_swap_columns():
+    model = DPAdmmRidge(feature_bounds=([-1, -10], [1, 10]), **STREAM).partial_fit(X, X[:, 0])
     coef = model.coef_.copy()
     with pytest.raises(ValueError, match="parameters"):
-        model.set_params(feature_bounds=swapped).partial_fit(frame, X[:, 0])
+        model.set_params(feature_bounds=([-10, -1], [10, 1])).partial_fit(X, X[:, 0])
     np.testing.assert_array_equal(model.coef_, coef)
-    model.set_params(feature_bounds=bounds).partial_fit(frame, X[:, 0])
 
 
 def search_over(*steps, model=None):
