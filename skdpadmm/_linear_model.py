@@ -571,7 +571,7 @@ def encoded_targets(y: NDArray[Any], known: Any) -> Targets:
 def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """The classes, sorted, and for each label the index of its class."""
     if classes is None:
-        # Where classes are declared its warning of many distinct labels would speak of data.
+        # Not for declared classes: its warning of many distinct labels would depend on data.
         check_classification_targets(y)
         seen, index = np.unique(y, return_inverse=True)
         if len(seen) < 2:

@@ -170,7 +170,7 @@ class ModelOfAgents(PrivateLinearModel):
 
     def _made_up(self) -> str:
         """The assumption about artificial agents."""
-        return f"The agents are made up by partition={self.partition!r}: none is a real owner."
+        return f"The agents are made up by partition={self.partition!r}: none of them is real."
 
     def _planned_trust(self, n_samples: int, sizes: Any) -> Trust:
         """The agents of a plan without data, and who is trusted."""

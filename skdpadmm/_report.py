@@ -1,4 +1,4 @@
-"""What a plan says to a reader: who sees what, at which cost, and what that rests on."""
+"""Reports of plans: observers, their guarantees, and assumptions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def report_of(
         not_covered=(
             "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
             "Scores on private data, cv_results_, and the selection of a best model by them.",
-            "Other fits on the same records: their costs add up.",
+            "Other fits on the same records: privacy losses add up.",
             "Whether the input is valid: errors of validation may show values of the data.",
             "Running time and memory.",
         ),
@@ -75,7 +75,7 @@ def report_of(
 
 
 def _observers(plan: Plan) -> Iterator[Observer]:
-    """What each observer can learn."""
+    """Each observer, with the guarantee against it."""
     facts, agents, is_private = plan.facts, plan.facts.agents, plan.budget.is_private
     for name in facts.observers:
         line = Observer(
@@ -98,7 +98,7 @@ def _observers(plan: Plan) -> Iterator[Observer]:
 
 
 def _visible(plan: Plan, observer: str) -> str:
-    """What an observer sees of a fit, in words."""
+    """What an observer sees of a fit."""
     agents = plan.facts.agents
     if isinstance(agents, Neighborhood):
         models = "the final model" if agents.n_agents == 1 else "the final models of all agents"
@@ -118,31 +118,31 @@ def _visible(plan: Plan, observer: str) -> str:
 
 
 def _visible_in_network(network: Network, observer: str) -> str:
-    """What an observer sees of agents that talk along the edges of a graph."""
+    """What an observer sees of agents that exchange messages along the edges of a graph."""
     n_curators, coalition = network.n_curators, network.coalition
     if observer == MODEL:
         return "the final model"
     if n_curators and network.sees_each_message(observer):
-        return f"all shares that {n_curators} curators got: every message"
+        return f"all shares that {n_curators} curators received: every message"
     if n_curators:
         who = f"{coalition} peers know" if coalition > 1 else "one peer knows"
-        heard = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
-        return f"{heard}sums of messages, what {who}, and the final model"
+        shares = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
+        return f"{shares}sums of messages, what {who}, and the final model"
     if observer == EAVESDROPPER:
         return "every message along every edge"
-    who = f"{coalition} peers hear together" if coalition > 1 else "one peer hears"
+    who = f"{coalition} peers receive together" if coalition > 1 else "one peer receives"
     return f"what {who}, and the final model"
 
 
 def _hidden(release: Release) -> str:
-    """What a reader has to know of a line of the plan that nobody sees in full."""
+    """A remark about a release that no observer sees in full."""
     if release.is_hidden:
         return " (only the last is seen)"
     return " (never seen)" if release.door == "hidden_term" else ""
 
 
 def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterator[str]:
-    """What the guarantee of a plan rests on, line by line, whatever the algorithm is."""
+    """The assumptions of the guarantee of a plan that hold for every algorithm."""
     facts, agents = plan.facts, plan.facts.agents
     is_record, is_zero_out = facts.unit == "record", facts.neighboring is Neighboring.ZERO_OUT
     if facts.is_stream:
@@ -174,12 +174,12 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         yield from _federal_assumptions(plan, agents)
     if isinstance(agents, Neighborhood):
         yield (
-            "Who is like whom is public and was not learnt from these rows:"
+            "The similarity of agents is public and was not learnt from these rows:"
             f" {agents.similarity.describe()}."
         )
         yield (
             "The confidence of agents is public, and so is the order in which they wake up: neither"
-            " depends on the values in rows. Wake-ups that only average cost nothing."
+            " depends on the values in rows. Wake-ups that only average have no privacy loss."
         )
     if not np.isfinite(coordinates.lower).all():
         yield (
@@ -201,8 +201,8 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
 def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
     n_agents, n_honest = federation.n_agents, federation.n_honest
     yield (
-        f"sums: {n_honest} of {n_agents} agents add their noise and tell nobody what it was; the"
-        " sums are taken by a protocol that shows nothing else."
+        f"sums: {n_honest} of {n_agents} agents add their noise and keep it secret; the sums are"
+        " computed by a protocol that reveals nothing else."
     )
     yield (
         f"model: whichever of all {n_agents} agents sends a message adds its noise, also those that"
@@ -214,7 +214,7 @@ def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
         yield "Preparations, such as the second moment, wait for every agent: no message is lost."
     rounds = getattr(plan.settings, "rounds", None)
     if rounds is not None and rounds.are_secret(plan.facts):
-        yield "model: whoever sees the model is not told who took part in which round."
+        yield "model: an observer of the model does not learn who took part in which round."
 
 
 def weak_delta(budget: Budget, n_samples: int) -> Iterator[str]:

@@ -85,7 +85,7 @@ class DecentralizedModel(OwnModels):
         )
 
     def _topology(self, n_agents: int, labels: NDArray[Any] | None) -> Topology:
-        # A plan without data knows no labels: the order of the nodes stands for theirs.
+        # A plan without data has no labels: the order of the nodes is used.
         if labels is None:
             labels = np.arange(n_agents)
             nodes = getattr(self.topology, "nodes", None)
@@ -111,7 +111,8 @@ class DecentralizedModel(OwnModels):
 class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     r"""Decentralised, differentially private linear classification.
 
-    Agents keep their rows and talk along the edges of a graph; there is no server. Minimises, as
+    Agents keep their rows and exchange messages along the edges of a graph, without a server.
+    Minimises, as
     :class:`sklearn.linear_model.SGDClassifier` does,
 
     .. math:: \frac1n \sum_{i=1}^n \ell(W x_i + b, y_i) + \alpha R(W)
@@ -140,15 +141,15 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
-        Who the budget is spent against: whoever hears every message along every edge, or any one
-        agent, who hears what reaches it and sees the model.
+        Who the budget is spent against: an observer of every message along every edge, or any one
+        agent, with the messages that it receives and the model.
     coalition : int, default=1
-        Number of peers that put together what they heard, for the figure of "peer"; if shares are
-        secret, also with an eavesdropper, and the more they are, the more noise every agent adds.
+        Number of colluding peers, for the figure of "peer". With secret sharing also of peers who
+        collude with an eavesdropper; the more they are, the more noise every agent adds.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
-        Who talks to whom, which is public: a name of :func:`~skdpadmm.network.named_graph`, such as
+        The public communication graph: a name of :func:`~skdpadmm.network.named_graph`, such as
         "ring" or "erdos-renyi" (drawn with an int `random_state`, or 0); a connected, undirected
         graph of the labels; or an adjacency matrix in their order, or a DataFrame of one.
     partition : str or callable, default="iid"
@@ -218,7 +219,7 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     topology_ : Topology
-        The graph that they talked over, its nodes in the order of `agent_labels_`.
+        The communication graph, its nodes in the order of `agent_labels_`.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets, agent by agent.
     n_features_in_ : int
@@ -250,7 +251,8 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
 class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     r"""Decentralised, differentially private linear regression.
 
-    Agents keep their rows and talk along the edges of a graph; there is no server. Minimises, as
+    Agents keep their rows and exchange messages along the edges of a graph, without a server.
+    Minimises, as
     :class:`sklearn.linear_model.SGDRegressor` does,
 
     .. math:: \frac1n \sum_{i=1}^n \ell(y_i - x_i^T w - b) + \alpha R(w)
@@ -278,15 +280,15 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
-        Who the budget is spent against: whoever hears every message along every edge, or any one
-        agent, who hears what reaches it and sees the model.
+        Who the budget is spent against: an observer of every message along every edge, or any one
+        agent, with the messages that it receives and the model.
     coalition : int, default=1
-        Number of peers that put together what they heard, for the figure of "peer"; if shares are
-        secret, also with an eavesdropper, and the more they are, the more noise every agent adds.
+        Number of colluding peers, for the figure of "peer". With secret sharing also of peers who
+        collude with an eavesdropper; the more they are, the more noise every agent adds.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
-        Who talks to whom, which is public: a name of :func:`~skdpadmm.network.named_graph`, such as
+        The public communication graph: a name of :func:`~skdpadmm.network.named_graph`, such as
         "ring" or "erdos-renyi" (drawn with an int `random_state`, or 0); a connected, undirected
         graph of the labels; or an adjacency matrix in their order, or a DataFrame of one.
     partition : str or callable, default="iid"
@@ -353,7 +355,7 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     topology_ : Topology
-        The graph that they talked over, its nodes in the order of `agent_labels_`.
+        The communication graph, its nodes in the order of `agent_labels_`.
     privacy_ : PrivacyReport
         Who sees what, and what guarantee each gets, agent by agent.
     n_features_in_ : int

@@ -8,7 +8,7 @@ Algorithm 3 of [1]_, corrected; `privacy_` lists them and states the guarantees,
 contributions are clipped after they are computed. It does not cover transformers fitted earlier in
 a pipeline, scores on private data, or other fits on the same records.
 
-All agents are simulated by whoever runs `fit`, from whom nobody is protected.
+`fit` simulates all agents in one place, and protects nobody from whoever runs it.
 
 .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
    Centralized and Federated Learning", ICML 2023.
@@ -56,7 +56,7 @@ class FederatedModel(ModelOfAgents):
                 f"Got an epsilon for each agent with adversary={self.adversary!r}, expected"
                 " 'server': a sum of messages has one noise, which protects all agents alike."
             )
-        # A majority, and never everyone: an agent knows what it added itself.
+        # A majority, and never everyone: an agent knows its own noise.
         majority = max(1, min(n_agents // 2 + 1, n_agents - 1))
         return Federation(
             agent_sizes=tuple(sizes.tolist()),

@@ -1,6 +1,6 @@
 """Attacks on the guarantees of estimators: what runs show, beside what is claimed.
 
-A report of an audit that was given private data tells of these data, and no guarantee covers it.
+A report of an audit of private data reveals them, and no guarantee covers it.
 """
 
 from __future__ import annotations

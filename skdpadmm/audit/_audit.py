@@ -20,10 +20,10 @@ from skdpadmm.audit._replay import NOT_REPLAYED, ReplayLine, Replays
 from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, round_down, round_up, text_table
 from skdpadmm.protocol import MODEL, Plan
 
-# Runs where nobody says how many.
+# Numbers of runs by default.
 RUNS = {"replay": 5, "black-box": 10_000, "canaries": 500}
 _RUNS_ARE = {"replay": "replays", "black-box": "fits of each data set", "canaries": "canaries"}
-_COLUMNS = ("release", "times", "moved", "declared", "noise / planned", "found")
+_COLUMNS = ("release", "times", "distance", "sensitivity", "noise / planned", "found")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -54,7 +54,7 @@ class AuditReport:
     neighbors : str
         In what the data sets differ.
     event : str
-        By what they were told apart.
+        By which they were distinguished.
     lines : tuple of ReplayLine
         Of a replay, release by release.
     is_violation : bool
@@ -148,8 +148,8 @@ def _row(line: ReplayLine) -> tuple[str, ...]:
     return (
         line.name,
         str(line.times),
-        "not seen" if line.moved is None else round_up(line.moved),
-        "" if line.declared is None else round_up(line.declared),
+        "not seen" if line.distance is None else round_up(line.distance),
+        "" if line.sensitivity is None else round_up(line.sensitivity),
         "not seen" if line.noise is None else f"{line.noise:.3g}",
         line.found,
     )
@@ -379,7 +379,8 @@ def _hardest(model: Any, pairs: list[Neighbors], seed: int | None) -> Neighbors:
         replays = Replays()
         replays.add(_trials.copy_of(model, seed), pair)
         # Costs of Gaussian releases add in squares. Up to rounding the first of equals.
-        return round(sum((moved / declared) ** 2 for moved, declared in replays.moved.values()), 3)
+        ratios = [distance / of_step for distance, of_step in replays.distances.values()]
+        return round(sum(ratio**2 for ratio in ratios), 3)
 
     return max(pairs, key=cost)
 

@@ -98,14 +98,14 @@ def lower_bounds(
 
 
 def _all_finite(runs: Array) -> Array:
-    """Parameters that are numbers, and of what is none that it is none: that tells as well."""
+    """Finite parameters, and indicators of those that are not finite."""
     is_number = np.isfinite(runs)
     # Of squares, too.
     return np.hstack([np.clip(np.where(is_number, runs, 0.0), -1e150, 1e150), ~is_number])
 
 
 def _statistics(first: Array, second: Array) -> Iterator[tuple[str, Statistic]]:
-    """What may tell runs apart: by means, by Gaussian laws, by values that come again."""
+    """Statistics that may distinguish runs: by means, Gaussian laws, and equal models."""
     both = np.concatenate([first, second])
     centre, scale = np.median(both, axis=0), np.std(both, axis=0)
     varies = scale > 0
@@ -113,9 +113,9 @@ def _statistics(first: Array, second: Array) -> Iterator[tuple[str, Statistic]]:
         return
 
     def normalised(runs: Array) -> Array:
-        # Parameters of any size: what is far off is merely far off.
-        moved = (runs[:, varies] - centre[varies]) / scale[varies]
-        return np.asarray(np.clip(moved, -1e6, 1e6))
+        # Parameters of any size, without overflow.
+        centred = (runs[:, varies] - centre[varies]) / scale[varies]
+        return np.asarray(np.clip(centred, -1e6, 1e6))
 
     a, b = normalised(first), normalised(second)
     means = [a.mean(axis=0), b.mean(axis=0)]

@@ -47,22 +47,22 @@ class ReplayLine:
         What is released.
     times : int
         How often, in one fit.
-    moved : float or None
+    distance : float or None
         Its largest distance between neighbouring data sets, given the earlier releases; None: not
         measured.
-    declared : float or None
+    sensitivity : float or None
         Its sensitivity where that distance is closest to it; None: not compared.
     noise : float or None
         Its measured noise, in units of the planned scale; None: not measured.
     found : str
-        In words; "not replayed", and why, where `moved` is None.
+        In words; "not replayed", and why, where `distance` is None.
     is_violation : bool
     """
 
     name: str
     times: int
-    moved: float | None = None
-    declared: float | None = None
+    distance: float | None = None
+    sensitivity: float | None = None
     noise: float | None = None
     found: str
     is_violation: bool
@@ -183,7 +183,7 @@ class Replays:
     # That of all fits.
     plan: Plan | None = None
     # For each release the largest distance, relative to the sensitivity, with the sensitivity.
-    moved: dict[str, tuple[float, float]] = field(default_factory=dict)
+    distances: dict[str, tuple[float, float]] = field(default_factory=dict)
     # For each release what passed in each of the fits.
     passed: dict[str, list[list[Passage]]] = field(default_factory=dict)
     # What depends on data beside releases.
@@ -232,11 +232,11 @@ class Replays:
                 break
             if one.value is None or other.value is None:
                 continue
-            for distance, of_step in _moves(releases[one.name], one, other.value - one.value):
+            for distance, of_step in _distances(releases[one.name], one, other.value - one.value):
                 declared = n_steps * of_step
-                known = self.moved.get(one.name, (-1.0, 1.0))
+                known = self.distances.get(one.name, (-1.0, 1.0))
                 if distance / declared > known[0] / known[1]:
-                    self.moved[one.name] = (distance, declared)
+                    self.distances[one.name] = (distance, declared)
 
     def lines(self, confidence: float) -> tuple[ReplayLine, ...]:
         """The result for each release, with all tests of noise at a common level."""
@@ -251,9 +251,9 @@ class Replays:
 
     def _line(self, release: Any, level: float) -> ReplayLine:
         runs, noise, wrong = self.passed[release.name], None, []
-        moved, declared = self.moved.get(release.name, (None, None))
-        if moved is not None and declared is not None and moved > declared * SLACK:
-            wrong.append("moves too far")
+        distance, declared = self.distances.get(release.name, (None, None))
+        if distance is not None and declared is not None and distance > declared * SLACK:
+            wrong.append("differs by more than its sensitivity")
         blocks = [[p for p in run if p.unit_noise is not None] for run in runs]
         if any(blocks):
             is_enough, noise = _amount(release, blocks, level)
@@ -262,17 +262,17 @@ class Replays:
             if not _is_fresh(release, blocks, level):
                 wrong.append("noise is used twice")
         found, is_path = COMPARED, release.door == "path_noise"
-        if moved is None:
+        if distance is None:
             why = "the fits went different ways" if self.differs else WHY.get(release.door, HIDDEN)
             found = f"{NOT_REPLAYED}: {why}"
         return ReplayLine(
             name=release.name, times=sum(len(p.out) if is_path else 1 for p in runs[0]),
-            moved=moved, declared=declared, noise=noise, found=", ".join(wrong) or found,
+            distance=distance, sensitivity=declared, noise=noise, found=", ".join(wrong) or found,
             is_violation=bool(wrong),
         )  # fmt: skip
 
 
-def _moves(release: Any, passage: Passage, difference: Array) -> list[tuple[float, float]]:
+def _distances(release: Any, passage: Passage, difference: Array) -> list[tuple[float, float]]:
     """Distances in the norm of the noise, each with its sensitivity."""
     declared, order = release.sensitivities, 1 if release.law == "laplace" else 2
     turns = passage.turns

@@ -208,7 +208,7 @@ def run_trials(
         for part in jobs:
             models.extend(part)
             bar.update(len(part))
-    # How many parameters there are tells as well, where that differs.
+    # The number of parameters may differ, and distinguish runs.
     table = np.full((len(models), max(map(len, models))), np.nan)
     for row, model in zip(table, models, strict=True):
         row[: len(model)] = model

@@ -38,7 +38,7 @@ class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _rows(self, X: ArrayLike, *, reset: bool = False) -> Any:
         """Rows in float64: a copy, whose stored values are its entries, unless `reset`."""
-        # The parameters may not have been looked at yet.
+        # Without `fit` the parameters have not been validated yet.
         self._validate_params()
         rows: Any = validate_data(
             self, X, accept_sparse="csr", dtype=np.float64, copy=not reset, reset=reset
@@ -153,11 +153,10 @@ class BoundedScaler(_PublicTransformer):
         return rows
 
     def _rows(self, X: ArrayLike, *, reset: bool = False) -> Any:
-        self._validate_params()
         if sparse.issparse(X) and not self._keeps_zero():
             raise ValueError(
                 f"Got sparse X with lower={self.lower!r} and upper={self.upper!r}, expected "
-                "lower == -upper for sparse input, because other bounds move 0. Use symmetric "
+                "lower == -upper for sparse input, because other bounds move zeros. Use symmetric "
                 "bounds, or pass a dense array."
             )
         rows = super()._rows(X, reset=reset)
@@ -188,10 +187,10 @@ class BoundedScaler(_PublicTransformer):
         return [low, high, low / 2 + high / 2, half]
 
     def _keeps_zero(self) -> bool:
-        """Whether 0 is the middle of every column's bounds; False where these are not valid."""
+        """Whether 0 is the middle of the bounds of every column; False for invalid bounds."""
         try:
             return bool(np.all(np.negative(self.lower) == np.asarray(self.upper)))
-        except (TypeError, ValueError):  # tags are asked for before parameters are validated
+        except (TypeError, ValueError):  # tags are read before parameters are validated
             return False
 
     def __sklearn_tags__(self) -> Any:

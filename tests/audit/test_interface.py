@@ -155,7 +155,7 @@ def test_neighbours_of_zero_out_are_two_steps_apart_in_streams_and_as_they_are_g
         assert twice.claimed_epsilon > 1.5 > once.claimed_epsilon
     lines = audit(ridge(neighboring="zero_out"), neighbors=pair).lines
     of_one_row = audit(ridge(neighboring="zero_out"), *SIX).lines
-    assert lines[0].declared == pytest.approx(of_one_row[0].declared)
+    assert lines[0].sensitivity == pytest.approx(of_one_row[0].sensitivity)
 
 
 def test_bad_options_are_refused():

@@ -40,10 +40,10 @@ def require_sound(report, least=0.97):
     assert not report.is_violation, report
     assert report.verdict.endswith("a better attack may find one.") or report.not_replayed
     for line in report.lines:
-        assert (line.moved is None) == (line.name in report.not_replayed)
+        assert (line.distance is None) == (line.name in report.not_replayed)
         assert line.noise is not None
-        if line.moved is not None:
-            assert least * line.declared < line.moved <= line.declared * (1 + 1e-9)
+        if line.distance is not None:
+            assert least * line.sensitivity < line.distance <= line.sensitivity * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("make", ESTIMATORS, ids=lambda make: make.__name__)
@@ -119,10 +119,11 @@ def test_wrong_noise_is_found(monkeypatch, words, plant, model):
         assert min(line.noise for line in report.lines) == pytest.approx(0.5, rel=0.3)
 
 
+TOO_FAR = "differs by more than its sensitivity"
 PLANTED = {
     "clip of records": (no_clip("skdpadmm.algorithms._agent_blocks"), "mean displacement",
-                        "moves too far"),
-    "replace one as zero out": (zero_out_counted, "mean displacement", "moves too far"),
+                        TOO_FAR),
+    "replace one as zero out": (zero_out_counted, "mean displacement", TOO_FAR),
     "a model that knows more": (data_in_the_model,
                                 "the model beside what was released", "depends on data"),
     "a stop that looks at data": (a_stop_that_looks_at_data, "what is done", "depends on data"),
