@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ _CONVOLUTION_ERROR = 1e-12
 _FINEST_INTERVAL = 2.0**-23
 # Beyond it exp(loss) overflows. The curve is flat there, and so is our answer, from above.
 _LARGEST_LOSS = 700.0
-_DIGIT = 32
+_DIGIT, _CACHED = 32, 512
 # Guarantees, and how often each occurs.
 Rounds = tuple[tuple["Guarantee", int], ...]
 
@@ -114,27 +114,31 @@ def _interval(rounds: Rounds, widest: float) -> float:
     return float(2.0 ** (math.floor(8.0 * math.log2(finest)) / 8.0))
 
 
-@lru_cache(maxsize=64)
 def _composed(rounds: Rounds) -> Any:
     """Return the distribution of all rounds; None where one round's loss leaves exp's range."""
-    widest = max(leaf.widest_loss() for leaf, _ in rounds)
-    if widest > _LARGEST_LOSS:
-        return None
-    interval = _interval(rounds, widest)
-    first, *others = (_repeated(leaf, count, interval) for leaf, count in rounds)
-    return reduce(lambda one, other: one.compose(other), others, first)
+    widest = max(_widest(leaf) for leaf, _ in rounds)
+    return _product(rounds, _interval(rounds, widest)) if widest <= _LARGEST_LOSS else None
 
 
-@lru_cache(maxsize=256)
-def _repeated(leaf: Guarantee, count: int, interval: float) -> Any:
-    """Compose one with itself, a digit at a time: tails are cut at each, and arrays stay short."""
+@lru_cache(maxsize=_CACHED)
+def _widest(leaf: Guarantee) -> float:
+    return leaf.widest_loss()
+
+
+@lru_cache(maxsize=_CACHED)
+def _product(rounds: Rounds, interval: float) -> Any:
+    """Compose by halves, and equal rounds by digits: a longer account shares most of its parts.
+
+    Tails are cut at each step, so that arrays stay short.
+    """
+    if len(rounds) > 1:
+        half = len(rounds) // 2
+        return _product(rounds[:half], interval).compose(_product(rounds[half:], interval))
+    ((leaf, count),) = rounds
+    if count == 1:
+        return leaf.loss_distribution(interval)
     if count < _DIGIT:
-        return _single(leaf, interval).self_compose(count)
-    distribution = _repeated(leaf, count // _DIGIT, interval).self_compose(_DIGIT)
-    rest = count % _DIGIT
-    return distribution.compose(_repeated(leaf, rest, interval)) if rest else distribution
-
-
-@lru_cache(maxsize=256)
-def _single(leaf: Guarantee, interval: float) -> Any:
-    return leaf.loss_distribution(interval)
+        return _product(((leaf, 1),), interval).self_compose(count)
+    distribution = _product(((leaf, count // _DIGIT),), interval).self_compose(_DIGIT)
+    rest = ((leaf, count % _DIGIT),)
+    return distribution.compose(_product(rest, interval)) if count % _DIGIT else distribution
