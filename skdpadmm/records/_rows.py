@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import norm as sparse_norm
 
 from skdpadmm.records._coordinates import Basis, Coordinates
 
@@ -312,11 +313,10 @@ class Rows:
         if isinstance(X, np.ndarray):
             inside = np.clip(X, lower, upper)
             return inside / np.maximum(np.abs(inside).max(axis=1, keepdims=True) / HUGE, 1.0)
-        X, rows = X.copy(), _row_of_entries(X)
-        inside = np.clip(X.data, lower[X.indices], upper[X.indices])
-        peak = np.zeros(X.shape[0])
-        np.maximum.at(peak, rows, np.abs(inside))
-        X.data = inside / np.maximum(peak / HUGE, 1.0)[rows]
+        X = X.copy()
+        X.data = np.clip(X.data, lower[X.indices], upper[X.indices])
+        peak = sparse_norm(X, ord=np.inf, axis=1)
+        X.data /= np.maximum(peak / HUGE, 1.0)[_row_of_entries(X)]
         return X
 
     def _examine(self, block: int) -> Floats:
@@ -360,19 +360,14 @@ def feature_norms(X: Any, columns: NDArray[np.bool_], *, n_rows: int = 4096) -> 
     norms = np.empty(X.shape[0])
     for start in range(0, X.shape[0], n_rows):
         part: Any = X[start : start + n_rows].astype(np.float64)
+        norm: Any = np.linalg.norm if isinstance(part, np.ndarray) else sparse_norm
         if isinstance(part, np.ndarray):
             part = part[:, columns]
-            peak = np.abs(part).max(axis=1, initial=0.0)
-            squares = np.square(part / np.where(peak > 0, peak, 1.0)[:, None]).sum(axis=1)
         else:
             part.sum_duplicates()
-            size = np.abs(np.where(columns[part.indices], np.nan_to_num(part.data), 0.0))
-            of_row = _row_of_entries(part)
-            peak = np.zeros(part.shape[0])
-            np.maximum.at(peak, of_row, size)
-            relative = np.square(size / np.where(peak > 0, peak, 1.0)[of_row])
-            squares = np.bincount(of_row, weights=relative, minlength=part.shape[0])
-        norms[start : start + n_rows] = peak * np.sqrt(squares)
+            part.data = np.where(columns[part.indices], np.nan_to_num(part.data), 0.0)
+        peak = np.maximum(norm(part, ord=np.inf, axis=1), 1e-300)
+        norms[start : start + n_rows] = peak * norm(part / peak[:, None], axis=1)
     return norms
 
 
