@@ -151,10 +151,10 @@ class Gate:
         self._passed[index] = stop
         noise = np.zeros((n_steps, *path.shape))
         self.trace.append((name, noise.shape))
-        if path.noise_std > 0 and n_steps > 0 and not self._noise.simulation:
+        if path.noise_std > 0 and not self._noise.simulation:
             # Blocks serve replay alone; a short piece of a stream would throw most of one away.
             noise = self._noise.add_gaussian(noise, path.noise_std, (index, first))
-        elif path.noise_std > 0 and n_steps > 0:
+        elif path.noise_std > 0:
             size = max(PATH_ENTRIES // max(int(np.prod(path.shape)), 1), 1)
             zeros = np.zeros((size, *path.shape))
             for block in range(first // size, (stop - 1) // size + 1):
@@ -195,13 +195,11 @@ class Gate:
     def close(self) -> None:
         """Check that everything planned was released."""
         for release, passed in zip(self._plan.releases, self._passed, strict=True):
-            times = release.times
-            if release.door == "take_turns":
-                times, turns = len(release.sensitivities), self._turns.get(release.name)
-                passed = 0 if turns is None else int(turns.taken[turns.has_rows].min())
-            if times is not None and passed != times:
+            if turns := self._turns.get(release.name):
+                passed = int(turns.taken[turns.has_rows].min())
+            if release.times is not None and passed != release.times:
                 raise PlanViolation(
-                    f"Got the release {release.name!r} {passed} times, expected {times}."
+                    f"Got the release {release.name!r} {passed} times, expected {release.times}."
                 )
 
     def _noise_std(self, release: Release, senders: NDArray[np.bool_] | None) -> float:
