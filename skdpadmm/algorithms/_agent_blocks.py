@@ -107,14 +107,14 @@ def record_blocks(
     owner = problem.ownership.index if partial and problem.ownership is not None else None
     parts = []
     for part in cut(rows.n_blocks, min(N_TASKS, rows.n_blocks)):
-        own = slice(rows.slices[part.start].start, rows.slices[part.stop - 1].stop)
+        records = slice(rows.slices[part.start].start, rows.slices[part.stop - 1].stop)
         parts.append(
             RecordBlocks(
                 rows=rows.part(range(part.start, part.stop)),
-                target=problem.target[own],
+                target=problem.target[records],
                 update=update,
-                slope_bound=bound[own],
-                owner=None if owner is None else owner[own],
+                slope_bound=bound[records],
+                owner=None if owner is None else owner[records],
             )
         )
     return parts

@@ -1,6 +1,6 @@
-"""What every algorithm is: declared knobs, a plan made of public facts, and a run through the gate.
+"""The base of every algorithm: parameters, a plan of public facts, and a run through the gate.
 
-An algorithm's own file keeps three things: its knobs, what is released with how much noise
+An algorithm's own file keeps three things: its parameters, what is released with how much noise
 (`released`), and `run`, which reads like the paper.
 """
 
@@ -63,7 +63,7 @@ def number(
     closed: str = "both",
     why: str = "",
 ) -> Any:
-    """A knob that is a float in an interval; closed: "both", "left", "right" or "neither"."""
+    """A parameter that is a float in an interval; closed: "both", "left", "right" or "neither"."""
     left, right = closed in ("both", "left"), closed in ("both", "right")
 
     def check(value: Any) -> bool:
@@ -76,13 +76,13 @@ def number(
 
 
 def size(default: float | str = "auto") -> Any:
-    """A knob that is a step size, a clip bound or a weight."""
+    """A parameter that is a step size, a clip bound or a weight."""
     # Beyond this range products of two underflow, and a bound of 0 bounds nothing.
     return number(default, 1e-100, 1e100)
 
 
 def share(default: float | str) -> Any:
-    """A knob that is a share of a whole, in (0, 1]."""
+    """A parameter that is a share of a whole, in (0, 1]."""
     return number(default, 0, 1, closed="right")
 
 
@@ -93,7 +93,7 @@ def relaxation_knob() -> Any:
 
 
 def count(default: int | str | None, *, least: int = 1) -> Any:
-    """A knob that is an int, at least `least`."""
+    """A parameter that is an int, at least `least`."""
 
     def check(value: Any) -> bool:
         return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
@@ -102,13 +102,13 @@ def count(default: int | str | None, *, least: int = 1) -> Any:
 
 
 def choice(default: str, *others: str) -> Any:
-    """A knob that is one of a few words, of which the first is its default."""
+    """A parameter that is one of a few words, of which the first is its default."""
     words = [word for word in (default, *others) if word != "auto"]
     return knob(default, lambda value: value in words, f"one of {words}")
 
 
 def flag(default: bool | str) -> Any:
-    """A knob that is True or False."""
+    """A parameter that is True or False."""
 
     def check(value: Any) -> bool:
         return isinstance(value, bool | np.bool_)
@@ -120,8 +120,8 @@ def flag(default: bool | str) -> Any:
 class Algorithm(BaseEstimator, ABC):
     """Base of all algorithms: a plan is made without data, then run on data through a gate.
 
-    A subclass is a ``@dataclass(kw_only=True, eq=False, repr=False)`` whose fields are its knobs
-    (`number`, `size`, `share`, `count`, `choice`, `flag`, or any `knob`).
+    A subclass is a ``@dataclass(kw_only=True, eq=False, repr=False)`` whose fields are its
+    parameters (`number`, `size`, `share`, `count`, `choice`, `flag`, or any `knob`).
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Algorithm(BaseEstimator, ABC):
         return True
 
     def check_knobs(self) -> None:
-        """Refuse knobs outside of their range."""
+        """Refuse parameters outside of their range."""
         for entry in fields(self):
             value, default = getattr(self, entry.name), entry.default
             if default in ("auto", None) and type(value) is type(default) and value == default:
@@ -161,7 +161,7 @@ class Algorithm(BaseEstimator, ABC):
                 )
 
     def check(self, facts: Facts) -> None:
-        """Refuse knobs outside of their range, and facts that it does not serve.
+        """Refuse parameters outside of their range, and facts that it does not serve.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class Algorithm(BaseEstimator, ABC):
         self.check_facts(facts)
 
     def check_facts(self, facts: Facts) -> None:
-        """Refuse knobs that contradict each other or the facts; nothing by default."""
+        """Refuse parameters that contradict each other or the facts; nothing by default."""
 
     def share_among(self, agents: Agents) -> Agents:
         """Return the agents, with the number of curators if messages are secret-shared."""
@@ -204,7 +204,7 @@ class Algorithm(BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            Where a knob lies outside its range, or outside the range that its theorem covers.
+            Where a parameter lies outside its range, or outside the range that its theorem covers.
         """
         self.check(facts)
         settings, *releases = self.released(facts, budget)
@@ -242,9 +242,9 @@ class Algorithm(BaseEstimator, ABC):
         """
 
     def resolved(self, **values: Any) -> Settings:
-        """Knobs, those that are "auto" as they are given here, and further constants of a run.
+        """Parameters, with these values in place of "auto", and further constants of a run.
 
-        ``n_averaged`` follows from ``n_iter`` and the knob ``tail_fraction``.
+        ``n_averaged`` follows from ``n_iter`` and ``tail_fraction``.
         """
         constants = values
         for entry in fields(self):
@@ -261,14 +261,14 @@ class Algorithm(BaseEstimator, ABC):
 
 
 def refuse(advice: str, *cases: tuple[bool, str, str]) -> None:
-    """Raise for the first case that applies; each says what was got and what is expected."""
+    """Raise for the first case that applies: a condition, what was got, what is expected."""
     for applies, got, expected in cases:
         if applies:
             raise ValueError(f"Got {got}, expected {expected}. {advice}")
 
 
 def spent_before(facts: Facts, budget: Budget) -> list[Guarantee]:
-    """What preparations cost each kind of agent."""
+    """The guarantee of all preparations, for each kind of agent."""
     assert facts.agents is not None
     views = [release.view(budget.observer).guarantees for release in facts.preparations]
     nothing: list[Guarantee] = [GaussianDP(0.0)] * len(facts.agents.sizes)
@@ -281,7 +281,7 @@ def tail_length(share: float, n: int) -> int:
 
 
 def serves(algorithm: Algorithm | type[Algorithm], setting: str) -> bool:
-    """Whether an algorithm is made for a setting, such as "central" or "federated"."""
+    """Whether an algorithm serves a setting, such as "central" or "federated"."""
     served = algorithm.setting
     return setting in (served if isinstance(served, tuple) else (served,))
 

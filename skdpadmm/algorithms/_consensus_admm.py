@@ -140,13 +140,13 @@ class ConsensusADMM(_Consensus):
         the proximal gradient method. "auto" linearises in conditioned coordinates, where it is as
         good and costs less.
     tail_fraction : float, default=0.5
-        In (0, 1]: share of the path, at its end, that is averaged. Free: all of it is released.
+        In (0, 1]: share of the path, at its end, that is averaged; all of it is released.
 
     Notes
     -----
     **Guarantee.** Adversary "model", who sees the whole released path; unit: one record. Given
     what was released before, two neighbouring data sets differ in one record's state only, and
-    ``du' = (1 - 2 lambda) du - 2 lambda (d - d')`` bounds how far the k-th mean moves:
+    ``du' = (1 - 2 lambda) du - 2 lambda (d - d')`` bounds the sensitivity of the k-th mean:
     ``Delta_k = c C (1 - (1 - 2 lambda)^k) / n`` for lambda <= 1/2, and
     ``c lambda C (1 - (2 lambda - 1)^k) / ((1 - lambda) n)`` above, with c = 2 for replace-one and
     1 for zero-out (the record's loss becomes the zero function). By adaptive composition of
@@ -157,7 +157,7 @@ class ConsensusADMM(_Consensus):
     References
     ----------
     .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
-       Centralized and Federated Learning", ICML 2023, Algorithm 2 (corrected as said above).
+       Centralized and Federated Learning", ICML 2023, Algorithm 2 (corrected as above).
 
     Examples
     --------
@@ -227,15 +227,15 @@ class FederatedADMM(_Consensus):
     message : {"state", "increment"}, default="state"
         What an agent sends. "state": the mean of the states of those who take part replaces the
         last one, so noise does not add up. "increment": the server adds changes of states, each
-        clipped, to the last mean. That keeps what absent agents said, but also all noise: it is the
-        corrected Algorithm 3.
+        clipped, to the last mean. That keeps messages of absent agents, but also all noise: it is
+        the corrected Algorithm 3.
     sampling : {"poisson", "fixed"}, default="poisson"
         Each agent takes part by itself, or a fixed number of them does.
     max_participations : int or None, default=None
         Rounds after which an agent takes no further part. The run ends where agents reach it on
         average.
     tail_fraction : float, default=0.5
-        In (0, 1]: share of the path, at its end, that is averaged. Free: all of it is released.
+        In (0, 1]: share of the path, at its end, that is averaged; all of it is released.
 
     Notes
     -----
@@ -243,7 +243,7 @@ class FederatedADMM(_Consensus):
     less of it. "server": every message. "sums": sums of messages, of which `n_honest` agents do not
     tell what they added. "model": the released path. Unit: one record, or all records of an agent.
     Given what was released before, a unit's states are functions of its own rows, so a message
-    moves by at most :math:`2 C (1 - (1 - 2 \lambda)^j)` in an agent's j-th round, and Gaussian
+    has sensitivity :math:`2 C (1 - (1 - 2 \lambda)^j)` in an agent's j-th round, and Gaussian
     mechanisms compose exactly. Replace-one; half of it for zero-out. No convexity and no accuracy
     of local solutions is needed: clipping comes after solving.
 
@@ -257,7 +257,7 @@ class FederatedADMM(_Consensus):
     References
     ----------
     .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
-       Centralized and Federated Learning", ICML 2023, Algorithm 3 (corrected as said above).
+       Centralized and Federated Learning", ICML 2023, Algorithm 3 (corrected as above).
 
     Examples
     --------
@@ -283,7 +283,7 @@ class FederatedADMM(_Consensus):
         if absent and self.message == "state" and self.relaxation != 0.5:
             raise ValueError(
                 f"Got relaxation={self.relaxation} where agents may sit a round out, expected 0.5:"
-                " else a state tells in which rounds its agent took part. Use 0.5, or"
+                " else a state reveals in which rounds its agent took part. Use 0.5, or"
                 " message='increment'."
             )
 
@@ -316,7 +316,7 @@ class FederatedADMM(_Consensus):
         # What a curator would spend for as much noise in the mean.
         noise = sums.noise_std / float(rounds.expected_shares(federation)[0])
         step_size, clip_norm = default_steps(facts, math.hypot(*sensitivities) / noise)
-        # What an agent says is shorter than what its records say; the travel stays the same.
+        # Messages of agents are shorter than those of records; the travel stays the same.
         factor = agent_clip_factor(facts)
         conditioned_records = facts.conditioning is not None and facts.unit == "record"
         settings = self.resolved(

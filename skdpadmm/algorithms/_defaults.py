@@ -3,7 +3,7 @@
 One number drives it: the *signal* ``m = n mu / c``, the number of records that the noise of the
 whole run hides (c is 2 for replace-one and 1 for zero-out). It was fitted on eight public data sets
 and checked on others, under both relations and budgets from 0.1 to 10; `benchmarks/accuracy.py`
-shows what it is worth.
+shows how much it improves accuracy.
 
 Everywhere mu is what the budget leaves for the iteration, as a Gaussian-DP parameter. Where
 nothing else is said step sizes are in the coordinates that the algorithm works in, and clip bounds
@@ -49,7 +49,7 @@ def conditioning_choices(facts: Facts) -> dict[str, float]:
 
 
 def conditioning_pays(facts: Facts, edge: float) -> bool:
-    """Whether a noisy second moment, whose noise ends at `edge` squared norm bounds, is worth it.
+    """Whether a noisy second moment, whose noise ends at `edge` squared norm bounds, helps.
 
     For a classifier always. A regression saves the budget where not even its largest direction
     would stand out of the noise. That direction holds about 70 % of the trace where bounds are

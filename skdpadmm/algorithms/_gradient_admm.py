@@ -47,7 +47,7 @@ CHUNK_ENTRIES = 2**18
 # Offsets of a constraint, in standard deviations of the noise: floats have 52 bits, and 20 of them
 # resolve the noise.
 LARGEST_OFFSET = 2.0**26
-# What a knob adds to the premises of a report.
+# What a parameter adds to the premises of a report.
 ASSUMPTIONS = {
     "last": "Nobody sees a state before the last, nor the noise of the steps after a record's.",
     "random": "The order of the records is drawn at random and stays secret.",
@@ -240,7 +240,7 @@ class GradientADMM(knobs.Algorithm):
         return self.order
 
     def check_facts(self, facts: Facts) -> None:
-        """Refuse knobs that contradict each other, the loss, the penalty or the units."""
+        """Refuse parameters that contradict each other, the loss, the penalty or the units."""
         self._splitting(facts)
         release, schedule = self._release, self.schedule
         averages = self.average not in ("auto", False)
@@ -339,7 +339,7 @@ class GradientADMM(knobs.Algorithm):
             return _optimum(plan, problem, gate, tied)
         schedule = plan.settings.schedule
         records, end = schedule.drawn(gate)
-        # Steps after a secret end are taken as well and dropped, so that nothing tells it: no
+        # Steps after a secret end are taken as well and dropped, so that nothing reveals it: no
         # clock, no progress bar, no count.
         is_secret = schedule.kind == "stopping"
         progress = (lambda n_steps: None) if is_secret else problem.progress
@@ -577,5 +577,5 @@ def _optimum(plan: Plan, problem: Problem, gate: Gate, tied: steps.Splitting) ->
             np.abs(new - old).max(initial=0.0) / max(1.0, np.abs(new).max(initial=0.0))
             for new, old in zip((x, multipliers), last, strict=True)
         )
-    found = tied.solution(x, step.penalised_part(x, multipliers))
-    return Solution(parameters=gate.release(OPTIMUM, found), n_iter=n_iter)
+    parameters = tied.solution(x, step.penalised_part(x, multipliers))
+    return Solution(parameters=gate.release(OPTIMUM, parameters), n_iter=n_iter)

@@ -45,7 +45,7 @@ class Splitting:
     `smallest` and `largest` bound the singular values of A; some x with ``A x = c`` has the norm
     `offset`. With weights beta, `penalised` is ``w -> argmin_y g(y) - <w, B y> + beta / 2 ||B y -
     c||^2`` and `resolvent` is ``(I + beta A'A)^-1``; `image` is ``B y - c``. The `solution` is made
-    of x, or of y where that says more.
+    of x, or of y where that has the zeros.
     """
 
     n_constraints: int
@@ -115,32 +115,32 @@ def _tied(
     A = sparse.csr_array(A) @ sparse.diags_array(scale)
     if fit_intercept:
         A = sparse.hstack([A, sparse.csr_array((A.shape[0], 1))])
-    made = LinearConstraint(sparse.csr_array(A), given.B, given.c)
-    # A penalty of another number of variables says so before there is data.
-    check_zero_at_zero(inner, made.n_auxiliary)
-    offset = np.zeros(made.n_constraints) if made.c is None else made.c
+    tie = LinearConstraint(sparse.csr_array(A), given.B, given.c)
+    # A penalty of another number of variables is refused before there is data.
+    check_zero_at_zero(inner, tie.n_auxiliary)
+    offset = np.zeros(tie.n_constraints) if tie.c is None else tie.c
 
     @cache
     def factors() -> tuple[Array, Array]:
-        basis, triangle = linalg.qr(made.adjoint(np.eye(made.n_constraints)), mode="economic")
+        basis, triangle = linalg.qr(tie.adjoint(np.eye(tie.n_constraints)), mode="economic")
         return np.asarray(basis), np.asarray(triangle)
 
     def nearest(x: Array, y: Array) -> Array:
         """The nearest x whose image is y: what is sparse there is so in the answer."""
         basis, triangle = factors()
-        missing = y - made.forward(x)
+        missing = y - tie.forward(x)
         return x + basis @ linalg.solve_triangular(triangle, missing, trans="T", check_finite=False)
 
     return Splitting(
-        n_constraints=made.n_constraints,
-        smallest=made.smallest_singular_value,
-        largest=made.largest_singular_value,
-        offset=float(np.linalg.norm(offset)) / made.smallest_singular_value,
-        forward=made.forward,
-        adjoint=made.adjoint,
-        resolvent=lru_cache(maxsize=2)(made.resolvent),
-        penalised=lru_cache(maxsize=2)(lambda weight: made.y_step(inner, weight)),
-        image=lambda y: made.B_dot(y) - (offset if y.ndim == offset.ndim else offset[:, None]),
+        n_constraints=tie.n_constraints,
+        smallest=tie.smallest_singular_value,
+        largest=tie.largest_singular_value,
+        offset=float(np.linalg.norm(offset)) / tie.smallest_singular_value,
+        forward=tie.forward,
+        adjoint=tie.adjoint,
+        resolvent=lru_cache(maxsize=2)(tie.resolvent),
+        penalised=lru_cache(maxsize=2)(lambda weight: tie.y_step(inner, weight)),
+        image=lambda y: tie.B_dot(y) - (offset if y.ndim == offset.ndim else offset[:, None]),
         solution=nearest if constraint is None else lambda x, y: x,
     )
 

@@ -65,7 +65,7 @@ class GradientDescent(Algorithm):
         the square root of the number of parameters, or in conditioned coordinates of the effective
         dimension. In [1e-100, 1e100].
     momentum : float or "auto", default="auto"
-        Nesterov's, in [0, 1). Costs no privacy where the whole path is released, and must be 0
+        Nesterov's, in [0, 1). Uses no budget where the whole path is released, and must be 0
         elsewhere. "auto" is 0.8 in coordinates that are not conditioned and 0 in all other cases.
     tail_fraction : float or "auto", default="auto"
         In (0, 1]: share of the path, at its end, that is averaged. "auto" is a half where the whole
@@ -85,7 +85,7 @@ class GradientDescent(Algorithm):
     -----
     Unit: one record; adversary "model". Let c = 2 for replace-one and 1 for zero-out.
 
-    **Path.** The mean gradient moves by at most ``c C / n`` given what was released before, so the
+    **Path.** The mean gradient has sensitivity ``c C / n`` given what was released before, so the
     path is GDP with ``mu = sqrt(K) c C / (n s)``: exact composition. This needs neither convexity
     nor a bound of the step.
 
@@ -146,7 +146,7 @@ class GradientDescent(Algorithm):
         return self.schedule == "cyclic" or self.guarantee == "last"
 
     def check_facts(self, facts: Facts) -> None:
-        """Refuse knobs that contradict each other."""
+        """Refuse parameters that contradict each other."""
         only_last = self.schedule == "cyclic" and self.guarantee == "path"
         is_plain = self.momentum in ("auto", 0) and self.tail_fraction == "auto"
         got = f"momentum={self.momentum!r} and tail_fraction={self.tail_fraction!r}"
@@ -180,7 +180,7 @@ class GradientDescent(Algorithm):
         )
         if hidden:
             return self._last_release(facts, settings, mu)
-        sensitivity = _moved(facts) / facts.n_samples
+        sensitivity = _sensitivity(facts) / facts.n_samples
         shape = (facts.n_parameters, facts.loss.n_outputs)
         return settings, last_iterate.path_release(GRADIENT, shape, sensitivity, n_iter, mu)
 
@@ -191,10 +191,10 @@ class GradientDescent(Algorithm):
         knobs.check_zero_at_zero(facts.penalty, last_iterate.n_features(facts))
         gamma, clip_norm, n_iter = settings.step_size, settings.clip_norm, settings.n_iter
         last_iterate.check_smooth_steps(facts, gamma, clip_norm, otherwise="guarantee='path'")
-        moved, smoothness = _moved(facts), last_iterate.curvature_bound(facts)
+        sensitivity, smoothness = _sensitivity(facts), last_iterate.curvature_bound(facts)
         if settings.schedule == "cyclic":
             contraction, amplified, spread = 1.0, 1.0, math.sqrt(n_iter)
-            sensitivities = moved / batch_sizes(facts.n_samples, settings)
+            sensitivities = sensitivity / batch_sizes(facts.n_samples, settings)
             # A record's own shift spreads over the steps that follow, rounding is met in every
             # step: by the triangle inequality in the space of steps the two add up.
             worst = float((single_use_mu(1.0, n_iter) * sensitivities).max())
@@ -205,8 +205,8 @@ class GradientDescent(Algorithm):
             contraction = proximal_gradient_contraction(gamma, 0.0, smoothness, curvature)
             # The formula is linear in its first argument.
             amplified, spread = last_iterate_mu(1.0, contraction, n_iter), 1.0
-            sensitivities = np.full(n_iter, moved / facts.n_samples)
-            worst = moved / facts.n_samples
+            sensitivities = np.full(n_iter, sensitivity / facts.n_samples)
+            worst = sensitivity / facts.n_samples
         longest = clip_norm * typical_norm(facts)
         bounds = LossBounds(row_norm=facts.row_norm, gradient_norm=longest, curvature=smoothness)
         of_scores = gamma * score_rounding(facts, bounds) / facts.n_samples
@@ -308,8 +308,8 @@ def batch_order(sizes: NDArray[np.intp], seed: int) -> NDArray[np.intp]:
     return np.random.default_rng(seed).permutation(in_turn)
 
 
-def _moved(facts: Facts) -> float:
-    """How far a sum of clipped gradients can move, in units of the clip bound."""
+def _sensitivity(facts: Facts) -> float:
+    """Sensitivity of a sum of clipped gradients, in units of the clip bound."""
     return facts.neighboring.sensitivity_factor * facts.working_rounding
 
 
@@ -361,14 +361,14 @@ class CoordinateDescent(Algorithm):
         "random": one public random coordinate in each step. Neither order depends on data, and
         neither is a secret that the guarantee would rest on.
     tail_fraction : float, default=0.5
-        In (0, 1]: share of the passes, at the end, that is averaged. Free: all of it is released.
+        In (0, 1]: share of the passes, at the end, that is averaged; all of it is released.
     order_seed : int, default=0
         Seed of the public order of the coordinates; no part of the privacy.
 
     Notes
     -----
     **Guarantee.** Adversary "model", who sees the whole released path; unit: one record. A release
-    is a coordinate of the mean gradient in units of its clip bound, which moves by at most
+    is a coordinate of the mean gradient in units of its clip bound, of sensitivity
     ``c / n``, with c = 2 for replace-one and 1 for zero-out, given what was released before. The
     ``T = max_iter * n_parameters`` releases are GDP with ``mu = sqrt(T) c / (n s)``, which is the
     ``mu^2 = sum_k (c C_k / (n s C_k))^2`` of the sources: exact composition. It needs neither
@@ -421,7 +421,7 @@ class CoordinateDescent(Algorithm):
         step_size, clip_norm = default_coordinate_steps(facts, mu)
         settings = self.resolved(n_iter=facts.max_iter, step_size=step_size, clip_norm=clip_norm)
         n_steps, shape = facts.max_iter * facts.n_parameters, (facts.loss.n_outputs,)
-        sensitivity = _moved(facts) / facts.n_samples
+        sensitivity = _sensitivity(facts) / facts.n_samples
         return settings, last_iterate.path_release(COORDINATE, shape, sensitivity, n_steps, mu)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:

@@ -36,7 +36,7 @@ SMALLEST, LARGEST = 1e-280, 1e280
 def path_release(
     name: str, shape: tuple[int, ...], sensitivity: float, n_iter: int, mu: float
 ) -> Release:
-    """A release that is seen in every step: exact composition."""
+    """A release that is seen in every step, by exact composition."""
     # A little more than enough noise, so that no rounding takes epsilon above the budget.
     noise_std = sensitivity * math.sqrt(n_iter) / mu * (1 + 1e-12)
     return Release(
@@ -91,7 +91,7 @@ def seen_in_model(*guarantees: Guarantee) -> tuple[View]:
 def _shift(
     facts: Facts, unit: float, relative_error: float, n_iter: int, inverse_noise: float
 ) -> float:
-    """How far rounding can move two hidden iterates apart in a step, in noise standard deviations.
+    """Distance of two hidden iterates by rounding in a step, in noise standard deviations.
 
     A gate rounds an iterate to its grid, by less than a cell between two data sets. Another cell is
     for the rounding errors of arithmetic, and more than one where they can be larger: each step is
@@ -191,7 +191,7 @@ def n_features(facts: Facts) -> int:
 
 
 def _possible_scales(facts: Facts) -> list[NDArray[np.float64]]:
-    """What a unit of each coefficient may be worth; of units that are found later, the extremes."""
+    """Scales of coefficients; of private scales, which are not known yet, the extremes."""
     coordinates = facts.coordinates
     if coordinates is None:
         return [np.ones(n_features(facts))]

@@ -205,7 +205,7 @@ def gaussian_release(
 
 
 def widened_by_grid(mu: float, n_entries: int) -> float:
-    """What a sensitivity counts where messages and noise are whole numbers of cells of a grid.
+    """Factor of a sensitivity where messages and noise are whole numbers of cells of a grid.
 
     Two neighbouring messages are rounded by half a cell in every entry, and 4 squared cells come
     off the variance: see `shared_sum`. A cell is at most that of noise of size one, times the
@@ -305,7 +305,7 @@ def message_sum(
 
 
 def surely_noise(shares: Array, per_agent: Array, count: int) -> Array:
-    """For each kind its own share and the least that `count - 1` others can add to it."""
+    """For each kind its own noise and the least that `count - 1` others can add to it."""
     least = np.concatenate([[0.0], np.cumsum(np.square(per_agent))])
     own_is_among = np.searchsorted(per_agent, shares, side="left") < count
     others = np.where(own_is_among, least[count] - np.square(shares), least[count - 1])
@@ -319,7 +319,7 @@ def rounds_guarantee(
     sensitivities: Sequence[float],
     noise_std: float,
 ) -> Guarantee:
-    """What rounds cost an agent whose limit is one.
+    """The guarantee of all rounds for an agent whose limit is one.
 
     Who takes part is known to the server, and to whoever sees secure sums of it. From whoever sees
     the model alone it may be hidden.

@@ -122,7 +122,7 @@ class ObjectivePerturbation(Algorithm):
             (
                 at(1e100).delta(budget.epsilon) > 0.5 * budget.delta,
                 f"ridge={settings.ridge:g} at epsilon={budget.epsilon:g}",
-                "a larger one: the curvature of one record tells more than the budget allows",
+                "a larger one: the curvature of one record reveals more than the budget allows",
             ),
         )
         noise_std = privacy.calibrate_noise(at, budget.epsilon, budget.delta * (1 - NEVER))
@@ -200,7 +200,7 @@ def derivative_kind(loss: Loss) -> LossDerivative:
 def default_perturbation(facts: Facts, budget: Budget) -> tuple[float, float]:
     """Ridge in units of the largest curvature of a record, and clip bound in those of its norm.
 
-    The determinant costs about 1 / ridge of epsilon, so a fixed share of epsilon goes there: a
+    The determinant uses about 1 / ridge of epsilon, so a fixed share of epsilon goes there: a
     sixth was near the best on four data sets at epsilon 0.1 to 10. A ridge has a use of its own: it
     holds what the linear term would move, so none is weaker than half of the curvature of a record.
     The clip keeps most gradients of a logistic loss as they are; those of residuals are mostly far
@@ -211,7 +211,7 @@ def default_perturbation(facts: Facts, budget: Budget) -> tuple[float, float]:
 
 
 def minimiser_guarantee(facts: Facts, settings: Settings, noise_std: float) -> PerturbedObjectiveDP:
-    """What the exact minimiser costs, with noise in units of the gradient bound."""
+    """The guarantee of the exact minimiser, with noise in units of the gradient bound."""
     kind, bounds = derivative_kind(facts.loss), solves.settled_bounds(facts, settings)
     saturation = min(1.0, bounds.gradient_norm / bounds.row_norm)
     # Clipped contributions and norms of rows hold up to rounding.

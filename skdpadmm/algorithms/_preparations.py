@@ -48,7 +48,7 @@ def prepared(
     scale: str | None,
     conditioning: str | None,
 ) -> Facts:
-    """Facts with the preparations that a user asked for, or that the rule finds worth their cost.
+    """Facts with the preparations that a user asked for, or that the rule finds useful.
 
     `scale` is "private" or None, `conditioning` "auto", "private" or None.
     """

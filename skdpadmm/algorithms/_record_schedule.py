@@ -1,4 +1,4 @@
-"""Which record is used in which step, and what a record's place is worth."""
+"""Which record is used in which step, and the guarantee at each place."""
 
 from __future__ import annotations
 
@@ -60,22 +60,22 @@ class RecordSchedule:
             end = stopping_time(self.n_places, float(gate.uniform((1,))[0]))
         return np.where(places == NOBODY, NOBODY, records[places]), end
 
-    def guarantees(self, made: AmplifiedIteration) -> tuple[Guarantee, Guarantee]:
+    def guarantees(self, step: AmplifiedIteration) -> tuple[Guarantee, Guarantee]:
         """What holds for a record, and for one at the worst place, given one step's figures."""
         if self.kind == "stream":
-            return made.local(), made.local()
+            return step.local(), step.local()
         if self.kind == "stopping":
-            return made.random_stopping(self.n_places), made.local()
+            return step.random_stopping(self.n_places), step.local()
         if not self.is_hidden:
             places = self.places()
             used = np.bincount(places[places != NOBODY], minlength=self.n_places)
-            mu = np.sqrt(used) * made.local().mu
+            mu = np.sqrt(used) * step.local().mu
         elif self.kind == "sampling":
-            mu = made.slots(self.places(), self.n_places)
+            mu = step.slots(self.places(), self.n_places)
         else:
             # A pass lies between a record's steps, and after the last one what is left of it.
-            again = made.mu_after([self.n_places])
-            last = made.mu_after(np.arange(self.n_places, 0, -1))
+            again = step.mu_after([self.n_places])
+            last = step.mu_after(np.arange(self.n_places, 0, -1))
             mu = np.sqrt((self.n_passes - 1) * again**2 + last**2)
         worst = GaussianDP(float(mu.max()))
         return (mixture_of_slots(mu) if self.is_secret else worst), worst
@@ -97,8 +97,8 @@ def calibrated(
     spent = [release.view().guarantees[0] for release in facts.preparations]
 
     def guarantee(scale: float) -> Guarantee:
-        made = AmplifiedIteration(1.0 / scale, amplification, shift)
-        return privacy.compose(*spent, schedule.guarantees(made)[0])
+        step = AmplifiedIteration(1.0 / scale, amplification, shift)
+        return privacy.compose(*spent, schedule.guarantees(step)[0])
 
     alone = schedule.guarantees(AmplifiedIteration(0.0, amplification, shift))[0]
     if privacy.compose(*spent, alone).delta(budget.epsilon) > budget.delta / 2:
@@ -110,11 +110,11 @@ def calibrated(
     return AmplifiedIteration(1.0 / scale, amplification, shift)
 
 
-def at_the_end(made: AmplifiedIteration, n_records: int) -> tuple[tuple[str, Guarantee], ...]:
+def at_the_end(step: AmplifiedIteration, n_records: int) -> tuple[tuple[str, Guarantee], ...]:
     """What holds for kinds of records of a stream that has ended, if only its end is seen."""
-    mu = made.slots(np.arange(n_records), n_records)
+    mu = step.slots(np.arange(n_records), n_records)
     return (
         ("the last record, the worst position", GaussianDP(float(mu.max()))),
         ("a record at a random position that is secret", mixture_of_slots(mu)),
-        ("the first record, the best position", made.first(n_records)),
+        ("the first record, the best position", step.first(n_records)),
     )
