@@ -13,7 +13,6 @@ from skdpadmm.algorithms._algorithm import (
     knob,
     number,
     penalty_operator,
-    serves,
     share,
     size,
 )
@@ -40,7 +39,6 @@ from skdpadmm.algorithms._random_aggregators import (
 from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
 from skdpadmm.algorithms._registry import (
     exact_algorithm,
-    names_of_algorithms,
     resolve_algorithm,
 )
 from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
@@ -73,14 +71,12 @@ __all__ = [
     "flag",
     "is_streaming",
     "knob",
-    "names_of_algorithms",
     "number",
     "penalty_operator",
     "prepared",
     "refit_at_home",
     "rescale",
     "resolve_algorithm",
-    "serves",
     "share",
     "size",
 ]

@@ -86,12 +86,6 @@ def share(default: float | str) -> Any:
     return number(default, 0, 1, closed="right")
 
 
-def relaxation_knob() -> Any:
-    """The relaxation of an operator splitting, such that a hidden state has a bound."""
-    why = ": at 1 no bound of a record's hidden state is known. Use 0.5"
-    return number(0.5, 0, 1, closed="neither", why=why)
-
-
 def count(default: int | str | None, *, least: int = 1) -> Any:
     """A parameter that is an int, at least `least`."""
 

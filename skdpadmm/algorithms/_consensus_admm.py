@@ -41,6 +41,7 @@ from skdpadmm.protocol import (
 )
 
 Array = NDArray[np.float64]
+UNBOUNDED = ": at 1 no bound of a record's hidden state is known. Use 0.5"
 DISPLACEMENT, MESSAGES = "mean displacement", "sum of messages"
 
 
@@ -50,7 +51,7 @@ class _Consensus(Algorithm):
 
     step_size: float | Literal["auto"] = knobs.size()
     clip_norm: float | Literal["auto"] = knobs.size()
-    relaxation: float = knobs.relaxation_knob()
+    relaxation: float = knobs.number(0.5, 0, 1, closed="neither", why=UNBOUNDED)
     tail_fraction: float = knobs.share(0.5)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:

@@ -49,11 +49,6 @@ def exact_algorithm(setting: str) -> Algorithm:
     return PersonalizedOptimum() if setting == "personalized" else ProximalNewton()
 
 
-def names_of_algorithms(setting: str) -> list[str]:
-    """Names of the algorithms that serve a setting, sorted."""
-    return sorted(name for name, kind in ALGORITHMS.items() if serves(kind, setting))
-
-
 def resolve_algorithm(algorithm: str | Algorithm, setting: str) -> Algorithm:
     """The algorithm of that name, or an independent copy of an algorithm object.
 
@@ -76,7 +71,7 @@ def resolve_algorithm(algorithm: str | Algorithm, setting: str) -> Algorithm:
     >>> resolve_algorithm("consensus-admm", "central")
     ConsensusADMM()
     """
-    names = names_of_algorithms(setting)
+    names = sorted(name for name, kind in ALGORITHMS.items() if serves(kind, setting))
     if isinstance(algorithm, str) and algorithm in names:
         return ALGORITHMS[algorithm]()
     if isinstance(algorithm, Algorithm) and serves(algorithm, setting):

@@ -354,20 +354,17 @@ class AmplifiedIteration:
         _require_integers(steps, "n_iterations")
         fewest = int(steps.min(initial=1))
         require(fewest >= 1, "n_iterations", fewest, "ints >= 1")
-        pairs = steps // 2
-        mu = np.full(steps.shape, self._alone)
-        if self.ratio == 0 or not (pairs > 0).any():
+        pairs, mu = steps // 2, np.full(steps.shape, self._alone)
+        if math.isinf(self.amplification):
             return mu
-        if self.amplification < math.inf:
-            # On a grid the bound falls up to some number of pairs, then rises: it is stopped there.
-            root = math.sqrt(self.amplification)
-            best = math.inf
-            if self.grid_shift > 0:
-                best = self.ratio * root / (math.sqrt(2.0) * self.grid_shift)
-            for most in (math.floor(best), math.ceil(best)) if best < math.inf else (math.inf,):
-                used = np.minimum(np.maximum(pairs, 1), max(most, 1))
-                bound = self.ratio * (root / np.sqrt(used)) + self.grid_shift * np.sqrt(2.0 * used)
-                mu = np.minimum(mu, np.where(pairs > 0, bound, mu))
+        # On a grid the bound falls up to some number of pairs, then rises: it is stopped there.
+        root, best = math.sqrt(self.amplification), math.inf
+        if self.grid_shift > 0:
+            best = self.ratio * root / (math.sqrt(2.0) * self.grid_shift)
+        for most in (math.floor(best), math.ceil(best)) if best < math.inf else (math.inf,):
+            used = np.minimum(np.maximum(pairs, 1), max(most, 1))
+            bound = self.ratio * (root / np.sqrt(used)) + self.grid_shift * np.sqrt(2.0 * used)
+            mu = np.minimum(mu, np.where(pairs > 0, bound, mu))
         return mu
 
     def slots(self, sequence: ArrayLike, n_slots: int) -> NDArray[np.float64]:
