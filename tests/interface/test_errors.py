@@ -22,6 +22,7 @@ EVERYWHERE = (CENTRAL, *OF_AGENTS)
 REFUSED = [
     (EVERYWHERE, {"algorithm": "admm"}, "^Got algorithm='admm', expected one of"),
     (EVERYWHERE, {"epsilon": -1.0}, "^The 'epsilon' parameter of .* must be"),
+    (EVERYWHERE, {"max_iter": True}, "^The 'max_iter' parameter of .* Got True"),
     (EVERYWHERE, {"feature_bounds": (1, -1)}, "^Got feature_bounds"),
     ((CENTRAL, NETWORK), {"target_bounds": (1, -1)}, "^Got target_bounds"),
     (CENTRAL, {"algorithm": FederatedADMM()}, "^Got algorithm=Fed.* a central algorithm object"),
