@@ -59,6 +59,10 @@ def dense(X):
     return X.toarray() if sparse.issparse(X) else np.asarray(X)
 
 
+def entries(X):
+    return X.data if sparse.issparse(X) else X
+
+
 def reference(rows, X):
     """Clip, centre, scale, append a one, bound the norm, change the basis, one after the other."""
     c = rows.coordinates
@@ -127,9 +131,8 @@ def test_features_are_neither_copied_nor_changed(container, bounds):
     all_scores(rows, np.ones(P + 1))
     all_sums(rows, np.ones(9000))
     np.testing.assert_array_equal(dense(X), dense(before))
-    values = X.data if sparse.issparse(X) else X
     for block in map(rows._raw, range(rows.n_blocks)):
-        assert np.shares_memory(block.data if sparse.issparse(block) else block, values)
+        assert np.shares_memory(entries(block), entries(X))
 
 
 EXTREME_ROWS = {
@@ -270,21 +273,11 @@ def test_parts_and_groups_of_rows_are_the_rows_of_these(container, bounds, group
     for blocks in (range(1), range(1, rows.n_blocks)):
         part = rows.part(blocks)
         own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
-        values = [
-            block.data if sparse.issparse(block) else block
-            for block in (part._raw(0), rows._raw(blocks[0]))
-        ]
-        assert np.shares_memory(*values)
+        assert np.shares_memory(entries(part._raw(0)), entries(rows._raw(blocks[0])))
         assert_rows_are(part, A[own])
 
 
 # Sums of agents over their own rows.
-
-
-def agents_sums(rows, owner, parameters, slopes_of):
-    segments = Segments(rows=rows, owner=owner)
-    prepared = records.prepare_agents(rows, parameters)
-    return records.collect_agents(rows, segments.sums(prepared, slopes_of))
 
 
 def assert_agents_sums_are_those_of_a_loop(rows, owner, n_agents, n_outputs):
@@ -293,7 +286,9 @@ def assert_agents_sums_are_those_of_a_loop(rows, owner, n_agents, n_outputs):
 
     shape, A = (n_agents, rows.coordinates.n_parameters, n_outputs), all_seen(rows)
     parameters = np.random.default_rng(1).normal(size=shape)
-    found = agents_sums(rows, owner.astype(np.int32), parameters, slopes_of)
+    segments = Segments(rows=rows, owner=owner.astype(np.int32))
+    raw = segments.sums(records.prepare_agents(rows, parameters), slopes_of)
+    found = records.collect_agents(rows, raw)
     slopes = slopes_of(np.einsum("ij,ijk->ik", A, parameters[owner]), slice(0, len(owner)))
     expected = np.stack([A[owner == a].T @ slopes[owner == a] for a in range(n_agents)])
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
@@ -313,13 +308,11 @@ def test_sums_of_agents_equal_a_loop(container, bounds, choice):
     assert_agents_sums_are_those_of_a_loop(rows, owner, 7, 3 if many else 1)
 
 
-@pytest.mark.parametrize(("n", "n_agents"), [(1, 1), (40, 40), (20_000, 50)])
-def test_agents_of_one_row_and_of_many_blocks(n, n_agents):
-    rows = Rows(data(n), coordinates())
-    assert_agents_sums_are_those_of_a_loop(rows, np.arange(n) % n_agents, n_agents, 2)
-
-
-def test_agents_without_rows_have_sums_of_zero_and_rows_are_gathered_without_a_seam(monkeypatch):
+def test_agents_have_no_rows_or_one_or_those_of_many_blocks(monkeypatch):
+    for n, n_agents in ((1, 1), (40, 40), (20_000, 50)):
+        rows = Rows(data(n), coordinates())
+        assert_agents_sums_are_those_of_a_loop(rows, np.arange(n) % n_agents, n_agents, 2)
+    # Rows are gathered without a seam.
     monkeypatch.setattr("skdpadmm.records._segments.GATHERED_ENTRIES", 100)
     rows, owner = Rows(data(150), coordinates(fit_intercept=False)), np.arange(150) % 3 + 2
     found = assert_agents_sums_are_those_of_a_loop(rows, owner, 6, 4)
