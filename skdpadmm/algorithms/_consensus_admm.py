@@ -28,17 +28,7 @@ from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
 from skdpadmm.algorithms._messages import Schedule, draw_schedule, unit_limits
 from skdpadmm.algorithms._noise_left import averaged_solution
-from skdpadmm.protocol import (
-    Budget,
-    Facts,
-    Federation,
-    Gate,
-    Plan,
-    Problem,
-    Release,
-    Settings,
-    Solution,
-)
+from skdpadmm.protocol import Budget, Facts, Federation, Gate, Plan, Problem, Solution
 
 Array = NDArray[np.float64]
 UNBOUNDED = ": at 1 no bound of a record's hidden state is known. Use 0.5"
@@ -176,7 +166,7 @@ class ConsensusADMM(_Consensus):
         "auto", "exact", "linearized"
     )
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+    def released(self, facts: Facts, budget: Budget) -> knobs.Released:
         """The displacement of the mean, in each iteration."""
         mu = facts.remaining_mu(budget)
         step_size, clip_norm = default_steps(facts, mu)
@@ -288,7 +278,7 @@ class FederatedADMM(_Consensus):
                 " message='increment'."
             )
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
+    def released(self, facts: Facts, budget: Budget) -> knobs.Released:
         """The sum of agents' messages, in each round."""
         federation = facts.agents
         assert isinstance(federation, Federation)
