@@ -75,18 +75,18 @@ def from_curve(
     n = math.ceil(widest / interval) + 1
     epsilons = np.arange(n + 1) * np.float64(interval)
     delta = np.minimum.accumulate(deltas(epsilons))
-    ratios, excess = np.exp(epsilons), np.expm1(epsilons)
-    # F(a) = H(a) + (a - 1) / 2 has F(1/a) = F(a) / a. The hull of both halves is a line c (1 + a)
-    # up to its first vertex, with the smallest c.
-    lines = (delta + 0.5 * excess) / (2.0 + excess)
-    start = int(np.argmin(lines))
+    ratios = np.exp(epsilons)
+    # H(a) - 1 goes over to itself, divided by a, where a becomes 1/a. So the hull of both halves is
+    # a line, 1 - slope (1 + a), up to its first vertex: the steepest one.
+    steepness = (1.0 - delta) / (1.0 + ratios)
+    start = int(np.argmax(steepness))
     vertices, convex = np.arange(start, n + 1), False
     while not convex:
         slopes = np.diff(delta[vertices]) / np.diff(ratios[vertices])
         below = np.append(True, slopes[1:] >= slopes[:-1])
         convex = bool(below.all())
         vertices = vertices[np.append(below, True)]
-    slopes = np.concatenate([[lines[start] - 0.5], slopes, [0.0]])
+    slopes = np.concatenate([[-steepness[start]], slopes, [0.0]])
     first = int(start == 0)  # the mass at a loss of zero is what is left
     vertices, masses = vertices[first:], np.diff(slopes)[first:] * ratios[vertices[first:]]
     probabilities = np.zeros(2 * n + 1)
@@ -117,7 +117,8 @@ def _interval(rounds: Rounds, widest: float) -> float:
 def _composed(rounds: Rounds) -> Any:
     """Return the distribution of all rounds; None where one round's loss leaves exp's range."""
     widest = max(_widest(leaf) for leaf, _ in rounds)
-    return _product(rounds, _interval(rounds, widest)) if widest <= _LARGEST_LOSS else None
+    interval = _interval(rounds, min(widest, _LARGEST_LOSS))
+    return _product(rounds, interval) if widest + 2.0 * interval <= _LARGEST_LOSS else None
 
 
 @lru_cache(maxsize=_CACHED)
