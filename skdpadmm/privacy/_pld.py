@@ -116,8 +116,9 @@ def _interval(rounds: Rounds, widest: float) -> float:
 
 def _composed(rounds: Rounds) -> Any:
     """Return the distribution of all rounds; None where one round's loss leaves exp's range."""
-    widest = max(_widest(leaf) for leaf, _ in rounds)
-    interval = _interval(rounds, min(widest, _LARGEST_LOSS))
+    if (widest := max(_widest(leaf) for leaf, _ in rounds)) > _LARGEST_LOSS:
+        return None
+    interval = _interval(rounds, widest)
     return _product(rounds, interval) if widest + 2.0 * interval <= _LARGEST_LOSS else None
 
 
