@@ -95,6 +95,8 @@ class CentralModel(PrivateLinearModel):
 
     # None: no stream has begun.
     _arrived_: _Arrived | None = None
+    # What the first partial_fit declared.
+    _first_classes_: Any = None
     privacy_: PrivacyReport
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -132,7 +134,7 @@ class CentralModel(PrivateLinearModel):
 
     @available_if(_has_stream)
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: ArrayLike) -> Self:
+    def partial_fit(self, X: Any, y: ArrayLike, classes: Any = None) -> Self:
         """Use records as they arrive, each once, by ``GradientADMM(schedule="stream")``.
 
         Every record spends its own budget, however many there are: no two of them share a step.
@@ -149,6 +151,9 @@ class CentralModel(PrivateLinearModel):
             Features, finite.
         y : array-like of shape (n_new,)
             Target.
+        classes : array-like of shape (n_classes,), default=None
+            Of classifiers: every class there can be, with the first records, unless the
+            constructor has them.
 
         Returns
         -------
@@ -167,7 +172,15 @@ class CentralModel(PrivateLinearModel):
                     "Got epsilon=inf for partial_fit, expected a finite budget: without privacy"
                     " there is an exact answer, for all records at once. Use fit."
                 )
-            if is_classifier(self) and self._arrived_ is None and self._known_classes() is None:
+            known = self._known_classes()
+            if classes is not None and known is None and is_classifier(self):
+                known = self._first_classes_ = classes
+            if classes is not None and not np.array_equal(np.unique(classes), np.unique(known)):
+                raise ValueError(
+                    f"Got classes={classes!r}, expected those of the constructor or of the first"
+                    " records; none for a regressor. Leave them out."
+                )
+            if is_classifier(self) and known is None:
                 raise ValueError(
                     "Got partial_fit with classes=None, expected every class there can be: the"
                     " first records may lack some. Declare them: classes=[...]."
@@ -264,8 +277,9 @@ class CentralModel(PrivateLinearModel):
         return is_streaming(self.algorithm) and self.epsilon < math.inf
 
     def _known_classes(self) -> Any:
+        first = self._first_classes_ if self._arrived_ is None else self._arrived_.classes
         declared = getattr(self, "classes", None)
-        return self._arrived_.classes if declared is None and self._arrived_ else declared
+        return first if declared is None else declared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

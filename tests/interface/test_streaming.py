@@ -253,6 +253,11 @@ def test_classes_are_declared_before_records_and_stay():
     model.set_params(classes=[1, 0])
     whole = clone(model).fit(X, y)
     assert_same(fitted.partial_fit(X[20:], y[20:]), whole)
+    named = clone(model).set_params(classes=None).partial_fit(X[:20], y[:20], classes=[0, 1])
+    assert_same(named.partial_fit(X[20:], y[20:]), whole)
+    for learner in (named, of(DPAdmmRidge())[0]):
+        with pytest.raises(ValueError, match=r"^Got classes=\[0, 2\], expected those"):
+            learner.partial_fit(X[20:], y[20:], classes=[0, 2])
     coef = model.partial_fit(X[:20], y[:20]).coef_
     zeros = np.zeros(30, dtype=int)
     for other, labels in (([0, 2], zeros), ([0, 1, 2], zeros), (["no", "yes"], y[20:])):
