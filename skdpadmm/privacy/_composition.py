@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from skdpadmm.privacy import _pld as pld
+from skdpadmm.privacy._convolution import composed_delta, composed_epsilon
 from skdpadmm.privacy._gaussian import GaussianDP
-from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
+from skdpadmm.privacy._guarantee import Guarantee, NonPrivate, Rounds
 from skdpadmm.privacy._laplace import LaplaceDP
 from skdpadmm.privacy._mixture import Worst, worst
 from skdpadmm.privacy._numbers import require_count, require_delta, require_epsilon
@@ -77,14 +77,14 @@ class Composed(Guarantee, kind="composed"):
         require_epsilon(epsilon)
         pure, others = self._closed()
         closed = others.delta(epsilon - pure) if epsilon >= pure else 1.0
-        return min(closed, pld.composed_delta(self.rounds(), epsilon)) if closed > 0.0 else 0.0
+        return min(closed, composed_delta(self.rounds(), epsilon)) if closed > 0.0 else 0.0
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at ``delta`` in [0, 1]."""
         require_delta(delta)
         pure, others = self._closed()
         closed = pure + others.epsilon(delta)
-        return min(closed, pld.composed_epsilon(self.rounds(), delta)) if delta > 0.0 else closed
+        return min(closed, composed_epsilon(self.rounds(), delta)) if delta > 0.0 else closed
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether its delta is plainly at least another's: leaf by leaf."""
@@ -101,7 +101,7 @@ class Composed(Guarantee, kind="composed"):
         times = (leaf.describe() + (f" x {n}" if n > 1 else "") for leaf, n in pairs)
         return " + ".join(times)
 
-    def rounds(self) -> pld.Rounds:
+    def rounds(self) -> Rounds:
         pairs = zip(self.leaves, self.counts, strict=True)
         return tuple((part, n * count) for leaf, count in pairs for part, n in leaf.rounds())
 

@@ -140,7 +140,7 @@ class Guarantee(ABC):
         """Return dp-accounting's privacy loss distribution on a grid, rounded upwards."""
         return pld.from_curve(self.deltas, self.widest_loss(), interval)
 
-    def rounds(self) -> pld.Rounds:
+    def rounds(self) -> Rounds:
         """Return what composes, and how often each part of it occurs."""
         return ((self, 1),)
 
@@ -151,6 +151,10 @@ class Guarantee(ABC):
     def absorb(self, gaussian_mu: float) -> Guarantee | None:
         """Return its composition with GDP(gaussian_mu) where that has a closed form."""
         return None
+
+
+# Guarantees, and how often each occurs.
+Rounds = tuple[tuple[Guarantee, int], ...]
 
 
 @dataclass(frozen=True)

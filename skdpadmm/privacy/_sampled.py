@@ -8,7 +8,8 @@ from typing import Any
 
 from skdpadmm.privacy import _numbers as numbers
 from skdpadmm.privacy import _pld as pld
-from skdpadmm.privacy._guarantee import Guarantee, Neighboring
+from skdpadmm.privacy._convolution import composed_delta, composed_epsilon
+from skdpadmm.privacy._guarantee import Guarantee, Neighboring, Rounds
 from skdpadmm.privacy._numbers import require
 
 # More noise than this is credited as this much: the density of such a law cannot be resolved.
@@ -59,12 +60,12 @@ class PoissonSubsampledGaussian(Guarantee, kind="poisson_subsampled_gaussian"):
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta at ``epsilon`` in [0, inf]."""
         numbers.require_epsilon(epsilon)
-        return pld.composed_delta(self.rounds(), epsilon)
+        return composed_delta(self.rounds(), epsilon)
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at ``delta`` in [0, 1]."""
         numbers.require_delta(delta)
-        return pld.composed_epsilon(self.rounds(), delta)
+        return composed_epsilon(self.rounds(), delta)
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether its delta is plainly at least another's: the same rounds, with less noise."""
@@ -80,7 +81,7 @@ class PoissonSubsampledGaussian(Guarantee, kind="poisson_subsampled_gaussian"):
             f"multiplier={numbers.round_down(self.noise_multiplier)}), {self.n_rounds} rounds"
         )
 
-    def rounds(self) -> pld.Rounds:
+    def rounds(self) -> Rounds:
         return ((replace(self, n_rounds=1), int(self.n_rounds)),)
 
     def widest_loss(self) -> float:
