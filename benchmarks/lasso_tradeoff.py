@@ -388,10 +388,12 @@ def mean_and_std(values: Array) -> str:
 
 
 def brief(setting: Knobs) -> str:
-    knobs: Knobs = {**setting["algorithm"].get_params(), **setting}
+    parameters: Knobs = {**setting["algorithm"].get_params(), **setting}
     names = ("step_size", "ridge", "clip_norm", "max_iter")
     return "/".join(
-        f"{knobs[name]:.{3 if name == 'max_iter' else 2}g}" for name in names if name in knobs
+        f"{parameters[name]:.{3 if name == 'max_iter' else 2}g}"
+        for name in names
+        if name in parameters
     )
 
 

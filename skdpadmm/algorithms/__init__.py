@@ -1,6 +1,6 @@
 """One file per algorithm, named after it, each stating its paper and equations.
 
-An algorithm is an object with knobs and two methods that the types keep apart: ``plan(facts,
+An algorithm is an object with parameters and two methods that the types keep apart: ``plan(facts,
 budget)`` sees no data and decides every noise scale; ``run(plan, problem, gate)`` touches data and
 can change nothing of the guarantee. A new algorithm is a new file here and a name in the registry.
 """
@@ -10,8 +10,8 @@ from skdpadmm.algorithms._algorithm import (
     choice,
     count,
     flag,
-    knob,
     number,
+    parameter,
     penalty_operator,
     share,
     size,
@@ -70,8 +70,8 @@ __all__ = [
     "exact_algorithm",
     "flag",
     "is_streaming",
-    "knob",
     "number",
+    "parameter",
     "penalty_operator",
     "prepared",
     "refit_at_home",

@@ -37,7 +37,9 @@ Operator = Callable[[Array], Array]
 Released = tuple[Settings, *tuple[Release, ...]]
 
 
-def knob(default: Any, check: Callable[[Any], bool], expected: str, *, convert: Any = None) -> Any:
+def parameter(
+    default: Any, check: Callable[[Any], bool], expected: str, *, convert: Any = None
+) -> Any:
     """A parameter of an algorithm: a dataclass field that knows which values it takes.
 
     Parameters
@@ -72,7 +74,7 @@ def number(
         return bool(above and (value <= high if right else value < high))
 
     interval = f"{'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
-    return knob(default, check, f"a float in {interval}{why}", convert=float)
+    return parameter(default, check, f"a float in {interval}{why}", convert=float)
 
 
 def size(default: float | str = "auto") -> Any:
@@ -92,13 +94,13 @@ def count(default: int | str | None, *, least: int = 1) -> Any:
     def check(value: Any) -> bool:
         return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
-    return knob(default, check, f"an int of at least {least}", convert=int)
+    return parameter(default, check, f"an int of at least {least}", convert=int)
 
 
 def choice(default: str, *others: str) -> Any:
     """A parameter that is one of a few words, of which the first is its default."""
     words = [word for word in (default, *others) if word != "auto"]
-    return knob(default, lambda value: value in words, f"one of {words}")
+    return parameter(default, lambda value: value in words, f"one of {words}")
 
 
 def flag(default: bool | str) -> Any:
@@ -107,7 +109,7 @@ def flag(default: bool | str) -> Any:
     def check(value: Any) -> bool:
         return isinstance(value, bool | np.bool_)
 
-    return knob(default, check, "True or False", convert=bool)
+    return parameter(default, check, "True or False", convert=bool)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -115,7 +117,7 @@ class Algorithm(BaseEstimator, ABC):
     """Base of all algorithms: a plan is made without data, then run on data through a gate.
 
     A subclass is a ``@dataclass(kw_only=True, eq=False, repr=False)`` whose fields are its
-    parameters (`number`, `size`, `share`, `count`, `choice`, `flag`, or any `knob`).
+    parameters (`number`, `size`, `share`, `count`, `choice`, `flag`, or any `parameter`).
 
     Attributes
     ----------
@@ -140,7 +142,7 @@ class Algorithm(BaseEstimator, ABC):
         """Whether private conditioning can serve it."""
         return True
 
-    def check_knobs(self) -> None:
+    def check_parameters(self) -> None:
         """Refuse parameters outside of their range."""
         for entry in fields(self):
             value, default = getattr(self, entry.name), entry.default
@@ -162,7 +164,7 @@ class Algorithm(BaseEstimator, ABC):
         ValueError
             Says what was got, what was expected and what to do.
         """
-        self.check_knobs()
+        self.check_parameters()
         if facts.unit not in self.units:
             raise ValueError(
                 f"Got unit={facts.unit!r} for {type(self).__name__}, expected"

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms import _algorithm as knobs
+from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms import _last_iterate as last_iterate
 from skdpadmm.algorithms._algorithm import Algorithm, refuse
@@ -110,13 +110,13 @@ class AveragedADMM(Algorithm):
     setting = "central"
     units = ("record",)  # The averaged loss moves by one record.
 
-    step_size: float | Literal["auto"] = knobs.size()
-    clip_norm: float | Literal["auto"] = knobs.size()
-    relaxation: float = knobs.share(0.5)
-    row_bound: float = knobs.number(2.0, 1e-2, 1e2)
-    tail_fraction: float | Literal["auto"] = knobs.share("auto")
-    guarantee: Literal["path", "last"] = knobs.choice("path", "last")
-    tolerance: float = knobs.number(0.01, 1e-6, 1.0)
+    step_size: float | Literal["auto"] = base.size()
+    clip_norm: float | Literal["auto"] = base.size()
+    relaxation: float = base.share(0.5)
+    row_bound: float = base.number(2.0, 1e-2, 1e2)
+    tail_fraction: float | Literal["auto"] = base.share("auto")
+    guarantee: Literal["path", "last"] = base.choice("path", "last")
+    tolerance: float = base.number(0.01, 1e-6, 1.0)
 
     @property
     def conditionable(self) -> bool:

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms import _algorithm as knobs
+from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._agent_blocks import BlockUpdate, agent_blocks, record_blocks
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
@@ -39,10 +39,10 @@ DISPLACEMENT, MESSAGES = "mean displacement", "sum of messages"
 class _Consensus(Algorithm):
     """What a curator and a federation share: blocks with hidden states, and a mean with noise."""
 
-    step_size: float | Literal["auto"] = knobs.size()
-    clip_norm: float | Literal["auto"] = knobs.size()
-    relaxation: float = knobs.number(0.5, 0, 1, closed="neither", why=UNBOUNDED)
-    tail_fraction: float = knobs.share(0.5)
+    step_size: float | Literal["auto"] = base.size()
+    clip_norm: float | Literal["auto"] = base.size()
+    relaxation: float = base.number(0.5, 0, 1, closed="neither", why=UNBOUNDED)
+    tail_fraction: float = base.share(0.5)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Iterate as planned; symbols as in the class."""
@@ -162,11 +162,9 @@ class ConsensusADMM(_Consensus):
     setting = "central"
     units = ("record",)  # Records are blocks.
 
-    record_step: Literal["auto", "exact", "linearized"] = knobs.choice(
-        "auto", "exact", "linearized"
-    )
+    record_step: Literal["auto", "exact", "linearized"] = base.choice("auto", "exact", "linearized")
 
-    def released(self, facts: Facts, budget: Budget) -> knobs.Released:
+    def released(self, facts: Facts, budget: Budget) -> base.Released:
         """The displacement of the mean, in each iteration."""
         mu = facts.remaining_mu(budget)
         step_size, clip_norm = default_steps(facts, mu)
@@ -261,10 +259,10 @@ class FederatedADMM(_Consensus):
 
     setting = "federated"
 
-    local_step: Literal["auto", "exact", "linearized"] = knobs.choice("auto", "exact", "linearized")
-    message: Literal["state", "increment"] = knobs.choice("state", "increment")
-    sampling: Literal["poisson", "fixed"] = knobs.choice("poisson", "fixed")
-    max_participations: int | None = knobs.count(None)
+    local_step: Literal["auto", "exact", "linearized"] = base.choice("auto", "exact", "linearized")
+    message: Literal["state", "increment"] = base.choice("state", "increment")
+    sampling: Literal["poisson", "fixed"] = base.choice("poisson", "fixed")
+    max_participations: int | None = base.count(None)
 
     def check_facts(self, facts: Facts) -> None:
         """States of agents that sit rounds out need a relaxation of one half."""
@@ -278,7 +276,7 @@ class FederatedADMM(_Consensus):
                 " message='increment'."
             )
 
-    def released(self, facts: Facts, budget: Budget) -> knobs.Released:
+    def released(self, facts: Facts, budget: Budget) -> base.Released:
         """The sum of agents' messages, in each round."""
         federation = facts.agents
         assert isinstance(federation, Federation)

@@ -6,7 +6,7 @@ and checked on others, under both relations and budgets from 0.1 to 10; `benchma
 shows how much it improves accuracy.
 
 Everywhere mu is what the budget leaves for the iteration, as a Gaussian-DP parameter. Where
-nothing else is said step sizes are in the coordinates that the algorithm works in, and clip bounds
+nothing else is stated step sizes are in the coordinates that the algorithm works in, and clip bounds
 in units of `Rows.clip_unit`.
 """
 

@@ -17,7 +17,7 @@ from typing import Literal, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms import _algorithm as knobs
+from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _gradient_admm_steps as steps
 from skdpadmm.algorithms import _last_iterate as last_iterate
 from skdpadmm.algorithms._certified_solves import LossBounds, clipped_gradient, typical_norm
@@ -59,7 +59,7 @@ MOST_EXACT_STEPS, TOLERANCE = 200_000, 1e-13
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GradientADMM(knobs.Algorithm):
+class GradientADMM(base.Algorithm):
     r"""Gradient ADMM with privacy amplified by iteration.
 
     Solves :math:`\min_{x, y} \frac1n \sum_i f_i(x) + g(y)` subject to :math:`A x + B y = c`. Each
@@ -198,23 +198,23 @@ class GradientADMM(knobs.Algorithm):
     units = ("record",)  # Gradients of records are clipped.
     conditionable = False
 
-    step_size: float | Literal["auto"] = knobs.size()
-    penalty_weight: float | Literal["auto"] = knobs.size()
-    clip_norm: float | Literal["auto"] = knobs.size()
-    passes: int | Literal["auto"] = knobs.count("auto")
-    schedule: Literal["cyclic", "sampling", "stopping", "stream"] = knobs.choice(
+    step_size: float | Literal["auto"] = base.size()
+    penalty_weight: float | Literal["auto"] = base.size()
+    clip_norm: float | Literal["auto"] = base.size()
+    passes: int | Literal["auto"] = base.count("auto")
+    schedule: Literal["cyclic", "sampling", "stopping", "stream"] = base.choice(
         "cyclic", "sampling", "stopping", "stream"
     )
-    order: Literal["auto", "random", "arrival"] = knobs.choice("auto", "random", "arrival")
-    cap: int | Literal["auto"] = knobs.count("auto")
-    release: Literal["auto", "last", "path"] = knobs.choice("auto", "last", "path")
-    average: bool | Literal["auto"] = knobs.flag("auto")
-    constraint: LinearConstraint | None = knobs.knob(  # noqa: RUF009
+    order: Literal["auto", "random", "arrival"] = base.choice("auto", "random", "arrival")
+    cap: int | Literal["auto"] = base.count("auto")
+    release: Literal["auto", "last", "path"] = base.choice("auto", "last", "path")
+    average: bool | Literal["auto"] = base.flag("auto")
+    constraint: LinearConstraint | None = base.parameter(  # noqa: RUF009
         None, lambda value: isinstance(value, LinearConstraint), "a LinearConstraint"
     )
-    horizon: int = knobs.count(10_000)
-    order_seed: int = knobs.count(0, least=0)
-    compiled: bool = knobs.flag(False)
+    horizon: int = base.count(10_000)
+    order_seed: int = base.count(0, least=0)
+    compiled: bool = base.flag(False)
 
     @property
     def exact(self) -> bool:  # type: ignore[override]
@@ -224,7 +224,7 @@ class GradientADMM(knobs.Algorithm):
     @property
     def n_expected(self) -> int:
         """How many records of a stream are expected."""
-        self.check_knobs()
+        self.check_parameters()
         return int(self.horizon)
 
     @property
@@ -328,7 +328,7 @@ class GradientADMM(knobs.Algorithm):
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """What the figures of a schedule rest on."""
         holding = (self._release, self._order, self.schedule) if budget.is_private else ()
-        lines = (line for knob, line in ASSUMPTIONS.items() if knob in holding)
+        lines = (line for name, line in ASSUMPTIONS.items() if name in holding)
         premise = (last_iterate.non_expansive(facts),) if "last" in holding else ()
         return (*lines, *premise)
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms import _algorithm as knobs
+from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _last_iterate as last_iterate
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, penalty_operator, refuse
 from skdpadmm.algorithms._certified_solves import LossBounds, score_rounding, typical_norm
@@ -127,13 +127,13 @@ class GradientDescent(Algorithm):
     setting = "central"
     units = ("record",)  # Gradients of records are clipped.
 
-    step_size: float | Literal["auto"] = knobs.size()
-    clip_norm: float | Literal["auto"] = knobs.size()
-    momentum: float | Literal["auto"] = knobs.number("auto", 0, 1, closed="left")
-    tail_fraction: float | Literal["auto"] = knobs.share("auto")
-    schedule: Literal["full", "cyclic"] = knobs.choice("full", "cyclic")
-    guarantee: Literal["auto", "path", "last"] = knobs.choice("auto", "path", "last")
-    order_seed: int = knobs.count(0, least=0)
+    step_size: float | Literal["auto"] = base.size()
+    clip_norm: float | Literal["auto"] = base.size()
+    momentum: float | Literal["auto"] = base.number("auto", 0, 1, closed="left")
+    tail_fraction: float | Literal["auto"] = base.share("auto")
+    schedule: Literal["full", "cyclic"] = base.choice("full", "cyclic")
+    guarantee: Literal["auto", "path", "last"] = base.choice("auto", "path", "last")
+    order_seed: int = base.count(0, least=0)
 
     @property
     def conditionable(self) -> bool:
@@ -188,7 +188,7 @@ class GradientDescent(Algorithm):
         self, facts: Facts, settings: Settings, mu: float
     ) -> tuple[Settings, Release]:
         """Settings with the contraction that is certified, and the iterates that it hides."""
-        knobs.check_zero_at_zero(facts.penalty, last_iterate.n_features(facts))
+        base.check_zero_at_zero(facts.penalty, last_iterate.n_features(facts))
         gamma, clip_norm, n_iter = settings.step_size, settings.clip_norm, settings.n_iter
         last_iterate.check_smooth_steps(facts, gamma, clip_norm, otherwise="guarantee='path'")
         sensitivity, smoothness = _sensitivity(facts), last_iterate.curvature_bound(facts)
@@ -314,7 +314,7 @@ def _sensitivity(facts: Facts) -> float:
 
 
 def _per_coordinate() -> Any:
-    """A knob that is a size, or a sequence of them: one for each parameter."""
+    """A parameter that is a size, or a sequence of them: one for each parameter."""
 
     def convert(value: Any) -> float | tuple[float, ...]:
         values = np.asarray(value, dtype=np.float64)
@@ -328,7 +328,7 @@ def _per_coordinate() -> Any:
         return bool(((values >= 1e-100) & (values <= 1e100)).all())
 
     expected = "a float in [1e-100, 1e+100], or one for each parameter, the intercept last"
-    return knobs.knob("auto", check, expected, convert=convert)
+    return base.parameter("auto", check, expected, convert=convert)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -400,9 +400,9 @@ class CoordinateDescent(Algorithm):
 
     step_size: float | Sequence[float] | Literal["auto"] = _per_coordinate()
     clip_norm: float | Sequence[float] | Literal["auto"] = _per_coordinate()
-    schedule: Literal["cyclic", "random"] = knobs.choice("cyclic", "random")
-    tail_fraction: float = knobs.share(0.5)
-    order_seed: int = knobs.count(0, least=0)
+    schedule: Literal["cyclic", "random"] = base.choice("cyclic", "random")
+    tail_fraction: float = base.share(0.5)
+    order_seed: int = base.count(0, least=0)
 
     def check_facts(self, facts: Facts) -> None:
         """Refuse what is no sum over coordinates, and sequences of another length."""

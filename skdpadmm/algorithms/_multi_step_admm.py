@@ -14,7 +14,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from skdpadmm.algorithms._algorithm import Algorithm, Released, count, knob, number, share, size
+from skdpadmm.algorithms._algorithm import (
+    Algorithm,
+    Released,
+    count,
+    number,
+    parameter,
+    share,
+    size,
+)
 from skdpadmm.algorithms._network_steps import (
     Array,
     check_batches,
@@ -120,7 +128,7 @@ class MultiStepADMM(Algorithm):
     step_size: float | Literal["auto"] = size()
     clip_norm: float | Literal["auto"] = size()
     penalty_weight: float | Literal["auto"] = size()
-    proximal_weight: float | Literal["growing"] | None = knob(
+    proximal_weight: float | Literal["growing"] | None = parameter(
         None,
         _is_weight,
         "'growing' or a float in (0, 1e+100]",

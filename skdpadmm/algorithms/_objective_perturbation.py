@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm import privacy
-from skdpadmm.algorithms import _algorithm as knobs
+from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, refuse
 from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, n_features, path_release, seen_in_model
@@ -95,9 +95,9 @@ class ObjectivePerturbation(Algorithm):
     setting = "central"
     units = ("record",)  # The theorem is about the gradient of one record.
 
-    clip_norm: float | Literal["auto"] = knobs.size()
-    ridge: float | Literal["auto"] = knobs.number("auto", 1e-3, 1e12)
-    row_bound: float = knobs.number(1.5, 1e-2, 1e2)
+    clip_norm: float | Literal["auto"] = base.size()
+    ridge: float | Literal["auto"] = base.number("auto", 1e-3, 1e12)
+    row_bound: float = base.number(1.5, 1e-2, 1e2)
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release, Release]:
         """The linear term, which stays hidden, and the minimiser; settings say how accurate."""
@@ -239,7 +239,7 @@ def _check_facts(facts: Facts) -> None:
         (unbounded, f"row_norm={facts.row_norm}", "a finite bound: curvature has to have one"),
         (of_step == math.inf, repr(facts.penalty), single),
     )
-    knobs.check_zero_at_zero(facts.penalty, n_features(facts))
+    base.check_zero_at_zero(facts.penalty, n_features(facts))
 
 
 def longest_solution(facts: Facts, settings: Settings, noise_std: float) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms import _personalized_defaults as defaults
-from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, flag, knob, size
+from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, flag, parameter, size
 from skdpadmm.algorithms._defaults import is_regression, typical_row
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.network import Similarity
@@ -213,7 +213,7 @@ class PersonalizedCoordinateDescent(InTurns):
 
     averaging_wakes: int | Literal["auto"] = count("auto", least=0)
     split: Literal["equal", "optimal"] = choice("equal", "optimal")
-    warm_start: Literal["auto", "propagation"] | None = knob(
+    warm_start: Literal["auto", "propagation"] | None = parameter(
         "auto", lambda value: value in ("propagation", None), "'propagation' or None"
     )
     tempered: bool = flag(True)

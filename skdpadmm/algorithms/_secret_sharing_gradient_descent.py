@@ -132,7 +132,7 @@ class SecretSharingGradientDescent(Algorithm):
 
     def share_among(self, agents: Agents) -> Agents:
         """The same agents with their curators, which decide who sees what."""
-        self.check_knobs()
+        self.check_parameters()
         # Fewer agents are refused by `check`.
         if agents.n_agents < FEWEST_AGENTS:
             return agents

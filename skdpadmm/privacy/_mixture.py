@@ -177,7 +177,7 @@ def _absorbed(components: tuple[Guarantee, ...], mu: float) -> tuple[Guarantee, 
 
 
 def worst(*guarantees: Guarantee) -> Guarantee:
-    """Return the weakest of ``guarantees``, as simply as it can be said.
+    """Return the weakest of ``guarantees``, in its simplest form.
 
     It is ``NonPrivate()`` if there is one among them. Otherwise those are dropped that another one
     plainly implies, such as all Gaussian ones but the one with the largest mu; one that is left
