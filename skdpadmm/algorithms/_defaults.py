@@ -5,9 +5,9 @@ whole run hides (c is 2 for replace-one and 1 for zero-out). It was fitted on ei
 and checked on others, under both relations and budgets from 0.1 to 10; `benchmarks/accuracy.py`
 shows how much it improves accuracy.
 
-Everywhere mu is what the budget leaves for the iteration, as a Gaussian-DP parameter. Where
-nothing else is stated step sizes are in the coordinates that the algorithm works in, and clip bounds
-in units of `Rows.clip_unit`.
+Everywhere mu is what the budget leaves for the iteration, as a Gaussian-DP parameter. Step sizes
+are in the coordinates that the algorithm works in, and clip bounds in units of `Rows.clip_unit`,
+where nothing else is stated.
 """
 
 from __future__ import annotations
