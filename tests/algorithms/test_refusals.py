@@ -129,7 +129,6 @@ def test_facts_in_another_basis_are_refused_where_no_theorem_holds_in_it():
 CLASSES, AGENT, SMALL_CLIP = {"loss": "three"}, {"unit": "agent"}, {"clip_norm": 0.01}
 SPLIT = {"epsilons": (1.0, 2.0, 1.0, 1.0)}
 OF_AGENTS = [
-    (alg.ConsensusADMM(relaxation=1), {}, r"Got relaxation=1, expected a float in \(0, 1\)"),
     (alg.RandomizedADMM(noise_decay=1.9), {}, "noise_decay=1.9 over 80 rounds, expected"),
     (alg.SecretSharingGradientDescent(n_curators=5), {}, "Got n_curators=5, expected"),
     (alg.MultiStepADMM(proximal_weight=1.0, step_size=0.5, penalty_weight=0.1), {}, "'auto'"),

@@ -15,7 +15,7 @@ import pytest
 from distributed import Client
 from threadpoolctl import threadpool_info
 
-from skdpadmm.engine import Engine, Host, require_backend
+from skdpadmm.engine import Engine, Host
 
 slow = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -121,14 +121,6 @@ def test_a_message_that_comes_twice_or_to_a_new_host_is_refused():
         host.call(1, message)
     with pytest.raises(ConnectionError, match="Got round 2, expected round 1"):
         Host(numbered(2)).call(2, message)
-
-
-def test_without_dask_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    for use in (lambda: require_backend("dask"), Engine(backend="dask").running().__enter__):
-        with pytest.raises(ImportError, match=r"needs dask: pip install 'skdpadmm\[dask\]'"):
-            use()
-    require_backend("local")
 
 
 @slow

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdpadmm
 import skdpadmm.preprocessing
+from skdpadmm import DPAdmmLogisticRegression
+from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.preprocessing import BoundedScaler
 from tests.interface.registry import KINDS
 
@@ -39,7 +42,13 @@ OTHERS = [
 OTHERS += [BoundedScaler(lower=-1.0, upper=3.0)]
 
 
-@parametrize_with_checks(all_estimators())
+PIPELINE = make_pipeline(BoundedScaler(), DPAdmmLogisticRegression(max_iter=3))
+SEARCH = DPGridSearchCV(PIPELINE, {"dpadmmlogisticregression__C": [0.1, 1.0]})
+
+
+# The checks of a search have a few rows, of which a fifth validates.
+@pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
+@parametrize_with_checks([*all_estimators(), SEARCH])
 def test_estimator_check_of_scikit_learn(estimator: BaseEstimator, check: object) -> None:
     check(estimator)
 

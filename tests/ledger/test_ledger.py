@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
-import re
 import sqlite3
-import textwrap
 from contextlib import closing
 from pathlib import Path
 
@@ -35,10 +33,10 @@ from skdpadmm.privacy import (
     gaussian_mu,
     round_up,
 )
+from tests.test_guides import blocks
 
 WHOLE = gaussian_mu(1.0, 1e-6)
 REPLACE_ONE = {"unit": "record", "neighboring": "replace_one"}
-GUIDE = Path(__file__).parents[2] / "docs" / "user_guide" / "ledger.rst"
 
 
 def test_an_account_is_the_sum_of_its_fits_by_estimator_and_in_all(ledger, path, entry):
@@ -325,20 +323,14 @@ def test_the_command_line_shows_every_fit_limit_and_total(ledger, path, entry, c
     assert "unable to open" in capsys.readouterr().err
 
 
-def block(language):
-    text = GUIDE.read_text(encoding="utf-8")
-    (found,) = re.findall(rf"\.\. code-block:: {language}\n\n((?:   .*\n|\n)+)", text)
-    return textwrap.dedent(found).strip().splitlines()
-
-
 def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    *lines, refused = block("python")
+    *lines, refused = blocks("ledger")[0].splitlines()
     names = {}
-    exec(compile("\n".join(lines), GUIDE.name, "exec"), names)
+    exec(compile("\n".join(lines), "ledger.rst", "exec"), names)
     with pytest.raises(PrivacyBudgetExceeded):
-        exec(compile(refused, GUIDE.name, "exec"), names)
+        exec(compile(refused, "ledger.rst", "exec"), names)
     said = dict(line.split("  # ") for line in lines if line.startswith("ledger.") and "#" in line)
     assert said["ledger.total()"].startswith(f"{eval('ledger.total()', names):.3f}:")
-    command, *expected = block("console")
+    command, *expected = blocks("ledger", "console")[0].splitlines()
     assert printed(capsys, *command.split("skdpadmm.ledger ")[1].split())[-3:] == expected

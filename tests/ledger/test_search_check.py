@@ -15,8 +15,6 @@ from sklearn.model_selection import (
     GridSearchCV,
     HalvingGridSearchCV,
     RandomizedSearchCV,
-    RepeatedKFold,
-    check_cv,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures
@@ -64,27 +62,6 @@ def test_candidates_times_folds_and_the_dearest_refit_are_counted(ledger, ridge,
 
 
 MASKS = [(np.arange(61) < size, np.arange(61) >= size) for size in (30, 40)]
-
-
-@pytest.mark.parametrize(
-    ("cv", "sizes"),
-    [
-        (RepeatedKFold(n_splits=2, n_repeats=3, random_state=0), {30, 31}),
-        (MASKS, {30, 40}),
-        ([(np.arange(-30, 0), np.arange(31))], {30}),
-    ],
-)
-def test_each_fold_is_planned_at_its_own_size(ledger, ridge, cv, sizes):
-    planned = set()
-
-    class Recorder(DPAdmmRidge):
-        def plan(self, n_samples, n_features):
-            planned.add((n_samples, n_features))
-            return super().plan(n_samples, n_features)
-
-    n_fits = check_cv(cv).get_n_splits(X)
-    assert ledger.check(grid(ridge(Recorder), cv=cv), X, y).mu == by_hand(*[0.5] * n_fits)
-    assert planned == {(size, 3) for size in sizes}
 
 
 def test_features_that_arrive_at_the_last_step_are_counted_or_a_fact(ledger, ridge):

@@ -433,6 +433,8 @@ REFUSED = [
     ({"estimator": DPFedRidge(target_bounds=(-3, 3)), "param_grid": ALPHA}, "adversary='model'"),
     ({"estimator": DPFedRidge(adversary="model", agent_column=0), "param_grid": ALPHA},
      "agent_column=0, expected None"),
+    *(({"estimator": DPFedRidge(adversary="model", partition=p), "param_grid": ALPHA},
+       "labels of all rows") for p in ("sorted", lambda X, y: y)),
     ({"estimator": classifier(algorithm="objective-perturbation")}, "Renyi divergences are"),
     *(
         ({"estimator": make_pipeline(part, classifier(Unspent)), "param_grid": {"unspent__C": [1]}},
@@ -443,6 +445,10 @@ REFUSED = [
             (PolynomialFeatures(2), "PolynomialFeatures"),
             (ColumnTransformer([("in", RowNormClipper(), [0])]), "learn nothing"),
             (Subclass([("in", RowNormClipper())]), "Subclass"),
+            (FunctionTransformer(np.add, kw_args={"x2": 1}), "each row by itself"),
+            (FunctionTransformer(np.frompyfunc(float, 1, 1)), "each row by itself"),
+            (make_pipeline(Normalizer(), FunctionTransformer(np.cumsum)), "each row by itself"),
+            (FunctionTransformer(lambda X: X - X.mean(0)), "each row by itself"),
         )
     ),
 ]  # fmt: skip

@@ -64,6 +64,7 @@ NESTED = Pipeline([("clip", RowNormClipper()), ("model", Pipeline([("m", ridge()
     [
         (hidden(), {"alpha": [1.0]}, 50, ShuffleSplit(2, train_size=0.3), False),
         (hidden(), {"alpha": [1.0]}, 60, MASKS, True),
+        (hidden(), {"alpha": [1.0]}, 60, [(np.arange(-25, 0), np.arange(35))], False),
         (NESTED, {"model__m__epsilon": [0.2, 0.4]}, 60, 3, False),
         (logistic(), {"epsilon": [0.1, 0.3], "algorithm": MIXED}, 60, KFold(2), True),
         (AGENTS, {"alpha": [1.0]}, 61, 3, True),

@@ -188,21 +188,6 @@ def test_what_is_not_planned_is_refused_and_uses_nothing_up(method):
     assert (len(noise.asked), len(gate.trace)) == (asked, times)
 
 
-@with_each_method
-def test_seeded_noise_is_replayed_and_unrelated_between_plans_and_repetitions(method):
-    make, call, _, shape, times = METHODS[method]
-    value = np.random.default_rng(0).normal(size=shape)
-
-    def draws(digest):
-        gate = Gate(make(), noise_source(0, digest))
-        return np.array([call(gate, value).ravel() for _ in range(times)])
-
-    plan = make()
-    np.testing.assert_array_equal(draws(plan.digest()), draws(plan.digest()))
-    different = np.concatenate([draws(plan.digest()), draws(b"other")])
-    assert len(np.unique(different)) == different.size
-
-
 # Noise of a path, step by step. An iterate has two numbers ---------------------------------------
 
 

@@ -1,0 +1,156 @@
+"""What the guides and the README show is what the code does."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn import config_context
+from sklearn.utils.fixes import parse_version
+
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm.model_selection import DPGridSearchCV
+from skdpadmm.privacy import NegativeBinomialTrials
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def text_of(guide):
+    return (ROOT / "docs" / "user_guide" / f"{guide}.rst").read_text(encoding="utf-8")
+
+
+def blocks(guide, language="python"):
+    found = re.findall(rf"\.\. code-block:: {language}\n\n((?:   .*\n|\n)+)", text_of(guide))
+    return [textwrap.dedent(block).strip() for block in found]
+
+
+def run(code, names):
+    """What the code prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(code, "guide", "exec"), names)
+    return printed.getvalue()
+
+
+def claims(block):
+    """Every expression with a figure or a text behind it."""
+    lines = [line.split("  # ") for line in block.splitlines() if line[:1].strip()]
+    pairs = [pair for pair in lines if len(pair) == 2 and " = " not in pair[0]]
+    return [(code, text) for code, text in pairs if not text.startswith("for each")]
+
+
+@pytest.mark.parametrize(
+    ("guide", "n_claims", "off"),
+    [("pictures", 7, 0.6), pytest.param("study", 14, 0.0, marks=pytest.mark.slow)],
+)
+def test_a_guide_says_what_its_code_gives(guide, n_claims, off, tmp_path, monkeypatch):
+    if guide == "pictures":
+        pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    assert len([claim for block in blocks(guide) for claim in claims(block)]) == n_claims
+    for block in blocks(guide):
+        run(block, names)
+        for code, text in claims(block):
+            value = eval(code, names)
+            if isinstance(value, float):
+                figure = text.partition(":")[0]
+                # Other libraries may round another way: half a unit, and one more.
+                least = 1.5 * 10.0 ** -len(figure.partition(".")[2])
+                assert value == pytest.approx(float(figure), abs=max(off, least)), code
+            else:
+                assert re.fullmatch(re.escape(text).replace(r"\.\.\.", r"\d+"), str(value)), code
+    assert guide != "pictures" or (tmp_path / "utility.png").is_file()
+
+
+def test_shares_of_a_trial_are_those_of_the_table():
+    pattern = r"^(logarithmic|geometric|poisson) +(\.\d+) +(\.\d+)$"
+    rows = re.findall(pattern, text_of("study"), re.MULTILINE)
+    assert len(rows) == 3
+    model = DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1))
+    search = DPGridSearchCV(model, {"C": [1e-6, 1e-3, 1.0]}, delta=1e-6)
+    for trials, *figures in rows:
+        for n_trials, figure in zip((3, 30), figures, strict=True):
+            plan = search.set_params(trials=trials, n_trials=n_trials).plan(5_000, 4)
+            assert plan.trial_epsilon == pytest.approx(float(figure), abs=6e-4)
+
+
+def test_narrower_bounds_divide_the_noise_of_scores_as_the_guide_says():
+    model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(0, 6_000))
+    search = DPGridSearchCV(model, {"alpha": [0.0, 1.0, 10.0]})
+    wide = search.plan(10_000, 5).score_std
+    narrow = search.set_params(score_bounds=(-1e6, 0)).plan(10_000, 5).score_std
+    (noise,) = re.findall(r"near ([\d,]+), which", text_of("study"))
+    (ratio,) = re.findall(r"divides the noise by\s+(\d+)", text_of("study"))
+    assert wide == pytest.approx(float(noise.replace(",", "")), rel=0.1)
+    assert wide / narrow == pytest.approx(float(ratio))
+
+
+def test_a_candidate_is_left_out_as_often_as_the_guide_says():
+    (figures,) = re.findall(r"by default (\.\d+) of two, (\.\d+) of three", text_of("study"))
+    for n_candidates, figure in zip((2, 3), figures, strict=True):
+        law = NegativeBinomialTrials.of_mean(1.0, 2.0 * n_candidates)
+        left_out = sum(law.probability(n) * (1 - 1 / n_candidates) ** n for n in range(1, 200))
+        assert left_out == pytest.approx(float(figure), abs=5e-3)
+
+
+def numbers(text):
+    return [float(number) for number in re.findall(r"-?\d+\.\d*", text)]
+
+
+def test_the_code_of_a_new_loss_prints_what_its_guide_shows():
+    # The second block checks the derivatives of the loss.
+    printed = run("\n".join(blocks("adding_a_loss")), {})
+    (shown,) = blocks("adding_a_loss", "text")
+    assert len(numbers(shown)) == 7
+    np.testing.assert_allclose(numbers(printed), numbers(shown), atol=0.11)
+
+
+@pytest.mark.slow
+def test_the_code_of_the_guide_of_personal_models_runs_and_learns():
+    # Scorers of one's own are asked for what they route since 1.9.
+    routes = parse_version(sklearn.__version__) >= parse_version("1.9")
+    found = [b for b in blocks("personalized") if routes or "set_config" not in b]
+    names = {}
+    with config_context():
+        assert "Privacy of DPPersonalizedClassifier" in "".join(run(b, names) for b in found)
+    X, y = names["X"], names["y"]
+    assert names["model"].score(X, y) > 0.98
+    assert np.all(names["search"].cv_results_["mean_test_score"] > 0.98)
+    assert names["at_home"].score(names["west"], y[X["town"] == "west"]) > 0.98
+
+
+# The README.
+
+
+def block_of_readme(language):
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+    return found
+
+
+def scores(text):
+    return [float(line.split()[-1]) for line in text.splitlines()]
+
+
+def test_the_example_prints_the_scores_that_the_readme_shows():
+    constant, private, not_private = scores(run(block_of_readme("python"), {}))
+    shown = scores(block_of_readme("text"))
+    assert [constant, not_private] == pytest.approx([shown[0], shown[2]], abs=0.011)
+    # Each fit draws other noise: the bar is six standard deviations wide.
+    assert private == pytest.approx(shown[1], abs=0.1)
+
+
+def test_files_and_make_targets_that_the_readme_names_exist():
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert "docs/images/quickstart.png" in links
+    assert [link for link in links if not (ROOT / link).is_file()] == []
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^\$ |`)make ([a-z-]+)", README, flags=re.MULTILINE))
+    assert named >= {"demo", "test"}
+    assert named <= set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
