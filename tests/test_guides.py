@@ -1,7 +1,5 @@
 """What the guides and the README show is what the code does."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """What tests of several algorithms share."""
 
-from __future__ import annotations
-
 import pytest
 
 from skdpadmm.algorithms import _noise_left

@@ -1,7 +1,5 @@
 """Averaged ADMM and objective perturbation: what they solve for all records at once, how well."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 A curator is one agent, so that one naive loop serves both.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gradient ADMM under known noise: steps, their norm, optima, schedules, the compiled loop."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from unittest import mock

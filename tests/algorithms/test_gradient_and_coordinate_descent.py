@@ -1,7 +1,5 @@
 """Gradient and coordinate descent under known noise, and what their guarantees rest on."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

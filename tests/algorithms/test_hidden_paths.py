@@ -1,7 +1,5 @@
 """Guarantees of iterates that nobody sees: what they ask of proximal steps and of rounding."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction

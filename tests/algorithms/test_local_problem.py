@@ -1,7 +1,5 @@
 """The proximal problem of one agent: its solution, its closed form, and extremes it survives."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

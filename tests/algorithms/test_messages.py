@@ -1,7 +1,5 @@
 """Who sends, whose noise arrives, and what it is promised to protect: pure functions of facts."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from types import SimpleNamespace

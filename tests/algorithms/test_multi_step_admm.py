@@ -1,7 +1,5 @@
 """Multi-step ADMM: the corrected algorithm agent by agent."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

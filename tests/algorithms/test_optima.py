@@ -1,7 +1,5 @@
 """Without noise and clipping every algorithm ends where scikit-learn does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

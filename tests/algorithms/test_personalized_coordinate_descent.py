@@ -1,7 +1,5 @@
 """Personalised models: the objective, wake-ups one by one, bounds and baselines."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -9,11 +7,7 @@ import pytest
 from scipy import sparse
 
 from skdpadmm import algorithms as alg
-from skdpadmm.algorithms import (
-    LocalModels,
-    PersonalizedCoordinateDescent,
-    PersonalizedOptimum,
-)
+from skdpadmm.algorithms import LocalModels, PersonalizedCoordinateDescent, PersonalizedOptimum
 from skdpadmm.algorithms import _personalized_coordinate_descent as module
 from skdpadmm.algorithms._personalized_coordinate_descent import propagate, wake_order
 from skdpadmm.algorithms._personalized_defaults import typical_curvature, wake_contraction

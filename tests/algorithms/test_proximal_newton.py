@@ -1,7 +1,5 @@
 """The exact limit at epsilon = inf against scikit-learn's estimators of the same objective."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

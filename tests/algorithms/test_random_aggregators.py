@@ -1,7 +1,5 @@
 """Gradients over a graph, mixed with random weights: equations, and what mixes hide."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -152,10 +150,7 @@ def test_a_single_pass_takes_one_gradient_of_every_agent(loss, noise, penalty):
     task = make_task(loss, sizes=(5, 3, 2, 4, 5, 3, 4), penalty=penalty)
     algorithm = RandomizedSGD(rounds=3, step_size=0.5, clip_norm=CLIP / 2, noise=noise)
     plan, solution, gate = run(algorithm, task, epsilon=1e4, gate_class=Watched)
-    groups, order = (
-        groups_of_agents(7, 3, 0),
-        [p[3] for p in gate.passed if p[0] == "take_turns"],
-    )
+    groups, order = (groups_of_agents(7, 3, 0), [p[3] for p in gate.passed if p[0] == "take_turns"])
     assert [len(group) for group in groups] == [1, 1, 1, 1, 1, 2]
     assert sorted(np.concatenate(order).tolist()) == list(range(7))
     means, models, points = np.zeros((2, 4, task.facts.loss.n_outputs)), [], []

@@ -1,10 +1,9 @@
 """Tokens on walks: hop by hop, caps, and certified inner solutions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
+from skdpadmm import algorithms as alg
 from skdpadmm.algorithms import RandomWalkADMM, RandomWalkProximalPoint
 from skdpadmm.algorithms._walks import draw_hops
 from skdpadmm.noise import noise_source
@@ -89,3 +88,21 @@ def test_steps_that_inner_solutions_cannot_afford_are_refused(make):
     planned(make(step_size=1e2), task)
     with pytest.raises(ValueError, match=r"^Got step_size=100000, .* inner steps at each hop"):
         planned(make(step_size=1e5), task)
+
+
+# Graphs of one agent, of two, and of agents with one row, for walks and for everyone at once.
+
+
+OVER_GRAPHS = (
+    alg.MultiStepADMM, alg.DecentralizedGradientDescent, alg.RandomizedADMM, alg.RandomizedSGD,
+    alg.RandomWalkADMM, alg.RandomWalkProximalPoint,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("make", OVER_GRAPHS)
+def test_one_agent_two_and_agents_of_one_row_are_served(make):
+    for sizes in ((9,), (5, 1), (1,) * 6):
+        if len(sizes) == 1 and make is alg.RandomizedSGD:
+            continue
+        task = make_task(sizes=sizes, topology="path", n_features=1, max_iter=2)
+        assert np.isfinite(run(make(), task)[1].parameters).all()

@@ -1,7 +1,5 @@
 """Secret sharing: steps, the law of shared sums on a grid, what is planned of it, and the print."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Black boxes and canaries: planted bugs are found, and sound fits of any library not accused."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

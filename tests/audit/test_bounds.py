@@ -1,7 +1,5 @@
 """Bounds that are computed from counts hold as often as they say, by exact chances."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

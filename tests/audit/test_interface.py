@@ -1,7 +1,5 @@
 """What an audit takes, refuses and returns."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -192,11 +190,7 @@ class Many(Nested):
 
 
 REFUSED = [
-    (
-        LinearRegression(),
-        {},
-        "one fit of an estimator of this library",
-    ),
+    (LinearRegression(), {}, "one fit of an estimator of this library"),
     (DPAdmmRidge, {}, "expected an object with `fit`"),
     (NoCoef(), QUICK, "without coef_"),
     (LinearRegression(), QUICK, "epsilon=None"),

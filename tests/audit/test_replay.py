@@ -1,7 +1,5 @@
 """Replays of sound fits find nothing wrong; those of fits with a planted bug do."""
 
-from __future__ import annotations
-
 import pytest
 
 import skdpadmm

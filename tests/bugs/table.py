@@ -718,7 +718,7 @@ THEOREM_BUGS = [
                "tests.algorithms.test_gradient_admm.test_a_step_and_an_average_are_those_of_the_docstring",
                (SquaredLoss(), L1(0.02), {"release": "path"}, pytest.MonkeyPatch)),
     TheoremBug("messages of hidden models", gradients_at_own_models,
-               "tests.privacy.test_secret_sharing.test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model"),
+               "tests.privacy.test_federation.test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model"),
     TheoremBug("one noise for every score", one_stream_for_scores,
                "tests.model_selection.test_search.test_every_score_of_a_search_has_noise_of_its_own",
                (pytest.MonkeyPatch,)),

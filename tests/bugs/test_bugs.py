@@ -1,7 +1,5 @@
 """Each planted bug is found by the property that promises to find it."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Algorithms outside the package have the same properties: the contract is public."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ordered sums: the same bits for every number of workers, in the order that is promised."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from itertools import pairwise

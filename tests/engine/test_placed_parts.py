@@ -1,7 +1,5 @@
 """Placed parts: the same bits in a process, in threads and on dask; a lost worker is an error."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """Pictures that nobody sees."""
 
-from __future__ import annotations
-
 import pytest
 
 

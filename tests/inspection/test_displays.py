@@ -1,7 +1,5 @@
 """Pictures in scikit-learn's convention: what is drawn is what was computed."""
 
-from __future__ import annotations
-
 import math
 import sys
 
@@ -16,11 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
-from skdpadmm import (
-    DPAdmmRidge,
-    DPFedRidge,
-    DPPersonalizedClassifier,
-)
+from skdpadmm import DPAdmmRidge, DPFedRidge, DPPersonalizedClassifier
 from skdpadmm.inspection import (
     PrivacyLedgerDisplay,
     PrivacyReportDisplay,
@@ -32,14 +26,7 @@ from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.network import Topology
 from skdpadmm.preprocessing import BoundedScaler
-from skdpadmm.privacy import (
-    GaussianDP,
-    Neighboring,
-    NonPrivate,
-    Observer,
-    PrivacyReport,
-    round_up,
-)
+from skdpadmm.privacy import GaussianDP, Neighboring, NonPrivate, Observer, PrivacyReport, round_up
 
 pytest.importorskip("matplotlib")
 

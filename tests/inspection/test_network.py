@@ -1,7 +1,5 @@
 """Pictures of networks: what is drawn is what was released, and what is public."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Who holds which row: labels, columns, partitions, budgets, graphs, relations, messages."""
 
-from __future__ import annotations
-
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -134,17 +132,6 @@ def test_a_partition_may_be_a_function_of_the_data_and_says_what_it_looked_at(na
         planned = plan_of(model, 60, 3, **sizes).assumptions
         assert any("formed" in line for line in planned) == (partition == "sorted")
         assert any("made up" in line for line in planned) == (partition != "dirichlet")
-
-
-@pytest.mark.parametrize("name", THREE)
-def test_a_plan_for_given_sizes_is_the_plan_inside_fit(name, plans):
-    X, y = ROWS[name].data()
-    unnamed(name).fit(X, y, agents=TOWNS)
-    unnamed(name, agent_column=0).fit(np.insert(X, 0, AGENTS, axis=1), y)
-    assert plans[0].facts.agents.agent_sizes == (30, 15, 15)
-    sizes = {"west": 15, "east": 30, "north": 15}
-    for given in ([30, 15, 15], np.array([30, 15, 15]), sizes, pd.Series(sizes)):
-        assert plans == [plan_of(unnamed(name), 60, 3, agent_sizes=given)] * 2
 
 
 # Budgets of agents.

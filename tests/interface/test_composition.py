@@ -1,7 +1,5 @@
 """Pipelines, grids, folds and routed metadata."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

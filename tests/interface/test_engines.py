@@ -1,16 +1,12 @@
 """Workers of dask change no bit, and one that dies leaves nothing: one cluster for all."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal
-import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from scipy import sparse
 from sklearn.base import clone
 
@@ -21,16 +17,6 @@ from tests.interface.registry import ROWS, all_pairs, parameters
 pytestmark = pytest.mark.slow
 NAMES = ["fed lasso", "fed logistic", "network", "network of classes"]
 CONTAINERS = [np.asarray, sparse.csr_matrix]
-
-
-@pytest.fixture(scope="session")
-def client():
-    with (
-        # Port 0 is any free port: tests run next to each other.
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
 
 
 @pytest.mark.parametrize(
@@ -55,18 +41,10 @@ def test_neither_jobs_nor_workers_change_a_bit(name, convert, unit, epsilon, kno
     np.testing.assert_array_equal(parameters(model), expected)
 
 
-def wait_until_both_answer(client):
-    """A worker that died starts again."""
-    for _ in range(200):
-        with suppress(OSError):
-            if len(client.run(os.getpid)) == 2:
-                return
-        time.sleep(0.05)
-    raise AssertionError("A worker did not start again.")
-
-
 @pytest.mark.parametrize("unit", ["record", "agent"])
-def test_a_worker_that_dies_in_mid_fit_is_an_error_that_stores_nothing(unit, client, monkeypatch):
+def test_a_worker_that_dies_in_mid_fit_is_an_error_that_stores_nothing(
+    unit, client, all_answer, monkeypatch
+):
     X, y = ROWS["fed ridge"].data(n=9000, p=20)
     model = ROWS["fed ridge"].make(privacy_unit=unit, max_iter=20)
     before, rounds = dict(vars(model.fit(X, y))), []
@@ -86,4 +64,4 @@ def test_a_worker_that_dies_in_mid_fit_is_an_error_that_stores_nothing(unit, cli
             model.set_params(engine="dask").fit(X, y)
     assert 3 <= len(rounds) < 20
     assert vars(model) == before | {"engine": "dask"}
-    wait_until_both_answer(client)
+    all_answer()

@@ -1,7 +1,5 @@
 """What is refused, before data, in words that say what was got, what is expected and what to do."""
 
-from __future__ import annotations
-
 import math
 
 import networkx as nx
@@ -43,11 +41,7 @@ REFUSED = [
     (PERSONAL, {"similarity": "knn"}, "^Got similarity='knn' with features of shape"),
     (PERSONAL, {"agent_features": np.ones((10, 2))}, "^Got features of the agents with similar"),
     (PERSONAL, {"confidence": [0.5, 1.0]}, "^Got 2 values of confidence for 10"),
-    (
-        PERSONAL,
-        {"confidence": [2.0] * 10},
-        r"^Got confidence=.* a float in \(0, 1\]",
-    ),
+    (PERSONAL, {"confidence": [2.0] * 10}, r"^Got confidence=.* a float in \(0, 1\]"),
 ]
 CASES = [
     pytest.param(name, given, message, id=f"{name}-{i}")
@@ -133,10 +127,7 @@ def test_a_classifier_needs_to_know_its_classes():
 
 
 LABELS = np.resize([3, 1, 2, 1], 60)
-BAD_AGENTS = {
-    "too short": LABELS[1:],
-    "None among them": [None, *LABELS[1:]],
-}
+BAD_AGENTS = {"too short": LABELS[1:], "None among them": [None, *LABELS[1:]]}
 
 
 @pytest.mark.parametrize("labels", BAD_AGENTS.values(), ids=BAD_AGENTS)

@@ -1,7 +1,5 @@
 """The generalised lasso: exact answers by another road, private ones near them, bad matrices."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -11,7 +9,7 @@ from scipy.optimize import lsq_linear
 from sklearn.linear_model import Lasso
 
 from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso
-from skdpadmm.algorithms import CoordinateDescent, GradientADMM, ObjectivePerturbation
+from skdpadmm.algorithms import GradientADMM
 from skdpadmm.penalties import LinearConstraint, difference_matrix
 from tests.interface.registry import all_pairs
 
@@ -92,11 +90,7 @@ def test_coefficients_that_are_fused_are_equal():
 
 @pytest.mark.parametrize(
     ("matrix", "message"),
-    [
-        (np.ones((2, P)), "rank"),
-        (np.eye(3), f"3.*{P}"),
-        ("laplace", "penalty_matrix"),
-    ],
+    [(np.ones((2, P)), "rank"), (np.eye(3), f"3.*{P}"), ("laplace", "penalty_matrix")],
 )
 def test_a_matrix_that_is_none_is_refused_before_data(matrix, message, assert_unfitted):
     for epsilon in (1.0, math.inf):
@@ -106,9 +100,3 @@ def test_a_matrix_that_is_none_is_refused_before_data(matrix, message, assert_un
         with pytest.raises(ValueError, match=message):
             model.fit(*data())
         assert_unfitted(model)
-
-
-@pytest.mark.parametrize("algorithm", [CoordinateDescent(), ObjectivePerturbation()], ids=str)
-def test_algorithms_that_cannot_serve_the_penalty_say_so_before_data(algorithm):
-    with pytest.raises(ValueError, match=r"^Got .*expected"):
-        DPAdmmGeneralizedLasso(algorithm=algorithm).plan(100, P)

@@ -1,7 +1,5 @@
 """Limits against references: no privacy, one agent, an agent for each row, no noise."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The import paths that users rely on."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

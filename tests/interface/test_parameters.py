@@ -1,7 +1,5 @@
 """Constructors, clones, pickles, names, and what a fit stores."""
 
-from __future__ import annotations
-
 import collections
 import inspect
 import math

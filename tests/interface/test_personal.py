@@ -1,7 +1,5 @@
 """Personal models: who is like whom, agents without rows, new agents, refits at home."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

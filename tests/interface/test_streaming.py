@@ -1,7 +1,5 @@
 """Streams of records: pieces, pickles, what a report says, what is kept, what is refused."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle
@@ -181,10 +179,7 @@ def test_an_average_of_the_path_is_in_no_pickle_but_where_it_is_the_answer(lasso
 
 # Failures.
 
-BAD = {
-    "NaN": lambda X, y: (np.where(X == X[0, 0], np.nan, X), y),
-    "rows": lambda X, y: (X[1:], y),
-}
+BAD = {"NaN": lambda X, y: (np.where(X == X[0, 0], np.nan, X), y), "rows": lambda X, y: (X[1:], y)}
 
 
 @pytest.mark.parametrize("spoil", BAD)
@@ -301,6 +296,9 @@ def test_every_copy_of_a_stream_that_goes_on_is_counted(begun):
     assert len(account.entries()) == 5
     mu = math.sqrt(5) * model.privacy_.guarantee().mu
     assert account.guarantee().mu == pytest.approx(mu, rel=1e-9)
+    assert {entry["state"] for entry in account.entries()} == {"done"}
+    with pytest.raises(ValueError, match="one ledger"):
+        model.set_params(ledger=None).partial_fit(X[:1], y[:1])
 
 
 def test_a_piece_that_failed_is_used_up_and_one_without_room_is_refused(begun, monkeypatch):

@@ -1,7 +1,5 @@
 """What composes, by which rule, and what is never claimed."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Fits of estimators, many processes and crashes: what was reserved counts, exactly once."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import signal
@@ -13,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
 
 import skdpadmm._fitting as fitting
 from skdpadmm import (
@@ -24,9 +20,7 @@ from skdpadmm import (
     DPFedRidge,
     DPPersonalizedRegressor,
 )
-from skdpadmm.algorithms import GradientADMM
 from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger
-from skdpadmm.preprocessing import BoundedScaler
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 
 DELTA = 1e-5
@@ -58,19 +52,6 @@ def test_every_fit_is_in_the_account_with_its_whole_cost(cls, path, ledger, stat
     assert list(ledger.epsilon_by_estimator(DELTA)) == [cls.__name__]
 
 
-@pytest.mark.parametrize("n_jobs", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_searches_are_counted_fit_by_fit(tmp_path, ledger, n_jobs):
-    path = str(tmp_path / "study.db")
-    steps = BoundedScaler(lower=-1, upper=1), DPAdmmRidge(ledger=path, max_iter=3)
-    grid = {"dpadmmridge__epsilon": [0.5, 2.0]}
-    search = GridSearchCV(make_pipeline(*steps), grid, cv=3, n_jobs=n_jobs).fit(X, Y)
-    fits = [*[0.5] * 3, *[2.0] * 3, search.best_params_["dpadmmridge__epsilon"]]
-    assert len(ledger.entries()) == 7
-    assert ledger.total(DELTA) == by_hand(*fits)
-    cross_val_score(steps[1], X, Y, cv=4, n_jobs=n_jobs)
-    assert ledger.total(DELTA) == by_hand(*fits, *[1.0] * 4)
-
-
 def test_a_fit_that_fails_after_it_touched_data_stays_counted(path, ledger, states, monkeypatch):
     monkeypatch.setattr(fitting.PendingFit, "solve", lambda *_: 1 / 0)
     model = DPAdmmRidge(ledger=path)
@@ -88,21 +69,6 @@ def test_what_cannot_be_counted_touches_no_data(path, tmp_path, ledger, monkeypa
         DPAdmmRidge(ledger=path).fit(X, Y)
     with pytest.raises(LedgerError):
         DPAdmmRidge(ledger=str(tmp_path / "missing/study.db")).fit(X, Y)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_stream_is_counted_once_whatever_its_pieces_and_stays_in_one_account(
-    path, ledger, states
-):
-    model = DPAdmmRidge(ledger=path, algorithm=GradientADMM(schedule="stream"))
-    for start in range(0, 90, 30):
-        model.partial_fit(X[start : start + 30], Y[start : start + 30])
-    moved = clone(model).set_params(ledger=None).partial_fit(X[:30], Y[:30])
-    with pytest.raises(ValueError, match="one ledger"):
-        moved.set_params(ledger=path).partial_fit(X[30:], Y[30:])
-    model.finalize()
-    assert states() == ["done"]
-    assert ledger.total(DELTA) == pytest.approx(model.privacy_.epsilon(), rel=1e-9)
 
 
 PRELUDE = """

@@ -1,7 +1,5 @@
 """Sums of what was stored: data sets, observers, units, simulations, limits, streams, the file."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

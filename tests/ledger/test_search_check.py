@@ -1,8 +1,8 @@
-"""What a search will cost is known before its first fit, and refused there."""
-
-from __future__ import annotations
+"""What a search will cost, known and refused before its first fit, and what it writes."""
 
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,7 @@ from scipy.stats import uniform
 from sklearn.ensemble import BaggingRegressor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import (
-    GridSearchCV,
-    HalvingGridSearchCV,
-    RandomizedSearchCV,
-)
+from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures
 
@@ -141,3 +137,74 @@ def test_relations_are_converted_where_a_limit_or_the_question_says_so(ledger, r
     assert ledger.check(search, X, y, **REPLACE_ONE).mu == both
     ledger.limit(9.0, DELTA, **REPLACE_ONE)
     assert ledger.check(search, X, y).mu == both
+
+
+# What a private search writes.
+
+
+def classifier(cls=DPAdmmLogisticRegression, **parameters):
+    return cls(**{"classes": ["no", "yes"], "feature_bounds": (-3, 3), "max_iter": 3} | parameters)
+
+
+def grid_search(path, cls=DPAdmmLogisticRegression, *, param_grid=None, **parameters):
+    known = {"ledger": path, "n_trials": 3, "delta": DELTA}
+    return DPGridSearchCV(classifier(cls), param_grid or {"C": [1e-7, 1.0]}, **known | parameters)
+
+
+class Failing(DPAdmmLogisticRegression):
+    def fit(self, X, y):
+        raise FloatingPointError("somewhere")
+
+
+def test_a_search_is_one_entry_with_its_plan_and_its_whole_cost(path, ledger):
+    search = grid_search(Path(path), epsilon=1.5, refit=True)
+    search.fit(X, labels)
+    assert ledger.guarantee() == search.privacy_.guarantee()
+    assert ledger.total(DELTA) == search.privacy_.epsilon() <= 1.5
+    (entry,) = ledger.entries()
+    assert entry["subject"] == "DPGridSearchCV of DPAdmmLogisticRegression"
+    assert (entry["state"], entry["observer"], entry["unit"]) == ("done", "model", "record")
+    assert (entry["digest"], entry["delta"]) == (search.plan(61, 3).digest().hex(), DELTA)
+    assert search.best_estimator_.ledger is search.estimator.ledger is None
+    assert "whose times show how long the search took" in " ".join(search.privacy_.assumptions)
+
+
+def test_a_search_may_use_a_limit_up_and_beyond_it_touches_no_data(path, ledger):
+    ledger.limit(1.0, DELTA)
+    grid_search(path, epsilon=1.0, refit=True).fit(X, labels)
+    again = grid_search(path, Failing, epsilon=0.1, refit=True)
+    with pytest.raises(PrivacyBudgetExceeded, match="no data was used"):
+        again.fit(X, labels)
+    assert not hasattr(again, "best_estimator_")
+    assert [entry["state"] for entry in ledger.entries()] == ["done"]
+
+
+def test_a_search_that_does_not_end_stays_counted(path, ledger):
+    with pytest.raises(FloatingPointError, match="somewhere"):
+        grid_search(path, Failing).fit(X, labels)
+    assert [entry["state"] for entry in ledger.entries()] == ["reserved"]
+    assert 0.999 < ledger.total(DELTA) <= 1.0
+
+
+def test_a_seed_of_the_search_makes_a_simulation_and_its_ledger_no_difference(path, ledger):
+    search, other = (grid_search(p, random_state=4).fit(X, labels) for p in (path, None))
+    np.testing.assert_array_equal(search.best_estimator_.coef_, other.best_estimator_.coef_)
+    with pytest.warns(UserWarning, match="include_simulated"):
+        ledger.total(DELTA)
+    assert ledger.total(DELTA, include_simulated=True) == search.privacy_.epsilon()
+    grid_search(f"{path}2", epsilon=math.inf).fit(X, labels)
+    assert PrivacyLedger(f"{path}2").total(DELTA) == math.inf
+
+
+def test_what_is_refused_before_data_is_not_counted(path):
+    for search, rows, targets, message in (
+        (grid_search(path, scoring="roc_auc"), X, labels, "exact scores of private"),
+        (grid_search(path), X, np.where(np.arange(61) == 0, "maybe", labels), "among classes"),
+        (grid_search(f"{path}/missing/study.db", Failing), X, labels, "existing directory"),
+        (grid_search(None).set_params(estimator__ledger=path), X, labels, "Give the ledger to the"),
+        (grid_search(None, param_grid={"ledger": [path]}), X, labels, "sets it for every trial"),
+    ):
+        with pytest.raises((ValueError, LedgerError), match=message):
+            search.fit(rows, targets)
+    grid_search(path).plan(61, 3)
+    assert not os.path.exists(path)

@@ -1,7 +1,5 @@
 """The clip of a derivative, and probabilities that undo it and know how noisy their scores are."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The contract of the losses: derivatives, constants, proximal derivatives, rows."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

@@ -1,7 +1,5 @@
 """Private searches: a drop-in for scikit-learn's, under one total budget."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

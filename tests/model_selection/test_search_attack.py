@@ -1,7 +1,5 @@
 """A black-box attack on whole searches: worst-case neighbours, everything that is published."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The best of a random number of trials: against brute force, and against the papers' formulas."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ownership by labels, and of artificial agents: sizes, randomness, skew, what depends on data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """What users give as a graph or as similarities of agents: names, matrices, tables, networkx."""
 
-from __future__ import annotations
-
 import re
 
 import networkx as nx

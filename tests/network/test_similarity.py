@@ -1,7 +1,5 @@
 """Weights between agents: means, waves of wake-ups, and weights made of features."""
 
-from __future__ import annotations
-
 import pickle
 import re
 

@@ -1,7 +1,5 @@
 """Graphs of agents, mixing weights and walks on them."""
 
-from __future__ import annotations
-
 import pickle
 import re
 

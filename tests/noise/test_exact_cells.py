@@ -1,7 +1,5 @@
 """Every cell of the grid has the probability that the law gives it, at every depth."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Samplers draw the Gaussian and the Laplace law, on the grid, independently where they should."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import sys

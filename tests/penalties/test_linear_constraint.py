@@ -1,7 +1,5 @@
 """Linear constraints: ranks, singular values, resolvents in every structure, the second block."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Proximal operators as they are computed: non-expansive up to the rounding that they state."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The contract of the penalties: values, proximal operators in every metric, limits."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 
@@ -212,10 +210,7 @@ def test_equal_values_make_equal_penalties_that_cannot_be_changed():
     ("matrix", "message"),
     [
         (np.empty((0, 0)), "0 feature"),
-        (
-            [[1.0, 2.0], [2.0, 4.0]],
-            "and rank 1, expected rank 2. Remove",
-        ),
+        ([[1.0, 2.0], [2.0, 4.0]], "and rank 1, expected rank 2. Remove"),
     ],
 )
 def test_matrices_without_full_row_rank_are_refused(matrix, message):

@@ -1,7 +1,5 @@
 """Exact divergences by integration, and bounds from attacks."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ depend on data, and the divergence of two neighbours is known to rounding. Probl
 of one shape, so that thousands of them are quick.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

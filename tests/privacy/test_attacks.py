@@ -12,12 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skdpadmm import (
-    DPAdmmLogisticRegression,
-    DPAdmmRidge,
-    DPDecentralizedRegressor,
-    DPFedRidge,
-)
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPDecentralizedRegressor, DPFedRidge
 from skdpadmm.algorithms import (
     AveragedADMM,
     ConsensusADMM,

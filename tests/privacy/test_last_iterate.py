@@ -1,7 +1,5 @@
 """Theorems about the end of a path, against exact divergences: linear losses make all Gaussian."""
 
-from __future__ import annotations
-
 import math
 from unittest import mock
 

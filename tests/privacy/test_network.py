@@ -1,7 +1,5 @@
 """Theorems about agents on a graph: preparations, budgets of agents, and secret batches."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

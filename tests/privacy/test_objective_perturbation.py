@@ -1,16 +1,9 @@
 """Hidden noise: claims about solutions of perturbed problems, against exact densities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from skdpadmm import (
-    DPAdmmHuberRegressor,
-    DPAdmmLinearSVC,
-    DPAdmmLogisticRegression,
-    DPAdmmRidge,
-)
+from skdpadmm import DPAdmmHuberRegressor, DPAdmmLinearSVC, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ObjectivePerturbation
 from tests.privacy.densities import divergence_of_hidden_term
 

@@ -1,7 +1,5 @@
 """Theorems about tokens that walk over a graph, for each of the three observers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

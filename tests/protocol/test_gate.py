@@ -1,7 +1,5 @@
 """The gate releases what was planned, with the planned noise, and nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """The plan compares by value, cannot exceed its budget, and is printed in words."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Public coordinates: the declared box, the way back to the user's units, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The rounding factor against exact arithmetic, on data made to hurt a sum."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import hypot
 

@@ -1,7 +1,5 @@
 """Rows and sums of agents against a naive dense reference, on ordinary and on extreme records."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np
@@ -148,9 +146,7 @@ EXTREME_ROWS = {
 @pytest.mark.parametrize("extreme", EXTREME_ROWS)
 @settings(max_examples=10)
 @given(
-    container=st.sampled_from(EXACT),
-    bounds=st.sampled_from([*BOUNDS]),
-    fit_intercept=st.booleans(),
+    container=st.sampled_from(EXACT), bounds=st.sampled_from([*BOUNDS]), fit_intercept=st.booleans()
 )
 def test_an_extreme_row_stays_below_the_norm_bound_and_leaves_others_alone(
     extreme, container, bounds, fit_intercept

@@ -1,7 +1,5 @@
 """Rounds of perturbed objectives: exact Renyi divergences never exceed the bounds."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Additive secret sharing: sums are exact, and whoever misses a curator's shares learns no more."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 
