@@ -479,6 +479,11 @@ class CalibratedProbabilities(PredictsProbabilities, PrivateLinearClassifier):
     """Probabilities of a logistic loss, corrected for clipping and noise."""
 
     def _log_probabilities(self, scores: Array) -> Array:
+        if not hasattr(self, "_derivative_bound_"):
+            raise AttributeError(
+                "Got a loss of one's own, expected a logistic one: only its scores are logarithms"
+                " of odds. Use decision_function."
+            )
         unclipped = undo_clip(super()._log_probabilities(scores), self._derivative_bound_)
         return moderate(unclipped, self._score_variance_, self._doubt_)
 

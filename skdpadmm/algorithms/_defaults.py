@@ -165,4 +165,4 @@ def default_coordinate_steps(facts: Facts, mu: float) -> tuple[float, float]:
 
 def is_regression(facts: Facts) -> bool:
     """Whether the target is a number in units."""
-    return isinstance(facts.loss, losses.SquaredLoss | losses.HuberLoss)
+    return facts.loss.is_regression

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,12 @@ class Loss(ABC):
     Finite arguments give finite results without warnings while ``scores - target`` is itself
     finite; the one exception is the value of the squared loss, which leaves the range of
     float64, as inf, for residuals beyond 1e154.
+
+    ``is_regression`` says whether the target is a number in units of its own, for which default
+    step sizes and clip bounds are others than for classes.
     """
+
+    is_regression: ClassVar[bool] = False
 
     @property
     def n_outputs(self) -> int:

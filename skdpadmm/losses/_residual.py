@@ -12,6 +12,7 @@ from skdpadmm.losses._loss import ClosedForm, FloatArray, TargetArray, check_pos
 class _Residual(ClosedForm):
     """Squared up to a threshold, which may be infinite, and linear beyond."""
 
+    is_regression = True
     threshold: float
     smoothness = 1.0  # attained inside the threshold
 
