@@ -103,10 +103,12 @@ def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
         bounds = (-((limits[1] - limits[0]) ** _power(name)), 0.0)
     if score_bounds is not None:
         bounds = _pair(score_bounds, "score_bounds")
-    if bounds is None or (name.startswith("neg_") and bounds[1] > 0):
+    reachable = {"accuracy": (0.0, 1.0)}.get(name, bounds)
+    if bounds is None or bounds != reachable or (name.startswith("neg_") and bounds[1] > 0):
         raise ValueError(
             f"Got score_bounds={bounds!r} for {name!r}, expected the bounds that the score of a row"
-            " is clipped to and can reach, such as (-4, 0), or target_bounds of a regressor."
+            " is clipped to and can reach: (0, 1) for accuracy, for others such as (-4, 0), or"
+            " target_bounds of a regressor."
         )
     of_rows = scoring if is_function else partial(_scores_of_rows, name=name, limits=limits)
     return RowScore(name, of_rows, *bounds)

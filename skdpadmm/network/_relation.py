@@ -35,6 +35,11 @@ def relation_of(given: Any, names: Sequence[Any], name: str, remedy: str) -> Mat
     if hasattr(given, "is_multigraph"):
         import networkx as nx
 
+        if given.is_multigraph():
+            raise ValueError(
+                f"Got a {name} with parallel edges, a {type(given).__name__}, expected one edge"
+                " between two agents: networkx.Graph(graph)."
+            )
         order = in_order(given.nodes, names, name)
         weight = "weight" if name == "similarity" else None
         given = nx.to_scipy_sparse_array(given, order, dtype=np.float64, weight=weight)

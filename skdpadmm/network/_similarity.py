@@ -300,7 +300,7 @@ def resolve_similarity(similarity: Any, labels: NDArray[Any], features: Any = No
     n, names = len(labels), tuple(labels if labels.dtype.kind in "mM" else labels.tolist())
     named: dict[str, Callable[[Any], Similarity]]
     named = {"knn": knn_similarity, "gaussian": gaussian_similarity}
-    if isinstance(similarity, str) and similarity not in SIMILARITIES:
+    if similarity is None or (isinstance(similarity, str) and similarity not in SIMILARITIES):
         raise ValueError(
             f"Got similarity={similarity!r}, expected one of {list(SIMILARITIES)}, a networkx.Graph"
             " with weights, a square matrix, or a Similarity, such as knn_similarity(features)."

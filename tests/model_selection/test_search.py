@@ -421,7 +421,8 @@ class Subclass(Pipeline):
 
 REFUSED = [
     ({"scoring": "roc_auc"}, "exact scores of private"),
-    ({"scoring": "neg_log_loss", "score_bounds": (0, 4)}, "can reach, such as \\(-4, 0\\)"),
+    ({"scoring": "neg_log_loss", "score_bounds": (0, 4)}, "can reach.* such as \\(-4, 0\\)"),
+    ({"scoring": "accuracy", "score_bounds": (-4, 0)}, "can reach: \\(0, 1\\) for accuracy"),
     ({"cv": [(np.arange(10), np.arange(5, 20))]}, "not disjoint"),
     ({"search_share": 1e-9, "refit": True}, "Ask for fewer trials|nothing is left"),
     ({"public_validation": (np.zeros((3, 2)), np.zeros(3))}, "shapes"),

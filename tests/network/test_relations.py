@@ -53,6 +53,8 @@ def mixing(matrix, labels):
     [
         (resolve_topology, 2.5, "Got a topology of shape () and dtype float64, expected a name"),
         (resolve_similarity, "mesh", "Got similarity='mesh', expected one of"),
+        (resolve_similarity, None, "Got similarity=None, expected one of"),
+        (resolve_similarity, nx.MultiGraph(["ab", "ab", "bc"]), "parallel edges, a MultiGraph"),
         (resolve_similarity, np.ones((2, 2)), "Got a similarity of shape (2, 2) and"),
         (resolve_topology, [[0, np.nan, 1], [np.nan, 0, 1], [1, 1, 0]], "NaN or infinite"),
         (resolve_similarity, 1.7e308 * (1 - np.eye(3)), "beyond 1e+300"),
