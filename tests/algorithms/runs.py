@@ -93,7 +93,7 @@ def similarity_of(n_agents):
 
 
 def make_task(
-    loss="squared", sizes=SIZES, *, topology="ring", is_personal=False, sort_by_target=False,
+    loss="squared", sizes=SIZES, *, topology="ring", is_personal=False,
     n_features=3, fit_intercept=True, seed=0, epsilons=(), **facts,
 ) -> Task:  # fmt: skip
     """A network of agents over a topology, or a neighbourhood by a similarity."""
@@ -101,8 +101,6 @@ def make_task(
     owner = rng.permutation(np.repeat(np.arange(n_agents), sizes))
     X = rng.uniform(-1, 1, size=(n, n_features))
     scores = X @ rng.normal(size=(n_features, loss.n_outputs)) + 0.3
-    if sort_by_target:
-        owner = np.repeat(np.arange(n_agents), sizes)[np.argsort(np.argsort(scores[:, 0]))]
     c = coordinates_of(n_features, fit_intercept, (-1, 1))
     own = {"agent_sizes": tuple(sizes), "sizes_matter": facts.get("unit") == "agent"}
     if is_personal:
@@ -323,10 +321,6 @@ def optimum(loss, penalty, X, y, fit_intercept=True):
         model = SklearnElasticNet(alpha=l1 + l2, l1_ratio=l1 / (l1 + l2), **options)
     model.fit(X, y)
     return comparable(np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_ + 0.0), loss)
-
-
-def central_optimum(task):
-    return optimum(task.facts.loss, task.facts.penalty, task.X, task.y)
 
 
 def comparable(coef, intercept, loss):

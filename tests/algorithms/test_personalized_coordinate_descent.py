@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skdpadmm import algorithms as alg
 from skdpadmm.algorithms import LocalModels, PersonalizedCoordinateDescent, PersonalizedOptimum
 from skdpadmm.algorithms import _personalized_coordinate_descent as module
 from skdpadmm.algorithms._personalized_coordinate_descent import propagate, wake_order
@@ -159,19 +158,6 @@ def test_all_agents_wake_up_equally_often_in_a_random_order():
     assert np.bincount(order).tolist() == [500] * 7
     # Whoever has not woken up often enough is next with one chance: whoever was last.
     assert np.mean(order[1:1000] == order[:999]) == pytest.approx(1 / 7, abs=0.04)
-
-
-def test_a_refit_minimises_over_one_agent():
-    task = task_of("logistic")
-    models = run(PersonalizedCoordinateDescent(turns=2), task)[1].parameters_per_agent
-    for agent in (0, COLD):
-        own = task.owner == agent
-        changed = models.copy()
-        changed[agent] = alg.refit_at_home(
-            task.facts, Rows(task.X[own], task.facts.coordinates), task.y[own], agent=agent,
-            models=models,
-        )  # fmt: skip
-        assert np.abs(gradient_of(task, changed)[agent]).max() < 1e-7
 
 
 def test_the_expected_gap_contracts_from_one_wake_up_to_the_next_as_planned():

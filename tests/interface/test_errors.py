@@ -19,7 +19,6 @@ EVERYWHERE = (CENTRAL, *OF_AGENTS)
 # Kinds of estimators, parameters, message. Every family with agents gets ten of them.
 REFUSED = [
     (EVERYWHERE, {"algorithm": "admm"}, "^Got algorithm='admm', expected one of"),
-    (EVERYWHERE, {"epsilon": -1.0}, "^The 'epsilon' parameter of .* must be"),
     (EVERYWHERE, {"max_iter": True}, "^The 'max_iter' parameter of .* Got True"),
     (EVERYWHERE, {"feature_bounds": (1, -1)}, "^Got feature_bounds"),
     ((CENTRAL, NETWORK), {"target_bounds": (1, -1)}, "^Got target_bounds"),

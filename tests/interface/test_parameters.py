@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import skdpadmm
 from skdpadmm.algorithms import ConsensusADMM
-from tests.interface.registry import DEFAULTS, ROWS, plan_of
+from tests.interface.registry import DEFAULTS, ROWS
 
 # Of `local_model`, of probabilities and of streams.
 UNLISTED = {
@@ -112,15 +112,3 @@ def test_a_fit_stores_models_counts_and_the_report_in_their_shapes(row, epsilon)
         if row.family != "federated":
             assert model.coef_per_agent_.shape == (n_agents, *outputs, 3)
             assert model.intercept_per_agent_.shape == (n_agents, *outputs)
-
-
-@pytest.mark.parametrize("name", ["multinomial", "fed ridge", "network", "personal"])
-def test_without_privacy_the_plan_and_the_report_say_so(name):
-    row = ROWS[name]
-    model = row.make(epsilon=math.inf).fit(*row.data())
-    report = model.privacy_
-    assert math.isinf(plan_of(model, 60, 3).guarantee().epsilon(1e-5))
-    for text in (repr(report), report._repr_html_()):
-        assert "not private" in text
-        assert "SIMULATION" not in text
-    assert all(math.isinf(report.epsilon(observer.name)) for observer in report.observers)

@@ -168,9 +168,7 @@ FAR = pd.DataFrame({"x": [0.0, 1.0, 90.0, 91.0]}, index=TOWNS)
 @pytest.mark.parametrize(
     ("make", "given", "message"),
     [
-        (network.knn_similarity, (X, 0), "'n_neighbors' .* must be an int"),
         (network.gaussian_similarity, (FAR, 1), r"\['west', 'east'\].* Raise bandwidth"),
-        (network.knn_similarity, ([[0], [np.nan]],), "Input features contains NaN"),
         (network.gaussian_similarity, (np.zeros((3, 1)),), r"bandwidth=0\.0, .* in \(0, inf\)"),
         (network.angle_similarity, ([[1.0], [0.0]],), r"zero in rows \[1\]"),
         (similarity_of(PATH).average_for, ([1, -1, np.nan],), "negative, not finite"),

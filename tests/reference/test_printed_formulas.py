@@ -11,7 +11,6 @@ import pytest
 from skdpadmm.privacy import (
     GaussianDP,
     LaplaceDP,
-    compose,
     compose_counts,
     gaussian_mu,
     split_budget,
@@ -168,16 +167,6 @@ def test_the_printed_split_is_the_reverse_of_the_optimum_and_worse_than_equal_sh
     reverse, later = coordinate_descent_split(6, 0.8), 0.8 ** np.arange(5, -1, -1)
     np.testing.assert_allclose(reverse, split_budget("optimal", 6, 0.8)[::-1], rtol=1e-9)
     assert np.sum(later / reverse**2) > np.sum(later / split_budget("equal", 6) ** 2)
-
-
-def test_a_loss_that_is_lipschitz_in_the_l1_norm_moves_a_laplace_release_by_more():
-    """Its gradient is bounded entry by entry: what is declared as one release is p of them."""
-    declared, gradient, other = 0.1, np.ones(10), -np.ones(10)
-    true = compose(*map(LaplaceDP, np.abs(gradient - other) / (2.0 / declared)))
-    assert true.epsilon(0.0) == pytest.approx(10 * declared)
-    # Seen where all entries have one sign: the loss is then the whole sum.
-    attained = (1 - math.exp(declared - true.epsilon(0.0))) * 0.5**10
-    assert 0 < attained <= true.delta(declared)
 
 
 @pytest.mark.parametrize("n_records", [2, 8, 40])
