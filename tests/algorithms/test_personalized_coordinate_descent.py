@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skdpadmm.algorithms import LocalModels, PersonalizedCoordinateDescent, PersonalizedOptimum
+from skdpadmm.algorithms import (
+    LocalModels,
+    PersonalizedCoordinateDescent,
+    PersonalizedOptimum,
+    refit_at_home,
+)
 from skdpadmm.algorithms import _personalized_coordinate_descent as module
 from skdpadmm.algorithms._personalized_coordinate_descent import propagate, wake_order
 from skdpadmm.algorithms._personalized_defaults import typical_curvature, wake_contraction
@@ -158,6 +163,14 @@ def test_all_agents_wake_up_equally_often_in_a_random_order():
     assert np.bincount(order).tolist() == [500] * 7
     # Whoever has not woken up often enough is next with one chance: whoever was last.
     assert np.mean(order[1:1000] == order[:999]) == pytest.approx(1 / 7, abs=0.04)
+
+
+def test_a_refit_without_rows_is_the_mean_of_the_neighbours():
+    task, (W, D) = task_of("logistic"), weights_of_edges(task_of("logistic"))
+    models = run(PersonalizedCoordinateDescent(turns=2), task)[1].parameters_per_agent
+    rows = Rows(task.X[:0], task.facts.coordinates)
+    found = refit_at_home(task.facts, rows, task.y[:0], agent=COLD, models=models)
+    np.testing.assert_allclose(found, np.tensordot(W[COLD] / D[COLD], models, 1), atol=1e-7)
 
 
 def test_the_expected_gap_contracts_from_one_wake_up_to_the_next_as_planned():
