@@ -160,6 +160,10 @@ class PrivacyLedger:
     agents holds for their records. Where one record decides which others a fit gets, as with folds
     by labels, no sum holds.
 
+    Later fits may depend on earlier results. Their budgets may do so as well where all guarantees
+    are Gaussian (Smith and Thakurta, "Fully adaptive composition for Gaussian differential
+    privacy", 2022); a sum of other kinds holds for budgets that were fixed in advance.
+
     **Data sets.** Fits without a name count for every data set. With ``disjoint=True`` you say that
     no unit is in two data sets of different names: then the worst of their accounts is a bound for
     all. Otherwise everything is composed.

@@ -12,10 +12,8 @@ from skdpadmm.privacy._convolution import composed_delta, composed_epsilon
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate, Rounds
 from skdpadmm.privacy._laplace import LaplaceDP
-from skdpadmm.privacy._mixture import Worst, worst
 from skdpadmm.privacy._numbers import require_count, require_delta, require_epsilon
 from skdpadmm.privacy._renyi import RenyiDP, common_orders
-from skdpadmm.privacy._sampled import PoissonSubsampledGaussian
 
 _NOTHING = GaussianDP(0.0), LaplaceDP(0.0)
 _UP = 1.0 + 2.0**-51  # a root and a product, never below the sum that they stand for
@@ -37,8 +35,8 @@ class Composed(Guarantee, kind="composed"):
     Parameters
     ----------
     leaves : tuple of Guarantee
-        Different ones, none of them composed itself or NonPrivate. All subsampled ones share one
-        neighbouring relation.
+        Different ones, none of them composed itself or NonPrivate. Those that state a neighbouring
+        relation state the same one.
     counts : tuple of int
         How often each occurs, at least once.
 
@@ -65,10 +63,9 @@ class Composed(Guarantee, kind="composed"):
             require_count(count, "counts")
             if not isinstance(leaf, Guarantee) or isinstance(leaf, Composed | NonPrivate):
                 raise TypeError(f"Got a leaf {leaf!r}, expected a Guarantee. Use compose().")
-        sampled = [leaf for leaf in self.leaves if isinstance(leaf, PoissonSubsampledGaussian)]
-        if len({leaf.neighboring for leaf in sampled}) > 1:
+        if len(set().union(*(leaf.relations() for leaf in self.leaves))) > 1:
             raise TypeError(
-                "Got subsampled guarantees under two neighbouring relations, expected one; "
+                "Got guarantees under two neighbouring relations, expected one; "
                 "state all of them under the same relation."
             )
 
@@ -130,10 +127,10 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     """Return the guarantee of adaptive use of all ``guarantees`` on the same data.
 
     Gaussian ones compose in closed form, mu = sqrt(sum mu_t^2) (Dong, Roth and Su, JRSS-B 2022,
-    Corollary 2), and so does one other with them: a mixture label by label, labels revealed, the
-    worst of several case by case, Renyi divergences by order mu^2 / 2, a perturbed objective within
-    its own bound. Renyi divergences add on the orders that all have in common. All else is a
-    :class:`Composed` of privacy loss distributions. Together with NonPrivate nothing is left.
+    Corollary 2), and so does one other with them: a mixture label by label, labels revealed, Renyi
+    divergences by order mu^2 / 2, a perturbed objective within its own bound. Renyi divergences add
+    on the orders that all have in common. All else is a :class:`Composed` of privacy loss
+    distributions. Together with NonPrivate nothing is left.
 
     Parameters
     ----------
@@ -165,6 +162,7 @@ def compose_counts(pairs: Iterable[tuple[Guarantee, int]]) -> Guarantee:
     """Compose guarantees of which each occurs a number of times."""
     counts: _Counts = Counter()
     for guarantee, count in pairs:
+        require_count(count, "counts")
         if not isinstance(guarantee, Guarantee):
             raise TypeError(f"Got {guarantee!r}, expected a Guarantee, such as GaussianDP(0.1).")
         if isinstance(guarantee, Composed):
@@ -186,10 +184,6 @@ def compose_counts(pairs: Iterable[tuple[Guarantee, int]]) -> Guarantee:
         if (together := alone.absorb(mu)) is not None:
             return together
     counts = others | ({GaussianDP(mu): 1} if mu > 0.0 else {})
-    cases, rest = _split(counts, Worst)
-    if sum(cases.values()) == 1:  # a pair of neighbours is in one of the cases
-        (several,) = cases
-        return worst(*(compose_counts([(case, 1), *rest.items()]) for case in several.components))
     return Composed(tuple(counts), tuple(counts.values()))
 
 

@@ -60,8 +60,10 @@ def _interval(rounds: Rounds, widest: float) -> float:
 
 
 def _composed(rounds: Rounds) -> Any:
-    """Return the distribution of all rounds; None where one round's loss leaves exp's range."""
-    if (widest := max(_widest(leaf) for leaf, _ in rounds)) > _LARGEST_LOSS:
+    """Return the distribution of all rounds; None where the loss is infinite or beyond exp."""
+    finite = math.prod((1.0 - leaf.infinite_loss()) ** count for leaf, count in rounds)
+    widest = max(_widest(leaf) for leaf, _ in rounds)
+    if finite < _CONVOLUTION_ERROR or widest > _LARGEST_LOSS:
         return None
     interval = _interval(rounds, widest)
     return _product(rounds, interval) if widest + 2.0 * interval <= _LARGEST_LOSS else None

@@ -129,8 +129,7 @@ class Guarantee(ABC):
 
     def widest_loss(self) -> float:
         """Return the largest privacy loss, up to a negligible probability."""
-        never = self.delta(sys.float_info.max)
-        return self.epsilon(min(1.0, never * (1.0 + 1e-9) + _TAIL))
+        return self.epsilon(min(1.0, self.infinite_loss() * (1.0 + 1e-9) + _TAIL))
 
     def loss_std(self) -> float:
         """Return about the standard deviation of the privacy loss."""
@@ -143,6 +142,15 @@ class Guarantee(ABC):
     def rounds(self) -> Rounds:
         """Return what composes, and how often each part of it occurs."""
         return ((self, 1),)
+
+    def relations(self) -> set[Neighboring]:
+        """Return the neighbouring relations that it is stated under, as far as it states any."""
+        own = {self.neighboring} if hasattr(self, "neighboring") else set()
+        return own.union(*(part.relations() for part in getattr(self, "components", ())))
+
+    def infinite_loss(self) -> float:
+        """Return the probability of an infinite privacy loss."""
+        return self.delta(sys.float_info.max)
 
     def largest_mu(self) -> float:
         """Return a mu whose Gaussian guarantee is known to be no better; infinity if none is."""

@@ -65,19 +65,19 @@ class Mixture(Guarantee, kind="mixture"):
 
     @numbers.quiet_underflow
     def delta(self, epsilon: float) -> float:
-        """Return the average delta at ``epsilon``; mass that rounding lost counts as delta."""
+        """Return the average delta at ``epsilon``; what rounding lost is the worst label's."""
         numbers.require_epsilon(epsilon)
         if math.isinf(epsilon):
             return 0.0
-        pairs = list(zip(self.weights, self.components, strict=True))
         # Gaussian components, often thousands, are evaluated in one call.
-        gaussian = [(w, c.mu) for w, c in pairs if isinstance(c, GaussianDP)]
-        terms = [w * c.delta(epsilon) for w, c in pairs if not isinstance(c, GaussianDP)]
-        if gaussian:
-            w, mu = np.array(gaussian, dtype=np.float64).T
-            terms.extend((w * gaussian_deltas(mu, epsilon)).tolist())
-        lost = max(0.0, 1.0 - math.fsum(self.weights))
-        return min(1.0, math.fsum(terms) + lost)
+        deltas = np.empty(len(self.components))
+        gaussian = [i for i, c in enumerate(self.components) if isinstance(c, GaussianDP)]
+        mus = np.array([self.components[i].largest_mu() for i in gaussian])
+        deltas[gaussian] = gaussian_deltas(mus, epsilon)
+        for i in set(range(len(deltas))).difference(gaussian):
+            deltas[i] = self.components[i].delta(epsilon)
+        average = math.fsum((np.array(self.weights) * deltas).tolist())
+        return min(1.0, average + self._lost() * float(deltas.max()))
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether its delta is plainly at least another's: label by label."""
@@ -88,9 +88,15 @@ class Mixture(Guarantee, kind="mixture"):
         )
 
     def deltas(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-        pairs = zip(self.weights, self.components, strict=True)
-        lost = max(0.0, 1.0 - math.fsum(self.weights))
-        return np.minimum(1.0, sum(w * c.deltas(epsilons) for w, c in pairs) + lost)
+        average, largest = np.zeros_like(epsilons), np.zeros_like(epsilons)
+        for weight, component in zip(self.weights, self.components, strict=True):
+            deltas = component.deltas(epsilons)
+            average += weight * deltas
+            np.maximum(largest, deltas, out=largest)
+        return np.minimum(1.0, average + self._lost() * largest)
+
+    def _lost(self) -> float:
+        return max(0.0, 1.0 - math.fsum(self.weights))
 
     def loss_std(self) -> float:
         pairs = zip(self.weights, self.components, strict=True)
@@ -101,8 +107,9 @@ class Mixture(Guarantee, kind="mixture"):
 
     def absorb(self, gaussian_mu: float) -> Mixture | None:
         """Compose label by label: the label is revealed."""
-        components = _absorbed(self.components, gaussian_mu)
-        return None if components is None else replace(self, components=components)
+        parts = [both for c in self.components if (both := c.absorb(gaussian_mu)) is not None]
+        is_known = len(parts) == len(self.components)
+        return replace(self, components=tuple(parts)) if is_known else None
 
     def __repr__(self) -> str:
         if len(self.components) > 3:
@@ -164,16 +171,6 @@ class Worst(Guarantee, kind="worst"):
 
     def largest_mu(self) -> float:
         return max(component.largest_mu() for component in self.components)
-
-    def absorb(self, gaussian_mu: float) -> Guarantee | None:
-        """Compose case by case: a pair of neighbours is in one of them."""
-        components = _absorbed(self.components, gaussian_mu)
-        return None if components is None else worst(*components)
-
-
-def _absorbed(components: tuple[Guarantee, ...], mu: float) -> tuple[Guarantee, ...] | None:
-    absorbed = [together for c in components if (together := c.absorb(mu)) is not None]
-    return tuple(absorbed) if len(absorbed) == len(components) else None
 
 
 def worst(*guarantees: Guarantee) -> Guarantee:

@@ -88,6 +88,9 @@ class PoissonSubsampledGaussian(Guarantee, kind="poisson_subsampled_gaussian"):
         shift = self.neighboring.sensitivity_factor / self.noise_multiplier
         return 0.5 * shift * shift + 10.0 * shift
 
+    def infinite_loss(self) -> float:
+        return 0.0
+
     def loss_std(self) -> float:
         shift = self.neighboring.sensitivity_factor / self.noise_multiplier
         return self.sampling_probability * shift * math.sqrt(self.n_rounds)

@@ -1,7 +1,5 @@
 """Properties of every algorithm, whatever it releases."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math

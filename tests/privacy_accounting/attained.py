@@ -1,7 +1,5 @@
 """What releases do reveal: oracles for bounds that claim to be above it."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """What tests of guarantees share."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import sys

@@ -1,7 +1,5 @@
 """What the last state alone reveals: contractions, single uses, gradient ADMM, random positions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

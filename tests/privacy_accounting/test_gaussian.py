@@ -1,7 +1,5 @@
 """Gaussian releases, sampled or not: exact where it can be, and on the safe side."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

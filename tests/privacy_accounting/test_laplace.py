@@ -1,7 +1,5 @@
 """Laplace releases, labels and splits: bounds above what is attained, closed forms, references."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

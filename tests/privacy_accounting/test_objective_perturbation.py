@@ -1,7 +1,5 @@
 """Objective perturbation: exact divergences never exceed the bounds, and meet them where tight."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is outside a theorem is refused, and the error names it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The report says who sees what, and never a number below the truth."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

@@ -1,7 +1,5 @@
 """A token that walks over agents: the law of its cost, against enumerated and simulated walks."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import pairwise, product
