@@ -93,7 +93,8 @@ def iteration_cost(
     """
     model.set_params(max_iter=2 * repeats + 2)
     classes = {"n_classes": 2} if hasattr(model, "classes") else {}
-    planned = model._plan_fit(**model._public_shape(*X.shape), **classes)
+    shape = {"n_samples": X.shape[0], "n_features": X.shape[1], "feature_names": None}
+    planned = model._plan_fit(**shape, **classes)
     target = np.where(y > 0, 1.0, -1.0) if classes else planned.coordinates.target(y)
     noise = noise_source(None, planned.plan.digest())
     iterations: list[float] = []
