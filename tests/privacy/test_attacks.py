@@ -121,6 +121,6 @@ ATTACKS = [
 @pytest.mark.filterwarnings("ignore:Got delta")
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_an_attack_comes_close_to_the_claim_and_not_above(attack):
-    plan, (without, having) = attack.runs(2000)
+    plan, (without, having) = attack.runs(6000)
     found, claimed = mu_lower_bound(without, having), plan.guarantee().mu
     assert attack.finds * claimed <= found <= claimed
