@@ -145,7 +145,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     Raises
     ------
     TypeError
-        For anything but guarantees, and for subsampled ones under two neighbouring relations.
+        For anything but guarantees, and for some that state different neighbouring relations.
 
     Examples
     --------
@@ -155,7 +155,8 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     >>> compose(LaplaceDP(0.1), LaplaceDP(0.1)).describe()
     'Laplace(epsilon=0.1) x 2'
     """
-    return guarantees[0] if len(guarantees) == 1 else compose_counts((g, 1) for g in guarantees)
+    together = compose_counts((g, 1) for g in guarantees)
+    return guarantees[0] if len(guarantees) == 1 else together
 
 
 def compose_counts(pairs: Iterable[tuple[Guarantee, int]]) -> Guarantee:

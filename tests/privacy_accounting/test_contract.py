@@ -197,7 +197,7 @@ def test_composition_with_nothing_and_with_no_guarantee_at_all(guarantee):
 
 def test_foreign_guarantees_and_two_relations_do_not_compose():
     assert compose() == GaussianDP(0.0)
-    for others in ((GaussianDP(1.0),), (NonPrivate(),)):
+    for others in ((), (GaussianDP(1.0),), (NonPrivate(),)):
         with pytest.raises(TypeError, match=r"Got 0\.5, expected a Guarantee"):
             compose(0.5, *others)
     replaced = Sampled(0.1, 20.0, 100, "replace_one")
