@@ -341,7 +341,8 @@ def coordinate_operator(penalty: Penalty, step: float, coordinates: Coordinates)
     diagonal = penalty.proximal_operator(step, metric=scale[:, 0] ** -2.0)
 
     def apply(point: Array) -> Array:
-        features = diagonal(point[:p] * scale) / scale
-        return np.concatenate([features, point[p:]])
+        moved = point.copy()
+        np.divide(diagonal(point[:p] * scale), scale, out=moved[:p])
+        return moved
 
     return apply

@@ -297,7 +297,9 @@ class GradientADMM(base.Algorithm):
         c, length = facts.neighboring.sensitivity_factor, settings.displacement
         sensitivity = c * facts.working_rounding * settings.clip_norm * length
         grid = GRID_CELL * math.sqrt(math.prod(shape))
-        least_noise = partial(calibrated, schedule, facts, budget, settings.amplification)
+        spent = tuple(release.view().guarantees[0] for release in facts.preparations)
+        target = (budget.epsilon, budget.delta)
+        least_noise = partial(calibrated, schedule, spent, *target, settings.amplification)
         step = least_noise(grid)
         noise_std, offset = sensitivity / step.ratio, self._splitting(facts).offset
         if offset > LARGEST_OFFSET * noise_std:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -77,7 +78,7 @@ def splitting_of(
 
     def penalised(weight: float) -> Operator:
         apply = coordinate_operator(penalty, 1.0 / weight, coordinates)
-        return lambda w: apply((-w / weight).reshape(len(w), -1)).reshape(w.shape)
+        return lambda w: apply((w / -weight).reshape(len(w), -1)).reshape(w.shape)
 
     return Splitting(
         n_constraints=coordinates.n_parameters,
@@ -216,10 +217,16 @@ class NoisySteps:
         x, multipliers, mean_x, mean_multipliers = state.values
         noise = noise.reshape(len(rows), *x.shape)
         t, averages = state.n_steps, len(mean_x) > 0
-        for i in range(len(rows)):
-            row = rows[i]
-            slope = self.loss.derivative((row @ x)[None], target[i : i + 1])
-            gradient = np.multiply.outer(row, clip_derivative(slope, bound[i : i + 1])[0])
+        # Of one score in Python's floats, which are a good deal faster than arrays of one.
+        slope_at, targets, bounds = self.loss.slope, target.tolist(), bound.tolist()
+        for i, row in enumerate(rows):
+            if x.ndim == 1:
+                slope, most = slope_at(float(row.dot(x)), targets[i]), bounds[i]
+                clipped = max(min(slope, most), -most) if abs(slope) < math.inf else 0.0
+                gradient = row * clipped
+            else:
+                slopes = self.loss.derivative((row @ x)[None], target[i : i + 1])
+                gradient = np.multiply.outer(row, clip_derivative(slopes, bound[i : i + 1])[0])
             x, multipliers = self.step(x, multipliers, gradient)
             x = self._rounded(x) + noise[i]
             t += 1

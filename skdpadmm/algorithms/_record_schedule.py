@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm import privacy
 from skdpadmm.privacy import AmplifiedIteration, GaussianDP, Guarantee, mixture_of_slots
-from skdpadmm.protocol import Budget, Facts, Gate
+from skdpadmm.protocol import Gate
 
 # Nobody's place.
 NOBODY = -1
@@ -87,26 +88,32 @@ def stopping_time(n_steps: int, uniform: float) -> int:
     return half + 1 + min(int(uniform * (n_steps - half)), n_steps - half - 1)
 
 
+# Every piece of a stream is planned anew.
+@lru_cache(maxsize=64)
 def calibrated(
-    schedule: RecordSchedule, facts: Facts, budget: Budget, amplification: float, shift: float
+    schedule: RecordSchedule,
+    spent: tuple[Guarantee, ...],
+    epsilon: float,
+    delta: float,
+    amplification: float,
+    shift: float,
 ) -> AmplifiedIteration:
-    """One step's figures with the least noise that the budget allows.
+    """One step's figures with the least noise that the budget allows beside what is `spent`.
 
     `shift` is what rounding moves two iterates apart in a step, in noise standard deviations.
     """
-    spent = [release.view().guarantees[0] for release in facts.preparations]
 
     def guarantee(scale: float) -> Guarantee:
         step = AmplifiedIteration(1.0 / scale, amplification, shift)
         return privacy.compose(*spent, schedule.guarantees(step)[0])
 
     alone = schedule.guarantees(AmplifiedIteration(0.0, amplification, shift))[0]
-    if privacy.compose(*spent, alone).delta(budget.epsilon) > budget.delta / 2:
+    if privacy.compose(*spent, alone).delta(epsilon) > delta / 2:
         raise ValueError(
             "Got a budget so small that rounding takes up half of it, expected a larger epsilon or"
             " fewer steps. Use release='path', where rounding of earlier steps does not count."
         )
-    scale = privacy.calibrate_noise(guarantee, budget.epsilon, budget.delta) * (1 + 1e-12)
+    scale = privacy.calibrate_noise(guarantee, epsilon, delta) * (1 + 1e-12)
     return AmplifiedIteration(1.0 / scale, amplification, shift)
 
 

@@ -44,6 +44,12 @@ class Loss(ABC):
 
     is_regression: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        """Let no class inherit a `slope` of another derivative."""
+        super().__init_subclass__()
+        if "derivative" in vars(cls) and "slope" not in vars(cls):
+            cls.slope = Loss.slope  # type: ignore[method-assign]
+
     @property
     def n_outputs(self) -> int:
         """Number of scores per record: one for each class, or one."""
@@ -70,6 +76,10 @@ class Loss(ABC):
     @abstractmethod
     def derivative(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         """Derivative with respect to the scores, in their shape."""
+
+    def slope(self, score: float, target: float) -> float:
+        """`derivative` of one record with one score, the same bits in less time."""
+        return float(self.derivative(np.array([score]), np.array([target]))[0])
 
     @abstractmethod
     def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:

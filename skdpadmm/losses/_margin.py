@@ -51,6 +51,10 @@ class LogisticLoss(Loss):
             probability *= -target
             return probability
 
+    def slope(self, score: float, target: float) -> float:
+        odds = float(np.exp(min(target * score, _EXP_MAX)))
+        return 1.0 / (1.0 + odds) * -target
+
     def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         with np.errstate(under="ignore"):
             tail = np.exp(-np.abs(scores))
@@ -190,6 +194,9 @@ class SmoothedHinge(_Hinge):
 
     smoothing: float
     lipschitz = 1.0  # attained by margins up to 1 - h
+
+    def slope(self, score: float, target: float) -> float:
+        return min(max((1.0 - target * score) / self.smoothing, 0.0), 1.0) * -target
 
     def __post_init__(self) -> None:
         check_positive("smoothing", self.smoothing)

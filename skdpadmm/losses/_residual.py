@@ -31,6 +31,9 @@ class _Residual(ClosedForm):
         with np.errstate(over="ignore"):
             return self._clip(scores - target)
 
+    def slope(self, score: float, target: float) -> float:
+        return max(min(score - target, self.threshold), -self.threshold)
+
     def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         """See :meth:`Loss.curvature`; 1 at the threshold itself, where both sides differ."""
         with np.errstate(over="ignore"):

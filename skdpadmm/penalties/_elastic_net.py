@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -58,7 +59,18 @@ class _ElasticNet(Penalty):
         check_metric(metric)
         l1, l2 = (step * strength for strength in self._strengths())
         if metric is None or metric.ndim == 1:
-            return lambda v: _shrink(v, as_weights(v, metric), l1, l2)
+
+            @cache
+            def constants(shape: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+                return _constants(as_weights(np.empty(shape), metric), l1, l2)
+
+            is_free = l1 == l2 == 0
+
+            def shrink(v: FloatArray) -> FloatArray:
+                threshold, divisor = constants(v.shape)
+                return v + 0.0 if is_free else _shrink(v, threshold, divisor)
+
+            return shrink
         if l1 == l2 == 0:
             size = len(metric)
             return lambda v: as_columns(v, size).reshape(v.shape).copy()
@@ -179,10 +191,15 @@ class NoPenalty(_ElasticNet):
         return 0.0, 0.0
 
 
-def _shrink(v: FloatArray, weight: FloatArray, l1: float, l2: float) -> FloatArray:
-    shrunk = np.maximum(np.abs(v) - l1 / weight, 0.0)
+def _constants(weight: FloatArray, l1: float, l2: float) -> tuple[FloatArray, FloatArray]:
+    """What `_shrink` subtracts and divides by."""
+    return l1 / weight, 1.0 + l2 / weight
+
+
+def _shrink(v: FloatArray, threshold: FloatArray, divisor: FloatArray) -> FloatArray:
+    shrunk = np.maximum(np.abs(v) - threshold, 0.0)
     # Adding zero turns -0.0 into 0.0.
-    return np.copysign(shrunk, v) / (1.0 + l2 / weight) + 0.0
+    return np.copysign(shrunk, v) / divisor + 0.0
 
 
 def _l1_minimiser(
@@ -200,7 +217,7 @@ def _l1_minimiser(
     force = metric @ v
     kinks, slopes = (-l1, l1), (-np.inf, 0.0, np.inf)
     dual = PiecewiseQuadratic(inverse, np.zeros_like(v), force, kinks=kinks, slopes=slopes).guess()
-    start = _shrink(v, metric.diagonal(), l1, l2)
+    start = _shrink(v, *_constants(metric.diagonal(), l1, l2))
     if dual is not None:
         start = inverse @ (force - dual)
         start[(np.abs(dual) < l1) | (start * dual < 0)] = 0.0

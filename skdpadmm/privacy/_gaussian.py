@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,6 +129,7 @@ class GaussianDP(Guarantee, kind="gaussian"):
         return GaussianDP(math.hypot(self.mu, gaussian_mu))
 
 
+@lru_cache(maxsize=256)
 @numbers.quiet_underflow
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which GDP(mu) is (epsilon, delta)-private, from the noisier side.

@@ -202,6 +202,19 @@ def test_a_row_does_not_depend_on_other_rows_and_arguments_are_left_alone(loss, 
         np.testing.assert_array_equal(array, kept)
 
 
+@pytest.mark.parametrize("loss", SCALAR, ids=repr)
+def test_the_slope_of_one_record_has_the_bits_of_its_derivative(loss):
+    class Doubled(type(loss)):
+        def derivative(self, scores, target):
+            return 2.0 * super().derivative(scores, target)
+
+    doubled = Doubled(**vars(loss))
+    scores, target = draw(loss, np.random.default_rng(0), n=500, scale=300.0)
+    pairs = list(zip(scores.tolist(), target.tolist(), strict=True))
+    assert [loss.slope(*pair) for pair in pairs] == loss.derivative(scores, target).tolist()
+    assert [doubled.slope(*pair) for pair in pairs] == doubled.derivative(scores, target).tolist()
+
+
 @pytest.mark.parametrize("value", [0.0, -1.0, np.inf, np.nan])
 def test_parameters_without_meaning_are_refused(value):
     for make in (HuberLoss, SmoothedHinge, lambda h: OneVsRestHinge(3, h)):
