@@ -471,11 +471,11 @@ def features_of(model: Any, X: Any) -> Any:
 def column_number(column: int | str, X: Any) -> int:
     """The position of a column of X, given by its index or its name."""
     if isinstance(column, str):
-        names = list(X.columns) if hasattr(X, "iloc") else []
+        names = list(getattr(X, "columns", []))
         if column not in names:
             raise ValueError(
                 f"Got agent_column={column!r}, expected the index of a column, or the name of one"
-                f" in a pandas DataFrame: got {names[:20] or type(X).__name__}."
+                f" in a DataFrame: got {names[:20] or type(X).__name__}."
             )
         return names.index(column)
     shape = np.shape(X)
@@ -487,8 +487,8 @@ def column_number(column: int | str, X: Any) -> int:
 
 
 def _columns(X: Any, numbers: Any) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[:, numbers]
+    if hasattr(X, "columns"):  # of pandas or of polars
+        return getattr(X, "iloc", X)[:, numbers]
     return (X.tocsc() if hasattr(X, "tocsc") else np.asarray(X))[:, numbers]
 
 

@@ -1,7 +1,7 @@
 """Row-wise transformers that use public facts only, and so cost no privacy.
 
-Both map each row by itself, with bounds given by the user. Neighbouring data sets stay neighbouring
-after them, so a guarantee of the estimator behind them covers the whole pipeline.
+They map each row by itself, with bounds and categories given by the user. Neighbouring data sets
+stay neighbouring after them, so a guarantee of the estimator behind them covers the whole pipeline.
 
 .. warning::
    Transformers that *learn from data* are different. ``StandardScaler``, ``MinMaxScaler``,
@@ -12,6 +12,7 @@ after them, so a guarantee of the estimator behind them covers the whole pipelin
 
 from __future__ import annotations
 
+from ._table import PublicTableTransformer, Range
 from ._transformers import BoundedScaler, RowNormClipper
 
-__all__ = ["BoundedScaler", "RowNormClipper"]
+__all__ = ["BoundedScaler", "PublicTableTransformer", "Range", "RowNormClipper"]

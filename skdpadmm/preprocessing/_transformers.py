@@ -56,6 +56,29 @@ class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
+def middle_and_half(
+    low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The middle of bounds, and half their distance."""
+    # Halved before they meet, so bounds of 1e308 are fine.
+    return low / 2 + high / 2, high / 2 - low / 2
+
+
+def into_unit_box(
+    rows: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    middle: NDArray[np.float64],
+    half: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Clip entries to bounds, and map them to [-1, 1], in place."""
+    # Clipping first keeps the subtraction finite, clipping last catches rounding.
+    np.clip(rows, low, high, out=rows)
+    rows -= middle
+    rows /= half
+    return np.clip(rows, -1.0, 1.0, out=rows)
+
+
 class BoundedScaler(_PublicTransformer):
     r"""Map each column from public bounds to [-1, 1], and clip what lies outside.
 
@@ -125,11 +148,7 @@ class BoundedScaler(_PublicTransformer):
             high = high[rows.indices]
             rows.data = np.clip(rows.data, -high, high) / high
             return rows
-        # Clipping first keeps the subtraction finite, clipping last catches rounding.
-        np.clip(rows, low, high, out=rows)
-        rows -= middle
-        rows /= half
-        return np.clip(rows, -1.0, 1.0, out=rows)
+        return into_unit_box(rows, low, high, middle, half)
 
     def inverse_transform(self, X: ArrayLike) -> Any:
         """Map [-1, 1] back to the bounds; what was clipped stays clipped.
@@ -176,15 +195,14 @@ class BoundedScaler(_PublicTransformer):
                 )
             sides.append(np.broadcast_to(values, (n_features,)))
         low, high = sides
-        # Halved before they meet, so bounds of 1e308 are fine.
-        half = high / 2 - low / 2
+        middle, half = middle_and_half(low, high)
         if not np.all(half > 0):
             j = int(np.argmin(half > 0))
             raise ValueError(
                 f"Got lower={low[j]} and upper={high[j]} for column {j}, expected lower < upper in "
                 "every column. Swap reversed bounds, and drop columns that are publicly constant."
             )
-        return [low, high, low / 2 + high / 2, half]
+        return [low, high, middle, half]
 
     def _keeps_zero(self) -> bool:
         """Whether 0 is the middle of the bounds of every column; False for invalid bounds."""

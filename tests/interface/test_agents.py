@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 
@@ -61,6 +62,8 @@ COLUMN_KINDS = {
     "CSR": lambda number, names: sparse.csr_matrix(number),
     "frame": lambda number, names: pd.DataFrame(number, columns=names),
     "frame by name": lambda number, names: pd.DataFrame(number, columns=names),
+    "polars frame": lambda number, names: pl.DataFrame(number, schema=names),
+    "polars frame by name": lambda number, names: pl.DataFrame(number, schema=names),
 }
 
 
@@ -76,7 +79,7 @@ def test_a_column_of_agents_is_the_same_as_their_labels(name, kind, places):
     made, other = (
         COLUMN_KINDS[kind](np.insert(X, where, whose, axis=1), names) for whose in (AGENTS, 17)
     )
-    model = unnamed(name, agent_column="owner" if kind == "frame by name" else index).fit(made, y)
+    model = unnamed(name, agent_column="owner" if "by name" in kind else index).fit(made, y)
     assert_alike(parameters(model), parameters(expected))
     assert model.agent_labels_.tolist() == [1, 2, 3]
     assert (model.n_features_in_, model.coef_.shape[-1]) == (4, 3)
@@ -102,7 +105,9 @@ def test_a_column_of_words_is_no_number_and_bounds_by_name_leave_it_out():
     expected = parameters(by_position.fit(X, y, agents=TOWNS))
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     frame.insert(1, "town", TOWNS)
-    for column, data in (("town", frame), (1, frame), (-3, frame.astype({"town": "category"}))):
+    categorical = frame.astype({"town": "category"})
+    polars = pl.DataFrame(frame.to_dict("list"), schema_overrides={"town": pl.Categorical})
+    for column, data in (("town", frame), (1, frame), (-3, categorical), ("town", polars)):
         model = unnamed("fed ridge", agent_column=column, feature_bounds=bounds)
         np.testing.assert_allclose(parameters(model.fit(data, y)), expected, rtol=1e-9)
         assert model.agent_labels_.tolist() == NAMES

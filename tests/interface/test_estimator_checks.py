@@ -17,7 +17,7 @@ import skdpadmm
 import skdpadmm.preprocessing
 from skdpadmm import DPAdmmLogisticRegression
 from skdpadmm.model_selection import DPGridSearchCV
-from skdpadmm.preprocessing import BoundedScaler
+from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer
 from tests.interface.registry import KINDS
 
 
@@ -25,7 +25,8 @@ def all_estimators() -> list[BaseEstimator]:
     """Every public estimator, by discovery."""
     found = [getattr(module, name) for module in (skdpadmm, skdpadmm.preprocessing)
              for name in module.__all__]  # fmt: skip
-    return [cls() for cls in found if inspect.isclass(cls) and issubclass(cls, BaseEstimator)]
+    classes = [cls for cls in found if inspect.isclass(cls) and issubclass(cls, BaseEstimator)]
+    return [cls(*[{0: (-3, 3)}] * (cls is PublicTableTransformer)) for cls in classes]
 
 
 # Agents need no accuracy here, for which a few rounds are enough. Objective perturbation reaches
@@ -39,7 +40,10 @@ OTHERS = [
     for row in KINDS.values()
     for is_central in [row.family == "central"]
 ]
-OTHERS += [BoundedScaler(lower=-1.0, upper=3.0)]
+OTHERS += [
+    BoundedScaler(lower=-1.0, upper=3.0),
+    PublicTableTransformer({0: (-3, 3)}, sparse_output=True),
+]
 
 
 PIPELINE = make_pipeline(BoundedScaler(), DPAdmmLogisticRegression(max_iter=3))

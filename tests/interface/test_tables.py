@@ -1,0 +1,218 @@
+"""Tables of mixed columns: each row by itself, in any container, to columns of the schema alone."""
+
+import datetime
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from skdpadmm import DPAdmmLogisticRegression
+from skdpadmm._candidates import acts_by_row
+from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer, Range
+
+SCHEMA = {
+    "age": Range(0, 100, missing=75),
+    "city": ["Oslo", "Bergen"],
+    "smoker": bool,
+    "floor": range(3),
+}
+NAMES = [
+    "age",
+    "age_missing",
+    "city_Oslo",
+    "city_Bergen",
+    "smoker",
+    "floor_0",
+    "floor_1",
+    "floor_2",
+]
+TABLE = {
+    "floor": [2, None, 1, 7],
+    "dropped": ["a", None, "b", "c"],
+    "age": [25, None, 150, 0],
+    "city": ["Bergen", None, "Rome", "Oslo"],
+    "smoker": [True, None, False, True],
+}
+EXPECTED = [
+    [-0.5, 0, 0, 1, 1, 0, 0, 1],
+    [0.5, 1, 0, 0, 0, 0, 0, 0],
+    [1, 0, 0, 0, 0, 0, 1, 0],
+    [-1, 0, 1, 0, 1, 0, 0, 0],
+]
+PANDAS = pd.DataFrame(TABLE)
+KINDS = {
+    "pandas": lambda: PANDAS,
+    "objects": lambda: PANDAS.astype(object),
+    "nullable": lambda: PANDAS.convert_dtypes(),
+    "categorical": lambda: PANDAS.astype(dict.fromkeys(("city", "floor", "age"), "category")),
+    "arrow": lambda: PANDAS.convert_dtypes(dtype_backend="pyarrow"),
+    "polars": lambda: pl.DataFrame(TABLE),
+    "polars categorical": lambda: pl.DataFrame(TABLE, schema_overrides={"city": pl.Categorical}),
+    "polars enum": lambda: pl.DataFrame(
+        TABLE, schema_overrides={"city": pl.Enum(["Oslo", "Rome", "Bergen"])}
+    ),
+    "array": lambda: PANDAS.to_numpy(dtype=object),
+    "list": lambda: PANDAS.to_numpy(dtype=object).tolist(),
+}
+
+
+def by_position(schema=SCHEMA):
+    return {list(TABLE).index(name): declared for name, declared in schema.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_becomes_the_same_in_every_container(kind):
+    if kind == "arrow":
+        pytest.importorskip("pyarrow")
+    table = KINDS[kind]()
+    schema = by_position() if kind in ("array", "list") else SCHEMA
+    for each in (schema, by_position()):
+        np.testing.assert_array_equal(PublicTableTransformer(each).transform(table), EXPECTED)
+    transformer = PublicTableTransformer(schema, sparse_output=True).fit(table)
+    found = pickle.loads(pickle.dumps(transformer)).transform(table)
+    np.testing.assert_array_equal(found.toarray(), EXPECTED)
+    assert transformer.n_features_in_ == 5
+    assert kind in ("array", "list") or transformer.feature_names_in_.tolist() == list(TABLE)
+    before = pickle.dumps(transformer.fit(table))
+    assert before == pickle.dumps(transformer.fit(table[2:]))  # nothing is learned
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_names_follow_from_the_schema_and_are_those_of_a_frame(library):
+    transformer = clone(PublicTableTransformer(SCHEMA)).set_output(transform=library)
+    assert transformer.get_feature_names_out().tolist() == NAMES
+    frame = transformer.fit_transform(KINDS[library]())
+    assert list(frame.columns) == NAMES
+    np.testing.assert_array_equal(frame.to_numpy(), EXPECTED)
+    first = PublicTableTransformer({0: (0, 1), 2: ["a", 1]}).get_feature_names_out()
+    assert first.tolist() == ["x0", "x2_a", "x2_1"]
+
+
+ODD = [
+    *[
+        None,
+        float("nan"),
+        pd.NA,
+        float("inf"),
+        -float("inf"),
+        10**400,
+        "Oslo",
+        "1",
+        "?",
+        b"1",
+        True,
+    ],
+    *[
+        False,
+        1,
+        1.0,
+        2,
+        0.5,
+        2**53 + 1,
+        [1],
+        (1,),
+        {},
+        1.7e308,
+        5e-324,
+        np.float32(1),
+        np.str_("Oslo"),
+    ],
+    *[1j, object(), datetime.timedelta(1), -1, 50.0, 0],
+]
+ANY = PublicTableTransformer(
+    {
+        "number": Range(1e-3, 1e308, log=True, missing="middle"),
+        "amount": Range(0, 50, log=True),
+        "kind": ["Oslo", 1, 2],
+        "flag": bool,
+    }
+)
+
+
+@given(
+    rows=st.lists(st.lists(st.sampled_from(ODD), min_size=4, max_size=4), min_size=1, max_size=5)
+)
+def test_each_row_is_mapped_by_itself_and_ends_in_the_unit_box(rows):
+    whole = ANY.transform(pd.DataFrame(rows, columns=list(ANY.schema), dtype=object))
+    assert np.all(np.abs(whole) <= 1)
+    inferred = pd.DataFrame(rows, columns=list(ANY.schema))
+    if not {dtype.kind for dtype in inferred.dtypes} & {"m", "c"}:  # refused by their type
+        np.testing.assert_array_equal(ANY.transform(inferred), whole)
+    for row, expected in zip(rows, whole, strict=True):
+        one = pd.DataFrame([row], columns=list(ANY.schema), dtype=object)
+        np.testing.assert_array_equal(ANY.transform(one), [expected])
+
+
+@given(bounds=st.tuples(*[st.floats(-1e308, 1e308)] * 2).map(sorted), x=st.floats(allow_nan=False))
+def test_a_range_is_what_a_bounded_scaler_does_to_numbers_or_their_logarithms(bounds, x):
+    lower, upper = bounds
+    if not upper / 2 - lower / 2 > 0:
+        return
+    clipped = np.clip([[x], [lower], [upper]], lower, upper)
+    found = PublicTableTransformer({0: (lower, upper)}).transform([[x], [lower], [upper]])
+    expected = BoundedScaler(lower=lower, upper=upper).transform(clipped)
+    np.testing.assert_array_equal(found, expected)
+    if lower > 0 and upper > 1.01 * lower:
+        found = PublicTableTransformer({0: Range(lower, upper, log=True)}).transform(clipped)
+        expected = BoundedScaler(lower=np.log(lower), upper=np.log(upper)).transform(
+            np.log(clipped)
+        )
+        np.testing.assert_array_equal(found, expected)
+    amounts = PublicTableTransformer({0: Range(0, 3, log=True)}).transform([[0], [1], [10**400]])
+    np.testing.assert_allclose(amounts, [[-1], [0], [1]], atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({}, "^Got a schema of 0 columns"),
+        ({"a": (2, 1)}, "^Got lower=2 and upper=1 .*range of column 'a'"),
+        ({"a": (datetime.date.min, datetime.date.max)}, "^Got lower=.*Declare dates as numbers"),
+        ({"a": ["x", "x"]}, "^Got .* for column 'a' of the schema, expected"),
+        ({"a": [None]}, "leave missing values out"),
+        ({"a": [0.5]}, "strings, booleans or ints"),
+        ({"a": []}, "expected"),
+        ({"a": str}, "^Got <class 'str'> for column 'a'"),
+        ({-1: bool}, "^Got -1 in the schema, expected the name or position"),
+        ({"a": ["b_c"], "a_b": ["c"]}, r"several become \['a_b_c'\]"),
+        ({"b": (0, 1), 3: (0, 1)}, r"^Got a table of 1 columns without \['b', 3\], expected every"),
+    ],
+)
+def test_a_schema_that_is_not_public_or_not_clear_is_refused(schema, message):
+    for method in ("fit", "transform"):
+        with pytest.raises(ValueError, match=message):
+            getattr(PublicTableTransformer(schema), method)(pd.DataFrame({"a": [1.0]}))
+    for kind in ({"upper": -1}, {"lower": -1, "log": True}, {"missing": 7}, {"missing": "no"}):
+        with pytest.raises(ValueError, match=r"^Got (lower|missing)=.*, expected"):
+            Range(**{"lower": 0, "upper": 1} | kind)
+
+
+@pytest.mark.parametrize("library", [pd, pl, np], ids=["pandas", "polars", "array"])
+def test_dates_are_refused_by_the_type_of_their_column(library):
+    days = np.array([["2020-01-01"]], dtype="datetime64[ms]")
+    table = days if library is np else library.DataFrame({"a": days[:, 0]})
+    for declared in ((0, 1), ["2020"], bool):
+        with pytest.raises(ValueError, match=r"^Got column 0 of type [Dd]atetime.*Convert dates"):
+            PublicTableTransformer({0: declared}).fit(table)
+
+
+def test_a_pipeline_learns_from_a_table_and_a_search_accepts_it():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"age": rng.uniform(0, 100, 400), "city": rng.choice(["Oslo", "Bergen", None], 400)}
+    )
+    transformer = PublicTableTransformer({name: SCHEMA[name] for name in table})
+    model = DPAdmmLogisticRegression(
+        epsilon=8.0, classes=[0, 1], feature_bounds=(-1, 1), random_state=0
+    )
+    y = (table["city"] == "Oslo").to_numpy(dtype=int)
+    pipeline = make_pipeline(transformer, model)
+    assert pipeline.fit(table, y).score(table, y) > 0.9
+    assert model.plan(400, len(transformer.get_feature_names_out())) == pipeline[-1].plan(400, 4)
+    assert acts_by_row(transformer)
