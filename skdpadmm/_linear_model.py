@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -242,8 +244,7 @@ class PrivateLinearModel(BaseEstimator):
 
     def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """Validate rows and targets, and store the columns."""
-        # A warning that a sum of finite values overflows would depend on data.
-        with np.errstate(all="ignore"):
+        with validating():
             X, y = validate_data(
                 self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **checks
             )
@@ -542,6 +543,22 @@ class PrivateLogisticRegression(CalibratedProbabilities):
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         strength = 1.0 / (self.C * n_samples)
         return ElasticNet(float(strength * self.l1_ratio), float(strength * (1 - self.l1_ratio)))
+
+
+@contextmanager
+def validating() -> Iterator[None]:
+    """Validate rows: nothing is said of their values, and text gets advice."""
+    try:
+        # A warning that a sum of finite values overflows would depend on data.
+        with np.errstate(all="ignore"):
+            yield
+    except ValueError as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        raise ValueError(
+            "Got text, expected numbers. Declare what the columns of X can hold, and put a"
+            " PublicTableTransformer from skdpadmm.preprocessing before this estimator."
+        ) from None
 
 
 def logistic_loss(n_classes: int | None) -> Loss:

@@ -27,6 +27,7 @@ from skdpadmm._linear_model import (
     Targets,
     hinge_loss,
     logistic_loss,
+    validating,
 )
 from skdpadmm._sklearn import (
     AT_LEAST_1,
@@ -232,7 +233,7 @@ class ModelOfAgents(PrivateLinearModel):
     def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
         if self.agent_column is None:
             return super()._check_fit(X, y, **checks)
-        with np.errstate(all="ignore"):
+        with validating():
             validate_data(self, X, skip_check_array=True)
             X = without_column(X, column_number(self.agent_column, X))
             X, y = check_X_y(X, y, accept_sparse="csr", dtype=FLOATS, estimator=self, **checks)

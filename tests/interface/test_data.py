@@ -179,3 +179,13 @@ def test_declared_classes_are_never_warned_of_however_many_are_seen():
     (X, _), y = ROWS["logistic"].data(n=30), np.arange(30) % 16
     model = DPAdmmLogisticRegression(classes=range(20), max_iter=2).fit(X, y)
     DPGridSearchCV(model, {"C": [0.1, 1.0]}, epsilon=1e4, random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize("name", ["multinomial", "lasso", "fed logistic"])
+def test_a_table_with_text_is_refused_by_advice_that_shows_no_value(name):
+    X, y = ROWS[name].data()
+    table = pd.DataFrame(X).assign(city="Oslo")
+    with pytest.raises(ValueError, match="PublicTableTransformer") as refused:
+        ROWS[name].make().fit(table.rename(columns=str), y)
+    assert "Oslo" not in str(refused.value)
+    assert refused.value.__cause__ is None
