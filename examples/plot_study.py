@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-import warnings
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -32,7 +31,6 @@ from plot_federated import first_lines, title
 from quickstart import UPPER
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_breast_cancer
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from skdpadmm import DPAdmmLogisticRegression
@@ -136,18 +134,16 @@ nothing. A StandardScaler would publish means and variances of private rows with
 
 def plan_with(pilot: Data, test: Data, n_private: int, axis: Any) -> None:
     title("2. A pilot, on public rows")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        display = PrivacyUtilityDisplay.from_estimator(
-            pipeline(pilot),
-            pilot.X,
-            pilot.y,
-            X_test=test.X,
-            y_test=test.y,
-            epsilons=PILOT_EPSILONS,
-            n_seeds=PILOT_SEEDS,
-            ax=axis,
-        )
+    display = PrivacyUtilityDisplay.from_estimator(
+        pipeline(pilot),
+        pilot.X,
+        pilot.y,
+        X_test=test.X,
+        y_test=test.y,
+        epsilons=PILOT_EPSILONS,
+        n_seeds=PILOT_SEEDS,
+        ax=axis,
+    )
     print(f"{'epsilon':32}" + "".join(f"{epsilon:>8g}" for epsilon in PILOT_EPSILONS))
     for name, values in (
         ("accuracy in percent", display.scores.mean(axis=1)),
@@ -174,12 +170,6 @@ Free, for no private row is read. The study has {times:.0f} times the rows, so t
 counts less: its model at epsilon {OF_MODEL:g} will be as noisy as the pilot's
 at epsilon {as_noisy:.1f}. The band is of {PILOT_SEEDS} fits: a hint, and no more."""
     )
-    if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
-        print(
-            """
-The fit without privacy had not converged: so few rows are separable, and then no optimum
-without a penalty exists. Private fits do not reach that regime."""
-        )
 
 
 def search_in(private: Data, path: str) -> DPGridSearchCV:

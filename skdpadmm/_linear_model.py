@@ -86,6 +86,9 @@ class PrivateLinearModel(BaseEstimator):
     ledger: str | None = parameter(None, str, os.PathLike, None)
     verbose: int = parameter(0, "verbose")
 
+    # What scikit-learn has for the same model, as "module.Class" of it; empty: nothing.
+    _sklearn_class = ""
+
     @property
     def _parameter_constraints(self) -> dict[str, Any]:
         return {each.name: each.metadata["allowed"] for each in fields(self) if each.init}
@@ -501,6 +504,8 @@ class CalibratedProbabilities(PredictsProbabilities, PrivateLinearClassifier):
 class RidgeRegression(PrivateLinearRegressor):
     """Squared errors, and a squared l2 penalty of their sum."""
 
+    _sklearn_class = "linear_model.Ridge"
+
     alpha: float = parameter(1.0, AT_LEAST_0)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
@@ -511,6 +516,8 @@ class RidgeRegression(PrivateLinearRegressor):
 class LassoRegression(PrivateLinearRegressor):
     """Squared errors, and an l1 penalty of their mean."""
 
+    _sklearn_class = "linear_model.Lasso"
+
     alpha: float = parameter(1.0, AT_LEAST_0)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
@@ -520,6 +527,8 @@ class LassoRegression(PrivateLinearRegressor):
 @dataclass(kw_only=True, eq=False, repr=False)
 class ElasticNetRegression(PrivateLinearRegressor):
     """Squared errors, and both penalties of their mean."""
+
+    _sklearn_class = "linear_model.ElasticNet"
 
     alpha: float = parameter(1.0, AT_LEAST_0)
     l1_ratio: float = parameter(0.5, SHARE)
@@ -533,6 +542,8 @@ class ElasticNetRegression(PrivateLinearRegressor):
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLogisticRegression(CalibratedProbabilities):
     """Logistic regression, binary and multinomial."""
+
+    _sklearn_class = "linear_model.LogisticRegression"
 
     C: float = parameter(float("inf"), POSITIVE_OR_INF)
     l1_ratio: float = parameter(0.0, SHARE)

@@ -558,6 +558,8 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     array([ 1., -2., -0.])
     """
 
+    _sklearn_class = "linear_model.HuberRegressor"
+
     huber_threshold: float = parameter(1.35, POSITIVE)
     alpha: float = parameter(1e-4, AT_LEAST_0)
 
@@ -735,6 +737,8 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     >>> round(model.fit(X, y).score(X, y), 2)
     0.89
     """
+
+    _sklearn_class = "svm.LinearSVC"
 
     C: float = parameter(1.0, POSITIVE_OR_INF)
     smoothing: float = parameter(1.0, POSITIVE)

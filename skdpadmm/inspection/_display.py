@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.utils.validation import check_is_fitted
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 # Of more agents three are drawn: the lowest, the median and the highest.
 _MOST_AGENTS = 10
+# In points; it can be read where a picture is 700 pixels wide.
+_NOTE_SIZE = 9
 
 
 def require_pyplot() -> Any:
@@ -37,6 +40,17 @@ class Display:
             ax = plt.figure(figsize=(width, height), layout="constrained").add_subplot()
         self.ax_, self.figure_ = ax, ax.figure
         return ax
+
+
+def write_below(ax: Any, note: str) -> Any:
+    """A caution below the label of the horizontal axis, in lines as long as the axes are wide."""
+    points = 72 * ax.get_window_extent().width / ax.figure.dpi
+    lines = fill(note, max(int(points / (0.55 * _NOTE_SIZE)), 30))
+    style: dict[str, Any] = {"va": "top", "fontsize": _NOTE_SIZE, "color": "0.35"}
+    where: dict[str, Any] = {"xycoords": ("axes fraction", ax.xaxis.label), "xytext": (0, -6)}
+    return ax.annotate(
+        lines, (0.0, 0.0), textcoords="offset points", annotation_clip=False, **where, **style
+    )
 
 
 class PrivacyReportDisplay(Display):
@@ -168,7 +182,8 @@ class PrivacyReportDisplay(Display):
         if len(report.observers) > 1:
             title.append(f"budget spent against: {report.adversary}")
         if report.simulation:
-            title.append("SIMULATION: void where the seed is known")
+            title.append("SIMULATION")
+            write_below(ax, "Simulation: no guarantee holds where the seed is known.")
         ax.set_title("\n".join(title), loc="left", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         return self

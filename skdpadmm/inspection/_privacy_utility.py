@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import partial, update_wrapper
+from importlib import import_module
 from inspect import signature
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_scalar
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdpadmm._candidates import last_step
-from skdpadmm.inspection._display import Display, require_pyplot
+from skdpadmm.inspection._display import Display, require_pyplot, write_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _IN_PERCENT = ("accuracy", "balanced_accuracy")
 _ANSWERS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
-_NOTE = "No guarantee covers this picture: {}\nseeds are known, and one line has no privacy."
+_NOTE = "No guarantee covers this picture: {} seeds are known, and one line has no privacy."
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivacyUtilityDisplay(Display):
-    """A score against epsilon, with lines of the non-private fit and of a constant model.
+    """A score against epsilon, with lines of a model without privacy and of a constant one.
 
     Make it by `from_estimator`. Parameters are stored as attributes.
 
@@ -41,12 +47,14 @@ class PrivacyUtilityDisplay(Display):
         Budgets of one fit, ascending.
     scores : array-like of shape (n_epsilons, n_seeds)
         Scores of the fits of each budget.
-    non_private_scores : array-like of shape (n_seeds,)
-        Scores at ``epsilon=inf``.
+    non_private_scores : array-like of shape (n_fits,)
+        Scores without privacy.
     constant_score : float
         Score of the best constant prediction.
+    non_private_name : str, default="epsilon=inf"
+        Whose scores these are.
     name, score_name, epsilon_name, note : str
-        What was fitted, labels of the axes, and a note beside the picture.
+        What was fitted, labels of the axes, and a note below them.
 
     Attributes
     ----------
@@ -55,10 +63,16 @@ class PrivacyUtilityDisplay(Display):
         The mean score against epsilon, and the band: one standard deviation of the seeds' scores
         to either side, of noise and not of rows. No band where there is one seed.
     baselines_, note_ : list of Line2D and Text
-        The mean at ``epsilon=inf`` and the constant; and the note.
+        The mean without privacy and the constant; and the note.
 
     Notes
     -----
+    **Not private** is the better of two models, and the legend names it: the estimator at
+    ``epsilon=inf``, with its own parameters, and scikit-learn's counterpart with its defaults,
+    after a `StandardScaler`. At ``epsilon=inf`` a model without a penalty can overfit, and be less
+    accurate than a private one. Where scikit-learn has no counterpart, or rows have an
+    `agent_column`, it is the estimator's.
+
     **No guarantee.** The picture is for public data, or for whoever may see the rows: seeds are
     known, one fit has no noise, and scores on private rows are exact and outside every guarantee.
     So is a choice that was made by them: :class:`~skdpadmm.model_selection.DPGridSearchCV` makes a
@@ -85,6 +99,7 @@ class PrivacyUtilityDisplay(Display):
     score_name: str = "score"
     epsilon_name: str = "epsilon"
     note: str = ""
+    non_private_name: str = "epsilon=inf"
 
     def __post_init__(self) -> None:
         for name in ("epsilons", "scores", "non_private_scores"):
@@ -122,7 +137,7 @@ class PrivacyUtilityDisplay(Display):
             Rows to fit, and without `X_test` to score.
         y : array-like of shape (n_samples,)
         epsilons : array-like of shape (n_epsilons,), default=(0.1, 0.3, 1.0, 3.0, 10.0)
-            Budgets, distinct, in (0, inf); inf is drawn in any case.
+            Budgets, distinct, in (0, inf); a line without privacy is drawn in any case.
         n_seeds : int, default=5
             Number of fits of each budget, all on the same rows.
         X_test : {array-like, sparse matrix, DataFrame} of shape (n_test, n_features), default=None
@@ -179,13 +194,20 @@ class PrivacyUtilityDisplay(Display):
         scores = factor * np.array(scores, dtype=np.float64).reshape(1 + len(budgets), n_seeds)
         constant = _constant(estimator, scoring).fit(train[0], train[1])
         last = last_step(estimator)
+        non_private, non_private_name = scores[0], "epsilon=inf"
+        if (counterpart := _counterpart(estimator, prefix, issparse(X))) is not None:
+            rows = ((*train[:2], None), (*test[:2], None))
+            score = factor * _fit_and_score(counterpart, *rows, scorer, "")
+            if (score - non_private.mean()) * factor > 0:
+                non_private, non_private_name = np.array([score]), f"scikit-learn's {_name(last)}"
         about = (
             "its scores are of private rows," if X_test is None else "public as its test rows are,"
         )
         display = cls(
             epsilons=budgets,
             scores=scores[1:],
-            non_private_scores=scores[0],
+            non_private_scores=non_private,
+            non_private_name=non_private_name,
             constant_score=factor * float(scorer(constant, test[0], test[1])),
             name=type(last).__name__,
             score_name=scoring_name if score_name is None else score_name,
@@ -206,7 +228,7 @@ class PrivacyUtilityDisplay(Display):
         name : str, default=None
             Name of the curve; None is that of the display.
         plot_baselines : bool, default=True
-            Whether to draw the lines of the fit that is not private and of the constant.
+            Whether to draw the lines of the model without privacy and of the constant.
         """
         ax = self._axes(ax, 6.4, 4.8)
         n_seeds, mean = self.scores.shape[1], self.scores.mean(axis=1)
@@ -223,7 +245,7 @@ class PrivacyUtilityDisplay(Display):
             self.fill_between_.append(band)
         if plot_baselines:
             for score, words, dashes in (
-                (self.non_private_scores.mean(), "not private (epsilon=inf)", "--"),
+                (self.non_private_scores.mean(), f"not private: {self.non_private_name}", "--"),
                 (self.constant_score, "constant model", ":"),
             ):
                 line = ax.axhline(float(score), color="0.35", linestyle=dashes, label=words)
@@ -236,22 +258,28 @@ class PrivacyUtilityDisplay(Display):
         ax.minorticks_off()
         ax.set_xlabel(self.epsilon_name)
         ax.set_ylabel(self.score_name)
-        # Once where curves share axes, and beside titles and labels.
-        notes = [text for text in ax.texts if text.get_text() == self.note]
-        self.note_ = notes[0] if notes else _write_beside(ax, self.note)
+        # Once where curves share axes.
+        notes = [text for text in ax.texts if text.get_text().replace("\n", " ") == self.note]
+        self.note_ = notes[0] if notes else write_below(ax, self.note)
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(fontsize=9)
         return self
 
 
-def _write_beside(ax: Any, note: str) -> Any:
-    place: dict[str, Any] = {
-        "xycoords": "axes fraction",
-        "xytext": (4, 0),
-        "textcoords": "offset points",
-    }
-    style: dict[str, Any] = {"rotation": 90, "va": "center", "fontsize": 7, "color": "0.35"}
-    return ax.annotate(note, (1.0, 0.5), annotation_clip=False, **place, **style)
+def _name(private: Any) -> str:
+    """The name of scikit-learn's counterpart of an estimator."""
+    return str(getattr(private, "_sklearn_class", "")).rpartition(".")[-1]
+
+
+def _counterpart(estimator: Any, prefix: str, is_sparse: bool) -> Any:
+    """The estimator with scikit-learn's own in place of the private one; None: there is none."""
+    private = last_step(estimator)
+    if not _name(private) or getattr(private, "agent_column", None) is not None:
+        return None
+    module, _, name = private._sklearn_class.rpartition(".")
+    public = getattr(import_module(f"sklearn.{module}"), name)()
+    scaled = make_pipeline(StandardScaler(with_mean=not is_sparse), public)
+    return clone(estimator).set_params(**{prefix[:-2]: scaled}) if prefix else scaled
 
 
 class _AskedByAgent:
@@ -275,7 +303,10 @@ _Rows = tuple[Any, Any, Any]
 
 def _fit_and_score(model: Any, train: _Rows, test: _Rows, scorer: Any, agents_name: str) -> float:
     X, y, agents = train
-    model.fit(X, y, **({} if agents is None else {agents_name: agents}))
+    with warnings.catch_warnings():
+        # Only fits without privacy have such a warning, and no line is worth it.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y, **({} if agents is None else {agents_name: agents}))
     X, y, agents = test
     return float(scorer(model if agents is None else _AskedByAgent(model, agents), X, y))
 

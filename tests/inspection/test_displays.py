@@ -13,8 +13,15 @@ from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from skdpadmm import DPAdmmRidge, DPFedRidge, DPPersonalizedClassifier
+from skdpadmm import (
+    DPAdmmGeneralizedLasso,
+    DPAdmmLasso,
+    DPAdmmRidge,
+    DPFedRidge,
+    DPPersonalizedClassifier,
+)
 from skdpadmm.inspection import (
     PrivacyLedgerDisplay,
     PrivacyReportDisplay,
@@ -81,9 +88,9 @@ def test_scores_are_those_of_seeded_clones_on_rows_that_were_not_fitted():
         again = utility(model, X, y, n_jobs=2, **given)
     by_hand = [
         [ridge(epsilon=e, random_state=seed).fit(X, y).score(X_test, y_test) for seed in (7, 8)]
-        for e in (1.0, 10.0, math.inf)
+        for e in (1.0, 10.0)
     ]
-    assert_allclose([*display.scores, display.non_private_scores], by_hand, rtol=1e-9)
+    assert_allclose(display.scores, by_hand, rtol=1e-9)
     assert display.constant_score == DummyRegressor().fit(X, y).score(X_test, y_test)
     assert_array_equal(display.scores, again.scores)
     assert (model.epsilon, model.random_state, hasattr(model, "coef_")) == (3.0, None, False)
@@ -98,6 +105,29 @@ def test_the_line_is_the_mean_and_the_band_one_standard_deviation():
     assert_allclose([extent.ymin, extent.ymax], [(mean - spread).min(), (mean + spread).max()])
     baselines = [line.get_ydata()[0] for line in display.baselines_]
     assert baselines == pytest.approx([display.non_private_scores.mean(), display.constant_score])
+
+
+@pytest.mark.parametrize("piped", [False, True])
+@pytest.mark.parametrize(
+    ("estimator", "name", "public"),
+    [
+        # Of a constant model scikit-learn's is the better, of a penalty that fits the estimator's.
+        (DPAdmmRidge(**BOUNDS, alpha=1e6), "scikit-learn's Ridge", Ridge()),
+        (DPAdmmLasso(**BOUNDS, alpha=1e-6), "epsilon=inf", None),
+        (DPAdmmGeneralizedLasso(**BOUNDS, alpha=9.0), "epsilon=inf", None),
+    ],
+)
+def test_not_private_is_the_better_of_scikit_learns_model_and_its_own(
+    piped, estimator, name, public
+):
+    (X, y), (X_test, y_test) = data(), data(seed=1)
+    own = estimator.set_params(epsilon=math.inf)
+    public = make_pipeline(StandardScaler(), public or own)
+    expected = (public if "Ridge" in name else own).fit(X, y).score(X_test, y_test)
+    drawn = make_pipeline(BoundedScaler(lower=-1.0, upper=1.0), own) if piped else own
+    display = utility(drawn, X, y, X_test=X_test, y_test=y_test, epsilons=[1.0])
+    assert display.non_private_scores == pytest.approx(expected)
+    assert display.baselines_[0].get_label() == f"not private: {name}"
 
 
 def test_errors_are_positive_and_scores_have_names():
@@ -156,7 +186,8 @@ def test_curves_share_axes_and_the_note_that_no_guarantee_covers_them(public):
     X, y = data()
     given = {"X_test": X, "y_test": y} if public else {}
     first = utility(**given)
-    note = first.note_.get_text()
+    note = first.note_.get_text().replace("\n", " ")
+    assert (first.note_.get_rotation(), first.note_.get_fontsize()) == (0.0, 9.0)
     own = {**given, "epsilons": [0.5], "ax": first.ax_, "plot_baselines": False, "name": "held"}
     second = utility(ridge(alpha=1.0), **own)
     assert "No guarantee" in note
@@ -210,6 +241,7 @@ def test_units_what_is_not_private_and_simulations_are_shown():
     assert words(display.ax_.get_yticklabels()) == ["server (record)", "model (agent)"]
     assert (widths(display.bars_)[1], words(display.ax_.texts)[1]) == (0.0, "not private")
     assert "SIMULATION" in display.ax_.get_title(loc="left")
+    assert "where the seed is known" in words(display.ax_.texts)[-1]
 
 
 @pytest.mark.parametrize(("n", "shown"), [(2, [0, 1]), (101, [0, 50, 100])])
