@@ -324,7 +324,7 @@ class DPGridSearchCV(BaseDPSearch):
     ----------
     estimator : estimator
         One of this package, or a Pipeline that ends in one, with transformers that learn nothing
-        and treat each row by itself: BoundedScaler, RowNormClipper, Normalizer and Binarizer. The
+        and treat each row by itself: of skdpadmm.preprocessing, Normalizer and Binarizer. The
         search sets `epsilon`, `delta` and `random_state`, and turns `verbose` off
         in all steps: lines would reveal the number of trials. An `agent_column` is
         refused, as its agents cannot be planned for the rows that train.

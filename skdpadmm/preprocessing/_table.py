@@ -230,6 +230,8 @@ class PublicTableTransformer(_PublicTransformer):
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
         """Names of the columns of the result, from the schema alone and without `fit`.
 
+        Their number is ``n_features`` for the ``plan`` of the estimator behind.
+
         Parameters
         ----------
         input_features : Ignored
