@@ -98,7 +98,7 @@ class Range:
         """Numbers in [-1, 1], and nan where they are missing."""
         return into_unit_box(self._scaled(np.clip(numbers, self.lower, self.upper)), *self._ends())
 
-    def blocks(self, values: NDArray[Any]) -> Iterator[Block]:
+    def _blocks(self, values: NDArray[Any]) -> Iterator[Block]:
         """The mapped numbers, and ones in the second column where they are missing."""
         mapped, middle = self._mapped(_numbers(values)), 0.0
         rows, is_missing = np.arange(len(mapped)), np.isnan(mapped)
@@ -116,7 +116,7 @@ class _Categories:
 
     numbers: dict[Any, int]
 
-    def blocks(self, values: NDArray[Any]) -> Iterator[Block]:
+    def _blocks(self, values: NDArray[Any]) -> Iterator[Block]:
         """Ones in the columns of the categories that are known."""
         found = np.array([self._number(value) for value in values.tolist()], dtype=np.intp)
         rows = np.flatnonzero(found >= 0)
@@ -143,7 +143,8 @@ class PublicTableTransformer(_PublicTransformer):
         - ``(lower, upper)`` or `Range`: numbers, clipped to the range and mapped to [-1, 1].
           Missing ones become 0, the middle, or what the `Range` declares.
         - a list of strings, ints or booleans: categories. There is a column for each, which is 1 in
-          rows of that category and 0 elsewhere. Missing and unknown ones are 0 in all columns.
+          rows of that category and 0 elsewhere. Missing and unknown ones are 0 in all columns. So
+          ``[0, 120]`` is two categories, and ``(0, 120)`` is a range.
         - ``bool``: one column, 1 where the entry is True or 1, else 0: also where it is missing.
     sparse_output : bool, default=False
         Whether `transform` returns CSR, for many categories.
@@ -217,7 +218,7 @@ class PublicTableTransformer(_PublicTransformer):
         blocks = [
             (rows, numbers + start, entries)
             for column, start, values in zip(columns, starts, table, strict=False)
-            for rows, numbers, entries in column.blocks(values)
+            for rows, numbers, entries in column._blocks(values)
         ]
         if self.sparse_output:
             rows, numbers, entries = map(np.concatenate, zip(*blocks, strict=True))

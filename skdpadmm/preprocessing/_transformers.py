@@ -24,8 +24,8 @@ class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Finite rows.
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Rows that `transform` takes.
         y : Ignored
             Present for API consistency.
 
