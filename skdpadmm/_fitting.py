@@ -6,6 +6,7 @@ plan and the data through the gate. Its result is all that a model may keep.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from skdpadmm._report import report_of
 from skdpadmm.algorithms import Algorithm, condition, rescale
@@ -212,13 +212,24 @@ def reserved(
     account.finish(key)
 
 
+def progress_bar(*items: Any, **options: Any) -> Any:
+    """A bar of tqdm for a terminal or a notebook; without ipywidgets a notebook has one of text."""
+    with warnings.catch_warnings():
+        # That widgets are not installed, where text serves as well.
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
+    return tqdm(*items, **options)
+
+
 @contextmanager
 def _progress(estimator: Any, plan: Plan) -> Iterator[Callable[[int], None]]:
     """A progress bar that shows how many iterations are done, and nothing that depends on data."""
+    if not estimator.verbose:
+        yield lambda done: None
+        return
     # Without privacy the iteration stops on a tolerance, so its length is not known.
     total = plan.facts.max_iter if plan.budget.is_private else None
     if plan.releases[-1].door == "path_noise":
         total = plan.releases[-1].times
-    name, is_silent = type(estimator).__name__, not estimator.verbose
-    with tqdm(total=total, desc=name, unit="iteration", disable=is_silent) as bar:
+    with progress_bar(total=total, desc=type(estimator).__name__, unit="iteration") as bar:
         yield lambda done: bar.update(done - bar.n)

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_expit, log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -29,6 +29,7 @@ from skdpadmm._sklearn import (
     POSITIVE_OR_INF,
     SHARE,
     Interval,
+    LinkedEstimator,
     StrOptions,
     parameter,
 )
@@ -68,7 +69,7 @@ class Targets:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLinearModel(BaseEstimator):
+class PrivateLinearModel(LinkedEstimator):
     """Parameters, plan and fit of a linear model with a total budget."""
 
     epsilon: Any = parameter(1.0, POSITIVE_OR_INF)

@@ -10,7 +10,7 @@ from dataclasses import field
 from numbers import Integral, Real
 from typing import Any
 
-from sklearn.base import _fit_context
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import _param_validation
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 
@@ -23,12 +23,24 @@ __all__ = [
     "SHARE",
     "HasMethods",
     "Interval",
+    "LinkedEstimator",
     "Options",
     "StrOptions",
     "_fit_context",
     "absent",
     "parameter",
 ]
+
+
+# A placeholder, until the documentation is published somewhere.
+DOCUMENTATION = "https://skdpadmm.example/stable"
+
+
+class LinkedEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose diagram links to its page of this package's API reference."""
+
+    _doc_link_module = "skdpadmm"
+    _doc_link_template = DOCUMENTATION + "/generated/{estimator_module}.{estimator_name}.html"
 
 
 class Interval(_param_validation.Interval):  # type: ignore[misc]

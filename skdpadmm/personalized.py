@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import is_classifier
 from sklearn.utils import check_X_y
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -50,6 +50,7 @@ from skdpadmm._sklearn import (
     AT_LEAST_0,
     POSITIVE,
     Interval,
+    LinkedEstimator,
     StrOptions,
     absent,
     parameter,
@@ -265,7 +266,7 @@ class PersonalizedModel(OwnModels):
         return coordinates.to_user(parameters)
 
 
-class _LocalModel(BaseEstimator):
+class _LocalModel(LinkedEstimator):
     """A model that stays with one agent, of rows with the columns of the fit."""
 
     agent_: Any

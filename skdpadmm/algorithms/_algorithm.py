@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
+from skdpadmm._sklearn import LinkedEstimator
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import GaussianDP, Guarantee, compose
 from skdpadmm.protocol import (
@@ -113,7 +113,7 @@ def flag(default: bool | str) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Algorithm(BaseEstimator, ABC):
+class Algorithm(LinkedEstimator, ABC):
     """Base of all algorithms: a plan is made without data, then run on data through a gate.
 
     A subclass is a ``@dataclass(kw_only=True, eq=False, repr=False)`` whose fields are its

@@ -10,9 +10,9 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from skdpadmm._candidates import last_step
+from skdpadmm._fitting import progress_bar
 from skdpadmm.audit import _neighbors, _trials
 from skdpadmm.audit._bounds import lower_bounds, twice
 from skdpadmm.audit._neighbors import Neighbors
@@ -358,7 +358,9 @@ def _pairs(
 
 def _replay(model: Any, pairs: list[Neighbors], options: _Options) -> AuditReport:
     replays, tried = Replays(), max(options.n_runs, len(pairs))
-    bar = tqdm(islice(cycle(pairs), tried), total=tried, unit="replay", disable=not options.verbose)
+    bar = progress_bar(
+        islice(cycle(pairs), tried), total=tried, unit="replay", disable=not options.verbose
+    )
     rng = None if options.seed is None else np.random.default_rng(options.seed)
     for pair in bar:
         replays.add(_trials.copy_of(model, None if rng is None else int(rng.integers(2**31))), pair)

@@ -13,10 +13,9 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, clone
-from tqdm import tqdm
 
 from skdpadmm._candidates import last_step
-from skdpadmm._fitting import gates_by
+from skdpadmm._fitting import gates_by, progress_bar
 from skdpadmm.protocol import Neighborhood
 
 Array = NDArray[np.float64]
@@ -204,7 +203,7 @@ def run_trials(
         for size in sizes
     )
     models: list[Array] = []
-    with tqdm(total=n_runs * len(worlds), unit="fit", disable=not verbose) as bar:
+    with progress_bar(total=n_runs * len(worlds), unit="fit", disable=not verbose) as bar:
         for part in jobs:
             models.extend(part)
             bar.update(len(part))

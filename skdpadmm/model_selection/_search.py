@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
+from sklearn.base import MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -31,6 +31,7 @@ from skdpadmm._sklearn import (
     POSITIVE_OR_INF,
     HasMethods,
     Interval,
+    LinkedEstimator,
     StrOptions,
     _fit_context,
     parameter,
@@ -81,7 +82,7 @@ def _has(method: str) -> Callable[[Any], bool]:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BaseDPSearch(MetaEstimatorMixin, BaseEstimator):
+class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
     """Parameters, planning and fitting of a private search."""
 
     estimator: Any = field(kw_only=False, metadata={"allowed": [HasMethods(["fit", "predict"])]})

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
-from .._sklearn import Interval, _fit_context
+from .._sklearn import Interval, LinkedEstimator, _fit_context
 
 
-class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, LinkedEstimator):
     """A transformer that learns nothing and can be used without `fit`."""
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -6,6 +6,7 @@ import re
 import sys
 from contextlib import redirect_stderr
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,6 +130,21 @@ def test_the_progress_bar_counts_and_says_nothing_else_and_a_quiet_fit_says_noth
     capfd.readouterr()
     row.make().fit(X, y)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_notebook_without_widgets_has_a_bar_of_text_and_no_warning(monkeypatch, capfd):
+    kernel = SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: kernel))
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    for name in ("tqdm.auto", "tqdm.autonotebook", "tqdm.notebook"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    # Warnings are errors.
+    row = ROWS["ridge"]
+    row.make(verbose=1).fit(*row.data())
+    assert "DPAdmmRidge: 100%" in capfd.readouterr().err
+    # What was imported here serves no other test.
+    for name in ("tqdm.auto", "tqdm.autonotebook", "tqdm.notebook"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
 
 
 # What defaults learn: floors of accuracy, well below what was measured.

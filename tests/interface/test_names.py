@@ -4,8 +4,12 @@ import importlib
 
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.utils import estimator_html_repr
 
 import skdpadmm
+from skdpadmm._sklearn import DOCUMENTATION
+from skdpadmm.model_selection import DPGridSearchCV
+from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
 from tests.interface.registry import DEFAULTS
 
 PUBLIC = {
@@ -54,3 +58,13 @@ def test_estimators_are_at_the_top_and_each_has_a_row():
     }
     assert all(issubclass(getattr(skdpadmm, name), BaseEstimator) for name in estimators)
     assert estimators == {type(row.estimator).__name__ for row in DEFAULTS.values()}
+
+
+def test_diagrams_link_to_pages_of_this_packages_reference():
+    search = DPGridSearchCV(skdpadmm.DPAdmmRidge(), {"alpha": [0.0]})
+    made = [row.estimator for row in DEFAULTS.values()]
+    for estimator in (*made, BoundedScaler(), RowNormClipper(), search):
+        name = type(estimator).__name__
+        (module,) = (m for m in PUBLIC if name in PUBLIC[m].split())
+        page = f"{DOCUMENTATION}/generated/skdpadmm.{module}.{name}.html"
+        assert f'href="{page}"' in estimator_html_repr(estimator)
