@@ -8,6 +8,7 @@ for. A parameter outside the range that its entry states is refused by a ``Value
 from __future__ import annotations
 
 from skdpadmm.privacy._composition import Composed, compose, compose_counts
+from skdpadmm.privacy._document import text_table
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate, guarantee_from_dict
 from skdpadmm.privacy._laplace import LaplaceDP, expected_privacy_loss_factor_ceiling
@@ -30,7 +31,7 @@ from skdpadmm.privacy._mixture import (
     worst,
     worst_participation,
 )
-from skdpadmm.privacy._numbers import round_down, round_up, text_table
+from skdpadmm.privacy._numbers import round_down, round_up
 from skdpadmm.privacy._objective_perturbation import LossDerivative, PerturbedObjectiveDP
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._report import Observer, Pairs, PrivacyReport, ReleaseLine

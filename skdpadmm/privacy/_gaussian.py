@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import erfcx, ndtri
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erfcx, ndtr, ndtri
 
 from skdpadmm.privacy import _numbers as numbers
-from skdpadmm.privacy._guarantee import Guarantee
+from skdpadmm.privacy._guarantee import Guarantee, require_rates
 from skdpadmm.privacy._numbers import require
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -105,6 +105,10 @@ class GaussianDP(Guarantee, kind="gaussian"):
         """Return log(delta), accurate where delta itself underflows."""
         numbers.require_epsilon(epsilon)
         return float(gaussian_log_delta(np.array([self.mu], dtype=np.float64), epsilon)[0])
+
+    def trade_off(self, false_positive_rates: ArrayLike) -> NDArray[np.float64]:
+        r"""Return :math:`\Phi(\Phi^{-1}(1 - \alpha) - \mu)`, for each false positive rate."""
+        return np.asarray(ndtr(-ndtri(require_rates(false_positive_rates)) - self.mu))
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether its delta is plainly at least another's: both Gaussian, with a larger mu."""

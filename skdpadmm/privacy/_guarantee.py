@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from skdpadmm.privacy import _pld as pld
-from skdpadmm.privacy._numbers import require_delta, require_epsilon, smallest_epsilon
+from skdpadmm.privacy._numbers import require, require_delta, require_epsilon, smallest_epsilon
 
 # Of what to_dict writes.
 _VERSION = 1
@@ -26,6 +26,10 @@ _DEEPEST = 20
 _CURVE_POINTS, _TAIL = 512, 1e-18
 # Of a Gaussian loss down to that tail, in standard deviations.
 _WIDTH = 9.0
+# Beyond an epsilon at which curves are looked at for a lower bound of the accuracy of attacks.
+_STEPS = np.geomspace(0.01, 20.0, 32)
+# The largest epsilon of trade-off functions: its exponential is finite.
+_WIDEST = 600.0
 _KINDS: dict[str, type[Guarantee]] = {}
 
 
@@ -99,6 +103,78 @@ class Guarantee(ABC):
         if delta == 0.0:  # at a finite epsilon a delta of zero may be nothing but underflow
             return 0.0 if self.delta(0.0) == 0.0 else math.inf
         return smallest_epsilon(lambda epsilon: self.delta(epsilon) <= delta)
+
+    def attack_accuracy(self, prior: float = 0.5) -> float:
+        r"""Return how often the best attack is right at most, in [0.5, 1].
+
+        The attack sees what was released, knows all other records, and tells which of two
+        neighbouring data sets it came from (the accuracy of membership or attribute inference;
+        Kulynych et al., "Attack-aware noise calibration for differential privacy", NeurIPS 2024).
+
+        Parameters
+        ----------
+        prior : float, default=0.5
+            In [0, 1], the probability of one of the two before anything is released. Whoever
+            guesses is right with the larger of ``prior`` and ``1 - prior``.
+
+        Returns
+        -------
+        float
+            With :math:`\pi = \min(p, 1-p)`
+
+            .. math:: 1 - \pi + \pi \delta(\log((1-\pi)/\pi)),
+
+            at equal odds :math:`(1 + \delta(0)) / 2`, which for GDP is :math:`\Phi(\mu/2)`. Where
+            the curve is known from above and a larger epsilon gives a lower bound, that one.
+
+        Examples
+        --------
+        >>> from skdpadmm.privacy import GaussianDP, NonPrivate
+        >>> f"{GaussianDP(0.268051).attack_accuracy():.3f}", NonPrivate().attack_accuracy()
+        ('0.553', 1.0)
+        """
+        require(0 <= prior <= 1, "prior", prior, "a float in [0, 1]")
+        least = min(prior, 1.0 - prior)
+        if least == 0.0:
+            return 1.0
+        odds = math.log((1.0 - least) / least)
+        bounds = [1.0 - least + least * self.delta(odds)]
+        # From above, a corner of the region that one (epsilon, delta) leaves to errors.
+        for epsilon in (odds + _STEPS).tolist():
+            bounds.append(1.0 - (1.0 - self.delta(epsilon)) / (1.0 + math.exp(epsilon)))
+        return min(bounds)
+
+    def trade_off(self, false_positive_rates: ArrayLike) -> NDArray[np.float64]:
+        r"""Return the least false negative rate of an attack, for each false positive rate.
+
+        .. math:: f(\alpha) = \sup_{\epsilon \ge 0} \max\{0, 1 - \delta(\epsilon) - e^{\epsilon}
+                  \alpha, e^{-\epsilon} (1 - \delta(\epsilon) - \alpha)\}
+
+        (Dong, Roth and Su, JRSS-B 2022, Proposition 6.) It is never too large: the supremum is
+        over 512 epsilons, and has a closed form for GDP.
+
+        Parameters
+        ----------
+        false_positive_rates : array-like
+            In [0, 1].
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+
+        Examples
+        --------
+        >>> from skdpadmm.privacy import LaplaceDP
+        >>> LaplaceDP(1.0).trade_off([0.0, 0.1, 1.0]).round(3).tolist()
+        [1.0, 0.728, 0.0]
+        """
+        rates = require_rates(false_positive_rates)[..., np.newaxis]
+        widest = min(self.widest_loss(), _WIDEST)
+        epsilons = np.unique(np.linspace(0.0, widest, _CURVE_POINTS))
+        specific = 1.0 - self.deltas(epsilons)
+        lines = specific - np.exp(epsilons) * rates, np.exp(-epsilons) * (specific - rates)
+        return np.asarray(np.maximum(*lines).max(axis=-1).clip(min=0.0))
 
     def dominates(self, other: Guarantee) -> bool:
         """Whether it is plain that its delta is at least another's, at every epsilon.
@@ -293,6 +369,13 @@ def _read_guarantee(plain: Any, name: str, depth: int) -> Guarantee:
             f" {sorted(['kind', *fields])}. A newer version may know them: update skdpadmm."
         )
     return _KINDS[kind](**{n: _read(plain[n], hint, n, depth) for n, hint in fields.items()})
+
+
+def require_rates(rates: ArrayLike) -> NDArray[np.float64]:
+    values = np.asarray(rates, dtype=np.float64)
+    is_share = bool(((values >= 0) & (values <= 1)).all())
+    require(is_share, "false_positive_rates", rates, "floats in [0, 1]")
+    return values
 
 
 def _expect(valid: bool, name: str, value: Any, expected: str) -> None:

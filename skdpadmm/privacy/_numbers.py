@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import wraps
 from numbers import Integral
@@ -106,6 +106,11 @@ def round_down(value: float, digits: int = 4) -> str:
     return _round(value, digits, ROUND_FLOOR)
 
 
+def percent_up(share: float) -> str:
+    """Write a share as a percentage, rounded up."""
+    return f"{round_up(100.0 * share)} %"
+
+
 def _round(value: float, digits: int, rounding: str) -> str:
     if not math.isfinite(value):
         return str(float(value))
@@ -114,13 +119,3 @@ def _round(value: float, digits: int, rounding: str) -> str:
     shortest = Decimal(repr(float(value)))
     rounded = Context(prec=digits, rounding=rounding).create_decimal(shortest)
     return format(float(rounded), f".{digits}g")
-
-
-def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write rows of cells below a header, each column as wide as its widest cell."""
-    table = [header, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    )

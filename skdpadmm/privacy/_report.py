@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.privacy._document import Block, as_html, as_markdown, as_text, frame_of, picture_of
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
-from skdpadmm.privacy._numbers import require_delta, round_down, round_up, text_table
+from skdpadmm.privacy._numbers import percent_up, require_delta, round_down, round_up
 
-_OBSERVER_COLUMNS = ("observer", "sees", "unit", "neighbors", "(epsilon, delta)", "guarantee")
+_OBSERVER_COLUMNS = (
+    *("observer", "sees", "unit", "neighbors", "(epsilon, delta)", "guarantee"),
+    "attack accuracy",
+)
 _MOST_AGENTS = 10
 _RELEASE_COLUMNS = ("release", "times", "shape", "sensitivity", "noise std")
 
@@ -136,8 +140,10 @@ class PrivacyReport:
     >>> print(PrivacyReport("Lasso", (world,), (), 1e-6, (), (), ""))
     Privacy of Lasso
     <BLANKLINE>
-    observer  sees       unit    neighbors  (epsilon, delta)  guarantee
-    model     the model  record  zero out   (0.8342, 1e-06)   GDP(mu=0.2)
+    observer  sees       unit    neighbors  (epsilon, delta)  guarantee    attack accuracy
+    model     the model  record  zero out   (0.8342, 1e-06)   GDP(mu=0.2)  53.99 %
+    <BLANKLINE>
+    Against model: whoever tries to tell whether a row counts or not is right at most 53.99 %...
     """
 
     subject: str
@@ -289,72 +295,108 @@ class PrivacyReport:
             "simulation": self.simulation,
         }
 
+    def to_frame(self) -> Any:
+        """Return a pandas.DataFrame with a row for each observer; it needs pandas.
+
+        Its columns are "observer", "sees", "unit", "neighboring", "epsilon", "delta", "guarantee",
+        "attack_accuracy" (:meth:`Guarantee.attack_accuracy`), a share, and "worst_case_epsilon"
+        (:meth:`worst_case`).
+        """
+        return frame_of(
+            [
+                self._row(o, o.name, o.guarantee)
+                | {"worst_case_epsilon": self.worst_case(o.name).epsilon(self.delta)}
+                for o in self.observers
+            ]
+        )
+
+    def to_markdown(self) -> str:
+        """Return the report as a section "Privacy" for a model card, in Markdown."""
+        title, *blocks = self._blocks()
+        parts = [title._replace(head=["Privacy"]), Block("text", [f"Of {self.subject}."])]
+        return as_markdown([*parts, *blocks])
+
     def __repr__(self) -> str:
-        blocks = []
-        for kind, head, body in self._blocks():
-            if kind == "table":
-                blocks.append(text_table(head, body))
-            else:
-                blocks.append("\n".join([*head, *(f"- {line}" for line in body)]))
-        return "\n\n".join(blocks)
+        return as_text(self._blocks())
 
     def _repr_html_(self) -> str:
-        parts = []
-        for kind, head, body in self._blocks():
-            if kind == "table":
-                table = "".join(_html_row("td", row) for row in body)
-                head_row = _html_row('th scope="col"', head)
-                parts.append(f"<table><thead>{head_row}</thead><tbody>{table}</tbody></table>")
-            else:
-                tag = "h4" if kind == "title" else "p"
-                parts.extend(f"<{tag}>{escape(line)}</{tag}>" for line in head)
-                items = "".join(f"<li>{escape(line)}</li>" for line in body)
-                parts.append(f"<ul>{items}</ul>" if body else "")
-        return f'<section class="skdpadmm-privacy">{"".join(parts)}</section>'
+        return as_html(self._blocks())
 
-    def _blocks(self) -> Iterator[tuple[str, Sequence[str], Sequence[Any]]]:
-        """Yield a kind, lines or the header of a table, and the entries of a list or its rows."""
-        yield "title", [f"Privacy of {self.subject}"], []
+    def _blocks(self) -> Iterator[Block]:
+        yield Block("title", [f"Privacy of {self.subject}"])
         if self.simulation:  # first, because it voids the figures that follow
-            yield "text", [f"SIMULATION: {self.simulation}"], []
-        yield "table", _OBSERVER_COLUMNS, self._observers()
+            yield Block("warning", [f"SIMULATION: {self.simulation}"])
+        rows = list(self._rows())
+        drawn = {o.name: self._figure(o.guarantee.epsilon(self.delta)) for o in self.observers}
+        yield picture_of(drawn, self.adversary)
+        yield Block("table", _OBSERVER_COLUMNS, [self._cells(row) for row in rows])
         differ = [o for o in self.observers if len(set(o.per_agent)) > 1]
         if differ:
-            yield "text", [self._range(observer) for observer in differ], []
+            yield Block("text", [self._range(observer) for observer in differ])
         if few := [o for o in differ if len(o.per_agent) <= _MOST_AGENTS]:
             columns = [_epsilons(o.per_agent, self.delta).tolist() for o in few]
             labels = map(str, self._labels(len(columns[0])))
             cells = zip(labels, *(map(round_up, column) for column in columns), strict=True)
-            yield "table", ("agent", *(f"epsilon, {o.name}" for o in few)), list(cells)
+            header = ("agent", *(f"epsilon, {o.name}" for o in few))
+            yield Block("table", header, list(cells), fold="Agents")
         if len(self.observers) > 1:
-            yield "text", [f"The budget was spent against: {self.adversary}."], []
+            yield Block("text", [f"The budget was spent against: {self.adversary}."])
+        yield Block("text", [self._meaning(self._observer(None))])
         if self.releases:
             of_agents = any(release.agent_noise_std for release in self.releases)
             columns_of_agents = ("of each agent",) if of_agents else ()
             lines = [self._release(release, of_agents) for release in self.releases]
-            yield "table", (*_RELEASE_COLUMNS, *columns_of_agents), lines
+            yield Block("table", (*_RELEASE_COLUMNS, *columns_of_agents), lines, fold="Releases")
         for title, remarks in self._remarks():
             if remarks:
-                yield "list", [f"{title}:"], remarks
+                yield Block("list", [f"{title}:"], remarks, fold=title)
 
     def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return titles and lines of the lists at the end."""
-        unseen = (f"{name}: {self._figure(g)}, {g.describe()}" for name, g in self.if_unseen)
+        unseen = (
+            f"{name}: {self._figure(g.epsilon(self.delta))}, {g.describe()}"
+            for name, g in self.if_unseen
+        )
         return [
             ("If no intermediate state was seen", tuple(unseen)),
             ("Assumes", self.assumptions),
             ("Does not cover", self.not_covered),
         ]
 
-    def _observers(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = []
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the figures of each observer, and where it has a worst case those of that."""
         for o in self.observers:
-            relation = str(Neighboring(o.neighboring)).replace("_", " ")
-            for name, known in ((o.name, o.guarantee), (f"{o.name}, at worst", o.always)):
-                if known is not None:
-                    figures = self._figure(known), known.describe()
-                    rows.append((name, o.sees, o.unit, relation, *figures))
-        return rows
+            yield self._row(o, o.name, o.guarantee)
+            if o.always is not None:
+                yield self._row(o, f"{o.name}, at worst", o.always)
+
+    def _row(self, o: Observer, name: str, guarantee: Guarantee) -> dict[str, Any]:
+        return {
+            "observer": name,
+            **{"sees": o.sees, "unit": o.unit, "neighboring": str(Neighboring(o.neighboring))},
+            **{"epsilon": guarantee.epsilon(self.delta), "delta": float(self.delta)},
+            "guarantee": guarantee.describe(),
+            "attack_accuracy": guarantee.attack_accuracy(),
+        }
+
+    def _cells(self, row: dict[str, Any]) -> tuple[str, ...]:
+        relation = row["neighboring"].replace("_", " ")
+        figures = self._figure(row["epsilon"]), row["guarantee"], percent_up(row["attack_accuracy"])
+        return (row["observer"], row["sees"], row["unit"], relation, *figures)
+
+    def _meaning(self, o: Observer) -> str:
+        """What the guarantee against an observer says to whoever is protected."""
+        article = "an" if o.unit[0] in "aeiou" else "a"
+        words = ("a row", "was", "counts")
+        if o.unit != "record":
+            words = (f"the rows of {article} {o.unit}", "were", "count")
+        rows, was, counts = words
+        is_replaced = Neighboring(o.neighboring) is Neighboring.REPLACE_ONE
+        question = f"{was} A or B" if is_replaced else f"{counts} or not"
+        return (
+            f"Against {o.name}: whoever tries to tell whether {rows} {question} is right at most"
+            f" {percent_up(o.guarantee.attack_accuracy())} of the time; a guess, half of the time."
+        )
 
     def _range(self, observer: Observer) -> str:
         epsilons = _epsilons(observer.per_agent, self.delta)
@@ -380,9 +422,11 @@ class PrivacyReport:
 
     def _observer(self, name: str | None) -> Observer:
         known = {observer.name: observer for observer in self.observers}
-        if (name or self.adversary) not in known:
-            raise ValueError(f"Got observer={name!r}, expected one of {list(known)}.")
-        return known[name or self.adversary]
+        name = self.adversary if name is None else name
+        if name not in known:
+            hint = " Pass delta by its name: delta=1e-5." if isinstance(name, Real) else ""
+            raise ValueError(f"Got observer={name!r}, expected one of {list(known)}.{hint}")
+        return known[name]
 
     def _per_agent(self, observer: Observer) -> tuple[Guarantee, ...]:
         """Guarantees of the agents; where all are alike, the common one for each."""
@@ -404,8 +448,7 @@ class PrivacyReport:
         epsilon = _finite_or_text(guarantee.epsilon(self.delta))
         return {"epsilon": epsilon, "guarantee": guarantee.to_dict()}
 
-    def _figure(self, guarantee: Guarantee) -> str:
-        epsilon = guarantee.epsilon(self.delta)
+    def _figure(self, epsilon: float) -> str:
         if math.isinf(epsilon):
             return "not private"
         return f"({round_up(epsilon)}, {round_up(self.delta)})"
@@ -423,8 +466,3 @@ def _finite_or_text(value: float | None) -> float | str | None:
     if value is None:
         return None
     return float(value) if math.isfinite(value) else str(float(value))
-
-
-def _html_row(tag: str, cells: Sequence[str]) -> str:
-    row = "".join(f"<{tag}>{escape(cell)}</{tag.split()[0]}>" for cell in cells)
-    return f"<tr>{row}</tr>"

@@ -4,6 +4,8 @@ import json
 import math
 import pickle
 import re
+import sys
+from html import unescape
 from xml.etree import ElementTree
 
 import pytest
@@ -48,6 +50,8 @@ def test_text_says_who_sees_what():
     assert re.search("(?m)^server .*not private", text)
     for shown in (
         "\nobserver  sees           unit    neighbors    (epsilon, delta)",
+        "(epsilon, delta)  guarantee       attack accuracy\n",
+        "Against model: whoever tries to tell whether a row was A or B is right at most 55.34 % of",
         "mean     10     (3,)   0.1235       0.1234",
         "Assumes:\n- the noise is honest",
         "Does not cover:\n- timing",
@@ -67,6 +71,8 @@ def test_lookup_by_observer_and_delta():
     assert report == report_of() == pickle.loads(pickle.dumps(report))
     for call, message in (
         (lambda: report.epsilon("peer"), r"Got observer='peer', expected one of \['model', 'ser"),
+        (lambda: report.epsilon(1e-5), r"Got observer=1e-05, .* its name: delta=1e-5\."),
+        (lambda: report.epsilon(0.0), "Got observer=0.0"),
         (lambda: report.epsilon_per_agent("server"), r"knows of agents.* use epsilon\('server'\)"),
         (lambda: report_of(observer(), observer()), "expected distinct names"),
         (lambda: report_of(adversary="peer"), "Got adversary='peer'"),
@@ -76,14 +82,64 @@ def test_lookup_by_observer_and_delta():
             call()
 
 
-def test_html_is_escaped_and_balanced():
+def test_html_is_escaped_and_balanced_and_loads_nothing():
     shown = observer(always=GaussianDP(1.0), per_agent=AGENTS)
-    labels, changes = ("<agent>", "b", "c", "d"), {"subject": "<script>", "simulation": "a < b"}
-    root = ElementTree.fromstring(report_of(shown, agent_labels=labels, **changes)._repr_html_())
-    assert not {element.tag for element in root.iter()} & {"script", "style", "sums", "agent"}
+    labels, changes = ("<script>", "b", "c", "d"), {"subject": "<agent>", "simulation": "a < b"}
+    html = report_of(shown, agent_labels=labels, **changes)._repr_html_()
+    root = ElementTree.fromstring(html)
+    assert not {element.tag for element in root.iter()} & {"script", "sums", "agent", "link"}
+    assert not re.search("http|url|import|src|href", html)
     texts = " ".join(root.itertext())
-    for part in ("<sums> & more", "a < b", "<agent>", "server, at worst", "Privacy of <script>"):
+    for part in ("<sums> & more", "a < b", "<script>", "server, at worst", "Privacy of <agent>"):
         assert part in texts
+
+
+@pytest.mark.parametrize(
+    ("names", "arrows"),
+    [
+        (["model"], "data curator world model: {}"),
+        (["server", "sums", "model"], "agents server world server: {} sums: {} model: {}"),
+        (["eavesdropper", "model"], "agents peers world eavesdropper: {} model: {}"),
+        (["<b>"], "data curator world <b>: {}"),
+    ],
+)
+def test_the_picture_shows_who_receives_what_and_each_epsilon(names, arrows):
+    report = report_of(*(Observer(n, "all", "record", ZERO_OUT, STEADY) for n in names))
+    (svg,) = ElementTree.fromstring(report._repr_html_()).findall("svg")
+    epsilon = f"({round_up(STEADY.epsilon(1e-5))}, 1e-05)"
+    assert " ".join(text.text for text in svg.findall("text")) == arrows.replace("{}", epsilon)
+    bold = [text.text for text in svg.findall("text") if text.get("font-weight")]
+    assert bold == [f"{names[0]}: {epsilon}"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "neighboring", "question"),
+    [
+        ("record", ZERO_OUT, "a row counts or not"),
+        ("agent", REPLACE_ONE, "the rows of an agent were A or B"),
+        ("person", ZERO_OUT, "the rows of a person count or not"),
+    ],
+)
+def test_the_report_says_what_an_attack_cannot_tell(unit, neighboring, question):
+    report = report_of(Observer("model", "all", unit, neighboring, GaussianDP(16.0)))
+    assert f"tell whether {question} is right at most 100 % of the time" in repr(report)
+
+
+def test_frame_and_markdown_have_what_the_text_has(monkeypatch):
+    report = report_of(observer(always=GaussianDP(1.0)), assumptions=("a | *b* <c>",))
+    frame = pytest.importorskip("pandas").DataFrame(report.to_frame()).set_index("observer")
+    server = frame.loc["server"]
+    assert server["epsilon"] == STEADY.epsilon(1e-5) < server["worst_case_epsilon"]
+    assert server["attack_accuracy"] == STEADY.attack_accuracy()
+    lines = report.to_markdown().splitlines()
+    assert lines[0] == "## Privacy"
+    assert r"- a \| \*b\* &lt;c&gt;" in lines
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| server")]
+    texts = [re.split("  +", line) for line in repr(report).splitlines() if line[:6] == "server"]
+    assert [list(map(unescape, row)) for row in cells] == texts
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        report.to_frame()
 
 
 def test_dictionary_is_strict_json():
