@@ -39,6 +39,8 @@ class Trust:
     backend: str = "local"
     # What the guarantee rests on, as far as it is about agents.
     assumptions: tuple[str, ...] = ()
+    # Where persons are the unit.
+    max_rows_per_person: int = 0
 
 
 CURATOR = Trust()
@@ -89,6 +91,8 @@ class PendingFit:
     # As the loss expects them.
     y: NDArray[Any]
     ownership: Ownership | None = None
+    # Of rows of persons.
+    weights: Array | None = None
 
     def noise(self, random_state: Any, digest: bytes) -> NoiseSource:
         """The source of noise of this fit, from a seed and a digest of its plan."""
@@ -118,7 +122,8 @@ class PendingFit:
     @contextmanager
     def problem(self, plan: Plan, coordinates: Coordinates, gate: Gate) -> Iterator[Problem]:
         """The data in the coordinates of a plan, as long as its engine runs."""
-        rows = Rows(self.X, coordinates)
+        per_person = plan.facts.max_rows_per_person or 1
+        rows = Rows(self.X, coordinates, per_person)
         # A row that is scaled down takes its target along: a weighted record, not a distorted one.
         has_scale = coordinates.has_target_scale
         target = coordinates.target(self.y) * rows.weight if has_scale else self.y
@@ -127,7 +132,13 @@ class PendingFit:
             if plan.facts.conditioning is not None:
                 rows = condition(rows, plan.facts.conditioning, engine, gate)
             yield Problem(
-                rows=rows, target=target, engine=engine, ownership=self.ownership, progress=progress
+                rows=rows,
+                target=target,
+                engine=engine,
+                ownership=self.ownership,
+                progress=progress,
+                weights=self.weights,
+                per_person=per_person,
             )
 
     def _without_privacy(self) -> tuple[Plan, Coordinates]:

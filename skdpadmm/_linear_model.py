@@ -110,15 +110,20 @@ class PrivateLinearModel(LinkedEstimator):
         self._forget()
         X, labels, targets = self._check_targets(X, y)
         ownership, trust = self._owners(X, labels, agents)
+        n_samples, y, weights = X.shape[0], targets.encoded, None
+        if trust.unit == "person" and ownership is not None:
+            # From here on nothing has a shape that depends on how many rows a person has.
+            slots, weights = ownership.slots(trust.max_rows_per_person)
+            n_samples, X, y, ownership = ownership.n_agents, X[slots], y[slots], None
         planned = self._plan_fit(
-            n_samples=X.shape[0],
+            n_samples=n_samples,
             n_features=X.shape[1],
             feature_names=self._feature_names(),
             n_classes=targets.n_classes,
             trust=trust,
         )
         fit = PendingFit(
-            estimator=self, planned=planned, X=X, y=targets.encoded, ownership=ownership
+            estimator=self, planned=planned, X=X, y=y, ownership=ownership, weights=weights
         )
         noise = fit.noise(self.random_state, planned.plan.digest())
         report = fit.report(planned.plan, noise)
@@ -163,9 +168,8 @@ class PrivateLinearModel(LinkedEstimator):
             curvature = penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0
             curvature *= 1 - 1e-12
         agents = trust.agents
-        algorithm = resolve_algorithm(
-            self.algorithm, "central" if agents is None else agents.setting
-        )
+        setting = "central" if agents is None else agents.setting
+        algorithm = resolve_algorithm(self.algorithm, setting, of_persons=trust.unit == "person")
         if agents is not None and budget.is_private:
             agents = algorithm.share_among(agents)
         # The plan of a stream is that of one record.
@@ -177,7 +181,9 @@ class PrivateLinearModel(LinkedEstimator):
             penalty=penalty.scaled(coordinates.target_scale**-2.0),
             neighboring=Neighboring(self.neighboring),
             row_norm=coordinates.row_norm,
-            rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates),
+            rounding=rounding_factor(
+                n_samples=n_samples, coordinates=coordinates, per_unit=trust.max_rows_per_person
+            ),
             max_iter=int(self.max_iter),
             schema=coordinates.fingerprint,
             is_declared=not coordinates.undeclared.any(),
@@ -185,6 +191,7 @@ class PrivateLinearModel(LinkedEstimator):
             unit=trust.unit,
             agents=agents,
             is_stream=is_stream,
+            max_rows_per_person=trust.max_rows_per_person,
             coordinates=coordinates,
         )
         # Whatever the budget: a grid over budgets should not fail at one end only.
@@ -199,7 +206,7 @@ class PrivateLinearModel(LinkedEstimator):
             general = assumptions_of(plan, coordinates, self.sampler)
             lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
             plan = replace(plan, assumptions=lines)
-            for line in weak_delta(budget, n_samples):
+            for line in weak_delta(budget, n_samples, trust.unit):
                 warnings.warn(line, UserWarning, stacklevel=2)
         return PlannedFit(
             plan=plan, algorithm=algorithm, coordinates=coordinates, backend=trust.backend
@@ -246,6 +253,10 @@ class PrivateLinearModel(LinkedEstimator):
         """Who holds which row, and who is trusted: here a curator with all rows."""
         return None, CURATOR
 
+    def _curator(self, has_persons: bool) -> Trust:
+        """Whom a fit trusts that is told, or not told, who the persons are."""
+        return CURATOR
+
     def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """Validate rows and targets, and store the columns."""
         with validating():
@@ -263,8 +274,15 @@ class PrivateLinearModel(LinkedEstimator):
         """Names of the features, where a fit has seen some."""
         return getattr(self, "feature_names_in_", None)
 
-    def _plan_shape(self, n_samples: int, n_features: int, **facts: Any) -> Plan:
+    def _plan_shape(
+        self, n_samples: int, n_features: int, n_persons: int | None = None, **facts: Any
+    ) -> Plan:
         """The plan for data of a shape, with the names of columns that have bounds."""
+        if "trust" not in facts:
+            facts["trust"] = self._curator(n_persons is not None)
+        if n_persons is not None:
+            check_scalar(n_persons, "n_persons", Integral, min_val=1)
+            n_samples = n_persons
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
         check_scalar(n_features, "n_features", Integral, min_val=1)
         names = None
@@ -388,20 +406,22 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
 
     target_bounds: Any = parameter(None)
 
-    def plan(self, n_samples: int, n_features: int) -> Plan:
+    def plan(self, n_samples: int, n_features: int, n_persons: int | None = None) -> Plan:
         """Plan, without data, what a fit of data of this shape releases at which privacy loss.
 
         Parameters
         ----------
         n_samples, n_features : int
             Shape of the data.
+        n_persons : int, default=None
+            Number of persons, where they are the unit; `n_samples` does not matter then.
 
         Returns
         -------
         plan : Plan
         """
         self._validate_params()
-        return self._plan_shape(n_samples, n_features)
+        return self._plan_shape(n_samples, n_features, n_persons)
 
     def _loss(self, n_classes: int | None) -> Loss:
         return SquaredLoss()
@@ -427,7 +447,13 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
 
     classes: Any = parameter(None, "array-like", None)
 
-    def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        n_classes: int | None = None,
+        n_persons: int | None = None,
+    ) -> Plan:
         """Plan, without data, what a fit of data of this shape releases at which privacy loss.
 
         Parameters
@@ -436,13 +462,16 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
             Shape of the data.
         n_classes : int, default=None
             Number of classes; None means the number of declared ones.
+        n_persons : int, default=None
+            Number of persons, where they are the unit; `n_samples` does not matter then.
 
         Returns
         -------
         plan : Plan
         """
         self._validate_params()
-        return self._plan_shape(n_samples, n_features, n_classes=self._n_classes(n_classes))
+        n_classes = self._n_classes(n_classes)
+        return self._plan_shape(n_samples, n_features, n_persons, n_classes=n_classes)
 
     def _n_classes(self, n_classes: int | None) -> int:
         """Number of classes that a plan without data is for."""

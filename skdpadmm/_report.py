@@ -64,7 +64,8 @@ def report_of(
         not_covered=(
             "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
             "Scores on private data, cv_results_, and the selection of a best model by them.",
-            "Other fits on the same records: privacy losses add up.",
+            f"Other fits on the same {plan.unit if plan.unit == 'person' else 'record'}s: privacy"
+            " losses add up.",
             "Whether the input is valid: errors of validation may show values of the data.",
             "Running time and memory.",
         ),
@@ -148,6 +149,18 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     if facts.is_stream:
         yield "How many records arrive, and when, is public and does not depend on them."
     size = "Column" if facts.is_stream else f"n_samples={facts.n_samples}, column"
+    if most := facts.max_rows_per_person:
+        size = f"n_persons={facts.n_samples}, max_rows_per_person={most}, column"
+        yield (
+            "Who is a person is known: the ids in persons are right, and neighbouring data sets"
+            " have the same ones. The number of persons is public; how many rows each has is not."
+        )
+        yield (
+            f"All rows of a person are protected together. Only the first {most} in the order given"
+            " are used; every person weighs the same, and so does each of its rows."
+        )
+        if is_zero_out:
+            yield "A person that is zeroed out contributes nothing; n_persons still counts it."
     yield f"{size} names and all parameters of the estimator are public."
     if is_zero_out and is_record:
         yield (
@@ -191,7 +204,7 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
             f"feature_bounds far from 0 beside their width: {facts.rounding:.3g} times the"
             " noise, to cover rounding errors. Subtract a public constant from such columns."
         )
-    yield from weak_delta(plan.budget, facts.n_samples)
+    yield from weak_delta(plan.budget, facts.n_samples, facts.unit)
     # Noise that is added to what is not on its grid is not certified by a sampler alone.
     hidden = any(r.door == "path_noise" and r.is_hidden for r in plan.releases)
     if sampler == "floating-point" or hidden:
@@ -217,11 +230,12 @@ def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
         yield "model: an observer of the model does not learn who took part in which round."
 
 
-def weak_delta(budget: Budget, n_samples: int) -> Iterator[str]:
-    """Warn of a delta that is not small beside the number of records."""
+def weak_delta(budget: Budget, n_samples: int, unit: str = "record") -> Iterator[str]:
+    """Warn of a delta that is not small beside the number of records, or of persons."""
+    name, who = ("n_persons", "person") if unit == "person" else ("n_samples", "record")
     if budget.delta >= 1 / n_samples:
         yield (
-            f"Got delta={budget.delta:g} for n_samples={n_samples}, expected delta < 1 / n_samples:"
-            " a mechanism that publishes one record in full can satisfy such a guarantee. Choose"
-            " delta well below 1 / n_samples."
+            f"Got delta={budget.delta:g} for {name}={n_samples}, expected delta < 1 / {name}:"
+            f" a mechanism that publishes one {who} in full can satisfy such a guarantee. Choose"
+            f" delta well below 1 / {name}."
         )

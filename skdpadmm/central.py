@@ -22,11 +22,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.metaestimators import available_if
 
-from skdpadmm._fitting import Fitted, PendingFit, all_or_nothing, gate_of, reserved
+from skdpadmm._fitting import (
+    CURATOR,
+    Fitted,
+    PendingFit,
+    Trust,
+    all_or_nothing,
+    gate_of,
+    reserved,
+)
 from skdpadmm._linear_model import (
     ElasticNetRegression,
     LassoRegression,
@@ -40,6 +48,7 @@ from skdpadmm._linear_model import (
 from skdpadmm._report import weak_delta
 from skdpadmm._sklearn import (
     AT_LEAST_0,
+    AT_LEAST_1,
     POSITIVE,
     POSITIVE_OR_INF,
     StrOptions,
@@ -48,6 +57,7 @@ from skdpadmm._sklearn import (
 )
 from skdpadmm.algorithms import GradientADMM, is_streaming
 from skdpadmm.losses import HuberLoss, Loss
+from skdpadmm.network import Ownership, ownership_of_labels
 from skdpadmm.penalties import GeneralizedL1, Penalty, SquaredL2, named_penalty_matrix
 from skdpadmm.privacy import PrivacyReport
 from skdpadmm.protocol import Plan
@@ -90,7 +100,36 @@ def _has_stream(estimator: Any) -> bool:
     )
 
 
-class CentralModel(PrivateLinearModel):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ModelOfPersons(PrivateLinearModel):
+    """A model of rows that a curator holds, and whose row each is, where persons are protected."""
+
+    max_rows_per_person: int | None = parameter(None, AT_LEAST_1, None)
+
+    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
+        trust = self._curator(agents is not None)
+        if agents is None:
+            return None, trust
+        return ownership_of_labels(agents, n_samples=len(y), name="persons"), trust
+
+    def _curator(self, has_persons: bool) -> Trust:
+        size = self.max_rows_per_person
+        if self._is_stream() and (has_persons or size is not None):
+            raise ValueError(
+                "Got persons, or max_rows_per_person, for a stream, expected neither: a stream"
+                " protects single rows. Leave them out, or choose algorithm='consensus-admm'."
+            )
+        if has_persons != (size is not None):
+            got = f"max_rows_per_person={size!r} {'with' if has_persons else 'without'} persons"
+            raise ValueError(
+                f"Got {got}, expected both or none of them: the bound is public, and never taken"
+                " from the data. Pass fit(X, y, persons=...), or n_persons=... to plan, and an int"
+                " as max_rows_per_person."
+            )
+        return CURATOR if size is None else Trust(unit="person", max_rows_per_person=int(size))
+
+
+class CentralModel(ModelOfPersons):
     """A model of rows that a curator holds, who can also learn from records as they arrive."""
 
     # None: no stream has begun.
@@ -100,7 +139,7 @@ class CentralModel(PrivateLinearModel):
     privacy_: PrivacyReport
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike, persons: ArrayLike | None = None) -> Self:
         """Fit the model; spends the whole budget.
 
         Sample weights are not accepted: they change what one record can do, and no bound of that
@@ -112,6 +151,13 @@ class CentralModel(PrivateLinearModel):
             Features, finite. Sparse input is used as CSR.
         y : array-like of shape (n_samples,)
             Target: finite numbers for a regressor, class labels for a classifier.
+        persons : array-like of shape (n_samples,), default=None
+            Whose row it is: labels of any type that can be sorted, none missing. All rows of a
+            person are protected together then, and `max_rows_per_person` is needed. The objective
+            is the mean over persons of the mean loss of their rows, as with sample weights of one
+            over the number of rows of the person: n is the number of persons. How many rows a
+            person has stays private, so each takes up as many: memory and time are those of
+            ``n_persons * max_rows_per_person`` rows, in one copy of `X`. None: the unit is a row.
 
         Returns
         -------
@@ -124,12 +170,13 @@ class CentralModel(PrivateLinearModel):
         """
         with all_or_nothing(self):
             if self._is_stream():
+                self._curator(persons is not None)
                 # All at once is a stream that begins and ends here.
                 self._forget()
                 self._arrive(X, y)
                 self.finalize()
             else:
-                self._fit(X, y)
+                self._fit(X, y, persons)
         return self
 
     @available_if(_has_stream)
@@ -216,6 +263,7 @@ class CentralModel(PrivateLinearModel):
 
     def _arrive(self, X: Any, y: ArrayLike) -> None:
         """Validate, plan, reserve, run, keep, as `_fit` does, for new records."""
+        self._curator(False)
         arrived, n_before, begun = self._arrived_, 0, None
         X, _, targets = self._check_targets(X, y, reset=arrived is None)
         planned = self._plan_fit(
@@ -304,7 +352,7 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
+        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
         upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
@@ -315,6 +363,10 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+    max_rows_per_person : int or None, default=None
+        Public bound of the rows of a person, of whom only the first ones in the order given are
+        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
+        else.
     scale : {"private", None}, default=None
         "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
@@ -388,7 +440,7 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
+        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
         upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
@@ -399,6 +451,10 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+    max_rows_per_person : int or None, default=None
+        Public bound of the rows of a person, of whom only the first ones in the order given are
+        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
+        else.
     scale : {"private", None}, default=None
         "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
@@ -502,7 +558,7 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
+        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
         upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
@@ -513,6 +569,10 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+    max_rows_per_person : int or None, default=None
+        Public bound of the rows of a person, of whom only the first ones in the order given are
+        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
+        else.
     scale : {"private", None}, default=None
         "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
@@ -589,7 +649,7 @@ class DPAdmmLasso(CentralModel, LassoRegression):
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
+        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
         upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
@@ -600,6 +660,10 @@ class DPAdmmLasso(CentralModel, LassoRegression):
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+    max_rows_per_person : int or None, default=None
+        Public bound of the rows of a person, of whom only the first ones in the order given are
+        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
+        else.
     scale : {"private", None}, default=None
         "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
@@ -678,7 +742,7 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
+        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
         upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
@@ -690,6 +754,10 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+    max_rows_per_person : int or None, default=None
+        Public bound of the rows of a person, of whom only the first ones in the order given are
+        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
+        else.
     scale : {"private", None}, default=None
         "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
@@ -775,7 +843,7 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
+        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
         upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
@@ -787,6 +855,10 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+    max_rows_per_person : int or None, default=None
+        Public bound of the rows of a person, of whom only the first ones in the order given are
+        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
+        else.
     scale : {"private", None}, default=None
         "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"
@@ -857,7 +929,7 @@ class DPAdmmRidge(CentralModel, RidgeRegression):
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record, or its loss, which is replaced by zero.
+        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
         upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
@@ -868,6 +940,10 @@ class DPAdmmRidge(CentralModel, RidgeRegression):
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+    max_rows_per_person : int or None, default=None
+        Public bound of the rows of a person, of whom only the first ones in the order given are
+        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
+        else.
     scale : {"private", None}, default=None
         "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
     conditioning : {"auto", "private", None}, default="auto"

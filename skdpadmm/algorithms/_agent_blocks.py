@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, SquaredLoss, clip_derivative, clip_vectors
 from skdpadmm.protocol import Problem
-from skdpadmm.records import Rows
+from skdpadmm.records import CANCELLATION, Rows
 
 Array = NDArray[np.float64]
 # Newton steps of a record's proximal problem once it can start from its last solution. The number
@@ -78,7 +78,7 @@ class RecordBlocks:
             moved = anchors + 2 * lam * (scores - anchors)
             np.copyto(self.anchors[part], moved, where=takes_part)
             scores = 2 * scores - anchors
-        slope = clip_derivative(self._slope(scores, part), bound[part])
+        slope = self._clipped(self._slope(scores, part), block)
         if self.update.increments:
             message = 2 * lam * clip_derivative(slope - old, bound[part])
             state = old + message
@@ -86,6 +86,9 @@ class RecordBlocks:
             state = message = (1 - 2 * lam) * old + 2 * lam * slope
         np.copyto(old, state, where=takes_part)
         return self.rows.adjoint(block, message if takes_part is True else message * takes_part)
+
+    def _clipped(self, slopes: Array, block: int) -> Array:
+        return clip_derivative(slopes, self.slope_bound[self.rows.slices[block]])
 
     def _slope(self, scores: Array, part: slice) -> Array:
         loss, target, slopes = self.update.loss, self.target[part], self.slopes[part]
@@ -97,6 +100,36 @@ class RecordBlocks:
         return loss.proximal_derivative(scores, target, weights, *start)
 
 
+@dataclass(eq=False, kw_only=True)
+class PersonBlocks(RecordBlocks):
+    """Rows of persons, who are clipped as a whole: linearized steps alone, of everybody."""
+
+    weights: Array
+    clip_norm: float
+    per_person: int
+
+    def _clipped(self, slopes: Array, block: int) -> Array:
+        weights = self.weights[self.rows.slices[block]]
+        return clip_persons(self.rows, block, slopes, weights, self.clip_norm, self.per_person)
+
+
+def clip_persons(
+    rows: Rows, block: int, slopes: Array, weights: Array, clip_norm: float, per_person: int
+) -> Array:
+    """Weighted slopes for which the mean gradient of each person is at most as long as the bound.
+
+    Those of a row that is `CANCELLATION` times as long are clipped before: how far rounding of
+    rows that cancel each other can go is bounded so.
+    """
+    with np.errstate(divide="ignore"):
+        most = CANCELLATION * clip_norm / np.sqrt(rows.squared_norm[rows.slices[block]])
+    weighted = clip_derivative(slopes, most).reshape(len(slopes), -1) * weights[:, None]
+    longest = clip_norm * per_person
+    norms = rows.norms_of_units(block, weighted, per_person)
+    shrink = longest / np.maximum(norms, longest)
+    return (weighted * np.repeat(shrink, per_person)[:, None]).reshape(slopes.shape)
+
+
 def record_blocks(
     problem: Problem, update: BlockUpdate, *, clip_norm: float, partial: bool
 ) -> list[RecordBlocks]:
@@ -105,18 +138,21 @@ def record_blocks(
     with np.errstate(divide="ignore"):
         bound = clip_norm / np.sqrt(rows.squared_norm)
     owner = problem.ownership.index if partial and problem.ownership is not None else None
-    parts = []
+    parts: list[RecordBlocks] = []
     for part in cut(rows.n_blocks, min(N_TASKS, rows.n_blocks)):
         records = slice(rows.slices[part.start].start, rows.slices[part.stop - 1].stop)
-        parts.append(
-            RecordBlocks(
-                rows=rows.part(range(part.start, part.stop)),
-                target=problem.target[records],
-                update=update,
-                slope_bound=bound[records],
-                owner=None if owner is None else owner[records],
-            )
-        )
+        known: dict[str, Any] = {
+            "rows": rows.part(range(part.start, part.stop)),
+            "target": problem.target[records],
+            "update": update,
+            "slope_bound": bound[records],
+            "owner": None if owner is None else owner[records],
+        }
+        if problem.weights is None:
+            parts.append(RecordBlocks(**known))
+        else:
+            known |= {"weights": problem.weights[records], "clip_norm": clip_norm}
+            parts.append(PersonBlocks(**known, per_person=problem.per_person))
     return parts
 
 

@@ -125,7 +125,7 @@ class Algorithm(LinkedEstimator, ABC):
         Who holds the records: "central", "federated", "decentralized" or "personalized", or several
         of them.
     units : tuple of str
-        Whose contribution it can protect: "record", "agent" or both.
+        Whose contribution it can protect: "record", "agent", "person" or several of them.
     conditionable : bool
         Whether it works in any basis, so that private conditioning can serve it.
     exact : bool

@@ -25,10 +25,11 @@ from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._agent_blocks import BlockUpdate, agent_blocks, record_blocks
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
-from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
+from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, longest_step
 from skdpadmm.algorithms._messages import Schedule, draw_schedule, unit_limits
 from skdpadmm.algorithms._noise_left import averaged_solution
 from skdpadmm.protocol import Budget, Facts, Federation, Gate, Plan, Problem, Solution
+from skdpadmm.records import CANCELLATION
 
 Array = NDArray[np.float64]
 UNBOUNDED = ": at 1 no bound of a record's hidden state is known. Use 0.5"
@@ -129,7 +130,7 @@ class ConsensusADMM(_Consensus):
         "exact" solves each record's proximal step, stable for any step size; "linearized" replaces
         it by a gradient step, ``d_i = clip(gamma * grad f_i(z), C)``: with relaxation 0.5 that is
         the proximal gradient method. "auto" linearises in conditioned coordinates, where it is as
-        good and costs less.
+        good and costs less, and for persons, who have no other.
     tail_fraction : float, default=0.5
         In (0, 1]: share of the path, at its end, that is averaged; all of it is released.
 
@@ -144,6 +145,10 @@ class ConsensusADMM(_Consensus):
     Gaussian mechanisms the path is GDP with ``mu = sqrt(sum_k Delta_k^2) / s``. This needs neither
     convexity nor accurate inner solutions: clipping comes after solving. At lambda = 1 nothing
     contracts a state and the bound is lost, so it is refused.
+
+    With ``fit(X, y, persons=...)`` a block is a person, n is the number of persons, and
+    :math:`f_i` is the mean loss of the person's rows. What is clipped is the mean gradient of a
+    person, whose state is linear in the derivatives of its rows; the theorem is the same.
 
     References
     ----------
@@ -160,19 +165,28 @@ class ConsensusADMM(_Consensus):
     """
 
     setting = "central"
-    units = ("record",)  # Records are blocks.
+    units = ("record", "person")  # Records are blocks, or persons by linearized steps.
 
     record_step: Literal["auto", "exact", "linearized"] = base.choice("auto", "exact", "linearized")
 
+    def check_facts(self, facts: Facts) -> None:
+        """Persons have no exact steps."""
+        is_wrong = facts.unit == "person" and self.record_step == "exact"
+        got = "record_step='exact' with persons"
+        base.refuse("A step of a person is a gradient step.", (is_wrong, got, "'linearized'"))
+
     def released(self, facts: Facts, budget: Budget) -> base.Released:
         """The displacement of the mean, in each iteration."""
-        mu = facts.remaining_mu(budget)
+        mu, is_exact = facts.remaining_mu(budget), facts.conditioning is None
         step_size, clip_norm = default_steps(facts, mu)
+        if facts.unit == "person" and is_exact:
+            # Exact steps bear any size, and linearized ones do not.
+            step_size, is_exact = min(step_size, longest_step(facts)), False
         settings = self.resolved(
             n_iter=facts.max_iter,
             step_size=step_size,
             clip_norm=clip_norm,
-            record_step="exact" if facts.conditioning is None else "linearized",
+            record_step="exact" if is_exact else "linearized",
             message="state",
             rounds=replace(messages.EVERYONE, n_rounds=facts.max_iter),
         )
@@ -331,7 +345,8 @@ def path_sensitivities(facts: Facts, relaxation: float, n_updates: int) -> tuple
         reached = -np.expm1(iterations * np.log1p(-2 * min(lam, 1 - lam)))
     largest = moved * max(1.0, lam / (1 - lam))
     # A state is rounded once in each iteration.
-    widened = largest * reached * (1 + iterations * 2.0**-50)
+    cancelling = CANCELLATION if facts.unit == "person" else 1.0
+    widened = largest * reached * (1 + cancelling * iterations * 2.0**-50)
     return tuple(widened.tolist())
 
 

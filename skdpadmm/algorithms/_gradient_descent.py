@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _last_iterate as last_iterate
+from skdpadmm.algorithms._agent_blocks import clip_persons
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, penalty_operator, refuse
 from skdpadmm.algorithms._certified_solves import LossBounds, score_rounding, typical_norm
 from skdpadmm.algorithms._defaults import default_coordinate_steps, default_descent
@@ -85,7 +86,8 @@ class GradientDescent(Algorithm):
     -----
     Unit: one record; adversary "model". Let c = 2 for replace-one and 1 for zero-out.
 
-    **Path.** The mean gradient has sensitivity ``c C / n`` given what was released before, so the
+    **Path.** The mean gradient has sensitivity ``c C / n`` given what was released before, also
+    where n persons are the unit and the mean gradient of the rows of each is clipped, so the
     path is GDP with ``mu = sqrt(K) c C / (n s)``: exact composition. This needs neither convexity
     nor a bound of the step.
 
@@ -125,7 +127,7 @@ class GradientDescent(Algorithm):
     """
 
     setting = "central"
-    units = ("record",)  # Gradients of records are clipped.
+    units = ("record", "person")  # Gradients of records, or means of persons, are clipped.
 
     step_size: float | Literal["auto"] = base.size()
     clip_norm: float | Literal["auto"] = base.size()
@@ -156,6 +158,12 @@ class GradientDescent(Algorithm):
             " schedule='full' and guarantee='path'.",
             (only_last, "guarantee='path' with schedule='cyclic'", "'last'"),
             (self._is_hidden and not is_plain, got, "momentum=0 and tail_fraction='auto'"),
+        )
+        of_persons = self._is_hidden and facts.unit == "person"
+        got = "a guarantee of the last iterate for persons"
+        refuse(
+            "The mean gradient of a person is clipped as a vector, which is no contraction.",
+            (of_persons, got, "schedule='full' and guarantee='path'"),
         )
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
@@ -250,7 +258,11 @@ class GradientDescent(Algorithm):
         def gradient(block: int) -> NDArray[np.float64]:
             part = rows.slices[block]
             slope = loss.derivative(rows.scores(block, prepared), target[part])
-            slope = clip_derivative(slope, slope_bound[part])
+            if (weights := problem.weights) is None:
+                slope = clip_derivative(slope, slope_bound[part])
+            else:
+                per_person = problem.per_person
+                slope = clip_persons(rows, block, slope, weights[part], clip_norm, per_person)
             if step_of is not None:
                 slope[step_of[part] != k] = 0.0
             return rows.adjoint(block, slope)

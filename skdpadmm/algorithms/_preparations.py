@@ -2,7 +2,7 @@
 
 Private scaling: one noisy histogram of the norms of rows whose units nobody declared. One record is
 in one bin, so the counts move by at most 1 in Euclidean norm for zero-out and by sqrt(2) for
-replace-one.
+replace-one. Of persons the shares of their rows are counted, which are no longer than one record.
 
 Private conditioning: one noisy second moment of the rows, turned into public coordinates.
 
@@ -12,8 +12,10 @@ a share of the budget is spent on the second moment. All that follows from it is
 in which the second moment is near the identity, where gradients are clipped and noise is added.
 
 The sensitivity of the sum of ``a a'`` over rows of norm at most R is ``R**2`` for zero-out and
-``sqrt(2) R**2`` for replace-one, in Frobenius norm. The upper triangle with off-diagonal entries
-times sqrt(2) has that norm as its Euclidean one, so noise off the diagonal is smaller by sqrt(2).
+``sqrt(2) R**2`` for replace-one, in Frobenius norm, and so is that of a sum of means over the rows
+of persons: what is positive semi-definite never points in opposite directions. The upper triangle
+with off-diagonal entries times sqrt(2) has that norm as its Euclidean one, so noise off the
+diagonal is smaller by sqrt(2).
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def prepared(
 
     `scale` is "private" or None, `conditioning` "auto", "private" or None.
     """
-    total = gaussian_mu(budget.epsilon, budget.delta)
+    total, per_unit = gaussian_mu(budget.epsilon, budget.delta), facts.max_rows_per_person
     if scale == "private":
         if not coordinates.undeclared.any():
             raise ValueError(
@@ -64,11 +66,14 @@ def prepared(
             budget,
             name=ROW_NORMS,
             shape=(len(EXPONENTS) + 1,),
-            sensitivity=math.sqrt(facts.neighboring.sensitivity_factor),
+            sensitivity=math.sqrt(facts.neighboring.sensitivity_factor)
+            # Shares are no whole numbers.
+            * (facts.rounding if per_unit else 1.0),
             mu=total * math.sqrt(defaults.SCALING_SHARE),
         )
         target = defaults.DECLARED_NORM * math.sqrt(facts.n_parameters)
-        facts = replace(facts, scaling=Scaling(target=target, release=release))
+        scaling = Scaling(target=target, release=release, per_unit=max(per_unit, 1))
+        facts = replace(facts, scaling=scaling)
     is_possible = algorithm.conditionable and facts.n_parameters <= LARGEST_MATRIX
     if conditioning is None or (conditioning == "auto" and not is_possible):
         return facts
@@ -89,7 +94,7 @@ def rescale(
     # Bin k holds norms in (2^(k-1), 2^k], the first one all below and the last one all above.
     bins = np.searchsorted(2.0**EXPONENTS, norms)
     counts = np.bincount(bins, minlength=len(EXPONENTS) + 1).astype(np.float64)
-    released = gate.release(ROW_NORMS, counts)
+    released = gate.release(ROW_NORMS, counts / scaling.per_unit)
     return coordinates.rescaled(
         scaling.target / median_norm(released, scaling.release.noise_std, default=scaling.target)
     )

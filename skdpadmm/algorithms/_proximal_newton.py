@@ -51,6 +51,7 @@ class ProximalNewton(Algorithm):
     setting = "central"
     conditionable = False
     exact = True
+    units = ("record", "agent", "person")
 
     tolerance: float = number(1e-10, 0.0, 1.0)
 
@@ -91,6 +92,12 @@ class _Objective:
         self.problem, self.rows, self.settings = problem, problem.rows, plan.settings
         self.loss, self.penalty = plan.facts.loss, plan.facts.penalty
 
+    def weigh(self, values: Array, part: slice) -> Array:
+        """Values of records, the first axis, times weights where there are some."""
+        if self.problem.weights is None:
+            return values
+        return np.asarray((values.T * self.problem.weights[part]).T)
+
     def penalty_value(self, parameters: Array) -> float:
         coordinates = self.rows.coordinates
         features = parameters[: coordinates.n_features]
@@ -101,10 +108,11 @@ class _Objective:
         prepared = rows.prepare(parameters if loss.n_outputs > 1 else parameters[:, 0])
 
         def add_up(block: int) -> Array:
-            part = target[rows.slices[block]]
-            scores = rows.scores(block, prepared)
-            value = loss.value(scores, part).sum()
-            return np.append(rows.adjoint(block, loss.derivative(scores, part)).ravel(), value)
+            records = rows.slices[block]
+            part, scores = target[records], rows.scores(block, prepared)
+            value = self.weigh(loss.value(scores, part), records).sum()
+            slopes = self.weigh(loss.derivative(scores, part), records)
+            return np.append(rows.adjoint(block, slopes).ravel(), value)
 
         total = self.problem.engine.sum(add_up, rows.n_blocks) / rows.n_samples
         raw = total[:-1].reshape(rows.coordinates.n_features + 1, -1)
@@ -116,12 +124,13 @@ class _Objective:
         d, k = parameters.shape
 
         def add_up(block: int) -> Array:
-            part = target[rows.slices[block]]
-            A = rows.augmented(block)
+            records = rows.slices[block]
+            part, A = target[records], rows.augmented(block)
             scores = A @ parameters if k > 1 else A @ parameters[:, 0]
-            slopes = loss.derivative(scores, part).reshape(-1, k)
-            hessian = hessian_of(A, loss.curvature(scores, part).reshape(-1, k, k))
-            value = loss.value(scores, part).sum()
+            slopes = self.weigh(loss.derivative(scores, part), records).reshape(-1, k)
+            curvature = self.weigh(loss.curvature(scores, part), records)
+            hessian = hessian_of(A, curvature.reshape(-1, k, k))
+            value = self.weigh(loss.value(scores, part), records).sum()
             return np.concatenate([[value], (A.T @ slopes).ravel(), hessian.ravel()])
 
         total = self.problem.engine.sum(add_up, rows.n_blocks) / rows.n_samples

@@ -49,7 +49,9 @@ def exact_algorithm(setting: str) -> Algorithm:
     return PersonalizedOptimum() if setting == "personalized" else ProximalNewton()
 
 
-def resolve_algorithm(algorithm: str | Algorithm, setting: str) -> Algorithm:
+def resolve_algorithm(
+    algorithm: str | Algorithm, setting: str, *, of_persons: bool = False
+) -> Algorithm:
     """The algorithm of that name, or an independent copy of an algorithm object.
 
     Parameters
@@ -57,6 +59,8 @@ def resolve_algorithm(algorithm: str | Algorithm, setting: str) -> Algorithm:
     algorithm : str or Algorithm
     setting : {"central", "federated", "decentralized", "personalized"}
         Which it has to serve.
+    of_persons : bool, default=False
+        Whether persons are the unit, all of whose rows it has to protect.
 
     Raises
     ------
@@ -71,14 +75,18 @@ def resolve_algorithm(algorithm: str | Algorithm, setting: str) -> Algorithm:
     >>> resolve_algorithm("consensus-admm", "central")
     ConsensusADMM()
     """
-    names = sorted(name for name, kind in ALGORITHMS.items() if serves(kind, setting))
+
+    def is_served(kind: Algorithm | type[Algorithm]) -> bool:
+        return serves(kind, setting) and (not of_persons or "person" in kind.units)
+
+    names = sorted(name for name, kind in ALGORITHMS.items() if is_served(kind))
     if isinstance(algorithm, str) and algorithm in names:
         return ALGORITHMS[algorithm]()
-    if isinstance(algorithm, Algorithm) and serves(algorithm, setting):
+    if isinstance(algorithm, Algorithm) and is_served(algorithm):
         copy: Algorithm = clone(algorithm)
         return copy
     error = ValueError if isinstance(algorithm, str | Algorithm) else TypeError
     raise error(
-        f"Got algorithm={algorithm!r}, expected one of {names} or a {setting} algorithm object,"
-        f" such as {ALGORITHMS[names[0]].__name__}()."
+        f"Got algorithm={algorithm!r}, expected one of {names} or a {setting} algorithm object"
+        f"{' that protects persons' * of_persons}, such as {ALGORITHMS[names[0]].__name__}()."
     )

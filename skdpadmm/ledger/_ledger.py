@@ -353,7 +353,7 @@ class PrivacyLedger:
             out, with a warning.
         disjoint : bool, default=False
             Whether data sets of different names have no unit in common.
-        unit : {"record", "agent"} or None, default=None
+        unit : {"record", "agent", "person"} or None, default=None
         neighboring : {"replace_one", "zero_out"} or None, default=None
             What fits are converted to where they differ; both or none.
 
@@ -506,7 +506,7 @@ class PrivacyLedger:
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,), default=None
             For the number of classes, where none are declared.
-        unit : {"record", "agent"} or None, default=None
+        unit : {"record", "agent", "person"} or None, default=None
         neighboring : {"replace_one", "zero_out"} or None, default=None
             What fits are converted to in what is returned; both or none. None: those of the limit.
         **facts : object
@@ -636,10 +636,10 @@ def _relation(unit: Any, neighboring: Any) -> Relation | None:
     if unit is None and neighboring is None:
         return None
     names = [str(relation) for relation in Neighboring]
-    if unit not in ("record", "agent") or neighboring not in names:
+    if unit not in ("record", "agent", "person") or neighboring not in names:
         raise ValueError(
-            f"Got unit={unit!r} and neighboring={neighboring!r}, expected 'record' or 'agent'"
-            f" together with one of {names}."
+            f"Got unit={unit!r} and neighboring={neighboring!r}, expected 'record', 'agent' or"
+            f" 'person' together with one of {names}."
         )
     return Relation(unit, Neighboring(neighboring))
 

@@ -73,6 +73,16 @@ class Ownership:
         first, last = int(rows[0]), int(rows[-1])
         return slice(first, last + 1) if last - first + 1 == rows.size else rows
 
+    def slots(self, size: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Rows and weights in `size` places of each agent: a shape that its number of rows leaves.
+
+        An agent's first rows are repeated until its places are full. Those in the first places have
+        equal weights, `size` together, and repetitions 0.
+        """
+        kept, place = np.minimum(self.sizes, size)[:, None], np.arange(size)
+        rows = self._by_agent[self._bounds[:-1, None] + place % kept]
+        return rows.ravel(), np.where(place < kept, size / kept, 0.0).ravel()
+
     @cached_property
     def _by_agent(self) -> NDArray[np.intp]:
         """Rows, agent after agent."""

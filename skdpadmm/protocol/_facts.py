@@ -94,8 +94,9 @@ class Scaling:
 
     # What the median norm of the undeclared features becomes.
     target: float
-    # Number of rows in each bin of norms.
+    # Number of rows in each bin of norms; of persons, their shares.
     release: Release
+    per_unit: int = field(default=1, metadata={"unless": 1})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,8 @@ class Facts:
     Attributes
     ----------
     n_samples, n_parameters : int
-        Records, and parameters of one score, the intercept included.
+        Records, or persons where they are the unit, and parameters of one score, the intercept
+        included.
     loss : Loss
         Loss of a record, in scaled coordinates.
     penalty : Penalty
@@ -119,7 +121,7 @@ class Facts:
     max_iter : int
     schema : str, default=""
         Digest of the declared bounds: seeded fits under other bounds share no noise.
-    unit : {"record", "agent"}, default="record"
+    unit : {"record", "agent", "person"}, default="record"
         Whose contribution is protected.
     is_declared : bool, default=False
         Whether every feature has declared bounds.
@@ -133,6 +135,8 @@ class Facts:
     is_stream : bool, default=False
         Whether records arrive one after the other, nobody knows how many: the plan is that of one
         record, and `n_samples` is 1.
+    max_rows_per_person : int, default=0
+        Where persons are the unit, whose numbers of rows are not public; 0: they are not.
     coordinates : Coordinates or None, default=None
         Before any preparation. They follow from `schema`, and are no part of equality.
     """
@@ -153,12 +157,15 @@ class Facts:
     penalty_curvature: float = 0.0
     agents: Agents | None = field(default=None, metadata={"unless": None})
     is_stream: bool = field(default=False, metadata={"unless": False})
+    max_rows_per_person: int = field(default=0, metadata={"unless": 0})
     coordinates: Coordinates | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require(self.n_samples >= 1, "n_samples", self.n_samples, "at least 1")
         require(self.rounding >= 1, "rounding", self.rounding, "a factor of at least 1")
         require(self.row_norm > 0, "row_norm", self.row_norm, "a float in (0, inf]")
+        size, of_persons = self.max_rows_per_person, self.unit == "person"
+        require((size >= 1) == of_persons, "max_rows_per_person", size, "at least 1 for persons")
         n = self.n_samples if self.agents is None else sum(self.agents.agent_sizes)
         require(self.n_samples == n, "n_samples", self.n_samples, f"{n}, the rows of all agents")
 

@@ -106,7 +106,7 @@ class Plan:
 
     @property
     def unit(self) -> str:
-        """What is protected, "record" or "agent"."""
+        """What is protected, "record", "agent" or "person"."""
         return self.facts.unit
 
     @property
@@ -138,9 +138,11 @@ class Plan:
 
     def __repr__(self) -> str:
         facts, budget, agents = self.facts, self.budget, self.facts.agents
-        records = "a stream of" if facts.is_stream else facts.n_samples
+        records = "a stream of records" if facts.is_stream else f"{facts.n_samples} records"
+        if facts.max_rows_per_person:
+            records = f"{facts.n_samples} persons of up to {facts.max_rows_per_person} rows"
         shape = f"{facts.n_parameters} x {facts.loss.n_outputs} parameters"
-        lines = [f"Plan of {self.algorithm} for {records} records, {shape}"]
+        lines = [f"Plan of {self.algorithm} for {records}, {shape}"]
         if agents is not None:
             sizes = agents.agent_sizes
             lines.append(f"  agents: {len(sizes)}, with {min(sizes)} to {max(sizes)} records")
@@ -225,6 +227,10 @@ class Problem:
         Where blocks of rows run, and who holds which row, where there are agents.
     progress : callable
         Called with the number of finished iterations, and nothing that depends on data.
+    weights : ndarray of shape (n_samples,), default=None
+        Where persons are the unit: of their rows, each person's beside each other, of mean one.
+    per_person : int, default=1
+        Rows of each person, repetitions of weight 0 included.
     """
 
     rows: Rows
@@ -232,6 +238,8 @@ class Problem:
     engine: Engine
     ownership: Ownership | None = None
     progress: Callable[[int], None] = _silent
+    weights: NDArray[np.float64] | None = None
+    per_person: int = 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,10 +13,18 @@ from skdpadmm.records._coordinates import (
     declared_coordinates,
     standardising_coordinates,
 )
-from skdpadmm.records._rows import HUGE, Rows, block_size, feature_norms, rounding_factor
+from skdpadmm.records._rows import (
+    CANCELLATION,
+    HUGE,
+    Rows,
+    block_size,
+    feature_norms,
+    rounding_factor,
+)
 from skdpadmm.records._segments import Segments, collect_agents, prepare_agents
 
 __all__ = [
+    "CANCELLATION",
     "HUGE",
     "Basis",
     "Coordinates",

@@ -22,26 +22,33 @@ HUGE = 1e100
 BLOCK_ENTRIES = 2**19
 
 
-def block_size(n_features: int, *, is_sparse: bool) -> int:
+# What a row of a person may exceed the clip bound of the person by, before they are added up.
+CANCELLATION = 64.0
+
+
+def block_size(n_features: int, *, is_sparse: bool, per_unit: int = 1) -> int:
     """Rows in a block: a function of public facts, so that the order of every sum is public."""
+    size = int(np.clip(BLOCK_ENTRIES // max(n_features, 1), 16, 8192))
     if is_sparse:
-        return int(np.clip(n_features, 4096, 65536))
-    return int(np.clip(BLOCK_ENTRIES // max(n_features, 1), 16, 8192))
+        size = int(np.clip(n_features, 4096, 65536))
+    return max(size // per_unit, 1) * per_unit
 
 
-def rounding_factor(*, n_samples: int, coordinates: Coordinates) -> float:
+def rounding_factor(*, n_samples: int, coordinates: Coordinates, per_unit: int = 0) -> float:
     """Factor by which float64 rounding can widen the sensitivity of a sum of clipped contributions.
 
     A sum of n vectors of norm at most C, added in any order through chains of at most `depth`
     operations, is off by at most ``depth * u * n * C`` in norm (u the unit round-off), on each of
     two neighbouring data sets. Offsets that are large beside their scale amplify it. The bound
-    covers dense and sparse blocks alike.
+    covers dense and sparse blocks alike. Where persons of `per_unit` rows are clipped, rows that
+    cancel each other are together longer than that, by `CANCELLATION`.
     """
-    n_features = coordinates.n_features
-    sizes = [block_size(n_features, is_sparse=is_sparse) for is_sparse in (False, True)]
-    depth = max(sizes) + n_samples / min(sizes) + n_features + 100
+    n_features, rows = coordinates.n_features, max(per_unit, 1)
+    sizes = [block_size(n_features, is_sparse=is_it, per_unit=rows) for is_it in (False, True)]
+    depth = max(sizes) + n_samples * rows / min(sizes) + n_features + 100
     unit_roundoff = 2.0**-53
     summing = 4.0 * n_samples * depth * unit_roundoff * coordinates.amplification
+    summing *= CANCELLATION if per_unit else 1.0
     # A clipped contribution is within 1e-12 of its bound, and a computed norm about as close.
     clipping = 1e-11
     return 1.0 + clipping + summing
@@ -55,6 +62,8 @@ class Rows:
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
         Finite values, neither copied nor changed.
     coordinates : Coordinates
+    per_unit : int, default=1
+        Neighbouring rows that belong together: as many are in one block.
 
     Attributes
     ----------
@@ -67,7 +76,7 @@ class Rows:
         The blocks.
     """
 
-    def __init__(self, X: Any, coordinates: Coordinates) -> None:
+    def __init__(self, X: Any, coordinates: Coordinates, per_unit: int = 1) -> None:
         self.coordinates = coordinates
         self.basis: Basis | None = None
         self.n_samples = int(X.shape[0])
@@ -77,7 +86,8 @@ class Rows:
                 "Got feature_bounds that exclude 0 for sparse X, expected lower <= 0 <= upper: the"
                 " entries that are not stored are zeros. Widen the bounds or pass a dense X."
             )
-        n, size = self.n_samples, block_size(X.shape[1], is_sparse=self._is_sparse)
+        n = self.n_samples
+        size = block_size(X.shape[1], is_sparse=self._is_sparse, per_unit=per_unit)
         self.slices = [slice(start, min(start + size, n)) for start in range(0, n, size)]
         # All rows in one array, where there is one that needs no copy; otherwise those of blocks.
         self._whole = None if self._is_sparse else X
@@ -217,6 +227,29 @@ class Rows:
             raw[:-1] = X.T @ weighted
             raw[:-1] += of_unruly
         return raw
+
+    def norms_of_units(self, block: int, slopes: Floats, per_unit: int) -> Floats:
+        """Norms of ``sum_i slopes_i a_i`` over each `per_unit` neighbouring rows of a block.
+
+        For slopes of shape (rows, n_outputs). Sums of a unit have terms of its own rows alone.
+        """
+        coordinates, X = self.coordinates, self.tame(block)
+        weighted = slopes * self.weight[self.slices[block], None]
+        squared = np.zeros(len(slopes) // per_unit)
+        at_once = max(BLOCK_ENTRIES // (coordinates.n_features + 1), 1)
+        for first in range(0, len(squared), at_once):
+            units = slice(first, min(first + at_once, len(squared)))
+            rows = slice(units.start * per_unit, units.stop * per_unit)
+            starts = np.arange(0, rows.stop - rows.start + 1, per_unit)
+            for of_output in weighted[rows].T:
+                entries = (of_output, np.arange(len(of_output)), starts)
+                sums: Any = sparse.csr_array(entries, (len(starts) - 1, len(of_output)))
+                features: Any = sums @ X[rows]
+                dense = features.toarray() if self._is_sparse else features
+                raw = np.column_stack([dense, of_output.reshape(-1, per_unit).sum(axis=1)])
+                seen = self.collect(raw.T)
+                squared[units] += np.einsum("ij,ij->j", seen, seen)
+        return np.sqrt(squared)
 
     def collect(self, raw: Floats) -> Floats:
         """Turn a sum of adjoints into the basis that is used, of shape (n_parameters, ...)."""

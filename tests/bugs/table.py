@@ -26,8 +26,9 @@ from skdpadmm.algorithms import (
 )
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
 from skdpadmm.engine import Engine
-from skdpadmm.losses import SquaredLoss
+from skdpadmm.losses import SquaredLoss, clip_derivative
 from skdpadmm.model_selection._search import Trials
+from skdpadmm.network import Ownership
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1
 from skdpadmm.protocol import Gate, Plan
@@ -444,7 +445,7 @@ def a_step_size_that_a_fit_sets(run: Any, self: Any, plan: Any, *args: Any) -> A
 
 a_parameter_that_a_fit_sets = all_of(
     a_step_size_that_a_fit_sets,
-    setting("skdpadmm._linear_model.resolve_algorithm", lambda algorithm, setting: algorithm),
+    setting("skdpadmm._linear_model.resolve_algorithm", lambda algorithm, setting, **_: algorithm),
 )
 
 
@@ -453,6 +454,37 @@ def a_pickle_without_the_report(patch: pytest.MonkeyPatch) -> None:
         return {name: value for name, value in vars(self).items() if name != "privacy_"}
 
     patch.setattr(PrivateLinearModel, "__getstate__", state)
+
+
+# Persons.
+
+
+@replaces(Ownership, "slots")
+def surplus_rows(slots: Any, self: Any, size: int) -> Any:
+    return slots(self, max(size, int(self.sizes.max())))
+
+
+def numbers_of_rows_in_the_plan(patch: pytest.MonkeyPatch) -> None:
+    """The fit plans for as many persons as there are rows."""
+    n_rows: list[int] = []
+
+    def seen(slots: Any, self: Any, size: int) -> Any:
+        n_rows[:] = [int(self.sizes.sum())]
+        return slots(self, size)
+
+    def planned(plan: Any, self: Any, **facts: Any) -> Any:
+        return plan(self, **facts | ({"n_samples": n_rows.pop()} if n_rows else {}))
+
+    replaces(Ownership, "slots")(seen)(patch)
+    replaces(PrivateLinearModel, "_plan_fit")(planned)(patch)
+
+
+def clip_of_rows_of_persons(
+    rows: Any, block: int, slopes: Any, weights: Any, clip_norm: float, per_person: int
+) -> Any:
+    """Each row may be as long as its person."""
+    longest = clip_norm * per_person / np.sqrt(rows.squared_norm[rows.slices[block]])
+    return clip_derivative((slopes.T * weights).T, longest)
 
 
 PLANNED, FRESH = "noise_is_as_planned_and_fresh", "noise_is_as_planned_and_fresh"
@@ -517,6 +549,13 @@ BUGS = [
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
         " gradient-admm-stopping gradient-admm-stream",
         knobs={"clip_norm": 0.1}),
+    Bug("surplus rows of persons", surplus_rows, LINEAR, "consensus-persons"),
+    Bug("numbers of rows of persons in the plan", numbers_of_rows_in_the_plan, BEFORE_DATA,
+        "consensus-persons consensus-persons-conditioned-scaled"),
+    Bug("rows of persons clipped one by one",
+        all_of(*(setting(f"{ALGORITHMS}.{name}.clip_persons", clip_of_rows_of_persons)
+                 for name in ("_agent_blocks", "_gradient_descent"))), REPLAY,
+        "consensus-persons consensus-persons-three-classes-zero-out gradient-persons"),
     Bug("no clip of agents' blocks", no_vector_clip(f"{ALGORITHMS}._agent_blocks"), REPLAY,
         "federated-dropout-agent", knobs={"clip_norm": 0.001}),
     Bug("no clip of agents' records", no_clip(f"{ALGORITHMS}._network_steps"), LINEAR,

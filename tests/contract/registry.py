@@ -14,7 +14,9 @@ from tests.contract import harness
 
 # The first agent has more records than two average ones, the third has one.
 AGENTS = (0, 1, 0, 0, 2, 0, 3, 0, 0, 3, 0, 1, 3, 0)
-
+# Persons of whom two have more rows than count; the first one has any number of the last ones.
+PERSONS = (1, 2, 1, 3, 4, 4, 4, 4, 2, 5, 0, 0, 0, 0, 0)
+OF_PERSONS = {"max_rows_per_person": 3}
 
 # Clip bounds that are never reached, and always.
 FAR, WIDE = {"clip_norm": 10.0, "step_size": 1.0}, {"clip_norm": 1000.0}
@@ -59,9 +61,14 @@ class Row:
         return not self.estimator.startswith("DPAdmm")
 
     @property
+    def has_persons(self) -> bool:
+        """Whether persons are the unit, who have any number of rows."""
+        return "max_rows_per_person" in self.params
+
+    @property
     def n_samples(self) -> int:
         """Number of records."""
-        return len(AGENTS) if self.has_agents else 12
+        return len(PERSONS) if self.has_persons else len(AGENTS) if self.has_agents else 12
 
     @property
     def classes(self) -> list[int] | None:
@@ -91,12 +98,15 @@ class Row:
     @property
     def first_unit(self) -> list[int]:
         """Which records change between neighbouring data sets."""
+        if self.has_persons:
+            return [i for i, person in enumerate(PERSONS) if person == 0]
         is_agent = self.params.get("privacy_unit") == "agent"
         return [i for i, agent in enumerate(AGENTS) if agent == 0] if is_agent else [0]
 
     def plan(self, **changed: Any) -> Any:
         """What is planned before there are data."""
         sizes = {"agent_sizes": np.bincount(AGENTS)} if self.has_agents else {}
+        sizes |= {"n_persons": max(PERSONS) + 1} if self.has_persons else {}
         if self.pieces:
             return harness.record(self, *self.data(9), **changed).plan
         return self.make(**changed).plan(self.n_samples, 2, **sizes)
@@ -118,6 +128,7 @@ class Row:
         """Fit as the row says: on sparse rows, with agents, or piece by piece."""
         rows = sparse.csr_array(X) if self.is_sparse else X
         more = {"agents": np.array(AGENTS)} if self.has_agents else {}
+        more |= {"persons": np.array(PERSONS[: len(y)])} if self.has_persons else {}
         if not self.pieces:
             return model.fit(rows, y, **more)
         first = 0
@@ -144,6 +155,17 @@ ROWS = [
     Row("consensus-conditioned-zero-out", "DPAdmmLogisticRegression", "ConsensusADMM",
         target="two", params={"conditioning": "private", **NO_INTERCEPT}),
     Row("consensus-fused", "DPAdmmGeneralizedLasso", "ConsensusADMM"),
+    # All rows of a person, of whom neighbours have other numbers of rows.
+    Row("consensus-persons", "DPAdmmRidge", "ConsensusADMM", params=OF_PERSONS,
+        optimum=(FAR, 1e-9)),
+    Row("consensus-persons-three-classes-zero-out", "DPAdmmLogisticRegression", "ConsensusADMM",
+        {"relaxation": 0.4}, target="three", params={"feature_bounds": None, **OF_PERSONS,
+        **NO_INTERCEPT}, is_sparse=True),
+    Row("consensus-persons-conditioned-scaled", "DPAdmmElasticNet", "ConsensusADMM",
+        params={"alpha": 0.01, "feature_bounds": None, "scale": "private",
+        "conditioning": "private", **OF_PERSONS}, linear=None),
+    Row("gradient-persons", "DPAdmmLogisticRegression", "GradientDescent", target="two",
+        params=OF_PERSONS, linear=TINY, optimum=(FAR, 1e-9)),
     # Averaged ADMM, coordinates and gradients: the whole path, and the last iterate alone.
     Row("averaged-path", "DPAdmmRidge", "AveragedADMM", {"guarantee": "path"}, linear=TINY,
         reaches=0.98, optimum=(FAR, 1e-7)),
