@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import cycle, islice
 from numbers import Integral, Real
@@ -17,7 +18,8 @@ from skdpadmm.audit import _neighbors, _trials
 from skdpadmm.audit._bounds import lower_bounds, twice
 from skdpadmm.audit._neighbors import Neighbors
 from skdpadmm.audit._replay import NOT_REPLAYED, ReplayLine, Replays
-from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, round_down, round_up, text_table
+from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, round_down, round_up
+from skdpadmm.privacy._document import Block, as_html, as_text
 from skdpadmm.protocol import MODEL, Plan
 
 # Numbers of runs by default.
@@ -115,29 +117,30 @@ class AuditReport:
         return {**plain, "verdict": self.verdict}
 
     def __repr__(self) -> str:
-        """Return the report as plain text."""
-        claim = f"claimed against {self.observer}: epsilon={round_up(self.claimed_epsilon)}"
-        claim += f" at delta={round_up(self.delta)}"
+        return as_text(self._blocks(), between="\n")
+
+    def _repr_html_(self) -> str:
+        return as_html(self._blocks())
+
+    def _blocks(self) -> Iterator[Block]:
+        yield Block("title", [f"Audit of {self.subject} by {self.method}"])
+        yield Block("warning" if self.is_violation else "text", [self.verdict])
+        claim = f"epsilon={round_up(self.claimed_epsilon)} at delta={round_up(self.delta)}"
         if self.guarantee is not None:
             claim += f", {self.guarantee.describe()}"
-        blocks = [
-            f"Audit of {self.subject} by {self.method}",
-            self.verdict,
-            claim,
-            f"neighbours: {self.neighbors}",
-            f"{self.n_runs} {_RUNS_ARE[self.method]}",
-        ]
+        lines = [(f"claimed against {self.observer}", claim), ("neighbours", self.neighbors)]
+        lines.append(("runs", f"{self.n_runs} {_RUNS_ARE[self.method]}"))
         if self.lower_bound is not None:
             shown = f"{round_down(self.lower_bound)}, at {100 * self.confidence:g} % confidence"
-            blocks.append(f"epsilon is at least {shown}")
+            lines.append(("epsilon is at least", shown))
         if self.mu_lower_bound is not None and self.claimed_mu is not None:
             shown, claimed = round_down(self.mu_lower_bound), round_up(self.claimed_mu)
-            blocks.append(f"mu is at least {shown}, claimed {claimed}")
+            lines.append(("mu is at least", f"{shown}, claimed {claimed}"))
         if self.event:
-            blocks.append(f"event: {self.event}")
+            lines.append(("event", self.event))
+        yield Block("pairs", body=lines)
         if self.lines:
-            blocks.append(text_table(_COLUMNS, map(_row, self.lines)))
-        return "\n".join(blocks)
+            yield Block("table", _COLUMNS, list(map(_row, self.lines)))
 
 
 def _plain(value: Any) -> Any:

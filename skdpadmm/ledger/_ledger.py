@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from html import escape
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +26,8 @@ from skdpadmm.ledger import _account
 from skdpadmm.ledger._account import Claim, LedgerError, PrivacyBudgetExceeded, Relation, total_of
 from skdpadmm.ledger._search import cost_of_search
 from skdpadmm.privacy import Guarantee, Neighboring, Observer, PrivacyReport, round_up, worst
+from skdpadmm.privacy._document import Block, as_html, as_text, frame_of
+from skdpadmm.privacy._numbers import percent_up
 
 _APPLICATION, _FORMAT = 0x64704C67, 3  # "dpLg"
 # Seconds for which a transaction waits for those of others.
@@ -206,7 +207,8 @@ class PrivacyLedger:
         return f"PrivacyLedger({self._name!r})"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.summary() if os.path.exists(self.path) else repr(self))}</pre>"
+        is_new = not os.path.exists(self.path)
+        return as_html([Block("title", [repr(self)])] if is_new else self._blocks())
 
     def reserve(self, entry: LedgerEntry) -> str:
         """Count a fit before it reads data, and return its key for :meth:`finish`.
@@ -442,9 +444,7 @@ class PrivacyLedger:
 
     def to_frame(self) -> Any:
         """Return :meth:`entries` as a pandas.DataFrame; it needs pandas."""
-        import pandas
-
-        return pandas.DataFrame(self.entries())
+        return frame_of(self.entries())
 
     def summary(self, delta: float | None = None, **asked: Any) -> str:
         """Return fits, limits and the total as text, as the command line prints them.
@@ -456,6 +456,9 @@ class PrivacyLedger:
         **asked : object
             As in :meth:`guarantee`.
         """
+        return as_text(self._blocks(delta, **asked))
+
+    def _blocks(self, delta: float | None = None, **asked: Any) -> Iterator[Block]:
         about, names = (f" of {self.dataset}" if self.dataset else ""), ("", self.dataset)
         entries = [e for e in self.entries() if not self.dataset or e["dataset"] in names]
         delta = self._delta(delta, 1e-6)
@@ -464,12 +467,12 @@ class PrivacyLedger:
         totals = {f"total{about}": asked}
         if n_simulated and not asked.get("include_simulated"):
             totals["total as though without a seed"] = {**asked, "include_simulated": True}
-        lines = [f"Ledger {self.path}"]
+        yield Block("title", [f"Ledger {self.path}"])
         if entries:
             columns = _COLUMNS.split()
             cells = [[_cell(entry, column) for column in columns] for entry in entries]
-            lines += ["", privacy.text_table(columns, cells), ""]
-        lines += [f"fits: {len(entries)}, of which not done: {n_open}, simulations: {n_simulated}"]
+            yield Block("table", columns, cells, fold="Fits")
+        lines = [f"fits: {len(entries)}, of which not done: {n_open}, simulations: {n_simulated}"]
         for limit in self.limits():
             about = f" of {limit['dataset']}" if limit["dataset"] else ""
             lines += [f"limit{about}: epsilon <= {limit['epsilon']:g} at delta={limit['delta']:g}"]
@@ -479,10 +482,12 @@ class PrivacyLedger:
                 try:
                     total = self.guarantee(**terms)
                     figure = f"epsilon={round_up(total.epsilon(delta))} at delta={delta:g}"
-                    lines += [f"{title}: {figure}, {total.describe()}"]
+                    accuracy = percent_up(total.attack_accuracy())
+                    figure += f", {total.describe()}, attack accuracy at most {accuracy}"
+                    lines += [f"{title}: {figure}"]
                 except (LedgerError, ImportError) as error:
                     lines += [f"{title}: none. {error}"]
-        return "\n".join(lines)
+        yield Block("text", lines)
 
     def check(
         self,

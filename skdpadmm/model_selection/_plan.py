@@ -21,6 +21,7 @@ from skdpadmm.ledger._search import claim_of
 from skdpadmm.model_selection import _trials
 from skdpadmm.network import condition_of
 from skdpadmm.privacy import Guarantee, Neighboring, NonPrivate, round_down, round_up
+from skdpadmm.privacy._document import Block, as_html, as_text, picture_of
 
 # Noise that is a larger share of the bounds than this leaves little for a choice to go by.
 _NOISY = 0.1
@@ -135,8 +136,12 @@ class SearchPlan:
             )
 
     def __repr__(self) -> str:
-        """Return the plan as plain text."""
+        return as_text(self._blocks(), between="\n", indent="  ")
 
+    def _repr_html_(self) -> str:
+        return as_html(self._blocks())
+
+    def _blocks(self) -> tuple[Block, ...]:
         def figure(guarantee: Guarantee) -> str:
             epsilon = guarantee.epsilon(self.delta)
             return f"epsilon={round_up(epsilon)}" if epsilon < math.inf else "not private"
@@ -145,20 +150,26 @@ class SearchPlan:
         if self.score is not None:
             rows, std = f"{self.n_validation} rows", round_down(self.score_std)
             share = f", {100 * self.score_std / self.score.width:.3g}% of the width"
-            noise = [f"a score: {self.score.describe()} with noise std {std}{share}"]
+            noise = [("a score", f"{self.score.describe()} with noise std {std}{share}")]
         if self.refit_epsilon is not None:
             final = f"a fit of all rows with epsilon={round_up(self.refit_epsilon)}"
+        title = f"Plan of a search among {self.n_candidates} candidates: the best of"
+        trial = f"{figure(self.fit_guarantee)} for a fit of {self.n_train} rows, score of {rows}"
         lines = (
-            f"Plan of a search among {self.n_candidates} candidates: the best of"
-            f" {self.law.describe()}",
-            f"budget: epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring}, record",
-            f"a trial: {figure(self.fit_guarantee)} for a fit of {self.n_train} rows, score of"
-            f" {rows}",
+            (
+                "budget",
+                f"epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring}, record",
+            ),
+            ("a trial", trial),
             *noise,
-            f"search: {figure(self.selection)}",
-            f"final model: {final}",
+            ("search", figure(self.selection)),
+            ("final model", final),
         )
-        return "\n  ".join(lines)
+        return (
+            Block("title", [f"{title} {self.law.describe()}"]),
+            picture_of({self.adversary: figure(self.guarantee())}, self.adversary),
+            Block("pairs", body=lines),
+        )
 
 
 def covers(planned: Guarantee, spent: Guarantee, delta: float) -> bool:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.privacy import Guarantee, Neighboring, compose, round_down, round_up, worst
-from skdpadmm.privacy._numbers import require
+from skdpadmm.privacy._document import Block, as_html, as_text, picture_of
+from skdpadmm.privacy._numbers import percent_up, require
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import Release
@@ -137,26 +138,45 @@ class Plan:
         return hashlib.sha256(json.dumps(_plain(self), sort_keys=True).encode()).digest()
 
     def __repr__(self) -> str:
+        return as_text(self._blocks(), between="\n", indent="  ")
+
+    def _repr_html_(self) -> str:
+        return as_html(self._blocks())
+
+    def _blocks(self) -> Iterator[Block]:
         facts, budget, agents = self.facts, self.budget, self.facts.agents
         records = "a stream of records" if facts.is_stream else f"{facts.n_samples} records"
         if facts.max_rows_per_person:
             records = f"{facts.n_samples} persons of up to {facts.max_rows_per_person} rows"
         shape = f"{facts.n_parameters} x {facts.loss.n_outputs} parameters"
-        lines = [f"Plan of {self.algorithm} for {records}, {shape}"]
+        yield Block("title", [f"Plan of {self.algorithm} for {records}, {shape}"])
+        others = facts.observers if budget.is_private else ()
+        known = {name: self.guarantee(name) for name in dict.fromkeys((budget.observer, *others))}
+        figures = {
+            name: f"epsilon={round_up(guarantee.epsilon(budget.delta))}"
+            if budget.is_private
+            else "not private"
+            for name, guarantee in known.items()
+        }
+        yield picture_of(figures, budget.observer)
+        lines = []
         if agents is not None:
             sizes = agents.agent_sizes
-            lines.append(f"  agents: {len(sizes)}, with {min(sizes)} to {max(sizes)} records")
+            lines.append(("agents", f"{len(sizes)}, with {min(sizes)} to {max(sizes)} records"))
         if isinstance(agents, Network):
-            lines.append(f"  topology: {agents.topology.describe()}")
+            lines.append(("topology", agents.topology.describe()))
         relation = f"{facts.neighboring.value}, unit {facts.unit}"
-        lines.append(f"  budget: epsilon={budget.epsilon:g}, delta={budget.delta:g}, {relation}")
-        others = facts.observers if budget.is_private else ()
-        for observer in dict.fromkeys((budget.observer, *others)):
-            guarantee = self.guarantee(observer)
-            lines.append(f"  guarantee ({observer}): {guarantee.describe()}")
+        total = f"epsilon={budget.epsilon:g}, delta={budget.delta:g}, {relation}"
+        lines.append(("budget", total))
+        for name, guarantee in known.items():
+            text = guarantee.describe()
             if budget.is_private:
-                lines[-1] += f", epsilon={round_up(guarantee.epsilon(budget.delta))}"
-        lines.append("  settings: " + ", ".join(dict.fromkeys(_described(self.settings))))
+                accuracy = percent_up(guarantee.attack_accuracy())
+                text += f", {figures[name]}, attack accuracy at most {accuracy}"
+            lines.append((f"guarantee ({name})", text))
+        # Who takes part in rounds is no question where there are no agents.
+        settings = (s for s in self.settings if agents is not None or s[0] != "rounds")
+        lines.append(("settings", ", ".join(dict.fromkeys(_described(settings)))))
         for r in self.releases:
             verb = "hides" if r.door == "hidden_term" else "releases"
             verb += " the last of" if r.is_hidden else ""
@@ -167,8 +187,11 @@ class Plan:
                 noise = f"sensitivity {round_up(max(r.sensitivities))}, {noise}"
             if r.made_of != "value":
                 noise += f", of which an agent adds at least {round_down(min(r.agent_noise_std))}"
-            lines.append(f"  {verb} {times} x {r.name} {r.shape}: {noise}")
-        return "\n".join([*lines, *(f"  assumes: {each}" for each in self.assumptions)])
+            lines.append((f"{verb} {times} x {r.name} {r.shape}", noise))
+        yield Block("pairs", body=lines)
+        if self.assumptions:
+            assumed = [("assumes", each) for each in self.assumptions]
+            yield Block("pairs", body=assumed, fold="Assumes")
 
 
 def _by_kind(guarantees: list[tuple[Guarantee, ...]]) -> tuple[Guarantee, ...]:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import pickle
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas
@@ -54,6 +55,8 @@ def test_a_report_is_frozen_seeded_and_leaves_the_estimator_as_it_was(options, c
                   "canaries": ("", "20 canaries")}[options.get("method")]  # fmt: skip
     assert bar in capsys.readouterr().err
     assert words in repr(report)
+    texts = list(ElementTree.fromstring(report._repr_html_()).itertext())
+    assert not {report.verdict, words, *(line.name for line in report.lines)}.difference(texts)
 
 
 @pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])

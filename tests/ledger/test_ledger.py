@@ -6,6 +6,7 @@ import pickle
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -309,7 +310,10 @@ def test_the_command_line_shows_every_fit_limit_and_total(ledger, path, entry, c
     assert "fits: 2, of which not done: 1, simulations: 0" in lines
     assert "limit: epsilon <= 3 at delta=1e-06" in lines
     assert lines[-1].startswith(f"total: epsilon={round_up(GaussianDP(0.5).epsilon(1e-6))} ")
-    assert lines[-1] in ledger._repr_html_()
+    texts = list(ElementTree.fromstring(ledger._repr_html_()).itertext())
+    assert lines[-1] in texts
+    assert lines[-1].endswith(", attack accuracy at most 59.88 %")
+    assert not {"Lasso", "done", "limit: epsilon <= 3 at delta=1e-06"}.difference(texts)
     PrivacyLedger(f"{path}2::a").reserve(entry(GaussianDP(0.1), neighboring="zero_out"))
     assert "total of a: epsilon=" in "\n".join(printed(capsys, f"{path}2::a"))
     relation = ["--unit", "record", "--neighboring", "replace_one"]

@@ -3,13 +3,14 @@
 import dataclasses
 import math
 import pickle
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdpadmm import DPFedRidge, losses, penalties
+from skdpadmm import DPAdmmRidge, DPFedRidge, losses, penalties
 from skdpadmm.privacy import GaussianDP, Mixture, Neighboring, NonPrivate, gaussian_mu
 from skdpadmm.protocol import Budget, Facts, Plan, Release, Settings, View
 
@@ -165,6 +166,17 @@ def test_the_text_of_a_plan_shows_budget_guarantee_settings_and_releases():
     assert "  releases 5 x mean (3, 1): sensitivity 0.01, noise std" in repr(PLAN)
     assert "  settings: step_size=0.1235, record_step=exact\n" in repr(PLAN)
     assert "  releases the last of 200 x iterate (3, 1): sensitivity 0.01" in repr(path_plan())
+    assert ", epsilon=1, attack accuracy at most 55.34 %\n" in repr(PLAN)
+    root = ElementTree.fromstring(PLAN._repr_html_())
+    shown = [": ".join(filter(None, row.itertext())) for row in root.iter("tr")]
+    assert [f"  {line}" for line in shown] == repr(PLAN).splitlines()[1:]
+    assert "model: epsilon=1" in root.find("svg").itertext()
+
+
+def test_the_text_of_a_plan_is_silent_about_rounds_where_there_are_no_agents():
+    alone, together = (model.plan(1000, 3) for model in (DPAdmmRidge(), DPFedRidge()))
+    assert "participation" not in repr(alone)
+    assert "participation=1, sampling=poisson" in repr(together)
 
 
 @pytest.mark.parametrize(
