@@ -414,7 +414,7 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
         n_samples, n_features : int
             Shape of the data.
         n_persons : int, default=None
-            Number of persons, where they are the unit; `n_samples` does not matter then.
+            Number of persons, where they are the unit; `n_samples` does not matter then, nor None.
 
         Returns
         -------
@@ -463,7 +463,7 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
         n_classes : int, default=None
             Number of classes; None means the number of declared ones.
         n_persons : int, default=None
-            Number of persons, where they are the unit; `n_samples` does not matter then.
+            Number of persons, where they are the unit; `n_samples` does not matter then, nor None.
 
         Returns
         -------

@@ -330,6 +330,11 @@ def _refuse(
             f"Got {type(last).__name__}, a search that fits many models, expected one model. Pass"
             " its best_estimator_; of a Pipeline pass its last step, or data as well."
         )
+    if (most := _trials.declared_by(estimator, "max_rows_per_person")) is not None:
+        raise ValueError(
+            f"Got max_rows_per_person={most!r}, expected None: neighbours of audits differ in a"
+            " record or an agent, which attacks less than a person. Audit it without persons."
+        )
     if (column := _trials.declared_by(estimator, "agent_column")) is not None:
         raise ValueError(
             f"Got agent_column={column!r}, expected None: who holds which row is public, and no"
