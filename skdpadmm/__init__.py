@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DPFedLogisticRegression,
         DPFedRidge,
     )
+    from skdpadmm.inspection import privacy_report
     from skdpadmm.personalized import DPPersonalizedClassifier, DPPersonalizedRegressor
 
 __version__ = "0.1.0.dev0"
@@ -43,6 +44,7 @@ __all__ = [
     "DPPersonalizedClassifier",
     "DPPersonalizedRegressor",
     "__version__",
+    "privacy_report",
 ]
 
 _FAMILIES = {
@@ -50,6 +52,7 @@ _FAMILIES = {
     "DPFed": "federated",
     "DPDecentralized": "decentralized",
     "DPPersonalized": "personalized",
+    "privacy_report": "inspection",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import signature
 from typing import Any
 
@@ -13,11 +13,60 @@ from sklearn import model_selection as ms
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import Binarizer, Normalizer, PolynomialFeatures
+from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import get_tags
 
-# They transform each row by itself, and finite rows stay finite: powers of one could be infinite.
-_BY_ROW = (Binarizer, Normalizer)
+_Setting = tuple[Callable[[Any], bool], str]
+_IS_NONE: _Setting = (lambda value: value is None, "None")
+_IS_TEXT: _Setting = (lambda value: isinstance(value, str), "a string")
+
+
+def _is(expected: Any) -> _Setting:
+    # By type too, as 0 == False; arrays are equal to nothing.
+    return (lambda value: type(value) is type(expected) and value == expected), repr(expected)
+
+
+# Frequencies count rows, and a value that is none of the categories must not raise: that would show
+# which part its row is in.
+_CATEGORIES = {
+    "categories": (lambda value: not isinstance(value, str), "a list of public values per column"),
+    "min_frequency": _IS_NONE,
+    "max_categories": _IS_NONE,
+}
+# Transformers that learn nothing and transform each row by itself, and what their parameters have
+# to be for that. By name, as importing all of them takes longer than a fit. Not PolynomialFeatures:
+# powers of finite rows may be infinite. Subclasses may do more.
+_BY_ROW: dict[str, dict[str, _Setting]] = {
+    "sklearn.compose.ColumnTransformer": {
+        # Else how many entries are zero decides whether the result is sparse.
+        "sparse_threshold": (lambda value: value == 0, "0"),
+        "transformers": (
+            lambda value: not any(callable(columns) for _, _, columns in value),
+            "columns by names or positions",
+        ),
+    },
+    "sklearn.feature_extraction.FeatureHasher": {},
+    "sklearn.feature_extraction.HashingVectorizer": {
+        "input": _is("content"),
+        "preprocessor": _IS_NONE,
+        "tokenizer": _IS_NONE,
+        "analyzer": _IS_TEXT,
+    },
+    "sklearn.impute.SimpleImputer": {
+        "strategy": _is("constant"),
+        "fill_value": (lambda value: value is not None, "a public constant"),
+        "add_indicator": _is(False),
+        "keep_empty_features": _is(True),
+    },
+    "sklearn.preprocessing.Binarizer": {},
+    "sklearn.preprocessing.FunctionTransformer": {"func": _IS_NONE, "inverse_func": _IS_NONE},
+    "sklearn.preprocessing.Normalizer": {},
+    "sklearn.preprocessing.OneHotEncoder": {**_CATEGORIES, "handle_unknown": _is("ignore")},
+    "sklearn.preprocessing.OrdinalEncoder": {
+        **_CATEGORIES,
+        "handle_unknown": _is("use_encoded_value"),
+    },
+}
 # The rows that train depend on positions alone. Subclasses may look at rows.
 _GIVEN = type(ms.check_cv([]))
 _BY_POSITION = (ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit, _GIVEN)
@@ -60,17 +109,40 @@ def _earlier_steps(estimator: Any) -> Iterator[Any]:
 
 def _learns(step: Any) -> bool:
     # The exception takes nothing but the number of columns.
-    return get_tags(step).requires_fit and not isinstance(step, PolynomialFeatures)
+    by_row = acts_by_row(step) or isinstance(step, PolynomialFeatures)
+    return get_tags(step).requires_fit and not by_row
+
+
+def public_name(estimator: Any) -> str:
+    """Where scikit-learn exports the type of an estimator, such as sklearn.svm.SVC."""
+    package = ".".join(type(estimator).__module__.split(".")[:2])
+    return f"{package}.{type(estimator).__name__}"
 
 
 def acts_by_row(step: Any) -> bool:
     """Whether a transformer is known to learn nothing and to transform each row by itself."""
-    if step in (None, "passthrough"):
-        return True
+    return not objection(step)
+
+
+def objection(step: Any) -> str:
+    """Why a transformer may learn from rows or mix them, as a phrase; empty if it does not."""
+    if step is None or (isinstance(step, str) and step in ("passthrough", "drop")):
+        return ""
     if type(step) is Pipeline:  # a subclass may do more than its parts
-        return all(acts_by_row(part) for _, part in step.steps)
-    is_own = type(step).__module__.startswith("skdpadmm.preprocessing")
-    return (is_own or type(step) in _BY_ROW) and not _learns(step)
+        return next(filter(None, (objection(part) for _, part in step.steps)), "")
+    if type(step).__module__.startswith("skdpadmm.preprocessing") and hasattr(step, "get_params"):
+        return f"{step!r}" if get_tags(step).requires_fit else ""
+    if (settings := _BY_ROW.get(public_name(step))) is None:
+        return f"{step!r}"
+    wrong = [
+        f"{name}={words}"
+        for name, (is_right, words) in settings.items()
+        if not is_right(getattr(step, name))
+    ]
+    if wrong:
+        return f"{step!r} without {', '.join(wrong)}"
+    parts = [part for _, part, _ in getattr(step, "transformers", ())]
+    return next(filter(None, map(objection, [*parts, getattr(step, "remainder", None)])), "")
 
 
 def require_one_that_spends(estimator: Any) -> None:
@@ -108,16 +180,35 @@ def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None
     # Of a step that learns the width depends on the data: it is taken to keep it.
     if any(_learns(step) for step in _earlier_steps(estimator)):
         return n_features
-    rows: Any = np.zeros((2, n_features))
-    if columns is not None:
-        import pandas as pd
+    steps: Any = transformers_of(estimator)
+    if steps is None:
+        return n_features
+    # A zero as text is a number, a word and an unknown category. The columns of a table are text
+    # where some of them are.
+    for zero, dtype in ((0.0, np.float64), ("0", object)):
+        rows: Any = np.full((2, n_features), zero, dtype=dtype)
+        if columns is not None:
+            import pandas as pd
 
-        rows = pd.DataFrame(rows, columns=columns)
+            rows = pd.DataFrame(rows, columns=list(columns), dtype=dtype)
+        try:
+            return int(clone(steps).fit_transform(rows).shape[1])
+        except (AttributeError, TypeError, ValueError) as error:
+            reason = str(error).split("\n", maxsplit=1)[0]
+    names = "n_features and columns" if columns is None else "n_features"
+    raise ValueError(
+        f"Got transformers that {n_features} columns of zeros do not pass ({reason}), expected ones"
+        f" whose number of columns follows from their parameters. Check {names}."
+    )
+
+
+def transformers_of(estimator: Any) -> Any:
+    """All steps before the last, in pipelines of any depth, as one; None where there are none."""
+    parts: list[Any] = []
     while isinstance(estimator, Pipeline):
-        if len(estimator.steps) > 1:
-            rows = silent(clone(estimator[:-1])).fit_transform(rows)
+        parts += [(f"s{len(parts)}", estimator[:-1])] if len(estimator.steps) > 1 else []
         estimator = estimator.steps[-1][1]
-    return int(rows.shape[1])
+    return silent(clone(Pipeline(parts))) if parts else None
 
 
 def plan_fits(
@@ -145,6 +236,8 @@ def plan_fits(
             and getattr(last, "classes", None) is None
         ):
             known.setdefault("n_classes", n_classes)
+        if last is candidate and "columns" in signature(last.plan).parameters:
+            known.setdefault("columns", columns)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             plans.append(last.plan(n_samples, **known))

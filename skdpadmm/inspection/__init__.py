@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from skdpadmm.inspection._display import PrivacyReportDisplay
+from skdpadmm.inspection._fitted import FittedPart, FittedReport, privacy_report
 from skdpadmm.inspection._ledger import PrivacyLedgerDisplay
 from skdpadmm.inspection._privacy_utility import PrivacyUtilityDisplay
 from skdpadmm.inspection._topology import TopologyDisplay, plot_network
 
 __all__ = [
+    "FittedPart",
+    "FittedReport",
     "PrivacyLedgerDisplay",
     "PrivacyReportDisplay",
     "PrivacyUtilityDisplay",
     "TopologyDisplay",
     "plot_network",
+    "privacy_report",
 ]

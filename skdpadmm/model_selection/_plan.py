@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -19,7 +21,7 @@ from skdpadmm.algorithms import is_streaming
 from skdpadmm.ledger._account import Claim, Relation
 from skdpadmm.ledger._search import claim_of
 from skdpadmm.model_selection import _trials
-from skdpadmm.network import condition_of
+from skdpadmm.network import condition_of, ownership_of_labels
 from skdpadmm.privacy import Guarantee, Neighboring, NonPrivate, round_down, round_up
 from skdpadmm.privacy._document import Block, as_html, as_text, picture_of
 
@@ -198,14 +200,17 @@ def plan_search(
     n_features: int,
     n_classes: int | None,
     columns: Any = None,
+    agents: Any = None,
 ) -> SearchPlan:
-    """Plan a private search from public facts; `columns` are the names of columns of a table."""
+    """Plan a private search from public facts: `columns` of a table, `agents` that own its rows."""
     for parameters in candidates:
         _check_candidate(with_parameters(search.estimator, parameters), parameters)
     score, n_train, n_validation = None, n_samples, 0
+    train: Any = slice(None)
     if search.public_validation is None:
         score = _trials.row_score(search.scoring, last_step(search.estimator), search.score_bounds)
-        n_train, n_validation = map(len, _trials.split_rows(search.cv, np.zeros(n_samples)))
+        train, validation = _trials.split_rows(search.cv, np.zeros(n_samples))
+        n_train, n_validation = len(train), len(validation)
     else:
         _trials.public_rows(search.public_validation, n_features)
         _trials.public_score(search.scoring, search.estimator)
@@ -216,17 +221,22 @@ def plan_search(
 
     shape: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes, "columns": columns}
     plans_of = partial(plan_fits, search.estimator, candidates, delta=delta, **shape)
+    trial_facts, refit_facts = (
+        _facts_of_agents(search, agents, n_samples, part) for part in (train, slice(None))
+    )
     refit_epsilon = (1.0 - search.search_share) * epsilon
     refit_plans, refit_warned = list[Any](), list[str]()
     if search.refit:
-        refit_plans, refit_warned = plans_of(n_samples=n_samples, epsilon=refit_epsilon)
+        refit_plans, refit_warned = plans_of(
+            n_samples=n_samples, epsilon=refit_epsilon, facts=refit_facts
+        )
     refit = privacy.worst(*(plan.guarantee() for plan in refit_plans)) if search.refit else None
 
     def plan_at(trial_epsilon: float) -> SearchPlan | None:
         """The plan with that budget for a trial, unless the total exceeds its own."""
         if not trial_epsilon > 0:
             return None
-        plans, warned = plans_of(n_samples=n_train, epsilon=trial_epsilon)
+        plans, warned = plans_of(n_samples=n_train, epsilon=trial_epsilon, facts=trial_facts)
         claims = [claim_of(plan) for plan in plans]
         adversary, (unit, neighboring) = common_relation(claims)
         if (adversary, unit) != ("model", "record"):
@@ -292,6 +302,26 @@ def plan_search(
     return plan
 
 
+def _facts_of_agents(search: Any, agents: Any, n_samples: int, part: Any) -> dict[str, Any]:
+    """How many rows of a part each agent has: public, as the owner of each position is."""
+    if agents is None:
+        return {}
+    last = last_step(search.estimator)
+    if "agent_sizes" not in signature(last.plan).parameters:
+        raise TypeError(
+            f"Got agents for {type(last).__name__}, expected none: it knows of no agents."
+        )
+    if search.public_validation is None and not isinstance(search.cv, list | tuple):
+        raise ValueError(
+            f"Got agents with cv={search.cv!r}, expected the positions of one split,"
+            " cv=[(train, validation)], or public_validation: how many rows of each agent train has"
+            " to be known before the search."
+        )
+    owners = ownership_of_labels(agents, n_samples=n_samples)
+    labels = owners.labels[owners.index[part]]
+    return {"agent_sizes": dict(Counter(labels.tolist()))}
+
+
 def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     """Refuse what could not be searched under one budget; no data is needed."""
     last = last_step(estimator)
@@ -309,21 +339,23 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
         " ledger to the search": getattr(last, "ledger", None) is not None,
         f"algorithm={algorithm!r}, expected one that fits all records at once: a stream goes on"
         " after the search": is_streaming(algorithm),
-        f"agent_column={agent_column!r}, expected None: how many training rows each agent has is"
-        " not public. Use n_agents and partition": agent_column is not None,
+        f"agent_column={agent_column!r}, expected None: the plan has to know the owner of each row."
+        " Pass agents=labels to fit": agent_column is not None,
         f"partition={partition!r}, expected 'iid' or 'quantity': the owner of a row would depend on"
         " the labels of all rows": bool(condition_of(partition)),
     }
     for refusal, is_refused in refusals.items():
         if is_refused:
             raise ValueError(f"Got an estimator with {refusal}.")
-    refused, model = list[Any](), estimator
+    refused, model = list[str](), estimator
     while type(model) is Pipeline:
-        refused += [step for _, step in model.steps[:-1] if not _candidates.acts_by_row(step)]
+        refused += filter(None, (_candidates.objection(step) for _, step in model.steps[:-1]))
         model = model.steps[-1][1]
-    for step in [*refused, model] if isinstance(model, Pipeline) else refused:
+    for words in [*refused, repr(model)] if isinstance(model, Pipeline) else refused:
         raise ValueError(
-            f"Got a Pipeline with {step!r}, expected transformers that are known to learn nothing"
-            " from data and to transform each row by itself: this package's, Normalizer, Binarizer"
-            " and Pipelines of these. Apply others that treat each row by itself before the search."
+            f"Got a Pipeline with {words}, expected transformers that are known to learn nothing"
+            " from data and to transform each row by itself: this package's, encoders with public"
+            " categories, SimpleImputer with a constant, hashing, Normalizer, Binarizer, and"
+            " Pipelines and ColumnTransformers of these. Apply others that treat each row by itself"
+            " before the search."
         )

@@ -50,6 +50,7 @@ def report_of(
         " took.": search.ledger is not None,
         "A record that is zeroed has the least score that its bounds allow.": is_zero_out,
         "Transformers before the estimator treat each row by itself.": is_pipeline,
+        "The names and types of columns are public.": is_pipeline,
         "classes not declared: the set of labels seen in y is assumed to be public.": is_seen,
         **dict.fromkeys(plan.assumptions, True),
     }
@@ -72,7 +73,12 @@ def report_of(
 
 
 def search_cost(
-    search: Any, *, n_samples: int, n_features: int | None = None, n_classes: int | None = None
+    search: Any,
+    *,
+    n_samples: int,
+    n_features: int | None = None,
+    n_classes: int | None = None,
+    columns: Any = None,
 ) -> PrivacyReport:
     """Add up what the fits of a finished search of scikit-learn cost.
 
@@ -88,6 +94,8 @@ def search_cost(
         Number of rows of the data.
     n_features, n_classes : int, default=None
         Number of columns and of classes. None: those that the search has seen.
+    columns : list of str, default=None
+        Names of the columns of a table. None: those that the search has seen.
 
     Returns
     -------
@@ -134,7 +142,9 @@ def search_cost(
     n_features = n_features or getattr(search, "n_features_in_", None)
     if n_classes is None and hasattr(best, "classes_"):
         n_classes = len(best.classes_)
-    known: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes}
+    if columns is None:
+        columns = getattr(search, "feature_names_in_", None)
+    known: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes, "columns": columns}
     for name, value in (("n_samples", n_samples), ("n_features", n_features)):
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"Got {name}={value!r}, expected an int: the search has not kept it.")

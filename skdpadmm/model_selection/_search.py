@@ -14,16 +14,31 @@ from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, Self
 
+import joblib
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
+from sklearn import config_context
 from sklearn.base import MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, ParameterSampler
-from sklearn.utils import get_tags
+from sklearn.pipeline import Pipeline
+from sklearn.utils import (
+    _safe_indexing,
+    check_array,
+    check_consistent_length,
+    check_X_y,
+    get_tags,
+)
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._candidates import last_step, silent, with_parameters
+from skdpadmm._candidates import (
+    last_step,
+    n_features_of_last_step,
+    silent,
+    transformers_of,
+    with_parameters,
+)
 from skdpadmm._fitting import all_or_nothing
 from skdpadmm._linear_model import encode
 from skdpadmm._sklearn import (
@@ -48,6 +63,7 @@ class Trials:
     """What all trials share: data, and what turns an estimator into a model with its score."""
 
     train: tuple[Any, NDArray[Any]]
+    agents: dict[str, Any]
     validation: tuple[Any, NDArray[Any]]
     score: Callable[[Any, Any, Any], Any]
     plan: SearchPlan
@@ -61,7 +77,7 @@ class Trials:
             nullcontext() if os.getpid() == self.process else _trials.without_warnings(),
             np.errstate(all="ignore"),
         ):
-            model = estimator.fit(*self.train)
+            model = _fitted(estimator, *self.train, self.agents)
             self.plan.require_covered(last_step(model).privacy_, self.plan.fit_guarantee)
             score = self.score(model, *self.validation)
         if self.plan.score_std > 0:
@@ -69,6 +85,22 @@ class Trials:
             noisy = self.noise.add_gaussian(np.array([score]), self.plan.score_std, stream)
             return float(noisy[0]), model
         return (score if math.isfinite(score) else -math.inf), model
+
+
+def _fitted(estimator: Any, X: Any, y: Any, agents: dict[str, Any]) -> Any:
+    """Fit, with the owners of rows for the last step, whether or not metadata are routed."""
+    with config_context(enable_metadata_routing=False):
+        return estimator.fit(X, y, **agents)
+
+
+def _fit_parameters(estimator: Any, agents: Any) -> dict[str, Any]:
+    """The owners of rows by the name that a pipeline passes to its last step."""
+    path = []
+    while isinstance(estimator, Pipeline):
+        name, estimator = estimator.steps[-1]
+        path.append(name)
+    labels = agents if agents is None or hasattr(agents, "dtype") else np.asarray(agents, object)
+    return {} if agents is None else {"__".join([*path, "agents"]): labels}
 
 
 def _has(method: str) -> Callable[[Any], bool]:
@@ -108,15 +140,29 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
     def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
         """All candidates, which are public; None draws them freshly."""
 
-    def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> SearchPlan:
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int | None = None,
+        n_classes: int | None = None,
+        *,
+        columns: Any = None,
+        agents: ArrayLike | None = None,
+    ) -> SearchPlan:
         """Say what a search would spend, and on what; no data is needed.
 
         Parameters
         ----------
-        n_samples, n_features : int
-            Shape of the data.
+        n_samples : int
+            Number of rows.
+        n_features : int, default=None
+            Number of columns. None: that of `columns`.
         n_classes : int, default=None
             Number of classes, where the estimator does not declare them.
+        columns : list of str, default=None
+            Names of the columns of a table, where bounds or transformers go by names.
+        agents : array-like of shape (n_samples,), default=None
+            Who holds each row, as in `fit`.
 
         Returns
         -------
@@ -124,9 +170,16 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
             Refused with a ValueError where the budget is below what a trial needs.
         """
         self._validate_params()
+        if n_features is None:
+            n_features = 0 if columns is None else len(columns)
+        if n_features < 1 or (columns is not None and len(columns) != n_features):
+            raise ValueError(
+                f"Got n_features={n_features} and columns={columns!r}, expected the number of"
+                " columns, their names, or both."
+            )
         # A generator stays where it is: the next fit draws the same from it.
         candidates = self._candidates(_seed(copy.deepcopy(self.random_state)))
-        return self._plan(candidates, n_samples, n_features, n_classes)
+        return self._plan(candidates, n_samples, n_features, n_classes, columns, agents)
 
     def _plan(self, candidates: list[dict[str, Any]], *facts: Any) -> SearchPlan:
         plan = plan_search(self, candidates, *facts)
@@ -135,19 +188,25 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
         return plan
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: ArrayLike | None = None, **others: Any) -> Self:
+    def fit(
+        self, X: Any, y: ArrayLike | None = None, agents: ArrayLike | None = None, **others: Any
+    ) -> Self:
         """Search, and keep the best model; spends the whole budget.
 
         With a `ledger` the whole budget is counted there once, before a trial sees data.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, finite.
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Features, finite. The first transformer of a Pipeline gets them as they are: text,
+            missing values, a table of pandas or polars.
         y : array-like of shape (n_samples,)
             Target.
+        agents : array-like of shape (n_samples,), default=None
+            Public labels of who holds each row, for estimators of agents; `cv` has to be the
+            positions of a split then, or `public_validation` given.
         **others : dict
-            Groups, weights of rows and labels of agents raise a TypeError.
+            Groups and weights of rows raise a TypeError.
 
         Returns
         -------
@@ -162,46 +221,101 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
         """
         if refused := sorted(name for name, value in others.items() if value is not None):
             raise TypeError(
-                f"Got {', '.join(refused)} in {type(self).__name__}.fit, expected X and y alone:"
-                " the budget protects one row, and a person with several rows is protected less."
+                f"Got {', '.join(refused)} in {type(self).__name__}.fit, expected X, y and agents"
+                " alone: the budget protects one row, and a person with several rows is protected"
+                " less."
             )
         with all_or_nothing(self):
-            self._fit(X, y)
+            self._fit(X, y, agents)
         return self
 
-    def _fit(self, X: Any, y: Any) -> None:
-        with np.errstate(all="ignore"):
-            of_rows = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
-            rows, y = validate_data(self, X, y, y_numeric=is_regressor(self.estimator), **of_rows)
-        y = np.asarray(y)
-        # Bounds may go by the names of columns.
-        data = X if hasattr(X, "iloc") else rows
+    def _fit(self, X: Any, y: Any, agents: Any) -> None:
         seed, last = _seed(self.random_state), last_step(self.estimator)
         self.candidates_ = self._candidates(seed)
+        data, y = self._validated(X, y)
+        # Their number goes with the plan, which needs that of rows.
         own = self._undeclared_classes(y)
         n_classes = None if own is None else len(own)
-        plan = self._plan(self.candidates_, *rows.shape, n_classes, getattr(data, "columns", None))
+        shape, columns = data.shape, getattr(data, "columns", None)
+        plan = self._plan(self.candidates_, *shape, n_classes, columns, agents)
+        self._require_accepted(data)
         source = noise_source(seed, plan.digest(), getattr(last, "sampler", "floating-point"))
         report = report_of(self, plan, is_simulation=source.simulation, is_declared=own is None)
         entry = LedgerEntry.of_report(report, plan.digest().hex())
         ledger = None if self.ledger is None else PrivacyLedger(self.ledger)
         with nullcontext() if ledger is None else ledger.counting(entry):
-            self._run(data, y, plan, source, own)
+            self._run(data, y, agents, plan, source, own)
         self.scorer_ = _trials.public_score(self.scoring, self.estimator)
         self.refit_ = self.refit
         self.privacy_ = report
         # The report of a trial leaves out the choice: it would claim too little.
         last_step(self.best_estimator_).privacy_ = report
 
-    def _run(self, X: Any, y: Any, plan: SearchPlan, source: NoiseSource, own: Any) -> None:
+    def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        """Features as they came, where a pipeline or names of columns need them so, and targets."""
+        of_rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+        is_regression = is_regressor(self.estimator)
+        with np.errstate(all="ignore"):
+            if not isinstance(self.estimator, Pipeline):
+                rows, y = validate_data(self, X, y, y_numeric=is_regression, **of_rows)
+                return X if hasattr(X, "columns") else rows, np.asarray(y)
+            if hasattr(X, "tocsr"):
+                X = X.tocsr()
+            elif not hasattr(X, "shape"):  # an array of text would turn numbers into text
+                X = np.asarray(X, dtype=object)
+            if len(X.shape) != 2:
+                raise ValueError(
+                    f"Got X of shape {X.shape}, expected rows and columns. Reshape your data, or"
+                    " select a column of text by a ColumnTransformer."
+                )
+            validate_data(self, X, skip_check_array=True)
+            check_consistent_length(X, y)
+            _, y = check_X_y(np.zeros((X.shape[0], 1)), y, y_numeric=is_regression)
+        return X, np.asarray(y)
+
+    def _require_accepted(self, X: Any) -> None:
+        """Refuse rows that transformers of a candidate do not map to finite numbers.
+
+        All rows, and for all candidates: that a trial raises must not depend on the part that a
+        row is in, and on the candidate that was drawn.
+        """
+        checked = set[str]()
+        for parameters in self.candidates_:
+            candidate = with_parameters(self.estimator, parameters)
+            steps = transformers_of(candidate)
+            if steps is None or (key := joblib.hash(steps)) in checked:
+                continue
+            checked.add(key)
+            with _trials.without_warnings():
+                width = n_features_of_last_step(candidate, X.shape[1], getattr(X, "columns", None))
+                rows = check_array(
+                    steps.fit_transform(X), accept_sparse="csr", dtype=[np.float64, np.float32]
+                )
+            if rows.shape != (X.shape[0], width):
+                raise ValueError(
+                    f"Got transformers that return shape {rows.shape}, expected"
+                    f" {(X.shape[0], width)}: as many columns as of rows of zeros."
+                )
+
+    def _run(
+        self, X: Any, y: Any, agents: Any, plan: SearchPlan, source: NoiseSource, own: Any
+    ) -> None:
         """Run the trials, keep the best of them and, if planned, fit it on all rows."""
+        part: Any = np.arange(len(y))
+        validation: Any = None
         if plan.score is None:
-            train, validation = (X, y), _trials.public_rows(self.public_validation, X.shape[1])
+            validation = _trials.public_rows(self.public_validation, X.shape[1])
         else:
-            parts = _trials.split_rows(self.cv, source.uniform((len(y),), (_trials.SPLIT, 0)))
-            train, validation = ((_trials.rows_at(X, part), y[part]) for part in parts)
+            part, others = _trials.split_rows(
+                self.cv, source.uniform((len(y),), (_trials.SPLIT, 0))
+            )
+            validation = _safe_indexing(X, others), y[others]
+        # Without a part there are no copies.
+        train = (X, y) if plan.score is None else (_safe_indexing(X, part), y[part])
         score = plan.score or _trials.public_score(self.scoring, self.estimator)
-        trials = Trials(train, validation, score, plan, source)
+        owners = _fit_parameters(self.estimator, agents)
+        own_rows = {name: np.asarray(labels)[part] for name, labels in owners.items()}
+        trials = Trials(train, own_rows, validation, score, plan, source)
         n_trials = plan.law.sample(float(source.uniform((1,), (_trials.COUNT, 0))[0]))
         uniform = source.uniform((n_trials,), (_trials.CHOICE, 0))
         chosen = (uniform * len(self.candidates_)).astype(np.intp).tolist()
@@ -233,7 +347,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
         if plan.refit_guarantee is not None and plan.refit_epsilon is not None:
             model = model_of(self.best_index_, n_trials, plan.refit_epsilon)
             with _trials.without_warnings():
-                self.best_estimator_ = model.fit(X, y)
+                self.best_estimator_ = _fitted(model, X, y, owners)
             plan.require_covered(last_step(model).privacy_, plan.refit_guarantee)
 
     def _undeclared_classes(self, y: NDArray[Any]) -> NDArray[Any] | None:
@@ -325,10 +439,11 @@ class DPGridSearchCV(BaseDPSearch):
     ----------
     estimator : estimator
         One of this package, or a Pipeline that ends in one, with transformers that learn nothing
-        and treat each row by itself: of skdpadmm.preprocessing, Normalizer and Binarizer. The
-        search sets `epsilon`, `delta` and `random_state`, and turns `verbose` off
-        in all steps: lines would reveal the number of trials. An `agent_column` is
-        refused, as its agents cannot be planned for the rows that train.
+        and treat each row by itself: this package's, encoders with `categories` that are listed,
+        ``SimpleImputer(strategy="constant")``, HashingVectorizer and FeatureHasher, Normalizer and
+        Binarizer, and ColumnTransformers of these; an error names the parameter to set. The search
+        sets `epsilon`, `delta` and `random_state`, and turns `verbose` off in all steps: lines
+        would reveal the number of trials. Instead of an `agent_column` pass `agents` to `fit`.
     param_grid : dict or list of dict
         Candidates, as in scikit-learn. They are public.
     epsilon : float, default=1.0

@@ -175,11 +175,6 @@ def split_rows(cv: Any, uniform: NDArray[np.float64]) -> tuple[NDArray[np.intp],
     return train.astype(np.intp), validation.astype(np.intp)
 
 
-def rows_at(X: Any, positions: NDArray[np.intp]) -> Any:
-    """Rows of an array, a sparse matrix or a table."""
-    return X.iloc[positions] if hasattr(X, "iloc") else X[positions]
-
-
 def public_rows(pair: Any, n_features: int) -> tuple[Any, NDArray[Any]]:
     """Rows that are declared to be public."""
     parts: Any = pair if isinstance(pair, tuple | list) and len(pair) == 2 else ((), ())

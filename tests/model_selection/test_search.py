@@ -7,24 +7,31 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from joblib import parallel_config
 from scipy.stats import loguniform
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
     PolynomialFeatures,
     StandardScaler,
 )
 
-from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedLogisticRegression, DPFedRidge
+from skdpadmm._candidates import last_step, public_name
 from skdpadmm.algorithms import GradientADMM
-from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV
+from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
 from skdpadmm.model_selection._trials import row_score
 from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
 from skdpadmm.privacy import (
@@ -151,6 +158,80 @@ def test_transformers_that_learn_nothing_are_searched_and_assumed_to_see_one_row
     assert search.best_estimator_[-1].privacy_ == search.privacy_
     words = "Transformers before the estimator treat each row by itself."
     assert words in search.privacy_.assumptions
+
+
+def mixed_table():
+    """Columns of every type: with missing values, and a category that the public list lacks."""
+    return {
+        "age": np.where(np.arange(N) == 990, np.nan, 50 + 50 * X[:, 0]).tolist(),
+        "city": ["Rome", *np.where(Y, "Oslo", "Bergen")[1:].tolist()],
+        "size": np.where(X[:, 1] > 0, "small", None).tolist(),
+        "text": ["some words of them all"] * N,
+    }
+
+
+def steps_of_table(model=None):
+    constant = {"strategy": "constant", "add_indicator": False, "keep_empty_features": True}
+    ages = make_pipeline(
+        SimpleImputer(fill_value=50.0, **constant), BoundedScaler(lower=0, upper=100)
+    )
+    cities = OneHotEncoder(categories=[["Bergen", "Oslo"]], handle_unknown="ignore")
+    sizes = OrdinalEncoder(
+        categories=[["small"]], handle_unknown="use_encoded_value", unknown_value=-1
+    )
+    parts = [("age", ages, ["age"]), ("city", cities, ["city"]), ("size", sizes, ["size"])]
+    parts.append(("text", HashingVectorizer(n_features=4), "text"))
+    table = ColumnTransformer(parts, sparse_threshold=0)
+    return Pipeline([("table", table), ("model", model or classifier())])
+
+
+@pytest.mark.parametrize("convert", [pd.DataFrame, pl.DataFrame])
+def test_a_table_of_text_and_missing_values_is_searched_as_it_came_and_planned_by_names(convert):
+    search = grid_search(steps_of_table(), {"model__C": [1e-7, 1.0]}, epsilon=20.0, **MANY)
+    table = convert(mixed_table())
+    plan = search.plan(N, columns=list(table.columns))
+    assert search.fit(table, Y).score(table, Y) > 0.9
+    assert search.n_features_in_ == 4
+    assert search.best_estimator_[-1].n_features_in_ == 1 + 2 + 1 + 4
+    assert plan.guarantee() == search.privacy_.guarantee()
+    cost = search_cost(
+        GridSearchCV(steps_of_table(classifier(epsilon=0.1)), {"model__C": [1.0]}, cv=KFold(2)).fit(
+            table, Y
+        ),
+        n_samples=N,
+    )
+    assert 0.1 < cost.epsilon() < 0.3
+
+
+@pytest.mark.parametrize("row", [0, 900])
+def test_rows_that_a_transformer_refuses_are_refused_before_a_trial_whatever_part_they_are_in(row):
+    table = pd.DataFrame(mixed_table())
+    table.loc[row, "age"] = np.inf
+    steps = steps_of_table(classifier(Unspent))
+    search = grid_search(steps, {"model__C": [1.0]}, cv=TWO)
+    with pytest.raises(ValueError, match="infinity"):
+        search.fit(table, Y)
+    with pytest.raises(ValueError, match="Check n_features and columns"):
+        search.plan(N, 4)
+
+
+def test_owners_of_rows_are_searched_with_the_sizes_that_agents_have_in_the_public_split():
+    model = classifier(DPFedLogisticRegression, adversary="model")
+    owners = np.where(np.arange(N) < 300, "west", "east").tolist()
+    steps = Pipeline([("in", Pipeline([("scale", Normalizer()), ("model", model)]))])
+    for estimator, grid in ((model, {"C": [1.0]}), (steps, {"in__model__C": [1.0]})):
+        search = grid_search(estimator, grid, epsilon=20.0, cv=TWO, refit=True)
+        plan = search.plan(N, 3, agents=owners)
+        search.fit(X, Y, agents=owners)
+        last = last_step(search.best_estimator_)
+        assert last.agent_labels_.tolist() == ["east", "west"]
+        assert plan.guarantee() == search.privacy_.guarantee()
+        assert plan.digest() == search.plan(N, 3, agents=owners).digest()
+        assert plan.digest() != search.plan(N, 3, agents=owners[::-1]).digest()
+    with pytest.raises(ValueError, match="positions of one split"):
+        search.set_params(cv=5).fit(X, Y, agents=owners)
+    with pytest.raises(TypeError, match="knows of no agents"):
+        grid_search().fit(X, Y, agents=owners)
 
 
 @pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
@@ -334,7 +415,7 @@ class Loud(FunctionTransformer):
 def test_no_trial_prints_or_warns_or_leaves_a_file_as_these_can_be_counted(
     capfd, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr("skdpadmm._candidates._BY_ROW", (Loud,))
+    monkeypatch.setattr("skdpadmm._candidates._BY_ROW", {public_name(Loud()): {}})
     inner = Pipeline([("loud", Loud(verbose=2)), ("model", classifier(verbose=1))], verbose=True)
     steps = Pipeline([("inner", inner)], verbose=True, memory=str(tmp_path))
     grid = {"inner__model": [classifier(verbose=1, C=C) for C in (1.0, 2.0)]}
@@ -411,6 +492,13 @@ def test_scores_of_rows_stay_within_their_bounds_for_all_finite_rows():
 # Refusals.
 
 
+KNOWN = OneHotEncoder(categories=[[0]], handle_unknown="ignore")
+
+
+def columns(step, **parameters):
+    return ColumnTransformer([("in", step, [0])], **{"sparse_threshold": 0} | parameters)
+
+
 STREAM = GradientADMM(schedule="stream")
 ALPHA = {"alpha": [1.0, 2.0]}
 
@@ -442,7 +530,14 @@ REFUSED = [
             (FunctionTransformer(np.log), "FunctionTransformer"),
             (make_pipeline(RowNormClipper(), StandardScaler()), "StandardScaler"),
             (PolynomialFeatures(2), "PolynomialFeatures"),
-            (ColumnTransformer([("in", RowNormClipper(), [0])]), "learn nothing"),
+            (columns(RowNormClipper(), sparse_threshold=0.3), "without sparse_threshold=0"),
+            (ColumnTransformer([("in", RowNormClipper(), lambda X: [0])], sparse_threshold=0),
+             "without transformers=columns by names"),
+            (columns(OneHotEncoder()), "without categories=a list.*handle_unknown='ignore'"),
+            (columns(OneHotEncoder(categories=[[0]], handle_unknown="warn")), "handle_unknown="),
+            (columns(KNOWN.set_params(max_categories=2)), "without max_categories=None"),
+            (columns("drop", remainder=StandardScaler()), "StandardScaler"),
+            (columns(SimpleImputer(strategy="constant", fill_value=0)), "keep_empty_features=True"),
             (Subclass([("in", RowNormClipper())]), "Subclass"),
             (FunctionTransformer(np.add, kw_args={"x2": 1}), "each row by itself"),
             (FunctionTransformer(np.frompyfunc(float, 1, 1)), "each row by itself"),
@@ -462,9 +557,9 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_spent(parameters,
     assert vars(search) == before
 
 
-def test_what_does_not_pass_through_a_search_is_refused_and_nothing_is_routed():
-    assert grid_search().get_metadata_routing().fit.requests == {}
-    for kind, name in ((DPGridSearchCV, "groups"), (DPRandomizedSearchCV, "agents")):
+def test_what_does_not_pass_through_a_search_is_refused():
+    assert grid_search().get_metadata_routing().fit.requests == {"agents": None}
+    for kind, name in ((DPGridSearchCV, "groups"), (DPRandomizedSearchCV, "sample_weight")):
         words = rf"Got {name} in {kind.__name__}\.fit.*several rows"
         with pytest.raises(TypeError, match=words):
             kind(classifier(), GRID).fit(X, Y, **{name: np.ones(N)})

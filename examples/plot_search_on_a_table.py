@@ -1,0 +1,57 @@
+"""
+Private search on a table
+=========================
+
+Text, categories and missing values go to the search as they are. What it spends is known before it
+sees a row, and a report of the fitted object says what all of it costs.
+"""
+
+# %%
+# A table with a category for each city, free text, and ages that are missing.
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from skdpadmm import DPAdmmLogisticRegression, privacy_report
+from skdpadmm.model_selection import DPGridSearchCV
+from skdpadmm.preprocessing import BoundedScaler
+
+rng = np.random.default_rng(0)
+age, city = rng.uniform(20, 80, 4000), rng.choice(["Oslo", "Bergen", "Tromso"], 4000)
+y = (age + 20 * (city == "Oslo") + rng.normal(0, 5, 4000) > 55).astype(int)
+table = pd.DataFrame({"age": age, "city": city, "note": np.where(y, "went again", "went once")})
+table.loc[::50, "age"] = np.nan
+
+# %%
+# Transformers learn nothing: all they use is public.
+constant = SimpleImputer(strategy="constant", fill_value=50.0, keep_empty_features=True)
+cities = OneHotEncoder(categories=[["Bergen", "Oslo", "Tromso"]], handle_unknown="ignore")
+columns = ColumnTransformer(
+    [
+        ("age", make_pipeline(constant, BoundedScaler(lower=0, upper=120)), ["age"]),
+        ("city", cities, ["city"]),
+        ("note", HashingVectorizer(n_features=8), "note"),
+    ],
+    sparse_threshold=0,
+)
+model = DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1), max_iter=20)
+pipeline = Pipeline([("columns", columns), ("model", model)])
+
+# %%
+# The plan needs the names of columns and no data.
+search = DPGridSearchCV(pipeline, {"model__C": [0.01, 1.0]}, epsilon=2.0, delta=1e-5)
+print(search.plan(n_samples=len(table), columns=list(table.columns)))
+
+# %%
+search.fit(table, y)
+print(f"{search.best_params_}, noisy score {search.best_score_:.3f}")
+print(privacy_report(search))
+
+# %%
+# A pipeline that scales by what it has learnt from the rows has no guarantee.
+numbers = table[["age"]].fillna(50.0)
+print(privacy_report(make_pipeline(StandardScaler(), model).fit(numbers, y)))

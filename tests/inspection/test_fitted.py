@@ -1,0 +1,124 @@
+"""What a fitted object of any kind has learnt, and what all of it costs together."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import ensemble, multiclass, multioutput
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectFromModel
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, privacy_report
+from skdpadmm.inspection import FittedReport
+from skdpadmm.model_selection import DPGridSearchCV
+from skdpadmm.preprocessing import BoundedScaler
+from skdpadmm.privacy import compose
+
+X = np.random.default_rng(0).uniform(-1, 1, size=(120, 2))
+T, Y = X.sum(axis=1), (X[:, 0] > 0).astype(int)
+SHORT = {"feature_bounds": (-1, 1), "max_iter": 2, "delta": 1e-3, "conditioning": None}
+C = DPAdmmLogisticRegression(classes=[0, 1], **SHORT)
+R = DPAdmmRidge(target_bounds=(-2, 2), **SHORT)
+PAIR = [("a", C), ("b", clone(C))]
+BY_ROW = FeatureUnion([("all", BoundedScaler()), ("same", FunctionTransformer())])
+BAG = {"n_estimators": 2, "random_state": 0}
+
+
+def of_columns(step, columns):
+    return ColumnTransformer([("in", step, columns)])
+
+
+@pytest.mark.parametrize(
+    ("model", "n_fits", "reason"),
+    [
+        (C, 1, ""),
+        (make_pipeline(BY_ROW, C), 1, ""),
+        (make_pipeline(of_columns(BoundedScaler(), [0]), C), 1, ""),
+        (ensemble.VotingClassifier([*PAIR, ("c", make_pipeline(BoundedScaler(), C))]), 3, ""),
+        (multiclass.OneVsRestClassifier(C), 1, ""),
+        (multioutput.MultiOutputRegressor(R), 2, ""),
+        (multioutput.RegressorChain(R), 2, ""),
+        (TransformedTargetRegressor(R), 1, ""),
+        (DPGridSearchCV(C, {"C": [1.0]}, cv=0.5, delta=1e-3, epsilon=5.0), 1, ""),
+        (make_pipeline(StandardScaler(), C), 1, "StandardScaler at steps\\[0\\] learnt"),
+        (make_pipeline(of_columns(OneHotEncoder(handle_unknown="ignore"), [0]), C), 1,
+         "OneHotEncoder at steps\\[0\\].transformers_\\[0\\]\\[1\\] learnt"),
+        (make_pipeline(of_columns("passthrough", lambda X: [0]), C), 1, "look at all rows"),
+        (make_pipeline(FunctionTransformer(np.sin), C), 1, "look at all rows"),
+        (make_pipeline(FeatureUnion([("p", PCA(1))]), C), 1, "PCA .*without noise"),
+        (make_pipeline(SelectFromModel(C), clone(C)), 2, "SelectFromModel .*sum of its parts"),
+        (TransformedTargetRegressor(R, transformer=StandardScaler()), 1, "transformer_ learnt"),
+        (ensemble.StackingClassifier(PAIR, C), 3, "folds are not kept"),
+        (ensemble.StackingClassifier(PAIR, cv=2), 2, "final_estimator_ learnt"),
+        (CalibratedClassifierCV(C, cv=2), 2, "calibrators\\[0\\] learnt"),
+        (GridSearchCV(C, {"C": [1.0]}, cv=KFold(2)), 1, "See search_cost"),
+        (multioutput.RegressorChain(R, cv=2), 2, "folds are not kept"),
+        (multiclass.OneVsOneClassifier(C), 1, "sum of its parts"),
+        (ensemble.BaggingClassifier(C, **BAG), 2, "rows are repeated"),
+        (ensemble.BaggingClassifier(C, bootstrap=False, **BAG), 2, "have a seed"),
+        (LogisticRegression(), 0, "there is no private fit"),
+        (ensemble.VotingRegressor([("a", R), ("b", clone(R).set_params(neighboring="zero_out"))]),
+         2, "kinds of neighbours"),
+    ],
+)  # fmt: skip
+def test_a_fitted_object_shows_all_that_learnt_and_has_a_total_or_a_reason(model, n_fits, reason):
+    is_multiple = isinstance(model, multioutput.MultiOutputRegressor | multioutput.RegressorChain)
+    is_regression = isinstance(model, TransformedTargetRegressor | ensemble.VotingRegressor)
+    y = np.column_stack([T, -T]) if is_multiple else T if is_regression else Y
+    report = privacy_report(clone(model).fit(X, y))
+    fits = [part for part in report.parts if part.report is not None]
+    assert len(fits) == n_fits
+    assert json.loads(json.dumps(report.to_dict()))["reasons"] == list(report.reasons)
+    assert repr(report).count("\n- ") == len(report.reasons)
+    if not reason:
+        assert report.guarantee() == compose(*(part.report.guarantee() for part in fits))
+        assert f"Total: ({report.epsilon():.4g}"[:12] in repr(report)
+        return
+    assert any(re.search(reason, line) for line in report.reasons), report.reasons
+    with pytest.raises(ValueError, match="without a guarantee"):
+        report.epsilon()
+
+
+def test_frozen_parts_are_fitted_elsewhere_and_private_ones_still_count():
+    scaler, inner = StandardScaler().fit(X), clone(R).fit(X, T)
+    pipeline = make_pipeline(FrozenEstimator(scaler), clone(R)).fit(X, T)
+    report = privacy_report([pipeline, FrozenEstimator(inner), inner, pipeline])
+    assert report.guarantee() == compose(inner.privacy_.guarantee(), inner.privacy_.guarantee())
+    assert [part.is_elsewhere for part in report.parts] == [True, False, True]
+    assert "assumed to be public" in repr(report)
+    assert "fitted elsewhere" in report._repr_html_()
+
+
+def test_seeds_columns_and_what_is_no_fitted_estimator():
+    seeded = clone(R).set_params(random_state=0).fit(X, T)
+    assert privacy_report(seeded).total is None
+    assert privacy_report(seeded, include_simulated=True).epsilon() == seeded.privacy_.epsilon()
+    assert privacy_report(clone(R).set_params(epsilon=np.inf).fit(X, T)).epsilon() == math.inf
+    frames = of_columns("passthrough", make_column_selector(dtype_include=float))
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    assert isinstance(privacy_report(make_pipeline(frames, clone(R)).fit(frame, T)), FittedReport)
+    assert privacy_report(make_pipeline(frames, clone(R)).fit(frame, T)).reasons == ()
+    with pytest.raises(NotFittedError):
+        privacy_report(clone(R))
+    for wrong in (7, DPAdmmRidge, [np.ones(2)]):
+        with pytest.raises(TypeError, match="expected a fitted estimator"):
+            privacy_report(wrong)
+
+
+def test_the_name_at_the_top_is_imported_where_it_is_asked_for():
+    code = "import sys, skdpadmm; sys.exit('skdpadmm.inspection' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
