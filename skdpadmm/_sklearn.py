@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import _param_validation
+from sklearn.utils import _param_validation, _safe_indexing
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Options",
     "StrOptions",
     "_fit_context",
+    "_safe_indexing",
     "absent",
     "parameter",
 ]

@@ -197,9 +197,7 @@ class FittedReport:
             figure = round_up(self.epsilon()), round_up(self.delta)
             yield Block("text", [f"Total: ({', '.join(figure)}), {self.total.describe()}"])
         if any(part.is_elsewhere and part.report is None for part in self.parts):
-            yield Block(
-                "text", ["What was fitted elsewhere without noise is assumed to be public."]
-            )
+            yield Block("text", ["Fits elsewhere without noise are assumed to be of public rows."])
         yield Block("text", ["Other fits on the same records, also of the same objects, add up."])
 
 

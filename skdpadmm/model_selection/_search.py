@@ -23,7 +23,6 @@ from sklearn.base import MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
 from sklearn.utils import (
-    _safe_indexing,
     check_array,
     check_consistent_length,
     check_X_y,
@@ -49,6 +48,7 @@ from skdpadmm._sklearn import (
     LinkedEstimator,
     StrOptions,
     _fit_context,
+    _safe_indexing,
     parameter,
 )
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger

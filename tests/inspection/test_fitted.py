@@ -99,7 +99,7 @@ def test_frozen_parts_are_fitted_elsewhere_and_private_ones_still_count():
     report = privacy_report([pipeline, FrozenEstimator(inner), inner, pipeline])
     assert report.guarantee() == compose(inner.privacy_.guarantee(), inner.privacy_.guarantee())
     assert [part.is_elsewhere for part in report.parts] == [True, False, True]
-    assert "assumed to be public" in repr(report)
+    assert "are assumed to be of public rows" in repr(report)
     assert "fitted elsewhere" in report._repr_html_()
 
 
