@@ -22,7 +22,7 @@ PUBLIC = {
     "preprocessing": "BoundedScaler RowNormClipper",
     "model_selection": "DPGridSearchCV DPRandomizedSearchCV search_cost",
     "inspection": "PrivacyLedgerDisplay PrivacyReportDisplay PrivacyUtilityDisplay TopologyDisplay"
-    " plot_network",
+    " plot_network privacy_report",
     "audit": "AuditReport audit",
     "ledger": "LedgerError PrivacyBudgetExceeded PrivacyLedger",
     "algorithms": "Algorithm AveragedADMM ConsensusADMM CoordinateDescent"
