@@ -114,14 +114,7 @@ class PrivacyReportDisplay(Display):
         It has `privacy_`, or is a Pipeline that ends in one that does; the rest is as in
         `from_report`.
         """
-        last = last_step(estimator)
-        check_is_fitted(last)
-        if not hasattr(last, "privacy_"):
-            raise ValueError(
-                f"Got {type(last).__name__}, expected a fitted estimator with privacy_. Of a search"
-                " of scikit-learn draw from_report(search_cost(search, ...))."
-            )
-        return cls.from_report(last.privacy_, delta=delta, ax=ax)
+        return cls.from_report(report_of(estimator), delta=delta, ax=ax)
 
     @classmethod
     def from_report(
@@ -133,12 +126,7 @@ class PrivacyReportDisplay(Display):
         where, by default in a new figure. Errors name what is wrong, or the extra
         ``skdpadmm[plot]``.
         """
-        if not isinstance(report, PrivacyReport):
-            raise ValueError(
-                f"Got a report of type {type(report).__name__}, expected a PrivacyReport, such as"
-                " privacy_ of a fitted estimator."
-            )
-        return cls(report=report, delta=delta).plot(ax=ax)
+        return cls(report=require_report(report), delta=delta).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw a bar for each observer, and where agents differ for each agent; return itself."""
@@ -187,6 +175,28 @@ class PrivacyReportDisplay(Display):
         ax.set_title("\n".join(title), loc="left", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         return self
+
+
+def report_of(estimator: Any) -> PrivacyReport:
+    """The report of a fitted estimator, or of the last step of a Pipeline."""
+    last = last_step(estimator)
+    check_is_fitted(last)
+    if not hasattr(last, "privacy_"):
+        raise ValueError(
+            f"Got {type(last).__name__}, expected a fitted estimator with privacy_. Of a search"
+            " of scikit-learn draw from_report(search_cost(search, ...))."
+        )
+    return require_report(last.privacy_)
+
+
+def require_report(report: Any) -> PrivacyReport:
+    """Refuse what is no report."""
+    if not isinstance(report, PrivacyReport):
+        raise ValueError(
+            f"Got a report of type {type(report).__name__}, expected a PrivacyReport, such as"
+            " privacy_ of a fitted estimator."
+        )
+    return report
 
 
 def _few(epsilons: dict[Any, float]) -> Sequence[tuple[str, float]]:

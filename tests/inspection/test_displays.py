@@ -27,6 +27,7 @@ from skdpadmm.inspection import (
     PrivacyReportDisplay,
     PrivacyUtilityDisplay,
     TopologyDisplay,
+    TradeOffDisplay,
     plot_network,
 )
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
@@ -268,6 +269,27 @@ def test_reports_of_fits_are_drawn_and_what_has_none_is_refused():
         PrivacyReportDisplay.from_estimator(Ridge().fit(X, y))
     with pytest.raises(ValueError, match="expected a PrivacyReport"):
         PrivacyReportDisplay.from_report({"epsilon": 1.0})
+    with pytest.raises(ValueError, match="expected a PrivacyReport"):
+        TradeOffDisplay.from_report({"epsilon": 1.0})
+    (name,) = TradeOffDisplay.from_estimator(model).accuracies
+    assert name == "model"
+
+
+def test_curves_are_the_errors_of_the_best_attack_and_equal_guarantees_have_one():
+    found = report(observer("server"), observer("peer"), observer("model", mu=0.1))
+    display = TradeOffDisplay.from_report(found)
+    assert list(display.accuracies) == ["server, peer", "model"]
+    for line, seen in zip(display.lines_, found.observers[1:], strict=True):
+        rates, least = line.get_xydata().T
+        assert_array_equal(least, seen.guarantee.trade_off(rates))
+        assert (rates[0], rates[-1], least[0]) == (0.0, 1.0, 1.0)
+    assert_array_equal(display.diagonal_.get_xydata(), [[0, 1], [1, 0]])
+    assert len(display.fill_between_) == 2
+    legend = words(display.ax_.get_legend().get_texts())
+    assert legend[0] == "server, peer: right at most 59.88 %"
+    again = TradeOffDisplay.from_guarantee(NonPrivate(), ax=display.ax_)
+    assert again.ax_ is display.ax_
+    assert again.lines_[0].get_ydata().max() == 0.0
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
@@ -275,6 +297,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     for draw in (
         lambda: PrivacyUtilityDisplay.from_estimator(None, None, None),
         lambda: PrivacyReportDisplay.from_report(report(observer())),
+        lambda: TradeOffDisplay.from_guarantee(GaussianDP(1.0)),
         lambda: TopologyDisplay.from_estimator(Topology(n_agents=3)),
         lambda: plot_network(Topology(n_agents=3)),
     ):
