@@ -21,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpadmm._fitting import CURATOR, Fitted, PendingFit, PlannedFit, Trust, reserved
-from skdpadmm._report import assumptions_of, weak_delta
+from skdpadmm._report import assumptions_of, warnings_of
 from skdpadmm._sklearn import (
     ALGORITHM,
     AT_LEAST_0,
@@ -36,6 +36,7 @@ from skdpadmm._sklearn import (
 from skdpadmm.algorithms import exact_algorithm, prepared, resolve_algorithm
 from skdpadmm.engine import require_backend
 from skdpadmm.losses import (
+    HuberLoss,
     LogisticLoss,
     Loss,
     MultinomialLoss,
@@ -49,7 +50,7 @@ from skdpadmm.network import Ownership
 from skdpadmm.penalties import L1, ElasticNet, Penalty, SquaredL2
 from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Budget, Facts, Plan
-from skdpadmm.records import declared_coordinates, rounding_factor
+from skdpadmm.records import declared_coordinates, rounding_factor, target_scale
 
 Array = NDArray[np.float64]
 
@@ -206,8 +207,9 @@ class PrivateLinearModel(LinkedEstimator):
             general = assumptions_of(plan, coordinates, self.sampler)
             lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
             plan = replace(plan, assumptions=lines)
-            for line in weak_delta(budget, n_samples, trust.unit):
-                warnings.warn(line, UserWarning, stacklevel=2)
+            knows_target = getattr(self, "target_bounds", self) is not None
+            for warning in warnings_of(plan, coordinates, knows_target=knows_target):
+                warnings.warn(warning, stacklevel=2)
         return PlannedFit(
             plan=plan, algorithm=algorithm, coordinates=coordinates, backend=trust.backend
         )
@@ -425,6 +427,11 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
 
     def _loss(self, n_classes: int | None) -> Loss:
         return SquaredLoss()
+
+    def _huber(self, threshold: float) -> Loss:
+        """Huber's loss, from a threshold in units of half of the target's range."""
+        unit = target_scale(self.target_bounds, fit_intercept=bool(self.fit_intercept))
+        return HuberLoss(float(threshold) * unit)
 
     def _undeclared(self) -> tuple[str, ...]:
         line = "target_bounds not declared: targets are clipped to [-3, 3]."

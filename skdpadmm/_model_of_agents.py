@@ -38,7 +38,7 @@ from skdpadmm._sklearn import (
     absent,
     parameter,
 )
-from skdpadmm.losses import HuberLoss, Loss, SquaredLoss
+from skdpadmm.losses import Loss, SquaredLoss
 from skdpadmm.network import (
     PARTITIONS,
     Ownership,
@@ -380,10 +380,10 @@ class ChosenRegression(OwnModels, RegressorOfAgents):
     """A regression with the parameter `loss`."""
 
     loss: str = parameter("squared_error", StrOptions({"squared_error", "huber"}))
-    huber_threshold: float = parameter(1.35, POSITIVE)
+    huber_threshold: float = parameter(0.2, POSITIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
-        return HuberLoss(float(self.huber_threshold)) if self.loss == "huber" else SquaredLoss()
+        return self._huber(self.huber_threshold) if self.loss == "huber" else SquaredLoss()
 
 
 def has_probabilities(model: Any) -> bool:

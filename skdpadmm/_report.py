@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Integral
@@ -9,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
 from skdpadmm.privacy import (
+    GaussianDP,
     Neighboring,
     NonPrivate,
     Observer,
     PoissonSubsampledGaussian,
     PrivacyReport,
     ReleaseLine,
+    gaussian_mu,
     worst,
 )
 from skdpadmm.protocol import (
@@ -23,12 +27,14 @@ from skdpadmm.protocol import (
     MODEL,
     SERVER,
     SUMS,
+    WEAK,
     Budget,
     Federation,
     Neighborhood,
     Network,
     Plan,
     Release,
+    Signal,
 )
 from skdpadmm.records import Coordinates
 
@@ -72,6 +78,7 @@ def report_of(
         simulation=simulation,
         adversary=plan.budget.observer,
         agent_labels=labels,
+        signal=str(plan.signal or ""),
     )
 
 
@@ -239,3 +246,62 @@ def weak_delta(budget: Budget, n_samples: int, unit: str = "record") -> Iterator
             f" a mechanism that publishes one {who} in full can satisfy such a guarantee. Choose"
             f" delta well below 1 / {name}."
         )
+
+
+def warnings_of(plan: Plan, coordinates: Coordinates, *, knows_target: bool) -> Iterator[Warning]:
+    """What makes a fit useless or its guarantee weak, from parameters and shapes alone."""
+    for line in weak_delta(plan.budget, plan.facts.n_samples, plan.unit):
+        yield PrivacyWarning(line)
+    columns, target = unknown_scales(plan, coordinates), not knows_target
+    if columns or target:
+        names = " and ".join(
+            name for name, is_missing in (("feature", columns), ("target", target)) if is_missing
+        )
+        line = f"Got no {names} bounds, expected ranges that are public knowledge."
+        if columns:
+            line += (
+                f" Nothing says in which units {columns} columns are: rows are scaled down to a"
+                " norm that suits columns in [-1, 1]. Pass feature_bounds=(lower, upper); (-1, 1)"
+                ' says that columns are there already, and scale="private" finds their scale.'
+            )
+        if target:
+            line += (
+                " Targets are clipped to [-3, 3]. Pass target_bounds=(lower, upper); (-3, 3) says"
+                " that the target is standardised."
+            )
+        yield UndeclaredBoundsWarning(line)
+    if plan.signal is not None and plan.signal.strength < WEAK:
+        yield WeakSignalWarning(_weak_signal(plan, plan.signal))
+
+
+def unknown_scales(plan: Plan, coordinates: Coordinates) -> int:
+    """How many columns have a scale that is neither declared nor estimated."""
+    return int(coordinates.undeclared.sum()) if plan.facts.scaling is None else 0
+
+
+def _weak_signal(plan: Plan, signal: Signal) -> str:
+    """The signal, and what would make it fair."""
+    facts, budget, agents = plan.facts, plan.budget, plan.facts.agents
+    missing = WEAK / signal.strength
+    mu = missing * gaussian_mu(budget.epsilon, budget.delta)
+    choices = [f"epsilon={GaussianDP(mu).epsilon(budget.delta):.2g}"]
+    if agents is None or facts.unit == "record":
+        choices.insert(0, f"{_rounded_up(missing * facts.n_samples)} {facts.unit}s")
+    elif not isinstance(agents, Neighborhood):
+        # Where the noise of each hides it alone, noise grows with the root of their number.
+        power = 2 if agents.sees_each_message(budget.observer) else 1
+        choices.insert(0, f"{_rounded_up(missing**power * agents.n_agents)} agents")
+    if isinstance(agents, Federation) and budget.observer != MODEL:
+        gain = math.sqrt(agents.n_agents / agents.together(budget.observer, agents.n_agents))
+        choices.append(f'adversary="model" (signal {signal.strength * gain:.2g})')
+    return (
+        f"Got a weak signal, n mu / c = {signal.strength:.2g}, expected at least {WEAK:g}: noise"
+        " hides most of what the data say, and a constant may predict better. What helps, each by"
+        f" itself: about {', '.join(choices)}."
+    )
+
+
+def _rounded_up(count: float) -> int:
+    """A count with two digits."""
+    digits = 10.0 ** max(math.floor(math.log10(count)) - 1, 0)
+    return int(math.ceil(count / digits) * digits)

@@ -57,7 +57,8 @@ from skdpadmm._sklearn import (
     parameter,
 )
 from skdpadmm.algorithms import GradientADMM, is_streaming
-from skdpadmm.losses import HuberLoss, Loss
+from skdpadmm.exceptions import PrivacyWarning
+from skdpadmm.losses import Loss
 from skdpadmm.network import Ownership, ownership_of_labels
 from skdpadmm.penalties import GeneralizedL1, Penalty, SquaredL2, named_penalty_matrix
 from skdpadmm.privacy import PrivacyReport
@@ -259,7 +260,7 @@ class CentralModel(ModelOfPersons):
             assumptions=(*arrived.plan.assumptions, *lines),
         )
         for line in lines:
-            warnings.warn(line, UserWarning, stacklevel=2)
+            warnings.warn(line, PrivacyWarning, stacklevel=2)
         return self
 
     def _arrive(self, X: Any, y: ArrayLike) -> None:
@@ -542,16 +543,19 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     .. math:: \sum_{i=1}^n H(y_i - x_i^T w - b) + \alpha \|w\|_2^2, \qquad
         H(r) = \begin{cases} r^2 & |r| \le t \\ 2 t |r| - t^2 & \text{else} \end{cases}
 
-    with the threshold t in the units of `y`. That is the objective of
-    :class:`sklearn.linear_model.HuberRegressor` at a scale of one: no scale of the residuals is
-    estimated, because that would be one more release.
+    where t is `huber_threshold` times half of the width of `target_bounds`, so that it does not
+    depend on the units of `y`. It is the objective of :class:`sklearn.linear_model.HuberRegressor`,
+    with t as its ``epsilon``, at a scale of one. No scale of the residuals is estimated, because
+    that would be one more release. Undeclared bounds are [-3, 3], also at ``epsilon=inf``, where
+    nothing is clipped: ``huber_threshold=0.45`` is then t = 1.35, scikit-learn's default.
 
     The guarantee, and for whom it holds: :mod:`skdpadmm.central`.
 
     Parameters
     ----------
-    huber_threshold : float, default=1.35
-        Residual beyond which Huber's loss is linear, in (0, inf), in the units of `y`.
+    huber_threshold : float, default=0.2
+        Residual beyond which Huber's loss is linear, in (0, inf), in units of half of the width of
+        `target_bounds` (without an intercept, of their largest absolute value).
     alpha : float, default=1e-4
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
@@ -616,16 +620,16 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     >>> y = X @ [1.0, -2.0, 0.0] + 0.1 * rng.standard_normal(5000)
     >>> model = DPAdmmHuberRegressor(feature_bounds=(-1, 1), target_bounds=(-4, 4), random_state=0)
     >>> model.fit(X, y).coef_.round(2)
-    array([ 1., -2., -0.])
+    array([ 1.01, -1.99, -0.  ])
     """
 
     _sklearn_class = "linear_model.HuberRegressor"
 
-    huber_threshold: float = parameter(1.35, POSITIVE)
+    huber_threshold: float = parameter(0.2, POSITIVE)
     alpha: float = parameter(1e-4, AT_LEAST_0)
 
     def _loss(self, n_classes: int | None) -> Loss:
-        return HuberLoss(float(self.huber_threshold))
+        return self._huber(self.huber_threshold)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return SquaredL2(float(self.alpha) / n_samples)

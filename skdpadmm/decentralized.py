@@ -266,8 +266,9 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     ----------
     loss : {"squared_error", "huber"}, default="squared_error"
         Half the squared error, or Huber's, which is linear beyond `huber_threshold`.
-    huber_threshold : float, default=1.35
-        Residual beyond which Huber's loss is linear, in (0, inf), in the units of `y`.
+    huber_threshold : float, default=0.2
+        Residual beyond which Huber's loss is linear, in (0, inf), in units of half of the width of
+        `target_bounds` (without an intercept, of their largest absolute value).
     penalty : {"l2", "l1", "elasticnet"} or None, default="l2"
         R.
     alpha : float, default=1e-4

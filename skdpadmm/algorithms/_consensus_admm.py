@@ -26,9 +26,9 @@ from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._agent_blocks import BlockUpdate, agent_blocks, record_blocks
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, longest_step
-from skdpadmm.algorithms._messages import Schedule, draw_schedule, unit_limits
+from skdpadmm.algorithms._messages import Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import averaged_solution
-from skdpadmm.protocol import Budget, Facts, Federation, Gate, Plan, Problem, Solution
+from skdpadmm.protocol import Budget, Facts, Federation, Gate, Plan, Problem, Solution, unit_limits
 from skdpadmm.records import CANCELLATION
 
 Array = NDArray[np.float64]

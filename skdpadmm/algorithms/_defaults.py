@@ -1,9 +1,8 @@
 """The rule: every default of the private iterations, from public facts alone.
 
-One number drives it: the *signal* ``m = n mu / c``, the number of records that the noise of the
-whole run hides (c is 2 for replace-one and 1 for zero-out). It was fitted on eight public data sets
-and checked on others, under both relations and budgets from 0.1 to 10; `benchmarks/accuracy.py`
-shows how much it improves accuracy.
+One number drives it: the *signal* ``m = n mu / c`` of `Facts.signal`. It was fitted on eight public
+data sets and checked on others, under both relations and budgets from 0.1 to 10;
+`benchmarks/accuracy.py` shows how much it improves accuracy.
 
 Everywhere mu is what the budget leaves for the iteration, as a Gaussian-DP parameter. Step sizes
 are in the coordinates that the algorithm works in, and clip bounds in units of `Rows.clip_unit`,
@@ -69,7 +68,7 @@ def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
     product counts, so the number of steps is no choice but a cost. More signal affords more travel,
     up to where the path settles anyway.
     """
-    signal = facts.n_samples * mu / facts.neighboring.sensitivity_factor
+    signal = facts.signal(mu)
     if is_regression(facts):
         return _regression_steps(facts, signal)
     if facts.conditioning is None:
@@ -152,7 +151,7 @@ def default_stochastic_descent(facts: Facts, mu: float, n_steps: int) -> tuple[f
     """
     alike = replace(facts, n_samples=max(math.isqrt(n_steps), 1), max_iter=n_steps, agents=None)
     step_size, clip_norm = default_steps(alike, mu)
-    signal = alike.n_samples * mu / facts.neighboring.sensitivity_factor
+    signal = alike.signal(mu)
     return step_size * min(signal / 20, 1.0), clip_norm
 
 

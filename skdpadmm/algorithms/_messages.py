@@ -22,7 +22,18 @@ from skdpadmm import privacy
 from skdpadmm.algorithms._algorithm import spent_before
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, Guarantee, gaussian_mu
-from skdpadmm.protocol import MODEL, SERVER, Agents, Budget, Facts, Federation, Gate, Release, View
+from skdpadmm.protocol import (
+    MODEL,
+    SERVER,
+    Agents,
+    Budget,
+    Facts,
+    Federation,
+    Gate,
+    Release,
+    View,
+    unit_sizes,
+)
 
 Array = NDArray[np.float64]
 # What is left of a standard deviation, of 2**20 cells at least, without 4 squared cells.
@@ -31,8 +42,6 @@ CERTAIN = math.sqrt(1 - 4 * grid_cell(1.0) ** 2)
 VOID_ROUNDS = 0.01
 # Noise is a little more than enough, so that no rounding takes epsilon above the budget.
 SLIGHTLY_MORE = 1 + 1e-12
-# Agents that are larger than this many average ones weigh no more, once their messages are clipped.
-LARGEST_AGENT = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,21 +157,6 @@ def draw_schedule(rounds: Rounds, agents: Agents | None, gate: Gate) -> Schedule
     void = sends.sum(axis=1) < rounds.fewest
     takes_part[void] = sends[void] = False
     return Schedule(takes_part=takes_part, sends=sends)
-
-
-def unit_sizes(facts: Facts) -> Array:
-    """Records in a protected unit, for each kind of agent."""
-    assert facts.agents is not None
-    sizes = facts.agents.sizes.astype(np.float64)
-    return sizes if facts.unit == "agent" else np.ones(len(sizes))
-
-
-def unit_limits(facts: Facts) -> Array:
-    """Most that a protected unit may weigh in a message, in records, for each kind of agent."""
-    limits, agents = unit_sizes(facts), facts.agents
-    if facts.unit == "record" or agents is None:
-        return limits
-    return np.minimum(limits, LARGEST_AGENT * facts.n_samples / agents.n_agents)
 
 
 def plan_release(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
-from skdpadmm.algorithms._messages import calibrated_multipliers, unit_limits
+from skdpadmm.algorithms._messages import calibrated_multipliers
 from skdpadmm.algorithms._noise_left import noisy_solution, parameter_variance
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, clip_derivative, clip_vectors
@@ -34,6 +34,7 @@ from skdpadmm.protocol import (
     Solution,
     View,
     network_of,
+    unit_limits,
 )
 from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
 

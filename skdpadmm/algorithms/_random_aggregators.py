@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, number, share, size
 from skdpadmm.algorithms._defaults import is_regression, typical_row
-from skdpadmm.algorithms._messages import unit_limits
 from skdpadmm.algorithms._network_steps import (
     GRADIENTS,
     Array,
@@ -34,7 +33,17 @@ from skdpadmm.algorithms._network_steps import (
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.network import Topology, mixing_matrix
 from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Solution,
+    network_of,
+    unit_limits,
+)
 
 Agents = NDArray[np.intp]
 # The noise of the first round over that of the last one is at most this, or its inverse.

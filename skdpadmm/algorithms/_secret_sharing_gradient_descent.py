@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms._algorithm import Algorithm, Released, count, number, share, size
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
-from skdpadmm.algorithms._messages import CERTAIN, surely_noise, unit_limits
+from skdpadmm.algorithms._messages import CERTAIN, surely_noise
 from skdpadmm.algorithms._network_steps import agent_gradients
 from skdpadmm.algorithms._noise_left import averaged_solution
 from skdpadmm.noise import grid_cell
@@ -35,6 +35,7 @@ from skdpadmm.protocol import (
     Release,
     Solution,
     View,
+    unit_limits,
 )
 
 GRADIENT = "sum of agents' gradients, by secret sharing"

@@ -69,7 +69,7 @@ def walk_steps(
         # step was better where noise counts, and no worse elsewhere.
         step /= 2
     else:
-        signal = facts.n_samples * total / facts.neighboring.sensitivity_factor
+        signal = facts.signal(total)
         per_parameter = signal / (facts.n_parameters * facts.loss.n_outputs**2)
         plenty = min(max(0.18 * math.sqrt(per_parameter), 1.0), 4.0)
         step, clip = step * math.sqrt(plenty), clip * plenty

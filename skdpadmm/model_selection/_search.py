@@ -51,6 +51,7 @@ from skdpadmm._sklearn import (
     _safe_indexing,
     parameter,
 )
+from skdpadmm.exceptions import PrivacyWarning
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import _trials
 from skdpadmm.model_selection._plan import LAWS, SearchPlan, plan_search
@@ -184,7 +185,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
     def _plan(self, candidates: list[dict[str, Any]], *facts: Any) -> SearchPlan:
         plan = plan_search(self, candidates, *facts)
         for line in plan.warnings:
-            warnings.warn(line, UserWarning, stacklevel=3)
+            warnings.warn(line, PrivacyWarning, stacklevel=3)
         return plan
 
     @_fit_context(prefer_skip_nested_validation=False)

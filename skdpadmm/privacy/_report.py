@@ -132,6 +132,8 @@ class PrivacyReport:
         Labels of the agents, if there are any.
     if_unseen : tuple of (str, Guarantee), default=()
         Guarantees of single records of a stream if no intermediate state was observed.
+    signal : str, default=""
+        How much of what records say stands out of the noise, and whether that is weak.
 
     Examples
     --------
@@ -156,6 +158,7 @@ class PrivacyReport:
     adversary: str = ""
     agent_labels: tuple[Any, ...] = ()
     if_unseen: tuple[tuple[str, Guarantee], ...] = ()
+    signal: str = ""
 
     def __post_init__(self) -> None:
         require_delta(self.delta)
@@ -293,6 +296,7 @@ class PrivacyReport:
             "assumptions": list(self.assumptions),
             "not_covered": list(self.not_covered),
             "simulation": self.simulation,
+            "signal": self.signal,
         }
 
     def to_frame(self) -> Any:
@@ -347,6 +351,8 @@ class PrivacyReport:
             columns_of_agents = ("of each agent",) if of_agents else ()
             lines = [self._release(release, of_agents) for release in self.releases]
             yield Block("table", (*_RELEASE_COLUMNS, *columns_of_agents), lines, fold="Releases")
+        if self.signal:
+            yield Block("text", [f"Signal: {self.signal}."])
         for title, remarks in self._remarks():
             if remarks:
                 yield Block("list", [f"{title}:"], remarks, fold=title)

@@ -25,10 +25,13 @@ from skdpadmm.protocol._facts import (
     Scaling,
     neighborhood_of,
     network_of,
+    unit_limits,
+    unit_sizes,
 )
 from skdpadmm.protocol._gate import Gate
 from skdpadmm.protocol._plan import Plan, PlanViolation, Problem, Settings, Solution
 from skdpadmm.protocol._release import Release, View, not_private
+from skdpadmm.protocol._signal import WEAK, Signal
 
 __all__ = [
     "EAVESDROPPER",
@@ -37,6 +40,7 @@ __all__ = [
     "SERVER",
     "SMALLEST_SPREAD",
     "SUMS",
+    "WEAK",
     "Agents",
     "Budget",
     "Conditioning",
@@ -51,9 +55,12 @@ __all__ = [
     "Release",
     "Scaling",
     "Settings",
+    "Signal",
     "Solution",
     "View",
     "neighborhood_of",
     "network_of",
     "not_private",
+    "unit_limits",
+    "unit_sizes",
 ]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, gaussian_mu
@@ -13,6 +16,8 @@ from skdpadmm.protocol._agents import MODEL, Agents, Neighborhood, Network
 from skdpadmm.protocol._release import Release
 from skdpadmm.records import Coordinates
 
+# Agents that are larger than this many average ones weigh no more, once their messages are clipped.
+LARGEST_AGENT = 2.0
 # Of the second moment outside of its largest direction; less is not distinguished from noise.
 SMALLEST_SPREAD = 0.04
 # Keeps coordinates within a condition number that floats can bear.
@@ -191,6 +196,13 @@ class Facts:
         condition = 1.0 if self.conditioning is None else self.conditioning.condition
         return 1.0 + (self.rounding - 1.0) * condition
 
+    def signal(self, mu: float) -> float:
+        """All records over those that noise hides: ``n mu / c``, for a mu-GDP sum of records.
+
+        c is 2 for replace-one and 1 for zero-out.
+        """
+        return self.n_samples * mu / self.neighboring.sensitivity_factor
+
     def remaining_mu(self, budget: Budget) -> float:
         """The Gaussian-DP parameter that the preparations leave of a curator's budget."""
         require(self.agents is None, "agents", self.agents, "None: their budgets are their own")
@@ -199,6 +211,21 @@ class Facts:
         share = sum((mu / total) ** 2 for mu in spent)
         require(share < 1, "share of preparations", share, "less than 1, the budget")
         return total * math.sqrt(1.0 - share)
+
+
+def unit_sizes(facts: Facts) -> NDArray[np.float64]:
+    """Records in a protected unit, for each kind of agent."""
+    assert facts.agents is not None
+    sizes = facts.agents.sizes.astype(np.float64)
+    return sizes if facts.unit == "agent" else np.ones(len(sizes))
+
+
+def unit_limits(facts: Facts) -> NDArray[np.float64]:
+    """Most that a protected unit may weigh in a message, in records, for each kind of agent."""
+    limits, agents = unit_sizes(facts), facts.agents
+    if facts.unit == "record" or agents is None:
+        return limits
+    return np.minimum(limits, LARGEST_AGENT * facts.n_samples / agents.n_agents)
 
 
 def network_of(facts: Facts) -> Network:

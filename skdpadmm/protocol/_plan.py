@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,22 @@ from numpy.typing import NDArray
 
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
-from skdpadmm.privacy import Guarantee, Neighboring, compose, round_down, round_up, worst
+from skdpadmm.privacy import (
+    GaussianDP,
+    Guarantee,
+    Neighboring,
+    compose,
+    gaussian_mu,
+    round_down,
+    round_up,
+    worst,
+)
 from skdpadmm.privacy._document import Block, as_html, as_text, picture_of
 from skdpadmm.privacy._numbers import percent_up, require
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import Release
+from skdpadmm.protocol._signal import Signal, signal_of
 from skdpadmm.records import Rows
 
 
@@ -127,6 +138,17 @@ class Plan:
         """The same at the worst realisation, where agents take part as often as they can."""
         return _by_kind([r.view(observer).worst_cases for r in self._seen(observer)])
 
+    @cached_property
+    def signal(self) -> Signal | None:
+        """How much of what records say stands out of noise; None without noise, and of a stream."""
+        facts, budget = self.facts, self.budget
+        if not budget.is_private or facts.is_stream:
+            return None
+        if facts.agents is None:
+            total = GaussianDP(gaussian_mu(budget.epsilon, budget.delta))
+            return signal_of(facts, (total,), budget.delta)
+        return signal_of(facts, self.guarantees(facts.observers[0]), budget.delta)
+
     def _seen(self, observer: str) -> list[Release]:
         known = {name for release in self.releases for name in release.seen_by}
         expected = f"one of {sorted(known)}: no release of this plan names another one"
@@ -174,6 +196,8 @@ class Plan:
                 accuracy = percent_up(guarantee.attack_accuracy())
                 text += f", {figures[name]}, attack accuracy at most {accuracy}"
             lines.append((f"guarantee ({name})", text))
+        if self.signal is not None:
+            lines.append(("signal", str(self.signal)))
         # Who takes part in rounds is no question where there are no agents.
         settings = (s for s in self.settings if agents is not None or s[0] != "rounds")
         lines.append(("settings", ", ".join(dict.fromkeys(_described(settings)))))

@@ -12,6 +12,7 @@ from skdpadmm.records._coordinates import (
     Coordinates,
     declared_coordinates,
     standardising_coordinates,
+    target_scale,
 )
 from skdpadmm.records._rows import (
     CANCELLATION,
@@ -37,4 +38,5 @@ __all__ = [
     "prepare_agents",
     "rounding_factor",
     "standardising_coordinates",
+    "target_scale",
 ]

@@ -138,10 +138,7 @@ def declared_coordinates(
     """
     lower, upper = _feature_box(feature_bounds, n_features, feature_names)
     offset, scale = _affine_map(lower, upper, centre=fit_intercept)
-    target_box: Any = (-np.inf, np.inf)
-    if has_target_scale:
-        target_box = UNDECLARED_TARGET_BOUNDS if target_bounds is None else _pair(target_bounds)
-    low, high = map(float, target_box)
+    low, high = _target_box(target_bounds) if has_target_scale else (-np.inf, np.inf)
     target_offset, target_scale = map(float, _affine_map(low, high, centre=fit_intercept))
     ratio = target_scale / scale
     if np.any(ratio > 1e150) or np.any(ratio < 1e-150):
@@ -162,6 +159,12 @@ def declared_coordinates(
         fit_intercept=fit_intercept,
         has_target_scale=has_target_scale,
     )
+
+
+def target_scale(target_bounds: Any, *, fit_intercept: bool) -> float:
+    """What a target of one is in the user's units; without an intercept zero stays zero."""
+    low, high = _target_box(target_bounds)
+    return float(_affine_map(low, high, centre=fit_intercept)[1])
 
 
 def standardising_coordinates(X: Any, y: NDArray[Any], *, declared: Coordinates) -> Coordinates:
@@ -186,6 +189,12 @@ def standardising_coordinates(X: Any, y: NDArray[Any], *, declared: Coordinates)
         width = float(np.sqrt(np.mean((y - centre) ** 2))) or 1.0
     free = declared.without_bounds()
     return replace(free, offset=mean, scale=scale, target_offset=centre, target_scale=width)
+
+
+def _target_box(bounds: Any) -> tuple[float, float]:
+    """The interval to which targets are clipped."""
+    low, high = UNDECLARED_TARGET_BOUNDS if bounds is None else _pair(bounds)
+    return float(low), float(high)
 
 
 def _affine_map(lower: Any, upper: Any, *, centre: bool) -> tuple[Any, Any]:

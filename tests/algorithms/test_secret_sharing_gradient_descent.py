@@ -11,13 +11,14 @@ from scipy.stats import norm
 
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor, DPFedRidge
 from skdpadmm.algorithms import SecretSharingGradientDescent
-from skdpadmm.algorithms._messages import CERTAIN, unit_limits
+from skdpadmm.algorithms._messages import CERTAIN
 from skdpadmm.algorithms._secret_sharing_gradient_descent import FEWEST_CELLS, LONGEST_NOISE
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.network import named_graph
 from skdpadmm.noise import grid_cell
 from skdpadmm.penalties import L1, SquaredL2
 from skdpadmm.privacy import GaussianDP
+from skdpadmm.protocol import unit_limits
 from tests.algorithms import runs as agents
 from tests.algorithms.runs import Watched, data_for, make_task
 from tests.algorithms.runs import run_agents as run

@@ -1,0 +1,47 @@
+"""Warnings of this package, raised before data is read: they depend on parameters and shapes."""
+
+__all__ = ["PrivacyWarning", "UndeclaredBoundsWarning", "WeakSignalWarning"]
+
+
+class PrivacyWarning(UserWarning):
+    """Something public makes a fit useless, or its guarantee weaker than it looks.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skdpadmm.exceptions import PrivacyWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", PrivacyWarning)  # in this block no fit warns
+    """
+
+
+class UndeclaredBoundsWarning(PrivacyWarning):
+    """Bounds were not declared, so values are clipped to a range that suits standardised ones.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skdpadmm import DPAdmmRidge
+    >>> from skdpadmm.exceptions import UndeclaredBoundsWarning
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     plan = DPAdmmRidge(feature_bounds=(-1, 1)).plan(5000, 3)
+    >>> caught[0].category is UndeclaredBoundsWarning
+    True
+    """
+
+
+class WeakSignalWarning(PrivacyWarning):
+    """Noise of the whole fit is likely to hide what the records say.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skdpadmm import DPAdmmRidge
+    >>> from skdpadmm.exceptions import WeakSignalWarning
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     plan = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(-1, 1)).plan(50, 3)
+    >>> caught[0].category is WeakSignalWarning
+    True
+    """

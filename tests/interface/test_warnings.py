@@ -1,0 +1,125 @@
+"""Warnings of useless fits: whom they reach, and that they follow from what is public alone."""
+
+import re
+import warnings
+
+import pytest
+from sklearn.base import clone, is_classifier
+
+from skdpadmm import DPAdmmHuberRegressor, DPAdmmRidge, DPFedLogisticRegression, DPFedRidge
+from skdpadmm.algorithms._algorithm import serves
+from skdpadmm.algorithms._registry import ALGORITHMS
+from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
+from skdpadmm.model_selection import DPGridSearchCV
+from tests.interface.registry import DEFAULTS, ROWS, plan_of
+
+BOUNDED = {"feature_bounds": (-1, 1), "target_bounds": (-3, 3)}
+
+
+def warned(action, *args, **more):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        action(*args, **more)
+    return [(w.category, str(w.message)) for w in caught if issubclass(w.category, PrivacyWarning)]
+
+
+def declared(row, **changed):
+    names = row.make().get_params()
+    return row.make(**{k: v for k, v in BOUNDED.items() if k in names}, **changed)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_not_declared_is_warned_of_once_and_what_is_declared_never(name):
+    row = ROWS[name]
+    ((category, text),) = warned(plan_of, row.make(), 20_000, 3)
+    assert category is UndeclaredBoundsWarning
+    assert "feature_bounds=(lower, upper)" in text
+    assert ("target_bounds=(lower, upper)" in text) != is_classifier(row.estimator)
+    assert not warned(plan_of, declared(row), 20_000, 3)
+    assert not warned(plan_of, row.make(epsilon=float("inf")), 20, 3)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_fit_warns_as_its_plan_does_whatever_the_data(name):
+    row, fits = ROWS[name], []
+    for seed, unit in ((0, 1.0), (1, 1e6)):
+        X, y = row.data(seed=seed)
+        fits.append(warned(row.make(epsilon=0.1).fit, X * unit, y))
+    assert fits[0] == fits[1]
+    assert [category for category, _ in fits[0]] == [UndeclaredBoundsWarning, WeakSignalWarning]
+    if row.family == "central":
+        assert fits[0] == warned(plan_of, row.make(epsilon=0.1), 60, 3)
+
+
+def test_bounds_of_some_columns_are_not_enough_and_a_private_scale_is():
+    model = DPAdmmRidge(feature_bounds={"age": (0, 120)}, target_bounds=(0, 1))
+    ((_, text),) = warned(model.plan, 20_000, 3)
+    assert "units 2 columns are" in text
+    assert not warned(model.set_params(scale="private").plan, 20_000, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "unit"),
+    [
+        (DPAdmmRidge(**BOUNDED), "records"),
+        (DPFedRidge(n_agents=10, adversary="server", **BOUNDED), "records"),
+        (DPFedRidge(n_agents=40, adversary="server", privacy_unit="agent", **BOUNDED), "agents"),
+        (DPFedRidge(n_agents=10, adversary="model", privacy_unit="agent", **BOUNDED), "agents"),
+    ],
+)
+def test_what_a_weak_signal_asks_for_is_enough_and_little_more_than_that(model, unit):
+    ((category, text),) = warned(model.plan, 60, 3)
+    assert category is WeakSignalWarning
+    (count,) = map(int, re.findall(rf"(\d+) {unit}", text))
+    (epsilon,) = map(float, re.findall(r"epsilon=(\d+\.?\d*)", text))
+    for factor, expected in ((1.1, "fair"), (0.85, "weak")):
+        n = int(count * factor)
+        more = {} if unit == "records" else {"n_agents": n}
+        assert clone(model).set_params(**more).plan(max(n, 60), 3).signal.word == expected
+        closer = clone(model).set_params(epsilon=epsilon * factor)
+        assert closer.plan(60, 3).signal.word == expected
+
+
+def test_few_hospitals_as_units_are_warned_of_and_an_observer_of_less_helps():
+    model = DPFedLogisticRegression(
+        n_agents=4, privacy_unit="agent", adversary="server", feature_bounds=(-1, 1), classes=[0, 1]
+    )
+    ((category, text),) = warned(model.plan, 569, 30)
+    assert category is WeakSignalWarning
+    (gain,) = re.findall(r'adversary="model" \(signal ([\d.]+)\)', text)
+    plan = model.set_params(adversary="model").plan(569, 30)
+    assert plan.signal.strength == pytest.approx(float(gain), rel=0.06)
+    assert f"signal: {plan.signal}" in repr(plan)
+
+
+def test_a_search_warns_of_its_plans_once_and_its_trials_are_silent():
+    X, y = ROWS["ridge"].data(n=200)
+    search = DPGridSearchCV(DPAdmmRidge(max_iter=5), {"alpha": [0.1, 1.0]}, score_bounds=(-9, 0))
+    found = warned(search.fit, X, y)
+    assert found == warned(search.plan, 200, 3)
+    assert len(found) == len(set(found))
+    assert sum("Got no feature and target bounds" in text for _, text in found) == 1
+
+
+def test_the_threshold_of_huber_does_not_depend_on_the_unit_of_the_target():
+    X, y = ROWS["huber"].data(n=3000)
+    plans, scores = [], []
+    for yen in (1.0, 150.0):
+        model = DPAdmmHuberRegressor(
+            feature_bounds=(-1, 1), target_bounds=(-6 * yen, 6 * yen), random_state=0
+        )
+        plans.append(model.plan(*X.shape))
+        scores.append(model.fit(X, yen * y).score(X, yen * y))
+    assert plans[0].facts.loss.threshold == pytest.approx(plans[1].facts.loss.threshold)
+    assert plans[0].releases == plans[1].releases
+    assert scores == pytest.approx([max(scores)] * 2, abs=0.02)
+    assert min(scores) > 0.7
+
+
+@pytest.mark.parametrize("name", ["ridge", "fed ridge", "network", "personal"])
+def test_an_unknown_algorithm_is_refused_with_the_names_that_fit(name):
+    row = ROWS[name]
+    with pytest.raises(ValueError, match="algorithm='admm'") as refused:
+        plan_of(row.make(algorithm="admm"), 100, 3)
+    fitting = {known for known, kind in ALGORITHMS.items() if serves(kind, row.family)}
+    assert set(re.findall(r"'([a-z-]+-[a-z-]+)'", str(refused.value))) == fitting
