@@ -126,7 +126,7 @@ def clip_persons(
     weighted = clip_derivative(slopes, most).reshape(len(slopes), -1) * weights[:, None]
     longest = clip_norm * per_person
     norms = rows.norms_of_units(block, weighted, per_person)
-    shrink = longest / np.maximum(norms, longest)
+    shrink = np.where(np.isfinite(norms), longest / np.maximum(norms, longest), 0.0)
     return (weighted * np.repeat(shrink, per_person)[:, None]).reshape(slopes.shape)
 
 

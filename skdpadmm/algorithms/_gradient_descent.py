@@ -26,6 +26,7 @@ from skdpadmm.algorithms._agent_blocks import clip_persons
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, penalty_operator, refuse
 from skdpadmm.algorithms._certified_solves import LossBounds, score_rounding, typical_norm
 from skdpadmm.algorithms._defaults import default_coordinate_steps, default_descent
+from skdpadmm.algorithms._noise_left import rows_in_mean
 from skdpadmm.losses import clip_derivative
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, Penalty, SquaredL2
 from skdpadmm.privacy import last_iterate_mu, proximal_gradient_contraction, single_use_mu
@@ -286,7 +287,7 @@ class GradientDescent(Algorithm):
         return Solution(
             parameters=prox(tail),
             n_iter=settings.n_iter,
-            derivative_bound=clip_norm / rows.typical_norm,
+            derivative_bound=clip_norm / rows.typical_norm * rows_in_mean(plan.facts),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,14 @@ from skdpadmm.records import Rows
 Array = NDArray[np.float64]
 # The formula is exact for quadratics alone; twice the variance was calibrated best.
 CAUTION = 2.0
+
+
+def rows_in_mean(facts: Facts) -> float:
+    """How much a record's derivative may pass the clip of its person's mean, if the rest is noise.
+
+    Probabilities that are corrected for clips take this for the bound of a record.
+    """
+    return math.sqrt(max(facts.max_rows_per_person, 1))
 
 
 def parameter_variance(
@@ -127,5 +136,5 @@ def averaged_solution(
         n_iter=plan.settings.n_iter,
         n_averaged=plan.settings.n_averaged,
     )
-    fields["derivative_bound"] = clip_norm / rows.typical_norm
+    fields["derivative_bound"] = clip_norm / rows.typical_norm * rows_in_mean(plan.facts)
     return noisy_solution(plan.facts, rows, parameters, variance, **fields)
