@@ -14,7 +14,7 @@ from sklearn.utils.fixes import parse_version
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.model_selection import DPGridSearchCV
-from skdpadmm.privacy import NegativeBinomialTrials
+from skdpadmm.privacy import GaussianDP, NegativeBinomialTrials, gaussian_mu, round_up
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ def claims(block):
 
 @pytest.mark.parametrize(
     ("guide", "n_claims", "off"),
-    [("pictures", 7, 0.6), pytest.param("study", 14, 0.0, marks=pytest.mark.slow)],
+    [("pictures", 8, 0.6), pytest.param("study", 14, 0.0, marks=pytest.mark.slow)],
 )
 def test_a_guide_says_what_its_code_gives(guide, n_claims, off, tmp_path, monkeypatch):
     if guide == "pictures":
@@ -65,6 +65,14 @@ def test_a_guide_says_what_its_code_gives(guide, n_claims, off, tmp_path, monkey
             else:
                 assert re.fullmatch(re.escape(text).replace(r"\.\.\.", r"\d+"), str(value)), code
     assert guide != "pictures" or (tmp_path / "utility.png").is_file()
+
+
+def test_attacks_are_right_as_often_as_the_table_says():
+    (epsilons,) = re.findall(r"(?m)^epsilon  ([\d. ]+)$", text_of("concepts"))
+    (percents,) = re.findall(r"(?m)^right +([\d. ]+)$", text_of("concepts"))
+    for epsilon, percent in zip(map(float, epsilons.split()), percents.split(), strict=True):
+        accuracy = GaussianDP(gaussian_mu(epsilon, 1e-5)).attack_accuracy()
+        assert round_up(100 * accuracy, 3) == f"{float(percent):g}"
 
 
 def test_shares_of_a_trial_are_those_of_the_table():

@@ -19,6 +19,7 @@ from skdpadmm.ledger import LedgerError
 from skdpadmm.ledger._account import Claim, Relation, total_of
 from skdpadmm.privacy import Guarantee, PrivacyReport, round_up
 from skdpadmm.privacy._document import Block, as_html, as_text
+from skdpadmm.privacy._numbers import percent_up
 
 _FOLDS = "fits of folds are not kept, and what they cost is not known"
 _SCORES = f"{_FOLDS}, and it chose by scores without a guarantee. See search_cost"
@@ -195,7 +196,9 @@ class FittedReport:
             yield Block("list", ["No guarantee:"], self.reasons)
         else:
             figure = round_up(self.epsilon()), round_up(self.delta)
-            yield Block("text", [f"Total: ({', '.join(figure)}), {self.total.describe()}"])
+            accuracy = f"attack accuracy at most {percent_up(self.total.attack_accuracy())}"
+            total = f"({', '.join(figure)}), {self.total.describe()}, {accuracy}"
+            yield Block("text", [f"Total: {total}"])
         if any(part.is_elsewhere and part.report is None for part in self.parts):
             yield Block("text", ["Fits elsewhere without noise are assumed to be of public rows."])
         yield Block("text", ["Other fits on the same records, also of the same objects, add up."])

@@ -88,7 +88,8 @@ def as_html(blocks: Iterable[Block]) -> str:
         elif kind == "pairs":
             html = f"<table><tbody>{_rows(body, 'th')}</tbody></table>"
         elif kind == "list":
-            html = f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in body)}</ul>"
+            items = "".join(f"<li>{escape(item)}</li>" for item in body)
+            html = f"{'' if fold else f'<p>{lines[0]}</p>'}<ul>{items}</ul>"
         else:
             tag = {"title": "h4", "warning": 'p class="warning"'}.get(kind, "p")
             html = "".join(f"<{tag}>{line}</{tag.split()[0]}>" for line in lines)

@@ -1,7 +1,5 @@
 """What epsilon means: how often the best attack is right, and which errors it has to make."""
 
-import math
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -44,14 +42,10 @@ def test_the_best_attack_by_brute_force_is_as_good_as_the_bound_and_no_better(gu
     assert (guarantee.trade_off(RATES) <= least + 1e-4).all()
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "percent"), [(0.1, 50.7), (0.5, 52.9), (1, 55.4), (2, 60.0), (4, 67.9), (8, 79.8)]
-)
-def test_the_best_attack_on_gaussian_noise_is_a_threshold_half_way(epsilon, percent):
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_the_best_attack_on_gaussian_noise_is_a_threshold_half_way(epsilon):
     mu = gaussian_mu(epsilon, 1e-5)
-    accuracy = GaussianDP(mu).attack_accuracy()
-    assert accuracy == pytest.approx(norm.cdf(mu / 2), rel=1e-12)
-    assert math.ceil(1000 * accuracy) / 10 == percent
+    assert GaussianDP(mu).attack_accuracy() == pytest.approx(norm.cdf(mu / 2), rel=1e-12)
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.3, 2.0, 20.0])
