@@ -111,7 +111,7 @@ def test_pieces_of_streams_plans_audits_and_private_searches_refuse_persons():
         audit(model)
     model.set_params(target_bounds=(-4, 4))
     search = DPGridSearchCV(model, {"alpha": [1.0, 2.0]}, epsilon=1.0)
-    with pytest.raises(TypeError, match="expected X and y alone"):
+    with pytest.raises(TypeError, match="Got persons in DPGridSearchCV"):
         search.fit(X, SCORES, persons=IDS)
     with pytest.raises(ValueError, match="without persons"):
         search.fit(X, SCORES)
