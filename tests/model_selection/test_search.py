@@ -441,9 +441,10 @@ def test_scores_that_are_mostly_noise_are_warned_of_once_at_plan_and_at_fit():
     for run, given in ((search.plan, (200, 3)), (search.fit, (X[:200], Y[:200]))):
         with pytest.warns(UserWarning, match="choices are nearly random") as caught:
             run(*given)
-        assert len(caught) == 1
+        assert sum("choices are nearly random" in str(line.message) for line in caught) == 1
     for free in ({"public_validation": (X, Y)}, {"epsilon": math.inf}):
-        assert clone(search).set_params(**free).plan(200, 3).warnings == ()
+        lines = clone(search).set_params(**free).plan(200, 3).warnings
+        assert not any("choices are nearly random" in line for line in lines)
 
 
 def test_public_rows_are_scored_exactly_and_cost_nothing():
