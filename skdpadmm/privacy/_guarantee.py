@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from skdpadmm.privacy import _pld as pld
 from skdpadmm.privacy._numbers import require, require_delta, require_epsilon, smallest_epsilon
@@ -141,7 +142,7 @@ class Guarantee(ABC):
         bounds = [1.0 - least + least * self.delta(odds)]
         # From above, a corner of the region that one (epsilon, delta) leaves to errors.
         for epsilon in (odds + _STEPS).tolist():
-            bounds.append(1.0 - (1.0 - self.delta(epsilon)) / (1.0 + math.exp(epsilon)))
+            bounds.append(1.0 - (1.0 - self.delta(epsilon)) * float(expit(-epsilon)))
         return min(bounds)
 
     def trade_off(self, false_positive_rates: ArrayLike) -> NDArray[np.float64]:

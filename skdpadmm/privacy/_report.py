@@ -452,7 +452,8 @@ class PrivacyReport:
 
     def _figures(self, guarantee: Guarantee) -> dict[str, Any]:
         epsilon = _finite_or_text(guarantee.epsilon(self.delta))
-        return {"epsilon": epsilon, "guarantee": guarantee.to_dict()}
+        figures = {"epsilon": epsilon, "attack_accuracy": guarantee.attack_accuracy()}
+        return figures | {"guarantee": guarantee.to_dict()}
 
     def _figure(self, epsilon: float) -> str:
         if math.isinf(epsilon):

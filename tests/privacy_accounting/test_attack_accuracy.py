@@ -60,7 +60,7 @@ def test_the_dual_of_the_curve_is_the_closed_form_of_gaussian_noise(mu):
 def test_the_limits_are_a_guess_and_certainty():
     assert (NonPrivate().attack_accuracy(), NonPrivate().trade_off(RATES).max()) == (1.0, 0.0)
     assert_allclose(GaussianDP(0.0).trade_off(RATES), 1 - RATES)
-    for prior in (0.0, 0.2, 0.5, 1.0):
+    for prior in (0.0, 1e-320, 0.2, 0.5, 1.0):
         assert GaussianDP(0.0).attack_accuracy(prior) == pytest.approx(max(prior, 1 - prior))
     worst = Worst((GaussianDP(0.5), LaplaceDP(1.0)))
     assert worst.attack_accuracy() == LaplaceDP(1.0).attack_accuracy()

@@ -153,6 +153,7 @@ def test_dictionary_is_strict_json():
     assert (model["always"], model["epsilon_per_agent"]) == (None, [])
     assert server["always"]["guarantee"] == GaussianDP(1.0).to_dict()
     assert server["always"]["epsilon"] == GaussianDP(1.0).epsilon(1e-5)
+    assert server["always"]["attack_accuracy"] == GaussianDP(1.0).attack_accuracy()
     assert server["epsilon_per_agent"][3:] == [GaussianDP(0.1).epsilon(1e-5), "inf"]
     assert plain["if_unseen"][0]["epsilon"] == GaussianDP(0.2).epsilon(1e-5)
     assert re.search(
