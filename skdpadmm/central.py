@@ -268,12 +268,16 @@ class CentralModel(ModelOfPersons):
         self._curator(False)
         arrived, n_before, begun = self._arrived_, 0, None
         X, _, targets = self._check_targets(X, y, reset=arrived is None)
-        planned = self._plan_fit(
-            n_samples=X.shape[0],
-            n_features=X.shape[1],
-            feature_names=self._feature_names(),
-            n_classes=targets.n_classes,
-        )
+        with warnings.catch_warnings():
+            if arrived is not None:
+                # Said with the first records.
+                warnings.simplefilter("ignore", PrivacyWarning)
+            planned = self._plan_fit(
+                n_samples=X.shape[0],
+                n_features=X.shape[1],
+                feature_names=self._feature_names(),
+                n_classes=targets.n_classes,
+            )
         plan, coordinates, algorithm = planned.plan, planned.coordinates, planned.algorithm
         assert is_streaming(algorithm)
         # Noise that can be reproduced protects none of the records.

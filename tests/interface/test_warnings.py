@@ -123,3 +123,12 @@ def test_an_unknown_algorithm_is_refused_with_the_names_that_fit(name):
         plan_of(row.make(algorithm="admm"), 100, 3)
     fitting = {known for known, kind in ALGORITHMS.items() if serves(kind, row.family)}
     assert set(re.findall(r"'([a-z-]+-[a-z-]+)'", str(refused.value))) == fitting
+
+
+def test_a_stream_warns_with_its_first_records_alone():
+    X, y = ROWS["stream"].data()
+    model = ROWS["stream"].make()
+    assert [category for category, _ in warned(model.partial_fit, X, y)][
+        0
+    ] is UndeclaredBoundsWarning
+    assert not warned(model.partial_fit, X, y)
