@@ -135,9 +135,8 @@ def test_the_code_of_the_guide_of_personal_models_runs_and_learns():
 # The README.
 
 
-def block_of_readme(language):
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
-    return found
+def blocks_of_readme(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
 
 
 def scores(text):
@@ -145,11 +144,14 @@ def scores(text):
 
 
 def test_the_example_prints_the_scores_that_the_readme_shows():
-    constant, private, not_private = scores(run(block_of_readme("python"), {}))
-    shown = scores(block_of_readme("text"))
+    first, table = blocks_of_readme("python")
+    constant, private, not_private = scores(run(first, names := {}))
+    (shown,) = map(scores, blocks_of_readme("text"))
     assert [constant, not_private] == pytest.approx([shown[0], shown[2]], abs=0.011)
     # Each fit draws other noise: the bar is six standard deviations wide.
     assert private == pytest.approx(shown[1], abs=0.1)
+    assert run(table, names) == ""
+    assert len(names["model"][0].get_feature_names_out()) == 5
 
 
 def test_files_and_make_targets_that_the_readme_names_exist():

@@ -128,7 +128,6 @@ def test_an_unknown_algorithm_is_refused_with_the_names_that_fit(name):
 def test_a_stream_warns_with_its_first_records_alone():
     X, y = ROWS["stream"].data()
     model = ROWS["stream"].make()
-    assert [category for category, _ in warned(model.partial_fit, X, y)][
-        0
-    ] is UndeclaredBoundsWarning
+    ((category, _),) = warned(model.partial_fit, X, y)
+    assert category is UndeclaredBoundsWarning
     assert not warned(model.partial_fit, X, y)
