@@ -77,9 +77,10 @@ class PrivateLinearModel(LinkedEstimator):
     delta: float = parameter(1e-5, Interval(Real, 0, 1, closed="neither"))
     neighboring: str = parameter("replace_one", StrOptions({"replace_one", "zero_out"}))
     feature_bounds: Any = parameter(None)
+    row_norm: float | None = parameter(None, Interval(Real, 1e-100, 1e100, closed="both"), None)
     fit_intercept: bool = parameter(True, "boolean")
     algorithm: Any = parameter("consensus-admm", *ALGORITHM)
-    scale: str | None = parameter(None, StrOptions({"private"}), None)
+    scale: str | None = parameter("auto", StrOptions({"auto", "private"}), None)
     conditioning: str | None = parameter("auto", StrOptions({"auto", "private"}), None)
     max_iter: int = parameter(100, AT_LEAST_1)
     sampler: str = parameter("floating-point", StrOptions({"floating-point", "opendp"}))
@@ -158,6 +159,7 @@ class PrivateLinearModel(LinkedEstimator):
             n_features=n_features,
             fit_intercept=bool(self.fit_intercept),
             feature_bounds=self.feature_bounds,
+            row_norm=self.row_norm,
             target_bounds=getattr(self, "target_bounds", None),
             feature_names=feature_names,
             has_target_scale=n_classes is None,

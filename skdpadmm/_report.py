@@ -8,8 +8,6 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
-import numpy as np
-
 from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
 from skdpadmm.privacy import (
     GaussianDP,
@@ -201,7 +199,7 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
             "The confidence of agents is public, and so is the order in which they wake up: neither"
             " depends on the values in rows. Wake-ups that only average have no privacy loss."
         )
-    if not np.isfinite(coordinates.lower).all():
+    if coordinates.undeclared.any():
         yield (
             "feature_bounds not declared, or not for every column: rows (with their intercept) are"
             " scaled down to norm sqrt(n_parameters)."

@@ -361,8 +361,11 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
         What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
         Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
@@ -373,8 +376,9 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
         Public bound of the rows of a person, of whom only the first ones in the order given are
         used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
         else.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
@@ -449,8 +453,11 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
         What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
         Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
@@ -461,8 +468,9 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
         Public bound of the rows of a person, of whom only the first ones in the order given are
         used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
         else.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
@@ -570,8 +578,11 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
         What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
         Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
@@ -582,8 +593,9 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
         Public bound of the rows of a person, of whom only the first ones in the order given are
         used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
         else.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
@@ -661,8 +673,11 @@ class DPAdmmLasso(CentralModel, LassoRegression):
         What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
         Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
@@ -673,8 +688,9 @@ class DPAdmmLasso(CentralModel, LassoRegression):
         Public bound of the rows of a person, of whom only the first ones in the order given are
         used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
         else.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
@@ -754,8 +770,11 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
         What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
@@ -767,8 +786,9 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
         Public bound of the rows of a person, of whom only the first ones in the order given are
         used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
         else.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
@@ -855,8 +875,11 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
         What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
@@ -868,8 +891,9 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
         Public bound of the rows of a person, of whom only the first ones in the order given are
         used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
         else.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
@@ -941,8 +965,11 @@ class DPAdmmRidge(CentralModel, RidgeRegression):
         What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
         Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
@@ -953,8 +980,9 @@ class DPAdmmRidge(CentralModel, RidgeRegression):
         Public bound of the rows of a person, of whom only the first ones in the order given are
         used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
         else.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.

@@ -114,16 +114,20 @@ class DPFedElasticNet(FederatedModel, RegressorOfAgents, ElasticNetRegression):
         What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
         Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
@@ -219,16 +223,20 @@ class DPFedLasso(FederatedModel, RegressorOfAgents, LassoRegression):
         What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
         Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
@@ -330,8 +338,11 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
         What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
@@ -339,8 +350,9 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
@@ -438,16 +450,20 @@ class DPFedRidge(FederatedModel, RegressorOfAgents, RidgeRegression):
         What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
         Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
         Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
-    scale : {"private", None}, default=None
-        "private" spends 3 % of the squared budget to scale columns without `feature_bounds`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so where signal is ample, if the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
         "private" spends a share of the budget on a noisy second moment of the rows, and works where
         it is near the identity. "auto" does so where that can help, up to 1,000 parameters.

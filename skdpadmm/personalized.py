@@ -412,8 +412,11 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
         What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
@@ -553,8 +556,11 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
         What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None: rows are clipped to a norm of
-        ``sqrt(n_features)``.
+        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
+        norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
         Public range to which the target is clipped. None: [-3, 3], for a standardised target.
     fit_intercept : bool, default=True

@@ -19,6 +19,9 @@ from skdpadmm.protocol import Facts
 
 # Share of the squared budget that goes into units, where they are asked for.
 SCALING_SHARE = 0.03
+# Records over the noise in their histogram where units are estimated by default: a signal of about
+# 200 for replace-one.
+LEAST_RECORDS = 50.0
 # Norm of a typical row, over the square root of the number of parameters: features that fill their
 # declared bounds evenly have .6, standardised ones 1.
 DECLARED_NORM, STANDARDISED_NORM = 0.6, 1.0
@@ -30,6 +33,14 @@ def typical_row(facts: Facts) -> float:
     """Norm that a row typically has in public coordinates, before it is seen."""
     known = facts.is_declared or facts.scaling is not None
     return (DECLARED_NORM if known else STANDARDISED_NORM) * math.sqrt(facts.n_parameters)
+
+
+def scaling_pays(facts: Facts, noise_std: float) -> bool:
+    """Whether a histogram of row norms with that noise helps: where it takes little of the signal.
+
+    Features that are standardised lose by it below, and gain nothing above.
+    """
+    return facts.n_samples > LEAST_RECORDS * noise_std
 
 
 def conditioning_choices(facts: Facts) -> dict[str, float]:
@@ -50,12 +61,13 @@ def conditioning_choices(facts: Facts) -> dict[str, float]:
 def conditioning_pays(facts: Facts, edge: float) -> bool:
     """Whether a noisy second moment, whose noise ends at `edge` squared norm bounds, helps.
 
-    For a classifier always. A regression saves the budget where not even its largest direction
+    For a classifier always, but with a declared norm of rows, as those of text, which point
+    everywhere: only where the mean direction stands out of the noise. A regression saves the budget where not even its largest direction
     would stand out of the noise. That direction holds about 70 % of the trace where bounds are
     declared, because means are then far from zero, and 25 % where features are standardised.
     """
     if not is_regression(facts):
-        return True
+        return not has_row_norm(facts) or 2 * edge < 1 / facts.n_parameters
     return 2 * edge < (0.7 if typical_row(facts) < math.sqrt(facts.n_parameters) else 0.25)
 
 
@@ -115,6 +127,9 @@ def _plain_classification_steps(facts: Facts, signal: float) -> tuple[float, flo
     curvature = facts.loss.smoothness * facts.row_norm**2
     clip = min(max(0.02 * math.sqrt(signal), 0.03), 0.3)
     travel = max(20.0, min(1.5 * signal, 200.0 * clip * curvature))
+    if has_row_norm(facts):
+        # Such rows reach their bound and others a part of theirs: steps are as long for both.
+        travel *= facts.row_norm**2 / facts.n_parameters
     return travel / (facts.max_iter * clip * curvature), clip
 
 
@@ -165,6 +180,11 @@ def default_coordinate_steps(facts: Facts, mu: float) -> tuple[float, float]:
     """
     step_size, clip_norm = default_steps(facts, mu)
     return min(step_size * facts.loss.smoothness, 1.0), clip_norm
+
+
+def has_row_norm(facts: Facts) -> bool:
+    """Whether the norm of rows is declared: their bound is then below that of declared columns."""
+    return facts.row_norm < math.sqrt(facts.n_parameters)
 
 
 def is_regression(facts: Facts) -> bool:

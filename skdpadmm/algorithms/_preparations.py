@@ -52,28 +52,19 @@ def prepared(
 ) -> Facts:
     """Facts with the preparations that a user asked for, or that the rule finds useful.
 
-    `scale` is "private" or None, `conditioning` "auto", "private" or None.
+    `scale` and `conditioning` are "auto", "private" or None.
     """
-    total, per_unit = gaussian_mu(budget.epsilon, budget.delta), facts.max_rows_per_person
-    if scale == "private":
-        if not coordinates.undeclared.any():
-            raise ValueError(
-                "Got scale='private' with feature_bounds for every column, expected columns whose"
-                " units are not known. Leave one of the two out."
-            )
-        release = plan_release(
-            facts,
-            budget,
-            name=ROW_NORMS,
-            shape=(len(EXPONENTS) + 1,),
-            sensitivity=math.sqrt(facts.neighboring.sensitivity_factor)
-            # Shares are no whole numbers.
-            * (facts.rounding if per_unit else 1.0),
-            mu=total * math.sqrt(defaults.SCALING_SHARE),
+    total = gaussian_mu(budget.epsilon, budget.delta)
+    is_unknown = bool(coordinates.undeclared.any())
+    if scale == "private" and not is_unknown:
+        raise ValueError(
+            "Got scale='private' with feature_bounds for every column, or with row_norm, expected"
+            " columns whose units are not known. Leave one of the two out."
         )
-        target = defaults.DECLARED_NORM * math.sqrt(facts.n_parameters)
-        scaling = Scaling(target=target, release=release, per_unit=max(per_unit, 1))
-        facts = replace(facts, scaling=scaling)
+    if scale == "private" or (scale == "auto" and is_unknown and algorithm.conditionable):
+        scaling = plan_scaling(facts, budget, mu=total * math.sqrt(defaults.SCALING_SHARE))
+        if scale == "private" or defaults.scaling_pays(facts, scaling.release.noise_std):
+            facts = replace(facts, scaling=scaling)
     is_possible = algorithm.conditionable and facts.n_parameters <= LARGEST_MATRIX
     if conditioning is None or (conditioning == "auto" and not is_possible):
         return facts
@@ -82,6 +73,23 @@ def prepared(
     if conditioning == "auto" and not defaults.conditioning_pays(facts, planned.edge):
         return facts
     return replace(facts, conditioning=planned)
+
+
+def plan_scaling(facts: Facts, budget: Budget, *, mu: float) -> Scaling:
+    """Plan the release of the histogram of row norms."""
+    per_unit = facts.max_rows_per_person
+    release = plan_release(
+        facts,
+        budget,
+        name=ROW_NORMS,
+        shape=(len(EXPONENTS) + 1,),
+        sensitivity=math.sqrt(facts.neighboring.sensitivity_factor)
+        # Shares are no whole numbers.
+        * (facts.rounding if per_unit else 1.0),
+        mu=mu,
+    )
+    target = defaults.DECLARED_NORM * math.sqrt(facts.n_parameters)
+    return Scaling(target=target, release=release, per_unit=max(per_unit, 1))
 
 
 def rescale(

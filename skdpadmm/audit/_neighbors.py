@@ -62,7 +62,8 @@ def schema_of(
         raise ValueError("Got X without y or y without X, expected both or none of them.")
     fit_params, whole, estimator = dict(fit_params), estimator, last_step(estimator)
     # Bounds of a last step are about rows that other steps have made.
-    bounds = None if whole is not estimator else getattr(estimator, "feature_bounds", None)
+    of_rows = estimator if whole is estimator else None
+    bounds, norm = (getattr(of_rows, name, None) for name in ("feature_bounds", "row_norm"))
     if X is None:
         parts = _trials.estimators_in(whole)
         if isinstance(bounds, dict) or any(isinstance(part, Pipeline) for part in parts):
@@ -83,14 +84,14 @@ def schema_of(
         n_samples = n_samples or (N_RECORDS if agents is None else len(agents))
         if bounds is not None:
             n_features = max(np.size(bound) for bound in bounds)
-        corner, opposite = _corners(bounds, n_features)
+        corner, opposite = _corners(bounds, norm, n_features)
         rows = np.tile(corner, (n_samples, 1))
     else:
         rows = np.array(X, dtype=np.float64)
         n_samples = len(rows)
         bounds = None if isinstance(bounds, dict) else bounds
-        largest = np.abs(rows).max() if bounds is None else 1.0
-        corner, opposite = (largest * row for row in _corners(bounds, rows.shape[1]))
+        largest = np.abs(rows).max() if bounds is None and norm is None else 1.0
+        corner, opposite = (largest * row for row in _corners(bounds, norm, rows.shape[1]))
     low, high = _ends(estimator, y)
     targets = np.where(np.arange(n_samples) % 2 == 0, high, low) if y is None else np.array(y)
     return Schema(
@@ -100,11 +101,12 @@ def schema_of(
     )  # fmt: skip
 
 
-def _corners(bounds: Any, n_features: int) -> tuple[Array, Array]:
+def _corners(bounds: Any, norm: float | None, n_features: int) -> tuple[Array, Array]:
     """The largest row, and one that is as long where features lie around zero."""
     signs = np.where(np.arange(n_features) % 2 == 0, -1.0, 1.0)
     if bounds is None:
-        return np.ones(n_features), signs
+        largest = 1.0 if norm is None else norm / np.sqrt(n_features)
+        return np.full(n_features, largest), largest * signs
     low, high = (np.broadcast_to(np.asarray(b, np.float64), (n_features,)) for b in bounds)
     return high.copy(), np.where(signs < 0, low, high)
 

@@ -18,6 +18,9 @@ Floats = NDArray[np.float64]
 
 # A target that was not declared is clipped to this interval: it suits a standardised one.
 UNDECLARED_TARGET_BOUNDS = (-3.0, 3.0)
+# Norm of a row of the declared norm, over the square root of the number of parameters: that of a
+# typical row whose features fill declared bounds.
+ROW_NORM = 0.6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,6 +39,8 @@ class Coordinates:
         A target ``y`` is seen as ``(y - target_offset) / target_scale``.
     row_norm : float
         Augmented rows are scaled down to this Euclidean norm; infinite: never.
+    features_norm : float
+        The declared bound of the norm of a row's features, in the user's units; infinite: none.
     fit_intercept : bool
         Whether augmented rows end in a one.
     has_target_scale : bool
@@ -51,6 +56,7 @@ class Coordinates:
     target_offset: float = 0.0
     target_scale: float = 1.0
     row_norm: float
+    features_norm: float = np.inf
     fit_intercept: bool
     has_target_scale: bool
 
@@ -77,11 +83,14 @@ class Coordinates:
         """
         columns = sorted(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
         declared = (columns, self.target_lower, self.target_upper, self.fit_intercept)
-        return hashlib.sha256(repr(declared).encode()).hexdigest()[:16]
+        # Nothing where there is none: plans without it stay as they are.
+        norm = (self.features_norm,) if math.isfinite(self.features_norm) else ()
+        return hashlib.sha256(repr((*declared, *norm)).encode()).hexdigest()[:16]
 
     def has_box_of(self, other: Coordinates) -> bool:
-        """Whether each column has the same bounds in both."""
-        return np.array_equal([self.lower, self.upper], [other.lower, other.upper])
+        """Whether rows and their columns have the same bounds in both."""
+        is_same_norm = self.features_norm == other.features_norm
+        return is_same_norm and np.array_equal([self.lower, self.upper], [other.lower, other.upper])
 
     @property
     def amplification(self) -> float:
@@ -91,8 +100,9 @@ class Coordinates:
 
     @property
     def undeclared(self) -> NDArray[np.bool_]:
-        """Which features have no bounds."""
-        return ~(np.isfinite(self.lower) & np.isfinite(self.upper))
+        """Which features have no bounds, neither of their own nor of the norm of rows."""
+        has_box = np.isfinite(self.lower) & np.isfinite(self.upper)
+        return ~(has_box | math.isfinite(self.features_norm))
 
     def rescaled(self, factor: float) -> Coordinates:
         """The same coordinates with undeclared features multiplied by a public factor."""
@@ -101,9 +111,8 @@ class Coordinates:
     def without_bounds(self) -> Coordinates:
         """The same units where nothing is clipped: for rows that stay where they are."""
         free, inf = np.full(self.n_features, np.inf), np.inf
-        return replace(
-            self, lower=-free, upper=free, row_norm=inf, target_lower=-inf, target_upper=inf
-        )
+        free_target = replace(self, target_lower=-inf, target_upper=inf)
+        return replace(free_target, lower=-free, upper=free, row_norm=inf, features_norm=inf)
 
     def target(self, y: NDArray[Any]) -> Floats:
         """Targets, clipped to their bounds and scaled."""
@@ -124,6 +133,7 @@ def declared_coordinates(
     n_features: int,
     fit_intercept: bool,
     feature_bounds: Any = None,
+    row_norm: float | None = None,
     target_bounds: Any = None,
     feature_names: Sequence[str] | None = None,
     has_target_scale: bool,
@@ -135,16 +145,29 @@ def declared_coordinates(
     intercept nothing may be centred: zero stays zero.
     A dict maps `feature_names` to pairs; the columns that it does not name are undeclared.
     Undeclared targets are clipped to [-3, 3].
+
+    With `row_norm`, a row of that norm gets one of `ROW_NORM` times the root of the number of
+    parameters, and no augmented row is longer than such a row with its intercept.
     """
+    if row_norm is not None and feature_bounds is not None:
+        raise ValueError(
+            f"Got row_norm={row_norm!r} with feature_bounds, expected one of the two: both say how"
+            " large a row can be. Leave one out."
+        )
     lower, upper = _feature_box(feature_bounds, n_features, feature_names)
     offset, scale = _affine_map(lower, upper, centre=fit_intercept)
+    n_parameters = n_features + int(fit_intercept)
+    longest = math.sqrt(n_parameters)
+    if row_norm is not None:
+        norm = ROW_NORM * longest
+        scale, longest = scale * (row_norm / norm), math.hypot(norm, int(fit_intercept))
     low, high = _target_box(target_bounds) if has_target_scale else (-np.inf, np.inf)
     target_offset, target_scale = map(float, _affine_map(low, high, centre=fit_intercept))
     ratio = target_scale / scale
     if np.any(ratio > 1e150) or np.any(ratio < 1e-150):
         raise ValueError(
-            "Got feature_bounds and target_bounds more than 150 orders of magnitude apart, expected"
-            " scales that floats can compare. Declare them in other units."
+            "Got feature_bounds or row_norm, and target_bounds, more than 150 orders of magnitude"
+            " apart, expected scales that floats can compare. Declare them in other units."
         )
     return Coordinates(
         lower=lower,
@@ -155,7 +178,8 @@ def declared_coordinates(
         target_upper=high,
         target_offset=target_offset,
         target_scale=target_scale,
-        row_norm=float(np.sqrt(n_features + int(fit_intercept))),
+        row_norm=longest,
+        features_norm=math.inf if row_norm is None else float(row_norm),
         fit_intercept=fit_intercept,
         has_target_scale=has_target_scale,
     )

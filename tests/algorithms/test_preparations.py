@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skdpadmm import DPAdmmRidge
-from skdpadmm.algorithms import ConsensusADMM, condition
+from skdpadmm.algorithms import ConsensusADMM, GradientADMM, condition
 from skdpadmm.algorithms._noise_left import parameter_variance, score_variance
 from skdpadmm.algorithms._preparations import (
     EXPONENTS,
@@ -141,6 +141,20 @@ def test_counts_of_a_histogram_move_by_one_bin_out_and_one_in(relation, factor):
     assert share == pytest.approx(0.03, rel=1e-6)
     with pytest.raises(ValueError, match=r"^Got scale='private' with feature_bounds for every"):
         DPAdmmRidge(scale="private", feature_bounds=(0, 1)).plan(100, 3)
+
+
+def test_units_are_estimated_by_default_where_they_are_unknown_and_signal_is_ample():
+    def is_scaled(n_samples=5000, **params):
+        plan = DPAdmmRidge(**params).plan(n_samples, 4)
+        return plan.releases[0].name == ROW_NORMS
+
+    assert is_scaled()
+    assert is_scaled(500, epsilon=8.0, neighboring="zero_out")
+    assert not is_scaled(500)
+    for known in ({"feature_bounds": (0, 1)}, {"row_norm": 1.0}, {"scale": None}):
+        assert not is_scaled(**known)
+    for algorithm in ("gradient-admm", "coordinate-descent", GradientADMM(schedule="stream")):
+        assert not is_scaled(algorithm=algorithm)
 
 
 def test_counts_of_noise_or_of_empty_rows_say_nothing_of_units():

@@ -239,6 +239,12 @@ def no_vector_clip(*modules: str) -> Plant:
     return unclipped("clip_vectors", *modules)
 
 
+@replaces(Rows, "__init__")
+def rows_not_scaled_down(start: Any, self: Any, *args: Any) -> None:
+    start(self, *args)
+    self.weight = np.ones(self.n_samples)
+
+
 def turns_with(**known: Any) -> Plant:
     """Turns that clip by another bound, or in the norm of another law."""
 
@@ -538,6 +544,8 @@ BUGS = [
         "consensus-exact federated-server"),
     Bug("no clip of records in a replay", no_clip(f"{ALGORITHMS}._agent_blocks"), REPLAY,
         "consensus-linearized-undeclared"),
+    Bug("rows not scaled down", rows_not_scaled_down, REPLAY,
+        "consensus-norm-sparse gradient-last-norm", knobs={"clip_norm": 0.1}),
     Bug("no clip of a loss", no_clip(f"{ALGORITHMS}._certified_solves"), LINEAR, "averaged-path"),
     Bug("no clip of coordinates", no_clip(f"{ALGORITHMS}._gradient_descent"), LINEAR,
         "coordinates-cyclic"),

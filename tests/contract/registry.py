@@ -154,6 +154,8 @@ ROWS = [
         "feature_bounds": None, "scale": "private", "conditioning": "private"}, linear=None),
     Row("consensus-conditioned-zero-out", "DPAdmmLogisticRegression", "ConsensusADMM",
         target="two", params={"conditioning": "private", **NO_INTERCEPT}),
+    Row("consensus-norm-sparse", "DPAdmmLogisticRegression", "ConsensusADMM", target="two",
+        params={"feature_bounds": None, "row_norm": 0.5}, is_sparse=True),
     Row("consensus-fused", "DPAdmmGeneralizedLasso", "ConsensusADMM"),
     # All rows of a person, of whom neighbours have other numbers of rows.
     Row("consensus-persons", "DPAdmmRidge", "ConsensusADMM", params=OF_PERSONS,
@@ -184,6 +186,8 @@ ROWS = [
         optimum=(FAR, 1e-9)),
     Row("gradient-last-zero-out", "DPAdmmHuberRegressor", "GradientDescent", {"guarantee": "last"},
         params={"alpha": 1.0, **NO_INTERCEPT}, composes=False),
+    Row("gradient-last-norm", "DPAdmmRidge", "GradientDescent", {"guarantee": "last"},
+        params={"feature_bounds": None, "row_norm": 50.0}, composes=False),
     Row("gradient-cyclic", "DPAdmmRidge", "GradientDescent", {"schedule": "cyclic"},
         composes=False),
     # Gradient ADMM: orders of records, and what is released.

@@ -213,6 +213,7 @@ def noise_is_as_planned_and_fresh(row):
         assert_fresh(noise, name)
     # Neither do fits with other plans and the same seed, nor two releases of one fit.
     elsewhere = {"max_iter": 5} if "scale" in row.params else {"feature_bounds": (-3.0, 3.0)}
+    elsewhere = {"row_norm": 3.0} if "row_norm" in row.params else elsewhere
     one, other = (
         harness.unit_noise(record(row, X, y, random_state=0, **changed))
         for changed in ({}, elsewhere)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
-from skdpadmm.records import declared_coordinates, standardising_coordinates
+from skdpadmm.records import Rows, declared_coordinates, standardising_coordinates
 
 LOWER, UPPER = np.array([-1.0, 5.0, -300.0]), np.array([1.0, 6.0, 1000.0])
 
@@ -64,6 +64,26 @@ def test_columns_that_a_dict_does_not_name_are_undeclared_and_can_be_rescaled():
     np.testing.assert_array_equal(c.scale, [1.0, 0.5, 1.0])
     np.testing.assert_array_equal(c.upper, [np.inf, 6.0, np.inf])
     np.testing.assert_array_equal(c.rescaled(4.0).scale, [0.25, 0.5, 0.25])
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_longer_rows_are_scaled_down_to_the_declared_norm(fit_intercept, convert):
+    plain = declared(fit_intercept=fit_intercept)
+    c, other = (declared(fit_intercept=fit_intercept, row_norm=norm) for norm in (10.0, 11.0))
+    X = np.array([[6.0, 0.0, 8.0], [0.0, 1.0, 0.0], [-3e300, 0.0, 4e300], [12.0, 0.0, 0.0]])
+    rows = Rows(convert(X), c)
+    seen = rows.augmented(0)
+    np.testing.assert_allclose(rows.weight[:2], 1.0, rtol=1e-15)
+    np.testing.assert_allclose(np.linalg.norm(seen, axis=1)[[0, 2, 3]], c.row_norm, rtol=1e-12)
+    # A row of that norm is one whose features fill their bounds, with its intercept.
+    assert np.linalg.norm(seen[0, :3]) == pytest.approx(0.6 * np.sqrt(c.n_parameters), rel=1e-12)
+    assert c.row_norm < plain.row_norm
+    assert not c.undeclared.any()
+    assert len({c.fingerprint, other.fingerprint, plain.fingerprint}) == 3
+    assert not c.has_box_of(other)
+    with pytest.raises(ValueError, match=r"^Got row_norm=1 with feature_bounds, expected one"):
+        declared(row_norm=1, feature_bounds=(-1, 1))
 
 
 @given(seed=st.integers(0, 10**6), fit_intercept=st.booleans(), exponent=st.integers(-6, 6))
