@@ -61,10 +61,11 @@ def conditioning_choices(facts: Facts) -> dict[str, float]:
 def conditioning_pays(facts: Facts, edge: float) -> bool:
     """Whether a noisy second moment, whose noise ends at `edge` squared norm bounds, helps.
 
-    For a classifier always, but with a declared norm of rows, as those of text, which point
-    everywhere: only where the mean direction stands out of the noise. A regression saves the budget where not even its largest direction
-    would stand out of the noise. That direction holds about 70 % of the trace where bounds are
-    declared, because means are then far from zero, and 25 % where features are standardised.
+    For a classifier always; but where the norm of rows is declared, as that of text, which points
+    everywhere, only where a mean direction would stand out. A regression saves the budget where not
+    even its largest direction would stand out of the noise. That direction holds about 70 % of the
+    trace where bounds are declared, because means are then far from zero, and 25 % where features
+    are standardised.
     """
     if not is_regression(facts):
         return not has_row_norm(facts) or 2 * edge < 1 / facts.n_parameters
