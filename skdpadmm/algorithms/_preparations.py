@@ -62,7 +62,9 @@ def prepared(
             " columns whose units are not known. Leave one of the two out."
         )
     if scale == "private" or (scale == "auto" and is_unknown and algorithm.conditionable):
-        scaling = plan_scaling(facts, budget, mu=total * math.sqrt(defaults.SCALING_SHARE))
+        n_entries = facts.n_parameters * float(coordinates.undeclared.mean())
+        mu = total * math.sqrt(defaults.SCALING_SHARE)
+        scaling = plan_scaling(facts, budget, mu=mu, n_entries=n_entries)
         if scale == "private" or defaults.scaling_pays(facts, scaling.release.noise_std):
             facts = replace(facts, scaling=scaling)
     is_possible = algorithm.conditionable and facts.n_parameters <= LARGEST_MATRIX
@@ -75,8 +77,8 @@ def prepared(
     return replace(facts, conditioning=planned)
 
 
-def plan_scaling(facts: Facts, budget: Budget, *, mu: float) -> Scaling:
-    """Plan the release of the histogram of row norms."""
+def plan_scaling(facts: Facts, budget: Budget, *, mu: float, n_entries: float) -> Scaling:
+    """Plan the release of the histogram of norms, which are those of so many entries of a row."""
     per_unit = facts.max_rows_per_person
     release = plan_release(
         facts,
@@ -88,7 +90,7 @@ def plan_scaling(facts: Facts, budget: Budget, *, mu: float) -> Scaling:
         * (facts.rounding if per_unit else 1.0),
         mu=mu,
     )
-    target = defaults.DECLARED_NORM * math.sqrt(facts.n_parameters)
+    target = defaults.DECLARED_NORM * math.sqrt(n_entries)
     return Scaling(target=target, release=release, per_unit=max(per_unit, 1))
 
 

@@ -151,6 +151,9 @@ def test_units_are_estimated_by_default_where_they_are_unknown_and_signal_is_amp
     assert is_scaled()
     assert is_scaled(500, epsilon=8.0, neighboring="zero_out")
     assert not is_scaled(500)
+    # To the norm that as many declared columns have.
+    bounds = {"a": (0, 1), "b": (-3, 3)}
+    assert DPAdmmRidge(feature_bounds=bounds).plan(5000, 8).facts.scaling.target == 0.6 * 6.75**0.5
     for known in ({"feature_bounds": (0, 1)}, {"row_norm": 1.0}, {"scale": None}):
         assert not is_scaled(**known)
     for algorithm in ("gradient-admm", "coordinate-descent", GradientADMM(schedule="stream")):
