@@ -87,7 +87,8 @@ class ObjectivePerturbation(Algorithm):
     --------
     >>> from skdpadmm import DPAdmmLogisticRegression
     >>> from skdpadmm.algorithms import ObjectivePerturbation
-    >>> model = DPAdmmLogisticRegression(algorithm=ObjectivePerturbation(), classes=[0, 1])
+    >>> known = {"classes": [0, 1], "feature_bounds": (-1, 1)}
+    >>> model = DPAdmmLogisticRegression(algorithm=ObjectivePerturbation(), **known)
     >>> [release.name for release in model.plan(n_samples=10_000, n_features=5).releases]
     ['second moment', 'linear term', 'minimiser']
     """
