@@ -260,7 +260,8 @@ def warnings_of(plan: Plan, coordinates: Coordinates, *, knows_target: bool) -> 
             line += (
                 f" Nothing says in which units {columns} columns are: rows are scaled down to a"
                 " norm that suits columns in [-1, 1]. Pass feature_bounds=(lower, upper); (-1, 1)"
-                ' says that columns are there already, and scale="private" finds their scale.'
+                " says that columns are there already. Pass row_norm where the norm of rows is"
+                ' known, as of text; scale="private" finds the scale of columns.'
             )
         if target:
             line += (

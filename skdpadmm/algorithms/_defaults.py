@@ -61,14 +61,15 @@ def conditioning_choices(facts: Facts) -> dict[str, float]:
 def conditioning_pays(facts: Facts, edge: float) -> bool:
     """Whether a noisy second moment, whose noise ends at `edge` squared norm bounds, helps.
 
-    For a classifier always; but where the norm of rows is declared, as that of text, which points
-    everywhere, only where a mean direction would stand out. A regression saves the budget where not
-    even its largest direction would stand out of the noise. That direction holds about 70 % of the
-    trace where bounds are declared, because means are then far from zero, and 25 % where features
-    are standardised.
+    For a classifier always. A regression saves the budget where not even its largest direction
+    would stand out of the noise. That direction holds about 70 % of the trace where bounds are
+    declared, because means are then far from zero, and 25 % where features are standardised. Rows
+    of a declared norm, as those of text, point everywhere: an average direction has to stand out.
     """
+    if has_row_norm(facts):
+        return 2 * edge < 1 / facts.n_parameters
     if not is_regression(facts):
-        return not has_row_norm(facts) or 2 * edge < 1 / facts.n_parameters
+        return True
     return 2 * edge < (0.7 if typical_row(facts) < math.sqrt(facts.n_parameters) else 0.25)
 
 
@@ -120,7 +121,7 @@ def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:
     norm = typical_row(facts)
     # Exact proximal steps bear any size, but sparse answers take long to come off zero again.
     step_size = min(0.3 * signal / (clip * norm**2), 60.0) / facts.max_iter
-    return step_size, clip * norm / math.sqrt(facts.n_parameters)
+    return step_size, clip * norm / min(facts.row_norm, math.sqrt(facts.n_parameters))
 
 
 def _plain_classification_steps(facts: Facts, signal: float) -> tuple[float, float]:

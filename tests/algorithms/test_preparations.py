@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdpadmm import DPAdmmRidge
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM, GradientADMM, condition
 from skdpadmm.algorithms._noise_left import parameter_variance, score_variance
 from skdpadmm.algorithms._preparations import (
@@ -158,6 +158,13 @@ def test_units_are_estimated_by_default_where_they_are_unknown_and_signal_is_amp
         assert not is_scaled(**known)
     for algorithm in ("gradient-admm", "coordinate-descent", GradientADMM(schedule="stream")):
         assert not is_scaled(algorithm=algorithm)
+
+
+@pytest.mark.parametrize("estimator", [DPAdmmRidge(), DPAdmmLogisticRegression(classes=[0, 1])])
+def test_rows_of_a_declared_norm_are_conditioned_where_an_average_direction_stands_out(estimator):
+    estimator.set_params(row_norm=1.0)
+    assert estimator.plan(20_000, 500).facts.preparations == ()
+    assert estimator.plan(20_000, 20).facts.conditioning is not None
 
 
 def test_counts_of_noise_or_of_empty_rows_say_nothing_of_units():
