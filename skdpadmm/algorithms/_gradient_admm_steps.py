@@ -199,6 +199,11 @@ class State:
         return self.x, self.multipliers, self.mean_x, self.mean_multipliers
 
 
+def clip_slope(slope: float, bound: float) -> float:
+    """`clip_derivative` of one number."""
+    return max(min(slope, bound), -bound) if abs(slope) < math.inf else 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class NoisySteps:
     """Steps on given records with given noise, on a grid of cells to which they round as well."""
@@ -221,9 +226,7 @@ class NoisySteps:
         slope_at, targets, bounds = self.loss.slope, target.tolist(), bound.tolist()
         for i, row in enumerate(rows):
             if x.ndim == 1:
-                slope, most = slope_at(float(row.dot(x)), targets[i]), bounds[i]
-                clipped = max(min(slope, most), -most) if abs(slope) < math.inf else 0.0
-                gradient = row * clipped
+                gradient = row * clip_slope(slope_at(float(row.dot(x)), targets[i]), bounds[i])
             else:
                 slopes = self.loss.derivative((row @ x)[None], target[i : i + 1])
                 gradient = np.multiply.outer(row, clip_derivative(slopes, bound[i : i + 1])[0])

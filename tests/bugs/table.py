@@ -553,7 +553,9 @@ BUGS = [
         "gradient-path"),
     Bug("no clip of hidden gradients", no_clip(f"{ALGORITHMS}._gradient_descent"), REPLAY,
         "gradient-last-zero-out gradient-cyclic", knobs={"clip_norm": 0.01}),
-    Bug("no clip of a record's step", no_clip(f"{ALGORITHMS}._gradient_admm_steps"), REPLAY,
+    Bug("no clip of a record's step",
+        all_of(*(unclipped(name, f"{ALGORITHMS}._gradient_admm_steps")
+                 for name in ("clip_slope", "clip_derivative"))), REPLAY,
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
         " gradient-admm-stopping gradient-admm-stream",
         knobs={"clip_norm": 0.1}),
