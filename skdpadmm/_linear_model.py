@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -15,7 +16,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_expit, log_softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.svm import LinearSVC
 from sklearn.utils import check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -26,6 +29,7 @@ from skdpadmm._sklearn import (
     ALGORITHM,
     AT_LEAST_0,
     AT_LEAST_1,
+    POSITIVE,
     POSITIVE_OR_INF,
     SHARE,
     Interval,
@@ -43,6 +47,7 @@ from skdpadmm.losses import (
     OneVsRestHinge,
     SmoothedHinge,
     SquaredLoss,
+    WeightedLoss,
     moderate,
     undo_clip,
 )
@@ -147,7 +152,8 @@ class PrivateLinearModel(LinkedEstimator):
         is_stream = self._is_stream()
         # Nobody knows how many records will arrive, and a penalty may be spread over all of them.
         horizon = self.algorithm.n_expected if is_stream else n_samples
-        loss, penalty = self._loss(n_classes), self._penalty(horizon, n_features)
+        loss = self._weighted(self._loss(n_classes))
+        penalty = self._penalty(horizon, n_features)
         require_backend(trust.backend)
         epsilons = () if trust.agents is None else trust.agents.epsilons
         budget = Budget(
@@ -232,6 +238,10 @@ class PrivateLinearModel(LinkedEstimator):
     def _loss(self, n_classes: int | None) -> Loss:
         """Loss of a record, in the user's units."""
 
+    def _weighted(self, loss: Loss) -> Loss:
+        """The loss with public weights, where there are some."""
+        return loss
+
     @abstractmethod
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         """Penalty of the mean loss, in the user's coefficients."""
@@ -302,10 +312,41 @@ class PrivateLinearModel(LinkedEstimator):
         return tags
 
 
-class PredictsNumbers(RegressorMixin):
-    """Predictions of a linear regression."""
+class Exports:
+    """A fitted linear model that scikit-learn can take over."""
 
     coef_: Array
+    _feature_names: Any
+
+    def to_sklearn(self) -> Any:
+        """Make a fitted scikit-learn estimator with the same coefficients.
+
+        It holds nothing else: for tools that know scikit-learn's classes. Predictions and decision
+        functions are the same; probabilities are those of the plain scores, where `predict_proba`
+        corrects a private fit for clipping and noise.
+
+        Returns
+        -------
+        model : LinearRegression, LogisticRegression or LinearSVC
+            The latter where the loss is a hinge. It takes features alone, without a column of
+            agents, and is the model that `predict` uses without `agents`.
+        """
+        check_is_fitted(self)
+        model: Any = LinearRegression()
+        if is_classifier(self):
+            model = LogisticRegression() if hasattr(self, "predict_proba") else LinearSVC()
+        for name in ("coef_", "intercept_", "classes_", "n_iter_"):
+            if hasattr(self, name):
+                setattr(model, name, copy(getattr(self, name)))
+        model.n_features_in_ = self.coef_.shape[-1]
+        if (names := self._feature_names()) is not None:
+            model.feature_names_in_ = names.copy()
+        return model
+
+
+class PredictsNumbers(Exports, RegressorMixin):
+    """Predictions of a linear regression."""
+
     intercept_: float
     _check_predict: Any
 
@@ -327,11 +368,10 @@ class PredictsNumbers(RegressorMixin):
         return scores[:, 0]
 
 
-class PredictsClasses(ClassifierMixin):
+class PredictsClasses(Exports, ClassifierMixin):
     """Predictions of a linear classification."""
 
     classes_: NDArray[Any]
-    coef_: Array
     intercept_: Array
     _check_predict: Any
 
@@ -455,6 +495,7 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
     """A linear classification; the scores of all classes are released together."""
 
     classes: Any = parameter(None, "array-like", None)
+    class_weight: Any = parameter(None)
 
     def plan(
         self,
@@ -508,6 +549,12 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
         X, y = self._check_fit(X, y, **checks)
         return X, y, encoded_targets(y, self._known_classes())
 
+    def _weighted(self, loss: Loss) -> Loss:
+        if self.class_weight is None:
+            return loss
+        weights = class_weights(self.class_weight, self._known_classes())
+        return WeightedLoss(loss, weights) if set(weights) != {1.0} else loss
+
     def _known_classes(self) -> Any:
         """Classes that are known before data."""
         return self.classes
@@ -532,8 +579,11 @@ class CalibratedProbabilities(PredictsProbabilities, PrivateLinearClassifier):
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
-        if isinstance(fitted.plan.facts.loss, LogisticLoss | MultinomialLoss):
-            self._derivative_bound_ = fitted.solution.derivative_bound
+        loss = fitted.plan.facts.loss
+        if isinstance(loss.unweighted, LogisticLoss | MultinomialLoss):
+            self._derivative_bound_: Any = fitted.solution.derivative_bound
+            if isinstance(loss, WeightedLoss):
+                self._derivative_bound_ = self._derivative_bound_ / np.array(loss.weights)
             self._score_variance_ = fitted.solution.score_variance
             # A little is left of the order of the scores, whatever the noise.
             self._doubt_ = min(fitted.solution.doubt, 0.999)
@@ -632,6 +682,26 @@ def _declared_classes(classes: Any) -> NDArray[Any]:
             " Declare every class there can be."
         )
     return declared
+
+
+def class_weights(given: Any, classes: Any) -> tuple[float, ...]:
+    """The weight of each class, in their order; 1 for those that are not named."""
+    is_dict = isinstance(given, Mapping)
+    values = list(given.values()) if is_dict else []
+    if not is_dict or not all(POSITIVE.is_satisfied_by(v) and np.isfinite(v) for v in values):
+        raise ValueError(
+            f"Got class_weight={given!r}, expected a dict of floats in (0, inf) by label, or None."
+            " The frequencies of labels are private, so 'balanced' is not computed: pass"
+            " 1 / (n_classes * prevalence) for each label, with a prevalence that is public."
+        )
+    known = [] if classes is None else _declared_classes(classes).tolist()
+    if unknown := [label for label in given if label not in known]:
+        raise ValueError(
+            f"Got class_weight for labels {unknown[:5]!r} with classes={classes!r}, expected labels"
+            " among declared classes, which are public as weights are. Declare every class there"
+            " can be, in the type that class_weight has."
+        )
+    return tuple(float(given.get(label, 1.0)) for label in known)
 
 
 def encoded_targets(y: NDArray[Any], known: Any) -> Targets:

@@ -243,12 +243,7 @@ class ModelOfAgents(PrivateLinearModel):
         return features_of(self, X)
 
     def _feature_names(self) -> Any:
-        names = super()._feature_names()
-        if names is None or self.agent_column is None:
-            return names
-        if isinstance(self.agent_column, str):
-            return names[names != self.agent_column]
-        return np.delete(names, int(self.agent_column))
+        return feature_names_of(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -467,6 +462,16 @@ def features_of(model: Any, X: Any) -> Any:
     validate_data(model, X, reset=False, skip_check_array=True)
     features = without_column(X, column_number(model.agent_column, X))
     return check_array(features, accept_sparse="csr", dtype=FLOATS, estimator=model)
+
+
+def feature_names_of(model: Any) -> Any:
+    """Names of the features, without a column of agents; None where a fit has seen no names."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None or model.agent_column is None:
+        return names
+    if isinstance(model.agent_column, str):
+        return names[names != model.agent_column]
+    return np.delete(names, int(model.agent_column))
 
 
 def column_number(column: int | str, X: Any) -> int:

@@ -173,6 +173,10 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
+    class_weight : dict, default=None
+        Public weights ``{label: weight}`` in (0, inf), which multiply the losses of records; 1 for
+        labels that are not named. `classes` have to be declared. "balanced" is refused, because
+        the frequencies of labels are private.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="multi-step-admm"

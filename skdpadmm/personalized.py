@@ -42,6 +42,7 @@ from skdpadmm._model_of_agents import (
     ChosenClassification,
     ChosenRegression,
     OwnModels,
+    feature_names_of,
     features_of,
     has_probabilities,
 )
@@ -239,7 +240,7 @@ class PersonalizedModel(OwnModels):
             targets, model = encoded_targets(target, self.classes_), LocalClassifier()
             model.coef_, model.intercept_ = self._refit(position, features, targets.encoded)
             # The loss of the fit, whatever the parameter is now.
-            is_logistic = isinstance(self._facts_.loss, LogisticLoss | MultinomialLoss)
+            is_logistic = isinstance(self._facts_.loss.unweighted, LogisticLoss | MultinomialLoss)
             model.loss = "log_loss" if is_logistic else "smoothed_hinge"
             model.classes_ = targets.classes
         model.agent_ = known[position]
@@ -282,6 +283,9 @@ class _LocalModel(LinkedEstimator):
 
     def _check_predict(self, X: Any) -> Any:
         return features_of(self, X)
+
+    def _feature_names(self) -> Any:
+        return feature_names_of(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -420,6 +424,10 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     classes : array-like of shape (n_classes,), default=None
         All classes there can be, which are public. None: those seen in `y` are assumed to be
         public.
+    class_weight : dict, default=None
+        Public weights ``{label: weight}`` in (0, inf), which multiply the losses of records; 1 for
+        labels that are not named. `classes` have to be declared. "balanced" is refused, because
+        the frequencies of labels are private.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="personalized-coordinate-descent"

@@ -82,6 +82,8 @@ def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
     product counts, so the number of steps is no choice but a cost. More signal affords more travel,
     up to where the path settles anyway.
     """
+    if facts.loss.unweighted is not facts.loss:
+        return _weighted_steps(facts, mu)
     signal = facts.signal(mu)
     if is_regression(facts):
         return _regression_steps(facts, signal)
@@ -101,6 +103,16 @@ def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
     return 4.0, travel / facts.max_iter
 
 
+def usual_smoothness(loss: losses.Loss) -> float:
+    """Smoothness of the mean loss of records whose weights are what they typically are."""
+    return loss.unweighted.smoothness * loss.typical_weight
+
+
+def largest_weight(loss: losses.Loss) -> float:
+    """The largest weight of a class, 1 without weights."""
+    return loss.smoothness / loss.unweighted.smoothness
+
+
 def agent_clip_factor(facts: Facts) -> float:
     """Clip bound of an agent's mean gradient, over that of a record's gradient.
 
@@ -110,6 +122,19 @@ def agent_clip_factor(facts: Facts) -> float:
     if facts.unit == "record" or facts.agents is None:
         return 1.0
     return float((facts.n_samples / facts.agents.n_agents) ** -0.125)
+
+
+def _weighted_steps(facts: Facts, mu: float) -> tuple[float, float]:
+    """Gradients are clipped after they are weighted: a clip that does not grow undoes the weights.
+
+    It is that of the loss without weights for the class with the largest one. Curvature is that of
+    the typical weight, and so is the step; noise has grown with the clip, so that conditioned rows,
+    whose rule stops early for the sake of noise, stop earlier.
+    """
+    step_size, clip_norm = default_steps(replace(facts, loss=facts.loss.unweighted), mu)
+    largest, typical = largest_weight(facts.loss), facts.loss.typical_weight
+    weight = typical if facts.conditioning is None else math.sqrt(largest * typical)
+    return step_size / weight, clip_norm * largest
 
 
 def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
-from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps
+from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, usual_smoothness
 from skdpadmm.algorithms._messages import calibrated_multipliers
 from skdpadmm.algorithms._noise_left import noisy_solution, parameter_variance
 from skdpadmm.engine import N_TASKS
@@ -285,7 +285,7 @@ def descend(
     finish = penalty_operator(facts.penalty, step_size, rows) if is_sparse else rows.to_coordinates
     variance = parameter_variance(
         rows=rows,
-        smoothness=facts.loss.smoothness,
+        smoothness=usual_smoothness(facts.loss),
         step_size=step_size,
         noise_std=noise_std,
         n_iter=n_iter,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import without_intercept
+from skdpadmm.algorithms._defaults import usual_smoothness
 from skdpadmm.penalties import L1
 from skdpadmm.protocol import Facts, Plan, Solution
 from skdpadmm.records import Rows
@@ -130,7 +131,7 @@ def averaged_solution(
     """
     variance = parameter_variance(
         rows=rows,
-        smoothness=plan.facts.loss.smoothness,
+        smoothness=usual_smoothness(plan.facts.loss),
         step_size=step_size,
         noise_std=clip_norm * noise_std,
         n_iter=plan.settings.n_iter,

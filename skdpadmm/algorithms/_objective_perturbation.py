@@ -20,6 +20,7 @@ from skdpadmm import privacy
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, refuse
+from skdpadmm.algorithms._defaults import largest_weight
 from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, n_features, path_release, seen_in_model
 from skdpadmm.losses import LogisticLoss, Loss, SmoothedHinge
 from skdpadmm.noise import GRID_CELL
@@ -195,7 +196,9 @@ def derivative_kind(loss: Loss) -> LossDerivative:
     """What is known of the sign and the curvature of a loss of one score, clipped or not."""
     if isinstance(loss, LogisticLoss):
         return LossDerivative.LOGISTIC
-    return LossDerivative.ONE_SIGN if isinstance(loss, SmoothedHinge) else LossDerivative.ANY
+    # Of a weighted logistic loss derivative and curvature are in no single relation.
+    is_of_margin = isinstance(loss.unweighted, LogisticLoss | SmoothedHinge)
+    return LossDerivative.ONE_SIGN if is_of_margin else LossDerivative.ANY
 
 
 def default_perturbation(facts: Facts, budget: Budget) -> tuple[float, float]:
@@ -208,7 +211,8 @@ def default_perturbation(facts: Facts, budget: Budget) -> tuple[float, float]:
     smaller than the largest, so it can be tighter there.
     """
     regression = derivative_kind(facts.loss) is LossDerivative.ANY
-    return max(6.0 / budget.epsilon, 0.5), 0.4 if regression else 0.7
+    clip_norm = 0.4 if regression else 0.7 * largest_weight(facts.loss)
+    return max(6.0 / budget.epsilon, 0.5), clip_norm
 
 
 def minimiser_guarantee(facts: Facts, settings: Settings, noise_std: float) -> PerturbedObjectiveDP:

@@ -13,7 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._defaults import agent_clip_factor, is_regression, typical_row
+from skdpadmm.algorithms._defaults import (
+    agent_clip_factor,
+    is_regression,
+    largest_weight,
+    typical_row,
+    usual_smoothness,
+)
 from skdpadmm.network import Similarity
 from skdpadmm.privacy import gaussian_mu
 from skdpadmm.protocol import Budget, Facts, Release, neighborhood_of
@@ -106,7 +112,7 @@ def own_pull(facts: Facts) -> Array:
 def default_clip_norm(facts: Facts) -> float:
     """Clip bound of a record's gradient, or an agent's, in units of `Rows.clip_unit`."""
     row = typical_row(facts) / math.sqrt(facts.n_parameters)
-    return CLIP * row * agent_clip_factor(facts)
+    return CLIP * row * agent_clip_factor(facts) * largest_weight(facts.loss)
 
 
 def typical_curvature(facts: Facts) -> float:
@@ -116,13 +122,13 @@ def typical_curvature(facts: Facts) -> float:
     will do. A regression must not overshoot along the direction that rows share, which can hold
     nearly all of it.
     """
-    whole = facts.loss.smoothness * typical_row(facts) ** 2
+    whole = usual_smoothness(facts.loss) * typical_row(facts) ** 2
     return whole if is_regression(facts) else whole / facts.n_parameters
 
 
 def usual_curvature(facts: Facts) -> float:
     """Curvature of a mean loss along one parameter of typical rows."""
-    whole = facts.loss.smoothness * typical_row(facts) ** 2 / facts.n_parameters
+    whole = usual_smoothness(facts.loss) * typical_row(facts) ** 2 / facts.n_parameters
     return whole if is_regression(facts) else CLASSIFIER_CURVATURE * whole
 
 

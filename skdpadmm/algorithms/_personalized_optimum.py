@@ -337,7 +337,7 @@ class JointObjective:
     def _free_shifts(self) -> tuple[NDArray[np.bool_], tuple[int, ...]] | None:
         """Parameters that scores of all classes share for nothing, and over what they are means."""
         free = self.curvature[:, 0] == 0
-        if not (isinstance(self.facts.loss, MultinomialLoss) and free.any()):
+        if not (isinstance(self.facts.loss.unweighted, MultinomialLoss) and free.any()):
             return None
         shift = np.zeros((self.ownership.n_agents, len(free), self.facts.loss.n_outputs))
         shift[:, free] = 1.0

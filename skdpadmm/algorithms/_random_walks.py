@@ -25,6 +25,7 @@ from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _walks as walks
 from skdpadmm.algorithms._algorithm import Algorithm, Released, count, number, share, size
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
+from skdpadmm.algorithms._defaults import usual_smoothness
 from skdpadmm.algorithms._messages import calibrated_multiplier
 from skdpadmm.algorithms._network_steps import into_ball, network_solution
 from skdpadmm.algorithms._noise_left import parameter_variance
@@ -302,7 +303,7 @@ class RandomWalkADMM(_RandomWalk):
         noise_std = _bounds(plan).gradient_norm * plan.releases[-1].noise_std
         return parameter_variance(
             rows=rows,
-            smoothness=facts.loss.smoothness,
+            smoothness=usual_smoothness(facts.loss),
             step_size=2 * settings.relaxation * settings.step_size,
             noise_std=noise_std * math.sqrt(n_agents) / facts.n_samples,
             n_iter=facts.max_iter,
@@ -494,7 +495,7 @@ class RandomWalkProximalPoint(_RandomWalk):
     def _variance(self, plan: Plan, rows: Rows) -> Array:
         """That of the last token, to which all hops add noise."""
         step, n_hops = self._penalty_step(plan), plan.settings.n_hops
-        shrinks = 1.0 - 0.5 * step * plan.facts.loss.smoothness * rows.loading
+        shrinks = 1.0 - 0.5 * step * usual_smoothness(plan.facts.loss) * rows.loading
         kept = np.square(np.clip(shrinks, 0.0, 1.0))
         with np.errstate(invalid="ignore"):
             total = np.where(kept < 1.0, (1.0 - kept**n_hops) / (1.0 - kept), float(n_hops))

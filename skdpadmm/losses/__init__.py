@@ -6,6 +6,7 @@ from skdpadmm.losses._loss import Loss, clip_derivative, clip_vectors, moderate,
 from skdpadmm.losses._margin import LogisticLoss, OneVsRestHinge, SmoothedHinge
 from skdpadmm.losses._multinomial import MultinomialLoss
 from skdpadmm.losses._residual import HuberLoss, SquaredLoss
+from skdpadmm.losses._weighted import WeightedLoss
 
 __all__ = [
     "HuberLoss",
@@ -15,6 +16,7 @@ __all__ = [
     "OneVsRestHinge",
     "SmoothedHinge",
     "SquaredLoss",
+    "WeightedLoss",
     "clip_derivative",
     "clip_vectors",
     "moderate",

@@ -65,6 +65,16 @@ class Loss(ABC):
     def lipschitz(self) -> float:
         """Supremum of the Euclidean norm of the derivative, over all scores and targets."""
 
+    @property
+    def unweighted(self) -> Loss:
+        """The loss without weights of classes."""
+        return self
+
+    @property
+    def typical_weight(self) -> float:
+        """About the mean weight of records, which is 1 without weights of classes."""
+        return 1.0
+
     def in_units(self, unit: float) -> Loss:
         """The loss of scores and numerical targets in units of `unit`, in units of its square."""
         return self
@@ -231,7 +241,7 @@ def clip_vectors(vectors: FloatArray, bounds: FloatArray, law: str = "gaussian")
     return np.asarray(scaled * (peak * factor)[:, None, None])
 
 
-def undo_clip(log_probability: FloatArray, bound: float) -> FloatArray:
+def undo_clip(log_probability: FloatArray, bound: FloatArray | float) -> FloatArray:
     r"""Log probabilities, of shape (n, K), of a fit with clipped derivatives.
 
     A fit whose derivatives are clipped ends where *clipped* derivatives balance. At a point with
@@ -242,7 +252,8 @@ def undo_clip(log_probability: FloatArray, bound: float) -> FloatArray:
 
     With two classes, which have one score, sizes are those of its derivative. The bound, of the
     derivative of a typical record, is in (0, inf]: one for all points keeps the probability a
-    function of the scores.
+    function of the scores. Where records of class k have the weight :math:`w_k`, the bound of that
+    class is :math:`c / w_k`, and q are probabilities in the weighted population.
 
     Examples
     --------

@@ -245,6 +245,21 @@ def rows_not_scaled_down(start: Any, self: Any, *args: Any) -> None:
     self.weight = np.ones(self.n_samples)
 
 
+def clipped_before_weighted(module: str) -> Plant:
+    """The clip of gradients of a loss without weights, which are 6 for the heaviest class."""
+
+    @replaces(module, "clip_derivative")
+    def changed(clip: Any, derivative: Any, limit: Any) -> Any:
+        return 6.0 * clip(derivative / 6.0, limit)
+
+    return changed
+
+
+weights_left_out = setting(
+    "skdpadmm.losses.WeightedLoss.smoothness", property(lambda self: self.loss.smoothness)
+)
+
+
 def turns_with(**known: Any) -> Plant:
     """Turns that clip by another bound, or in the norm of another law."""
 
@@ -547,6 +562,12 @@ BUGS = [
     Bug("rows not scaled down", rows_not_scaled_down, REPLAY,
         "consensus-norm-sparse gradient-last-norm", knobs={"clip_norm": 0.1}),
     Bug("no clip of a loss", no_clip(f"{ALGORITHMS}._certified_solves"), LINEAR, "averaged-path"),
+    Bug("a clip before weights", clipped_before_weighted(f"{ALGORITHMS}._agent_blocks"), LINEAR,
+        "weighted-consensus weighted-federated"),
+    Bug("a clip before weights of certified solves",
+        clipped_before_weighted(f"{ALGORITHMS}._certified_solves"), LINEAR, "weighted-averaged"),
+    Bug("a clip before weights in turns", clipped_before_weighted(f"{ALGORITHMS}._turns"), LINEAR,
+        "weighted-personal"),
     Bug("no clip of coordinates", no_clip(f"{ALGORITHMS}._gradient_descent"), LINEAR,
         "coordinates-cyclic"),
     Bug("no clip of gradients", no_clip(f"{ALGORITHMS}._gradient_descent"), LINEAR,
@@ -755,7 +776,9 @@ THEOREM_BUGS = [
     TheoremBug("no clip in a perturbed objective", no_clip(f"{ALGORITHMS}._certified_solves"),
                f"{OBJECTIVE}.test_a_clip_that_binds_stays_below_the_claim"),
     TheoremBug("a ridge that is weaker than planned", a_weak_ridge,
-               f"{OBJECTIVE}.test_a_curved_loss_needs_the_planned_ridge"),
+               f"{OBJECTIVE}.test_a_curved_loss_needs_the_planned_ridge", (1.0,)),
+    TheoremBug("weights left out of the constants of a loss", weights_left_out,
+               "tests.losses.test_losses.test_derivative_and_curvature_are_slopes_within_the_public_constants"),
     TheoremBug("a single pass as if every record came first", lenient(f"{ALGORITHMS}._gradient_descent.single_use_mu", 0.7),
                f"{LAST}.test_a_single_pass_tells_of_each_record_no_more_than_is_claimed_and_nearly_so_of_the_first"),
     TheoremBug("an amplification of gradient ADMM that is not there", lenient(f"{ALGORITHMS}._gradient_admm.amplification_constant", 1 / 40),

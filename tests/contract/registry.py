@@ -23,6 +23,7 @@ FAR, WIDE = {"clip_norm": 10.0, "step_size": 1.0}, {"clip_norm": 1000.0}
 TINY = {"clip_norm": 0.01}
 STEPS = {"clip_norm": 0.01, "step_size": 0.01}
 NO_INTERCEPT = {"neighboring": "zero_out", "fit_intercept": False}
+WEIGHTED = {"class_weight": {0: 0.5, 1: 6.0}}
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,26 @@ ROWS = [
         "conditioning": "private", **OF_PERSONS}, linear=None),
     Row("gradient-persons", "DPAdmmLogisticRegression", "GradientDescent", target="two",
         params=OF_PERSONS, linear=TINY, optimum=(FAR, 1e-9)),
+    # Weights of classes: a clip of weighted gradients, or constants of the weighted loss.
+    Row("weighted-consensus", "DPAdmmLogisticRegression", "ConsensusADMM", target="two",
+        params=WEIGHTED, optimum=(WIDE, 1e-6)),
+    Row("weighted-consensus-conditioned", "DPAdmmLinearSVC", "ConsensusADMM", target="three",
+        params={"conditioning": "private", **WEIGHTED}, reaches=0.577),
+    Row("weighted-averaged", "DPAdmmLogisticRegression", "AveragedADMM", {"guarantee": "last"},
+        target="two", params={"C": 1.0, **WEIGHTED, **NO_INTERCEPT}, reaches=0.98,
+        composes=False),
+    Row("weighted-gradient-last", "DPAdmmLogisticRegression", "GradientDescent",
+        {"guarantee": "last"}, target="two", params={"C": 1.0, **WEIGHTED}, composes=False),
+    Row("weighted-gradient-admm", "DPAdmmLinearSVC", "GradientADMM", target="two",
+        params=WEIGHTED, composes=False),
+    Row("weighted-objective", "DPAdmmLogisticRegression", "ObjectivePerturbation", target="two",
+        unseen=("minimiser",), params=WEIGHTED, linear=None),
+    Row("weighted-federated", "DPFedLogisticRegression", "FederatedADMM", target="three",
+        params=WEIGHTED, reaches=0.866),
+    Row("weighted-walk", "DPDecentralizedClassifier", "RandomWalkADMM", target="two",
+        params={"adversary": "peer", **WEIGHTED}, reaches=0.99, composes=False),
+    Row("weighted-personal", "DPPersonalizedClassifier", "PersonalizedCoordinateDescent",
+        {"warm_start": "propagation"}, target="two", params=WEIGHTED, linear=TINY),
     # Averaged ADMM, coordinates and gradients: the whole path, and the last iterate alone.
     Row("averaged-path", "DPAdmmRidge", "AveragedADMM", {"guarantee": "path"}, linear=TINY,
         reaches=0.98, optimum=(FAR, 1e-7)),

@@ -12,6 +12,7 @@ from skdpadmm.algorithms import FederatedADMM, MultiStepADMM
 from tests.interface.registry import ROWS, plan_of
 
 CENTRAL, FEDERATED, NETWORK, PERSONAL = "ridge", "fed logistic", "network", "personal classes"
+CLASSES = (FEDERATED, PERSONAL)
 OF_AGENTS = (FEDERATED, NETWORK, PERSONAL)
 EVERYWHERE = (CENTRAL, *OF_AGENTS)
 
@@ -25,6 +26,11 @@ REFUSED = [
     (CENTRAL, {"algorithm": FederatedADMM()}, "^Got algorithm=Fed.* a central algorithm object"),
     (FEDERATED, {"algorithm": "consensus-admm"}, "^Got algorithm='cons.*a federated algorithm"),
     (NETWORK, {"algorithm": MultiStepADMM(inner_steps=0)}, "^Got inner_steps=0, expected an int"),
+    # Weights of classes.
+    (CLASSES, {"class_weight": "balanced"}, "^Got class_weight='balanced'.* are private, so"),
+    (CLASSES, {"class_weight": {0: 0.0}, "classes": [0, 1]}, r"expected a dict of .* \(0, inf\)"),
+    (CLASSES, {"class_weight": {1: 2.0}}, r"^Got class_weight for labels \[1\] with classes=None"),
+    (CLASSES, {"class_weight": {2: 2.0}, "classes": [0, 1]}, r"^Got class_weight for labels \[2\]"),
     # Budgets of agents.
     (OF_AGENTS, {"epsilon": [1.0, 2.0]}, "^Got 2 values of epsilon for 10 agents, expected"),
     (OF_AGENTS, {"epsilon": [0.0] + [1.0] * 9}, "^Got epsilon="),

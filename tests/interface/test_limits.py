@@ -49,6 +49,15 @@ def test_without_privacy_an_estimator_is_scikit_learns(name):
         assert ROWS[name].n_classes == 1 or np.all(model.predict(X) == reference.predict(X))
 
 
+@pytest.mark.parametrize("name", [n for n in DEFAULTS if "class" in n or "logistic" in n])
+def test_without_privacy_weights_of_classes_are_scikit_learns(name):
+    row, weights = DEFAULTS[name], {0: 0.5, 1: 4.0}
+    X, y = row.data()
+    reference = row.counterpart(60).set_params(class_weight=weights).fit(X, y)
+    classes = list(range(row.n_classes))
+    assert_close(row.make(classes=classes, class_weight=weights, **INF).fit(X, y), reference)
+
+
 def by_first_feature(X, y):
     return np.where(X[:, 0] > 0, "right", "left")
 

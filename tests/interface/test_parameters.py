@@ -24,7 +24,7 @@ PROBABILITIES = {"_derivative_bound_", "_doubt_", "_score_variance_"}
 # By errors of their own: see `test_errors.py`.
 CHECKED_IN_FIT = {
     "feature_bounds", "target_bounds", "random_state", "topology", "similarity", "agent_features",
-    "penalty_matrix", "confidence",
+    "penalty_matrix", "confidence", "class_weight",
 }  # fmt: skip
 
 

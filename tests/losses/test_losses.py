@@ -16,11 +16,20 @@ from skdpadmm.losses import (
     OneVsRestHinge,
     SmoothedHinge,
     SquaredLoss,
+    WeightedLoss,
     clip_derivative,
 )
 
 SCALAR = [SquaredLoss(), HuberLoss(threshold=1.3), LogisticLoss(), SmoothedHinge(smoothing=0.6)]
-LOSSES = [*SCALAR, MultinomialLoss(3), MultinomialLoss(10), OneVsRestHinge(4, smoothing=1.7)]
+WEIGHTED = [
+    WeightedLoss(LogisticLoss(), (0.3, 7.0)),
+    WeightedLoss(SmoothedHinge(0.6), (9.0, 1.0)),
+    WeightedLoss(MultinomialLoss(3), (0.1, 5.0, 1.0)),
+    WeightedLoss(OneVsRestHinge(3, smoothing=1.7), (0.1, 5.0, 1.0)),
+]
+SCALAR += WEIGHTED[:2]
+LOSSES = [*SCALAR, *WEIGHTED[2:], MultinomialLoss(3), MultinomialLoss(10)]
+LOSSES.append(OneVsRestHinge(4, smoothing=1.7))
 ITERATED = [LogisticLoss(), MultinomialLoss(2), MultinomialLoss(10), MultinomialLoss(100)]
 SEEDS, N = st.integers(0, 2**32 - 1), 64
 
@@ -29,7 +38,7 @@ def draw(loss, rng, n=N, scale=3.0):
     scores = scale * rng.normal(size=n if loss.n_outputs == 1 else (n, loss.n_outputs))
     if loss.n_outputs > 1:
         return scores, rng.integers(loss.n_outputs, size=n)
-    two_classes = isinstance(loss, LogisticLoss | SmoothedHinge)
+    two_classes = isinstance(loss.unweighted, LogisticLoss | SmoothedHinge)
     return scores, rng.choice([-1.0, 1.0], size=n) if two_classes else rng.normal(size=n)
 
 
@@ -39,6 +48,7 @@ def signs_of(loss, target):
 
 def far_from_kinks(loss, scores, target):
     """Records at which the derivative of the loss is itself differentiable."""
+    loss = loss.unweighted
     if isinstance(loss, HuberLoss):
         return np.abs(np.abs(scores - target) - loss.threshold) > 1e-3
     if isinstance(loss, SmoothedHinge | OneVsRestHinge):
@@ -79,7 +89,7 @@ def test_derivative_and_curvature_are_slopes_within_the_public_constants(seed):
 def test_the_constants_are_the_smallest_there_are():
     constants = {SquaredLoss(): (math.inf, 1), HuberLoss(2.0): (2, 1), LogisticLoss(): (1, 0.25)}
     constants |= {SmoothedHinge(0.3): (1, 1 / 0.3), OneVsRestHinge(3, 0.3): (3**0.5, 1 / 0.3)}
-    constants |= {MultinomialLoss(3): (2**0.5, 0.5)}
+    constants |= {MultinomialLoss(3): (2**0.5, 0.5), WEIGHTED[0]: (7, 7 / 4)}
     for loss, expected in constants.items():
         assert (loss.lipschitz, loss.smoothness) == pytest.approx(expected, rel=1e-14)
 

@@ -12,6 +12,7 @@ LOSSES = {
     "huber": (DPAdmmHuberRegressor, {"alpha": 0.0, "huber_threshold": 0.3}),
     "hinge": (DPAdmmLinearSVC, {"C": np.inf, "smoothing": 0.5}),
     "logistic": (DPAdmmLogisticRegression, {"C": np.inf}),
+    "weighted": (DPAdmmLogisticRegression, {"C": np.inf, "class_weight": {-1: 0.5, 1: 6.0}}),
 }
 
 
@@ -54,8 +55,10 @@ def test_a_linear_loss_comes_close_to_the_whole_budget():
     assert 0.7 * claimed < exact <= claimed
 
 
-def test_a_curved_loss_needs_the_planned_ridge():
-    model = model_of("hinge", clip_norm=5.0, ridge=50.0, smoothing=2.0, neighboring="zero_out")
+@pytest.mark.parametrize("weight", [1.0, 6.0])
+def test_a_curved_loss_needs_the_planned_ridge(weight):
+    own = {"smoothing": 2.0, "class_weight": {1: weight}}
+    model = model_of("hinge", clip_norm=50.0, ridge=50.0, neighboring="zero_out", **own)
     one, other = (np.array([[x], [0.0]]) for x in (1.0, 0.0))
     y = np.array([1, 1])
     exact, claimed = divergence_of_hidden_term(model, (one, y), (other, y), 1.0)
