@@ -127,6 +127,7 @@ class PrivateLinearModel(LinkedEstimator):
             n_features=X.shape[1],
             feature_names=self._feature_names(),
             n_classes=targets.n_classes,
+            classes=targets.classes,
             trust=trust,
         )
         fit = PendingFit(
@@ -146,13 +147,14 @@ class PrivateLinearModel(LinkedEstimator):
         n_features: int,
         feature_names: Any,
         n_classes: int | None = None,
+        classes: Any = None,
         trust: Trust = CURATOR,
     ) -> PlannedFit:
         """From parameters to facts to a plan: all of it public, without data."""
         is_stream = self._is_stream()
         # Nobody knows how many records will arrive, and a penalty may be spread over all of them.
         horizon = self.algorithm.n_expected if is_stream else n_samples
-        loss = self._weighted(self._loss(n_classes))
+        loss = self._weighted(self._loss(n_classes), classes)
         penalty = self._penalty(horizon, n_features)
         require_backend(trust.backend)
         epsilons = () if trust.agents is None else trust.agents.epsilons
@@ -238,7 +240,7 @@ class PrivateLinearModel(LinkedEstimator):
     def _loss(self, n_classes: int | None) -> Loss:
         """Loss of a record, in the user's units."""
 
-    def _weighted(self, loss: Loss) -> Loss:
+    def _weighted(self, loss: Loss, classes: Any) -> Loss:
         """The loss with public weights, where there are some."""
         return loss
 
@@ -549,10 +551,12 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
         X, y = self._check_fit(X, y, **checks)
         return X, y, encoded_targets(y, self._known_classes())
 
-    def _weighted(self, loss: Loss) -> Loss:
+    def _weighted(self, loss: Loss, classes: Any) -> Loss:
         if self.class_weight is None:
             return loss
-        weights = class_weights(self.class_weight, self._known_classes())
+        weights = class_weights(
+            self.class_weight, self._known_classes() if classes is None else classes
+        )
         return WeightedLoss(loss, weights) if set(weights) != {1.0} else loss
 
     def _known_classes(self) -> Any:
@@ -698,8 +702,8 @@ def class_weights(given: Any, classes: Any) -> tuple[float, ...]:
     if unknown := [label for label in given if label not in known]:
         raise ValueError(
             f"Got class_weight for labels {unknown[:5]!r} with classes={classes!r}, expected labels"
-            " among declared classes, which are public as weights are. Declare every class there"
-            " can be, in the type that class_weight has."
+            " among the classes, which a plan without data knows only if they are declared. Declare"
+            " every class there can be, in the type that class_weight has."
         )
     return tuple(float(given.get(label, 1.0)) for label in known)
 

@@ -277,6 +277,7 @@ class CentralModel(ModelOfPersons):
                 n_features=X.shape[1],
                 feature_names=self._feature_names(),
                 n_classes=targets.n_classes,
+                classes=targets.classes,
             )
         plan, coordinates, algorithm = planned.plan, planned.coordinates, planned.algorithm
         assert is_streaming(algorithm)
@@ -780,8 +781,8 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
         public.
     class_weight : dict, default=None
         Public weights ``{label: weight}`` in (0, inf), which multiply the losses of records; 1 for
-        labels that are not named. `classes` have to be declared. "balanced" is refused, because
-        the frequencies of labels are private.
+        labels that are not named. `plan` then needs declared `classes`. "balanced" is refused,
+        because the frequencies of labels are private.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
@@ -889,8 +890,8 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
         public.
     class_weight : dict, default=None
         Public weights ``{label: weight}`` in (0, inf), which multiply the losses of records; 1 for
-        labels that are not named. `classes` have to be declared. "balanced" is refused, because
-        the frequencies of labels are private.
+        labels that are not named. `plan` then needs declared `classes`. "balanced" is refused,
+        because the frequencies of labels are private.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"

@@ -29,7 +29,6 @@ REFUSED = [
     # Weights of classes.
     (CLASSES, {"class_weight": "balanced"}, "^Got class_weight='balanced'.* are private, so"),
     (CLASSES, {"class_weight": {0: 0.0}, "classes": [0, 1]}, r"expected a dict of .* \(0, inf\)"),
-    (CLASSES, {"class_weight": {1: 2.0}}, r"^Got class_weight for labels \[1\] with classes=None"),
     (CLASSES, {"class_weight": {2: 2.0}, "classes": [0, 1]}, r"^Got class_weight for labels \[2\]"),
     # Budgets of agents.
     (OF_AGENTS, {"epsilon": [1.0, 2.0]}, "^Got 2 values of epsilon for 10 agents, expected"),
@@ -70,6 +69,16 @@ def test_what_cannot_be_is_refused_by_plan_and_by_fit_whatever_the_budget(
             model.fit(*ROWS[name].data())
         assert_unfitted(model)
     assert not plans
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_plan_with_weights_of_classes_needs_to_know_them(name):
+    X, y = ROWS[name].data()
+    model = ROWS[name].make(class_weight={1: 2.0})
+    with pytest.raises(ValueError, match=r"^Got class_weight for labels \[1\] with classes=None"):
+        plan_of(model, 60, 3)
+    seen = model.fit(X, y).coef_
+    np.testing.assert_array_equal(model.set_params(classes=[0, 1]).fit(X, y).coef_, seen)
 
 
 # What only data or their shape can bring up.

@@ -50,9 +50,18 @@ PIPELINE = make_pipeline(BoundedScaler(), DPAdmmLogisticRegression(max_iter=3))
 SEARCH = DPGridSearchCV(PIPELINE, {"dpadmmlogisticregression__C": [0.1, 1.0]})
 
 
+def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
+    """What noise makes impossible, by the name of the check."""
+    names = {"DPAdmmLinearSVC", "DPAdmmLogisticRegression", "DPPersonalizedClassifier"}
+    if type(estimator).__name__ not in names:
+        return {}
+    # The first two pass at epsilon=100, the third one without privacy.
+    return {"check_class_weight_classifiers": "asks 50 rows to beat the noise of a weight of 1000"}
+
+
 # The checks of a search have a few rows, of which a fifth validates.
 @pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
-@parametrize_with_checks([*all_estimators(), SEARCH])
+@parametrize_with_checks([*all_estimators(), SEARCH], expected_failed_checks=expected_failures)
 def test_estimator_check_of_scikit_learn(estimator: BaseEstimator, check: object) -> None:
     check(estimator)
 
