@@ -11,7 +11,7 @@ OLDEST_VERSIONS := scikit-learn==1.6.1 numpy==2.0.2 scipy==1.14.1
 OLDEST_TESTS = tests/contract tests/interface
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest mutants lint format docs benchmarks clean
+.PHONY: help demo test test-slow test-oldest mutants lint format wheel docs benchmarks clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -40,6 +40,14 @@ lint: $(VENV)/.installed ## Check style, format, types and the import rules of t
 format: $(VENV)/.installed ## Format the code and repair what can be repaired
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+wheel: ## Build the wheel, and use it in an empty environment without extras
+	@rm -rf dist build
+	@$(PYTHON) $(PIP_INSTALL:install=wheel) --no-deps --wheel-dir dist .
+	@$(PYTHON) -m venv build/empty
+	@build/empty/bin/python $(PIP_INSTALL) dist/*.whl
+	@build/empty/bin/python -m pip check
+	@cd build && empty/bin/python ../tests/use_the_wheel.py
 
 docs: $(VENV)/.installed ## Build the documentation into docs/_build/html; warnings are errors
 	@rm -rf docs/_build docs/generated
