@@ -3,8 +3,9 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-import skdpadmm
 from sklearn.datasets import load_digits
+
+import skdpadmm
 
 missing = [name for name in ("dp_accounting", "matplotlib", "numba") if find_spec(name)]
 assert not missing, f"the environment has {missing}: extras were not asked for"
