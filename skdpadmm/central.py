@@ -1,7 +1,7 @@
 """Estimators with a trusted curator: the curator holds the rows, the world sees the model.
 
 **Guarantee.** Adversary "model": whoever sees the fitted model, or every released iterate. Unit:
-one record, or with ``fit(X, y, persons=labels)`` all rows of a person, by any others in any number.
+one record, or with ``fit(X, y, persons=labels)`` all rows of a person, by one or more others.
 Neighbouring: `neighboring`. `fit` is (epsilon, delta)-differentially private, by
 default by composition over all that is released: the second moment and the path of Algorithm 2 of
 [1]_, with noise on the released mean only. `privacy_` lists it and states the guarantee, and the

@@ -86,18 +86,18 @@ def converted(guarantee: Guarantee, source: Relation, target: Relation) -> Guara
       steps from one to the other, and a path of two steps of GDP(mu) is GDP(2 mu) (Dong, Roth and
       Su, JRSS-B 2022, Theorem 2.14). It holds for every component of a worst case, which is a
       maximum over units, and of a mixture, whose label has the same law on all data sets.
-    - **Agent to record, replace-one**: as it is. Who replaces one record replaces the data of one
-      agent by other data of the same size.
+    - **Agent or person to record, replace-one**: as it is. Who replaces one record replaces the
+      data of one agent or person by other data of the same size.
     - **No privacy** is no privacy.
 
     Nothing else: not from replace-one to zero-out, as the zero function may be no record's loss;
-    not from record to agent; not for subsampled, Laplace and other kinds, where two steps have a
-    curve of their own.
+    not from record to agent or person; not for subsampled, Laplace and other kinds, where two steps
+    have a curve of their own.
     """
     if source == target or isinstance(guarantee, privacy.NonPrivate):
         return guarantee
-    smaller_unit = source.unit == target.unit or (source.unit, target.unit) == ("agent", "record")
-    if target.neighboring is Neighboring.REPLACE_ONE and smaller_unit:
+    is_within_unit = target.unit in (source.unit, "record")
+    if target.neighboring is Neighboring.REPLACE_ONE and is_within_unit:
         if source.neighboring is Neighboring.REPLACE_ONE:
             return guarantee
         if (doubled := _doubled(guarantee)) is not None:
@@ -105,7 +105,7 @@ def converted(guarantee: Guarantee, source: Relation, target: Relation) -> Guara
     raise LedgerError(
         f"Got a fit about {source.describe()} with {guarantee.describe()}, expected one that says"
         f" something about {target.describe()}. What converts: Gaussian guarantees from zero out to"
-        " replace one, and replace-one guarantees of agents to records. Keep the others in a"
+        " replace one, and replace-one guarantees of agents or persons to records. Keep others in a"
         " ledger, or under a data set, of their own."
     )
 
@@ -140,8 +140,8 @@ def _converted_all(claims: Counter[Claim], target: Relation | None) -> dict[Guar
         raise LedgerError(
             f"Got fits about {len(relations)} kinds of neighbours"
             f" ({'; '.join(relation.describe() for relation in relations)}), expected one: their"
-            " guarantees do not compose as they are. Name what to convert them to, such as"
-            " unit='record', neighboring='replace_one'."
+            " guarantees do not compose as they are. Report them separately, or ask a ledger for"
+            " unit='record', neighboring='replace_one', to which some can be converted."
         )
     counts: Counter[Guarantee] = Counter()
     for claim, count in claims.items():

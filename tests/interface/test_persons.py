@@ -14,6 +14,7 @@ from skdpadmm.algorithms import ConsensusADMM, GradientADMM, GradientDescent
 from skdpadmm.audit import audit
 from skdpadmm.ledger import LedgerError, PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV
+from skdpadmm.privacy import GaussianDP, gaussian_mu
 
 rng = np.random.default_rng(0)
 IDS = rng.permutation(np.repeat(np.arange(30), rng.integers(1, 8, 30)))
@@ -120,17 +121,20 @@ def test_pieces_of_streams_plans_audits_and_private_searches_refuse_persons():
         stream.partial_fit(X, SCORES)
 
 
-def test_a_ledger_does_not_add_persons_to_records(tmp_path):
+def test_a_ledger_adds_persons_to_records_only_as_records(tmp_path):
     path = str(tmp_path / "study.db")
     known = {**KNOWN, "random_state": None, "ledger": path}
     dp.DPAdmmRidge(max_rows_per_person=3, **known).fit(X, SCORES, persons=IDS)
     total = PrivacyLedger(path).total(delta=1e-5, unit="person", neighboring="replace_one")
     assert total == pytest.approx(1.0, rel=1e-6)
     dp.DPAdmmRidge(**known).fit(X, SCORES)
-    for asked in ({}, {"unit": "person", "neighboring": "replace_one"},
-                  {"unit": "record", "neighboring": "replace_one"}):  # fmt: skip
+    for asked in ({}, {"unit": "person", "neighboring": "replace_one"}):
         with pytest.raises(LedgerError, match="person, replace one"):
             PrivacyLedger(path).total(delta=1e-5, **asked)
+    both = PrivacyLedger(path).total(delta=1e-5, unit="record", neighboring="replace_one")
+    assert both == pytest.approx(
+        GaussianDP(2**0.5 * gaussian_mu(1.0, 1e-5)).epsilon(1e-5), rel=1e-6
+    )
 
 
 def test_persons_are_routed_through_a_search():
