@@ -47,7 +47,7 @@ wheel: ## Build the wheel, and use it in an empty environment without extras
 	@$(PYTHON) -m venv build/empty
 	@build/empty/bin/python $(PIP_INSTALL) dist/*.whl
 	@build/empty/bin/python -m pip check
-	@cd build && empty/bin/python ../tests/use_the_wheel.py
+	@cd build && empty/bin/python ../.ci/use_the_wheel.py
 
 docs: $(VENV)/.installed ## Build the documentation into docs/_build/html; warnings are errors
 	@rm -rf docs/_build docs/generated

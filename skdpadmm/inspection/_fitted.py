@@ -277,7 +277,7 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     claims = Counter(part.claim for part in parts if part.claim is not None)
     simulated = [part for part in parts if part.report is not None and part.report.simulation]
     if simulated and not include_simulated:
-        reasons.append(f"{len(simulated)} fits have a seed, and whoever knows it can remove noise")
+        reasons.append(f"fits with a seed: {len(simulated)}; whoever knows it can remove noise")
     if len(seen := {claim.observer for claim in claims}) > 1:
         reasons.append(f"guarantees against different observers {sorted(seen)} do not add up")
     total = None

@@ -69,7 +69,7 @@ def of_columns(step, columns):
         (multioutput.RegressorChain(R, cv=2), 2, "folds are not kept"),
         (multiclass.OneVsOneClassifier(C), 1, "sum of its parts"),
         (ensemble.BaggingClassifier(C, **BAG), 2, "rows are repeated"),
-        (ensemble.BaggingClassifier(C, bootstrap=False, **BAG), 2, "have a seed"),
+        (ensemble.BaggingClassifier(C, bootstrap=False, **BAG), 2, "with a seed"),
         (LogisticRegression(), 0, "there is no private fit"),
         (ensemble.VotingRegressor([("a", R), ("b", clone(R).set_params(neighboring="zero_out"))]),
          2, "kinds of neighbours"),
