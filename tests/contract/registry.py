@@ -37,7 +37,7 @@ class Row:
     compose to it (`composes`); None where they are not tight. `spent` is the share of the budget
     that a plan uses at least. `optimum` has the parameters with which a fit without noise reaches
     the optimum, and how closely; None where none does. `n_noise` is how many numbers are drawn to
-    test the noise.
+    test the noise. `is_slow`: other rows show nearly the same in the quick suite.
     """
 
     id: str
@@ -55,6 +55,7 @@ class Row:
     spent: float = 0.999
     optimum: tuple[dict[str, float], float] | None = None
     n_noise: int = 160
+    is_slow: bool = False
 
     @property
     def has_agents(self) -> bool:
@@ -176,9 +177,10 @@ ROWS = [
         params={"conditioning": "private", **WEIGHTED}, reaches=0.577),
     Row("weighted-averaged", "DPAdmmLogisticRegression", "AveragedADMM", {"guarantee": "last"},
         target="two", params={"C": 1.0, **WEIGHTED, **NO_INTERCEPT}, reaches=0.98,
-        composes=False),
+        composes=False, is_slow=True),
     Row("weighted-gradient-last", "DPAdmmLogisticRegression", "GradientDescent",
-        {"guarantee": "last"}, target="two", params={"C": 1.0, **WEIGHTED}, composes=False),
+        {"guarantee": "last"}, target="two", params={"C": 1.0, **WEIGHTED}, composes=False,
+        is_slow=True),
     Row("weighted-gradient-admm", "DPAdmmLinearSVC", "GradientADMM", target="two",
         params=WEIGHTED, composes=False),
     Row("weighted-objective", "DPAdmmLogisticRegression", "ObjectivePerturbation", target="two",
@@ -186,9 +188,9 @@ ROWS = [
     Row("weighted-federated", "DPFedLogisticRegression", "FederatedADMM", target="three",
         params=WEIGHTED, reaches=0.866),
     Row("weighted-walk", "DPDecentralizedClassifier", "RandomWalkADMM", target="two",
-        params={"adversary": "peer", **WEIGHTED}, reaches=0.99, composes=False),
+        params={"adversary": "peer", **WEIGHTED}, reaches=0.99, composes=False, is_slow=True),
     Row("weighted-personal", "DPPersonalizedClassifier", "PersonalizedCoordinateDescent",
-        {"warm_start": "propagation"}, target="two", params=WEIGHTED, linear=TINY),
+        {"warm_start": "propagation"}, target="two", params=WEIGHTED, linear=TINY, is_slow=True),
     # Averaged ADMM, coordinates and gradients: the whole path, and the last iterate alone.
     Row("averaged-path", "DPAdmmRidge", "AveragedADMM", {"guarantee": "path"}, linear=TINY,
         reaches=0.98, optimum=(FAR, 1e-7)),

@@ -34,6 +34,7 @@ ROWS = [
 # fmt: on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "promise"), contract.cases(ROWS, contract.PROPERTIES))
 def test_contract(row, promise):
     promise(row)

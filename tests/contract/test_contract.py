@@ -409,7 +409,12 @@ def applies(promise, row):
 def cases(rows, properties):
     """Each row with each property that is about it."""
     return [
-        pytest.param(row, promise, id=f"{row.id}-{promise.__name__}")
+        pytest.param(
+            row,
+            promise,
+            id=f"{row.id}-{promise.__name__}",
+            marks=[pytest.mark.slow] * row.is_slow,
+        )
         for row in rows
         for promise in properties
         if applies(promise, row)

@@ -152,6 +152,7 @@ def sampled_sums(plan, slope, n_runs, *, everyone=True):
 SAMPLED = {"n_agents": 4, "participation": 0.3, "max_iter": 3, "fit_intercept": False}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Got delta")
 def test_a_sampled_mechanism_stays_below_its_delta_and_noise_of_the_sample_alone_does_not():
     for neighboring, other in (("zero_out", 0.0), ("replace_one", -1.0)):

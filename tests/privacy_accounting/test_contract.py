@@ -172,7 +172,7 @@ def leaf(guarantee):
 
 @of_first
 def test_composition_is_symmetric_above_its_parts_and_below_basic_composition(guarantee):
-    for other in FIRST:
+    for other in FIRST[FIRST.index(guarantee) :]:
         if len(guarantee.relations() | other.relations()) > 1:
             continue
         pair, together = (guarantee, other), compose(guarantee, other)
