@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
+from sklearn.utils.validation import _get_feature_names
 
 import skdpadmm as dp
 from skdpadmm.algorithms import GradientADMM, GradientDescent
 
+# Old versions of scikit-learn ask frames for a protocol that new ones of polars lack.
+SEES_POLARS = _get_feature_names(pl.DataFrame({"a": [1.0]})) is not None
 STREAM = GradientADMM(schedule="stream")
 SMALL = {"random_state": 0, "max_iter": 5}
 THREE = {"classes": [0, 1, 2]}

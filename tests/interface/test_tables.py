@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from skdpadmm import DPAdmmLogisticRegression
 from skdpadmm._candidates import acts_by_row
 from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer, Range
+from tests.interface.registry import SEES_POLARS
 
 SCHEMA = {
     "age": Range(0, 100, missing=75),
@@ -77,7 +78,8 @@ def test_a_table_becomes_the_same_in_every_container(kind):
     found = pickle.loads(pickle.dumps(transformer)).transform(table)
     np.testing.assert_array_equal(found.toarray(), EXPECTED)
     assert transformer.n_features_in_ == 5
-    assert kind in ("array", "list") or transformer.feature_names_in_.tolist() == list(TABLE)
+    has_names = kind not in ("array", "list") and (SEES_POLARS or "polars" not in kind)
+    assert not has_names or transformer.feature_names_in_.tolist() == list(TABLE)
     before = pickle.dumps(transformer.fit(table))
     assert before == pickle.dumps(transformer.fit(table[2:]))  # nothing is learned
 

@@ -2,11 +2,10 @@
 
 import pickle
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.inspection import PartialDependenceDisplay, permutation_importance
 from sklearn.model_selection import GridSearchCV, cross_val_predict, learning_curve
@@ -56,13 +55,16 @@ def test_tools_of_scikit_learn_work(name):
     assert np.isfinite(learning_curve(model, X, y, cv=2, train_sizes=[20, 30])[2]).all()
     model.fit(X, y)
     assert permutation_importance(model, X, y, n_repeats=2).importances.shape == (3, 2)
-    target = {"target": 0} if DEFAULTS[name].n_classes > 2 else {}
-    PartialDependenceDisplay.from_estimator(model, X, [0], **target)
-    plt.close("all")
     if is_classifier(model):
         classes = list(range(DEFAULTS[name].n_classes))
         calibrated = CalibratedClassifierCV(model, cv=2).fit(X, y)
         assert calibrated.predict_proba(X).shape == (len(y), len(classes))
         weights = [None, {0: 1.0, 1: 3.0}]
-        grid = GridSearchCV(model.set_params(classes=classes), {"class_weight": weights}, cv=2)
+        grid = GridSearchCV(
+            clone(model).set_params(classes=classes), {"class_weight": weights}, cv=2
+        )
         assert np.isfinite(grid.fit(X, y).cv_results_["mean_test_score"]).all()
+    plt = pytest.importorskip("matplotlib.pyplot")
+    target = {"target": 0} if DEFAULTS[name].n_classes > 2 else {}
+    PartialDependenceDisplay.from_estimator(model, X, [0], **target)
+    plt.close("all")
