@@ -59,6 +59,10 @@ RUNS = {
         QUICK, "",
         ["ridge, 3 iterations, 2 processes", "ridge, 100 iterations", "fit of ridge", "no verdict"],
     ),
+    "private_learners": (
+        QUICK, "diffprivlib",
+        ["DPAdmmLogisticRegression", "diffprivlib naive Bayes", "diffprivlib linear", "constant"],
+    ),
     "audit_third_party": (
         QUICK, "diffprivlib",
         ["LinearRegression, features in [0, 1]", "GaussianNB", "tools.mean", "no verdict"],
