@@ -217,8 +217,8 @@ class PrivateLinearModel(LinkedEstimator):
             general = assumptions_of(plan, coordinates, self.sampler)
             lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
             plan = replace(plan, assumptions=lines)
-            knows_target = getattr(self, "target_bounds", self) is not None
-            for warning in warnings_of(plan, coordinates, knows_target=knows_target):
+            known = {"knows_target": getattr(self, "target_bounds", self) is not None}
+            for warning in warnings_of(plan, coordinates, scale=self.scale, **known):
                 warnings.warn(warning, stacklevel=2)
         return PlannedFit(
             plan=plan, algorithm=algorithm, coordinates=coordinates, backend=trust.backend
@@ -651,17 +651,24 @@ class PrivateLogisticRegression(CalibratedProbabilities):
 
 @contextmanager
 def validating() -> Iterator[None]:
-    """Validate rows: nothing is said of their values, and text gets advice."""
+    """Validate rows: nothing is said of their values; text and missing values get advice."""
     try:
         # A warning that a sum of finite values overflows would depend on data.
         with np.errstate(all="ignore"):
             yield
     except ValueError as error:
-        if "could not convert string to float" not in str(error):
+        if "could not convert string to float" in str(error):
+            problem = "Got text, expected numbers."
+            more = " For text of many words: HashingVectorizer, and row_norm=1."
+        elif "Input X contains NaN" in str(error):
+            # The advice of scikit-learn, an imputer or fewer rows, is not private.
+            problem = "Input X contains NaN, expected finite numbers."
+            more = " Imputers learn from data, without a guarantee."
+        else:
             raise
         raise ValueError(
-            "Got text, expected numbers. Declare what the columns of X can hold, and put a"
-            " PublicTableTransformer from skdpadmm.preprocessing before this estimator."
+            f"{problem} Declare what the columns of X can hold, and put a PublicTableTransformer"
+            f" from skdpadmm.preprocessing before this estimator.{more}"
         ) from None
 
 

@@ -481,7 +481,8 @@ def column_number(column: int | str, X: Any) -> int:
         if column not in names:
             raise ValueError(
                 f"Got agent_column={column!r}, expected the index of a column, or the name of one"
-                f" in a DataFrame: got {names[:20] or type(X).__name__}."
+                f" in a DataFrame: got {names[:20] or type(X).__name__}. Where a transformer drops"
+                " the column, pass agents=labels to fit instead."
             )
         return names.index(column)
     shape = np.shape(X)

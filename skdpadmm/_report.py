@@ -246,22 +246,29 @@ def weak_delta(budget: Budget, n_samples: int, unit: str = "record") -> Iterator
         )
 
 
-def warnings_of(plan: Plan, coordinates: Coordinates, *, knows_target: bool) -> Iterator[Warning]:
+def warnings_of(
+    plan: Plan, coordinates: Coordinates, *, knows_target: bool, scale: str | None
+) -> Iterator[Warning]:
     """What makes a fit useless or its guarantee weak, from parameters and shapes alone."""
     for line in weak_delta(plan.budget, plan.facts.n_samples, plan.unit):
         yield PrivacyWarning(line)
-    columns, target = unknown_scales(plan, coordinates), not knows_target
+    columns, target = unknown_scales(plan, coordinates, scale), not knows_target
     if columns or target:
         names = " and ".join(
             name for name, is_missing in (("feature", columns), ("target", target)) if is_missing
         )
         line = f"Got no {names} bounds, expected ranges that are public knowledge."
         if columns:
+            line += f" Nothing says in which units {columns} columns are: "
             line += (
-                f" Nothing says in which units {columns} columns are: rows are scaled down to a"
-                " norm that suits columns in [-1, 1]. Pass feature_bounds=(lower, upper); (-1, 1)"
-                " says that columns are there already. Pass row_norm where the norm of rows is"
-                ' known, as of text; scale="private" finds the scale of columns.'
+                "rows are scaled down to a norm that suits columns in [-1, 1]."
+                if plan.facts.scaling is None
+                else "one scale is estimated for all, and columns of smaller units are lost."
+            )
+            line += (
+                " Pass feature_bounds=(lower, upper), two numbers, two arrays or a dict by column;"
+                " (-1, 1) says that columns are there already. Pass row_norm where the norm of"
+                ' rows is known, as of text, or scale="private" where all columns have one unit.'
             )
         if target:
             line += (
@@ -273,9 +280,12 @@ def warnings_of(plan: Plan, coordinates: Coordinates, *, knows_target: bool) -> 
         yield WeakSignalWarning(_weak_signal(plan, plan.signal))
 
 
-def unknown_scales(plan: Plan, coordinates: Coordinates) -> int:
-    """How many columns have a scale that is neither declared nor estimated."""
-    return int(coordinates.undeclared.sum()) if plan.facts.scaling is None else 0
+def unknown_scales(plan: Plan, coordinates: Coordinates, scale: str | None) -> int:
+    """How many columns have a scale that is neither declared, nor that of all of them together."""
+    columns = int(coordinates.undeclared.sum())
+    # A single column has the scale that is estimated; of several, only the user can say so.
+    is_estimated = plan.facts.scaling is not None and (scale == "private" or columns == 1)
+    return 0 if is_estimated else columns
 
 
 def _weak_signal(plan: Plan, signal: Signal) -> str:

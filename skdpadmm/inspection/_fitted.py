@@ -18,11 +18,14 @@ from skdpadmm._candidates import acts_by_row, public_name
 from skdpadmm.ledger import LedgerError
 from skdpadmm.ledger._account import Claim, Relation, total_of
 from skdpadmm.privacy import Guarantee, PrivacyReport, round_up
-from skdpadmm.privacy._document import Block, as_html, as_text
+from skdpadmm.privacy._document import Block, as_html, as_markdown, as_text
 from skdpadmm.privacy._numbers import percent_up
 
-_FOLDS = "fits of folds are not kept, and what they cost is not known"
-_SCORES = f"{_FOLDS}, and it chose by scores without a guarantee. See search_cost"
+_FOLDS = "did not keep its fits of folds, and what they cost is not known"
+_SCORES = (
+    "chose by scores without noise, and did not keep its fits of folds. What they cost:"
+    " skdpadmm.model_selection.search_cost(search, n_samples=...)"
+)
 
 
 def _none(_: Any) -> str:
@@ -173,6 +176,16 @@ class FittedReport:
             "delta": self.delta,
             "reasons": list(self.reasons),
         }
+
+    def to_markdown(self) -> str:
+        """Return the report as a section "Privacy" for a model card, in Markdown.
+
+        That of each private fit, ``privacy_.to_markdown()``, has its releases and assumptions.
+        """
+        title, *blocks = self._blocks()
+        return as_markdown(
+            [title._replace(head=["Privacy"]), Block("text", [f"Of {self.subject}."]), *blocks]
+        )
 
     def __repr__(self) -> str:
         """Return the report as plain text."""

@@ -266,11 +266,13 @@ def _pair(
         sides = f" or arrays of shape {shape}, one entry for each feature" if shape else ""
         raise ValueError(
             f"Got {name}={reprlib.repr(bounds)}, expected a pair (lower, upper) of numbers{sides}."
-            " Pass the range that is public knowledge."
+            " Pass the range that is public knowledge"
+            f"{', by pairs for columns in a dict by name' if shape else ''}."
         ) from None
     if np.any(lower > upper):
+        order = " Arrays are of all lower bounds, then of all upper ones." if shape else ""
         raise ValueError(
-            f"Got {name} with lower above upper, expected lower < upper. Swap the two."
+            f"Got {name} with lower above upper, expected lower < upper. Swap the two.{order}"
         )
     within = np.maximum(np.abs(lower), np.abs(upper)) <= 1e100
     if not np.all(within & (upper - lower >= 1e-100)):

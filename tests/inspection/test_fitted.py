@@ -62,11 +62,11 @@ def of_columns(step, columns):
         (make_pipeline(FeatureUnion([("p", PCA(1))]), C), 1, "PCA .*without noise"),
         (make_pipeline(SelectFromModel(C), clone(C)), 2, "SelectFromModel .*sum of its parts"),
         (TransformedTargetRegressor(R, transformer=StandardScaler()), 1, "transformer_ learnt"),
-        (ensemble.StackingClassifier(PAIR, C), 3, "folds are not kept"),
+        (ensemble.StackingClassifier(PAIR, C), 3, "keep its fits of folds"),
         (ensemble.StackingClassifier(PAIR, cv=2), 2, "final_estimator_ learnt"),
         (CalibratedClassifierCV(C, cv=2), 2, "calibrators\\[0\\] learnt"),
-        (GridSearchCV(C, {"C": [1.0]}, cv=KFold(2)), 1, "See search_cost"),
-        (multioutput.RegressorChain(R, cv=2), 2, "folds are not kept"),
+        (GridSearchCV(C, {"C": [1.0]}, cv=KFold(2)), 1, "search_cost\\(search"),
+        (multioutput.RegressorChain(R, cv=2), 2, "keep its fits of folds"),
         (multiclass.OneVsOneClassifier(C), 1, "sum of its parts"),
         (ensemble.BaggingClassifier(C, **BAG), 2, "rows are repeated"),
         (ensemble.BaggingClassifier(C, bootstrap=False, **BAG), 2, "with a seed"),
@@ -84,6 +84,9 @@ def test_a_fitted_object_shows_all_that_learnt_and_has_a_total_or_a_reason(model
     assert len(fits) == n_fits
     assert json.loads(json.dumps(report.to_dict()))["reasons"] == list(report.reasons)
     assert repr(report).count("\n- ") == len(report.reasons)
+    card = report.to_markdown()
+    assert card.startswith(f"## Privacy\n\nOf {report.subject}.\n\n| place |")
+    assert card.count("\n- ") == len(report.reasons)
     if not reason:
         assert report.guarantee() == compose(*(part.report.guarantee() for part in fits))
         assert f"Total: ({report.epsilon():.4g}"[:12] in repr(report)

@@ -169,7 +169,7 @@ def beside(X, labels, where=3):
 
 BAD_COLUMNS = [
     (4, lambda X: np.column_stack([X, LABELS]), "^Got agent_column=4.* expected the index of"),
-    ("town", lambda X: pd.DataFrame(X), "^Got agent_column='town', expected the index of a col"),
+    ("town", lambda X: pd.DataFrame(X), "^Got agent_column='town', .* pass agents=labels to fit"),
     (3, lambda X: beside(X, [None, *LABELS[1:]]), "missing label"),
 ]
 

@@ -31,9 +31,8 @@ def declared(row, **changed):
 @pytest.mark.parametrize("name", ROWS)
 def test_what_is_not_declared_is_warned_of_once_and_what_is_declared_never(name):
     row = ROWS[name]
-    # With so many records the default estimates the scale of columns, where it can.
-    unscaled = {"scale": None} if "scale" in row.make().get_params() else {}
-    ((category, text),) = warned(plan_of, row.make(**unscaled), 20_000, 3)
+    # With so many records the default estimates one scale for all columns, where it can.
+    ((category, text),) = warned(plan_of, row.make(), 20_000, 3)
     assert category is UndeclaredBoundsWarning
     assert "feature_bounds=(lower, upper)" in text
     assert ("target_bounds=(lower, upper)" in text) != is_classifier(row.estimator)
@@ -57,11 +56,15 @@ def test_a_fit_warns_as_its_plan_does_whatever_the_data(name):
 
 def test_bounds_of_some_columns_are_not_enough_and_a_private_scale_is():
     model = DPAdmmRidge(feature_bounds={"age": (0, 120)}, target_bounds=(0, 1))
-    for scale, n_samples in ((None, 20_000), ("auto", 1000)):
+    for scale, n_samples in ((None, 20_000), ("auto", 1000), ("auto", 20_000)):
         ((_, text),) = warned(model.set_params(scale=scale).plan, n_samples, 3)
         assert "units 2 columns are" in text
-    for scale in ("auto", "private"):
-        assert not warned(model.set_params(scale=scale).plan, 20_000, 3)
+        assert ("one scale is estimated for all" in text) == (
+            (scale, n_samples) == ("auto", 20_000)
+        )
+    # Who asks for one scale says that there is one, and a single column has no other.
+    for scale, n_features in (("private", 3), ("auto", 2)):
+        assert not warned(model.set_params(scale=scale).plan, 20_000, n_features)
 
 
 @pytest.mark.parametrize(

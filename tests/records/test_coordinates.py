@@ -106,6 +106,8 @@ def test_to_user_gives_the_same_predictions_in_the_units_of_the_user(seed, fit_i
     ("bounds", "message"),
     [
         ((2.0, 1.0), "Got feature_bounds with lower above upper, expected .* Swap"),
+        ([(3, 9), (2, 9), (0, 1)], "Got .*, expected a pair .* by pairs for columns in a dict"),
+        (([0, 2, 0], [1, 1, 1]), "Got feature_bounds with lower above .* of all lower bounds"),
         (([0, 0], [1, 1]), r"Got feature_bounds=\(\[0, 0\], .*, expected a pair .* each"),
         (5.0, "Got feature_bounds=5.0, expected a pair .* Pass the range that is public"),
         ((-1e200, 1e200), "Got feature_bounds beyond 1e100.*, expected finite ranges"),
