@@ -11,7 +11,7 @@ OLDEST_VERSIONS := scikit-learn==1.6.1 numpy==2.0.2 scipy==1.14.1
 OLDEST_TESTS = tests/contract tests/interface
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest mutants lint format wheel docs benchmarks clean
+.PHONY: help demo test test-slow test-oldest mutants lint format wheel docs figures benchmarks clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -54,7 +54,10 @@ docs: $(VENV)/.installed ## Build the documentation into docs/_build/html; warni
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "Built docs/_build/html/index.html"
 
-benchmarks: $(VENV)/.installed ## Run every benchmark, the long ones at a small size
+figures: $(VENV)/.data ## Draw the figures of the papers and write docs/figures.rst (at most 20 minutes)
+	@cd benchmarks && ../$(BIN)/python -m figures
+
+benchmarks: $(VENV)/.data ## Run every benchmark, the long ones at a small size
 	@$(BIN)/python benchmarks/iteration_cost.py
 	@$(BIN)/python benchmarks/lasso_tradeoff.py --quick
 	@$(BIN)/python benchmarks/accuracy.py --quick
@@ -80,6 +83,11 @@ $(VENV)/.installed: pyproject.toml
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+# Data sets in wheels, from which no code is imported: benchmarks/_data.py has the line.
+$(VENV)/.data: $(VENV)/.installed benchmarks/_data.py
+	@$(BIN)/python -m $$(sed -n 's/^INSTALL = "\(.*\)"/\1/p' benchmarks/_data.py) --quiet
 	@touch $@
 
 $(OLDEST)/.installed: pyproject.toml Makefile
