@@ -214,6 +214,10 @@ class FittedReport:
             yield Block("text", [f"Total: {total}"])
         if any(part.is_elsewhere and part.report is None for part in self.parts):
             yield Block("text", ["Fits elsewhere without noise are assumed to be of public rows."])
+        # A fit to which nobody passed labels of agents looks like one of real agents.
+        assumed = [line for part in self.parts if part.report for line in part.report.assumptions]
+        if made_up := dict.fromkeys(line for line in assumed if "none of them is real" in line):
+            yield Block("text", [*made_up])
         yield Block("text", ["Other fits on the same records, also of the same objects, add up."])
 
 

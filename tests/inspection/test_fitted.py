@@ -22,7 +22,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, privacy_report
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge, privacy_report
 from skdpadmm.inspection import FittedReport
 from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.preprocessing import BoundedScaler
@@ -104,6 +104,12 @@ def test_frozen_parts_are_fitted_elsewhere_and_private_ones_still_count():
     assert [part.is_elsewhere for part in report.parts] == [True, False, True]
     assert "are assumed to be of public rows" in repr(report)
     assert "fitted elsewhere" in report._repr_html_()
+
+
+def test_agents_that_nobody_named_are_said_to_be_made_up():
+    model, owners = DPFedRidge(target_bounds=(-2, 2), **SHORT), np.arange(len(X)) % 4
+    assert "none of them is real" in repr(privacy_report(make_pipeline(model).fit(X, T)))
+    assert "none of them is real" not in repr(privacy_report(model.fit(X, T, agents=owners)))
 
 
 def test_seeds_columns_and_what_is_no_fitted_estimator():
