@@ -390,7 +390,10 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
     random_state : int, RandomState instance, Generator or None, default=None
         None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
+        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
+        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
+        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
+        result does not depend on it.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
         data.
@@ -482,7 +485,10 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     random_state : int, RandomState instance, Generator or None, default=None
         None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
+        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
+        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
+        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
+        result does not depend on it.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
         data.
@@ -607,7 +613,10 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     random_state : int, RandomState instance, Generator or None, default=None
         None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
+        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
+        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
+        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
+        result does not depend on it.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
         data.
@@ -702,7 +711,10 @@ class DPAdmmLasso(CentralModel, LassoRegression):
     random_state : int, RandomState instance, Generator or None, default=None
         None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
+        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
+        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
+        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
+        result does not depend on it.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
         data.
@@ -804,7 +816,10 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     random_state : int, RandomState instance, Generator or None, default=None
         None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
+        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
+        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
+        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
+        result does not depend on it.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
         data.
@@ -913,7 +928,10 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
     random_state : int, RandomState instance, Generator or None, default=None
         None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
+        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
+        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
+        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
+        result does not depend on it.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
         data.
@@ -1002,7 +1020,10 @@ class DPAdmmRidge(CentralModel, RidgeRegression):
     random_state : int, RandomState instance, Generator or None, default=None
         None draws noise from the operating system; anything else makes the fit a simulation.
     n_jobs : int, default=None
-        Number of threads. The result does not depend on it.
+        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
+        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
+        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
+        result does not depend on it.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
         data.

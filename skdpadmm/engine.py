@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib import effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
@@ -46,21 +46,23 @@ class Engine:
     Parameters
     ----------
     n_jobs : int or None, default=None
-        Threads that share the blocks, as joblib counts them. Few blocks run in one thread.
+        Threads that share the blocks, as joblib counts them. Few blocks run in one thread. Parts
+        with long tasks run in as many workers of joblib.
     backend : {"local", "dask"}, default="local"
         Where parts are placed: in this process, or in the workers of dask.distributed. Blocks run
         in this process.
     client : distributed.Client or None, default=None
         The client of dask. By default the current one; where there is none, `running` makes a
         cluster of ``n_jobs`` processes (two by default) on this machine.
-    pool, workers : ThreadPoolExecutor and Workers, or None
-        Threads, and the workers of the client, while `running`.
+    pool, jobs, workers : ThreadPoolExecutor, joblib.Parallel and Workers, or None
+        Threads, joblib's workers, and those of the client, while `running`.
     """
 
     n_jobs: int | None = None
     # An iteration takes milliseconds: a pool of the standard library hands out its tasks in one of
     # them, a joblib pool in ten.
     pool: ThreadPoolExecutor | None = None
+    jobs: Parallel | None = None
     backend: str = "local"
     client: Client | None = None
     workers: Workers | None = None
@@ -78,11 +80,16 @@ class Engine:
                 engine = replace(engine, workers=workers)
             if n_workers > 1:
                 pool = stack.enter_context(ThreadPoolExecutor(n_workers))
-                engine = replace(engine, pool=pool)
+                # Parts keep their state, so that joblib's workers have to share memory.
+                jobs = Parallel(n_jobs=n_workers, require="sharedmem", verbose=0)
+                engine = replace(engine, pool=pool, jobs=jobs)
             yield engine
 
-    def place(self, parts: Sequence[object]) -> PlacedParts:
+    def place(self, parts: Sequence[object], *, long_tasks: bool = False) -> PlacedParts:
         """Place parts where the workers are, for as long as the engine is `running`.
+
+        Calls of parts take milliseconds, and go to threads; long ones, such as problems that agents
+        solve, go to joblib.
 
         Parts are objects with a state, about as many as there may be workers: consecutive ones
         share a worker. The local backend uses them as they are; dask sends pickled copies, once.
@@ -93,7 +100,7 @@ class Engine:
             On dask if a worker dies.
         """
         if self.backend == "local":
-            return LocalParts(parts, self.pool)
+            return LocalParts(parts, self.pool, self.jobs if long_tasks else None)
         assert self.workers is not None, "Place parts within `with Engine(...).running()`."
         return self.workers.place(parts)
 
@@ -162,12 +169,15 @@ class PlacedParts(ABC):
 
 @dataclass(eq=False)
 class LocalParts(PlacedParts):
-    """Parts of this process, called one after the other or by a pool of threads."""
+    """Parts of this process, called one after the other, by a pool of threads or by joblib."""
 
     parts: Sequence[object]
     pool: ThreadPoolExecutor | None
+    jobs: Parallel | None = None
 
     def _call(self, method: str, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
+        if self.jobs is not None:
+            return self.jobs(delayed(call_part)(part, method, args) for part in self.parts)
         spread = self.pool.map if self.pool is not None and len(self.parts) > 1 else map
         return spread(partial(call_part, method=method, args=args), self.parts)
 

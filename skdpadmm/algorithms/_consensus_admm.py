@@ -365,7 +365,8 @@ def _placed(
     if facts.unit == "agent" and agents is not None:
         limits, unit = unit_limits(facts)[agents.kind], settings.step_size * clip_norm
         blocks = agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
-        placed_agents = problem.engine.place(blocks)
+        is_long = not blocks[0].keeps_closed_forms
+        placed_agents = problem.engine.place(blocks, long_tasks=is_long)
         return lambda *round: placed_agents.sum("advance", *round) / unit
     shape, unit = (facts.n_parameters, facts.loss.n_outputs), clip_norm * rows.n_samples
     placed = problem.engine.place(

@@ -5,9 +5,11 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from distributed import Client
@@ -72,10 +74,10 @@ def ill_conditioned(n_parts, size=5):
     return [Part(rows) for rows in rng.normal(size=(n_parts, size)) * scales]
 
 
-def three_rounds(engine, n_parts):
+def three_rounds(engine, n_parts, long_tasks=False):
     """Sums of three rounds, each a function of the ones before; of None: a plain loop."""
     parts, message, totals = ill_conditioned(n_parts), np.ones(5), []
-    placed = None if engine is None else engine.place(parts)
+    placed = None if engine is None else engine.place(parts, long_tasks=long_tasks)
     for _ in range(3):
         by_hand = (part.advance(message) for part in parts)
         totals.append(placed.sum("advance", message) if placed else sum(by_hand, np.zeros(5)))
@@ -85,7 +87,23 @@ def three_rounds(engine, n_parts):
 
 @pytest.mark.parametrize("n_parts", [1, 2, 7, 32])
 def test_the_bits_of_a_sum_do_not_depend_on_where_parts_are(n_parts, engine):
-    np.testing.assert_array_equal(three_rounds(engine, n_parts), three_rounds(None, n_parts))
+    expected = three_rounds(None, n_parts)
+    for long_tasks in (False, True):
+        np.testing.assert_array_equal(three_rounds(engine, n_parts, long_tasks), expected)
+
+
+def test_long_tasks_run_in_the_workers_that_joblib_is_configured_for():
+    threads = []
+
+    class Listening(Part):
+        def advance(self, message):
+            threads.append(threading.get_ident())
+            time.sleep(0.01)
+            return super().advance(message)
+
+    with joblib.parallel_config(n_jobs=2), Engine().running() as engine:
+        engine.place([Listening(np.ones(1)) for _ in range(8)], long_tasks=True).sum("advance", 1.0)
+    assert len(set(threads)) == 2
 
 
 def test_a_hidden_state_lasts_from_round_to_round_until_it_is_reset(engine):

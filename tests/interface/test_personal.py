@@ -129,6 +129,10 @@ def test_a_refit_at_home_is_an_estimator_that_stores_and_says_nothing(estimator,
     before, own = dict(vars(estimator)), TOWNS == "west"
     west = rows[own]
     model = estimator.local_model("west", west, y[own])
+    everybody = clone(estimator).set_params(n_jobs=2).fit(rows, y).local_models(rows, y)
+    plans.clear()
+    assert list(everybody) == sorted(set(TOWNS))
+    assert estimator.local_models(rows, y)["west"].coef_.tolist() == model.coef_.tolist()
     assert not plans
     assert all(vars(estimator)[name] is before[name] for name in before)
     assert (model.agent_, model.n_features_in_, model.get_params()) == ("west", 4, {})
