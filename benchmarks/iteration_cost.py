@@ -111,7 +111,7 @@ def iteration_cost(
 
     with Engine(n_jobs).running() as engine:
         rows = Rows(X, planned.coordinates)
-        problem = Problem(rows=rows, target=target, engine=engine, progress=interleave)
+        problem = Problem(rows=rows, target=target, engine=engine, report=interleave)
         planned.algorithm.run(planned.plan, problem, Gate(planned.plan, noise))
     # The first pair warms up.
     return statistics.median(iterations[1:]), statistics.median(products[1:])

@@ -64,10 +64,19 @@ class Fitted:
     # Those of the solution.
     coordinates: Coordinates
     solution: Solution
+    # Models after each iteration, where a trace was asked for.
+    path: list[Array] | None = None
 
     def in_user_units(self) -> tuple[Array, Array]:
         """Coefficients (n_outputs, n_features) and intercepts (n_outputs,)."""
         return self.coordinates.to_user(self.solution.parameters)
+
+    def stack_in_user_units(self, models: Array) -> tuple[Array, Array]:
+        """Those of models of shape (..., n_parameters, n_outputs)."""
+        *stacked, d, n_outputs = models.shape
+        columns = np.moveaxis(models, -2, 0).reshape(d, -1)
+        coef, intercept = self.coordinates.to_user(columns)
+        return coef.reshape(*stacked, n_outputs, -1), intercept.reshape(*stacked, n_outputs)
 
     def of_agents(self, n_agents: int) -> tuple[Array, Array]:
         """Those of each agent's model, along a first axis; the common model where they agree."""
@@ -75,9 +84,7 @@ class Fitted:
         if models is None:
             coef, intercept = self.in_user_units()
             return np.repeat(coef[None], n_agents, 0), np.repeat(intercept[None], n_agents, 0)
-        n_agents, d, n_outputs = models.shape
-        coef, intercept = self.coordinates.to_user(models.transpose(1, 0, 2).reshape(d, -1))
-        return coef.reshape(n_agents, n_outputs, -1), intercept.reshape(n_agents, n_outputs)
+        return self.stack_in_user_units(models)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -117,7 +124,7 @@ class PendingFit:
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
         gate.close()
-        return Fitted(plan=plan, coordinates=coordinates, solution=solution)
+        return Fitted(plan=plan, coordinates=coordinates, solution=solution, path=problem.path)
 
     @contextmanager
     def problem(self, plan: Plan, coordinates: Coordinates, gate: Gate) -> Iterator[Problem]:
@@ -136,7 +143,8 @@ class PendingFit:
                 target=target,
                 engine=engine,
                 ownership=self.ownership,
-                progress=progress,
+                report=progress,
+                path=[] if self.planned.algorithm.trace else None,
                 weights=self.weights,
                 per_person=per_person,
             )

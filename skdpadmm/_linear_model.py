@@ -255,6 +255,21 @@ class PrivateLinearModel(LinkedEstimator):
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         """Store the result of a fit."""
         self.n_iter_ = fitted.solution.n_iter
+        if fitted.path:
+            self._keep_path(fitted, np.stack(fitted.path))
+
+    def _keep_path(self, fitted: Fitted, models: Array) -> None:
+        """Store models of shape (n_iterations, ..., n_parameters, n_outputs), in the user's units.
+
+        Where agents have models of their own, the common one is their average.
+        """
+        coef, intercept = fitted.stack_in_user_units(models)
+        if not is_classifier(self):
+            coef, intercept = coef[..., 0, :], intercept[..., 0]
+        if models.ndim == 4:
+            self.coef_per_agent_path_, self.intercept_per_agent_path_ = coef, intercept
+            coef, intercept = coef.mean(axis=1), intercept.mean(axis=1)
+        self.coef_path_, self.intercept_path_ = coef, intercept
 
     def _forget(self) -> None:
         """Remove the results of an earlier fit: names that end with an underscore."""

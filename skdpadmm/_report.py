@@ -52,7 +52,9 @@ def report_of(
     return PrivacyReport(
         subject=type(estimator).__name__,
         delta=plan.budget.delta,
-        observers=tuple(_observers(plan)),
+        observers=tuple(
+            _observers(plan, traced=bool(getattr(estimator.algorithm, "trace", False)))
+        ),
         releases=tuple(
             ReleaseLine(
                 name=r.name + _hidden(r),
@@ -80,13 +82,15 @@ def report_of(
     )
 
 
-def _observers(plan: Plan) -> Iterator[Observer]:
+def _observers(plan: Plan, *, traced: bool) -> Iterator[Observer]:
     """Each observer, with the guarantee against it."""
+    # Whoever has the estimator has the path that it keeps.
+    seen = "model after each iteration" if traced else "final model"
     facts, agents, is_private = plan.facts, plan.facts.agents, plan.budget.is_private
     for name in facts.observers:
         line = Observer(
             name=name,
-            sees=_visible(plan, name),
+            sees=_visible(plan, name).replace("final model", seen),
             unit=facts.unit,
             neighboring=facts.neighboring,
             guarantee=plan.guarantee(name) if is_private else NonPrivate(),

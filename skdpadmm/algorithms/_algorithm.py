@@ -119,6 +119,13 @@ class Algorithm(LinkedEstimator, ABC):
     A subclass is a ``@dataclass(kw_only=True, eq=False, repr=False)`` whose fields are its
     parameters (`number`, `size`, `share`, `count`, `choice`, `flag`, or any `parameter`).
 
+    Parameters
+    ----------
+    trace : bool, default=False
+        Whether the fitted estimator keeps the model after each iteration, in `coef_path_` and
+        `intercept_path_`. It costs no budget and changes nothing else: what is kept is a function
+        of what was released. Refused where the guarantee does not cover the iterates.
+
     Attributes
     ----------
     setting : str or tuple of str
@@ -128,6 +135,9 @@ class Algorithm(LinkedEstimator, ABC):
         Whose contribution it can protect: "record", "agent", "person" or several of them.
     conditionable : bool
         Whether it works in any basis, so that private conditioning can serve it.
+    releases_path : bool
+        Whether its guarantees, also that of whoever sees the model, cover every iterate that it
+        gives to `Problem.progress`.
     exact : bool
         Whether it serves ``epsilon=inf`` by itself. For the others that limit is what
         `exact_algorithm` has for the setting.
@@ -136,6 +146,13 @@ class Algorithm(LinkedEstimator, ABC):
     setting: ClassVar[str | tuple[str, ...]]
     units: ClassVar[tuple[str, ...]] = ("record", "agent")
     exact: ClassVar[bool] = False
+
+    trace: bool = flag(False)
+
+    @property
+    def releases_path(self) -> bool:
+        """Whether every iterate counts as released; not, unless an algorithm says so."""
+        return False
 
     @property
     def conditionable(self) -> bool:
@@ -203,6 +220,15 @@ class Algorithm(LinkedEstimator, ABC):
             Where a parameter lies outside its range, or outside the range that its theorem covers.
         """
         self.check(facts)
+        refuse(
+            "Release the whole path where it can (guarantee='path', release='path'), or take"
+            " another algorithm.",
+            (
+                bool(self.trace) and budget.is_private and not self.releases_path,
+                f"trace=True with {self!r}",
+                "False: its guarantee does not cover the iterates",
+            ),
+        )
         settings, *releases = self.released(facts, budget)
         return Plan(
             algorithm=type(self).__name__,
@@ -245,6 +271,9 @@ class Algorithm(LinkedEstimator, ABC):
         constants = values
         for entry in fields(self):
             value = getattr(self, entry.name)
+            if entry.name == "trace":
+                # The same noise is drawn with it and without it.
+                continue
             if isinstance(value, str) and value == "auto":
                 assert entry.name in values, f"no value for {entry.name}"
             else:

@@ -119,6 +119,11 @@ class AveragedADMM(Algorithm):
     tolerance: float = base.number(0.01, 1e-6, 1.0)
 
     @property
+    def releases_path(self) -> bool:
+        """Whether every iterate counts as released: not where only the last state is seen."""
+        return self.guarantee == "path"
+
+    @property
     def conditionable(self) -> bool:
         """Whether it works in any basis: not where a ridge has to be the same in all directions."""
         return self.guarantee != "last"
@@ -212,10 +217,11 @@ class AveragedADMM(Algorithm):
             # A projection onto a public ball, which only a draw of the noise that never comes would
             # leave: so the rounding of scores has a bound.
             u = last_iterate.within(radius, u)
-            z = rows.from_coordinates(prox(u))
+            model = prox(u)
+            z = rows.from_coordinates(model)
             if k >= settings.n_iter - settings.n_averaged:
                 tail = tail + u / settings.n_averaged
-            problem.progress(k + 1)
+            problem.progress(k + 1, model)
         # One proximal step after averaging: an average of sparse vectors would not be sparse.
         return Solution(
             parameters=prox(tail), n_iter=settings.n_iter, derivative_bound=settings.clip_norm

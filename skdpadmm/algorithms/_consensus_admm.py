@@ -40,6 +40,8 @@ DISPLACEMENT, MESSAGES = "mean displacement", "sum of messages"
 class _Consensus(Algorithm):
     """What a curator and a federation share: blocks with hidden states, and a mean with noise."""
 
+    releases_path = True  # Whoever sees the model counts as seeing every released mean.
+
     step_size: float | Literal["auto"] = base.size()
     clip_norm: float | Literal["auto"] = base.size()
     relaxation: float = base.number(0.5, 0, 1, closed="neither", why=UNBOUNDED)
@@ -64,10 +66,10 @@ class _Consensus(Algorithm):
         n_averaged = int(schedule.sends[-settings.n_averaged :].any(axis=1).sum())
         mean = z = tail = np.zeros(shape)
         for k in range(settings.n_iter):
-            problem.progress(k + 1)
             active, senders = schedule.takes_part[k], schedule.sends[k]
             if not senders.any():
                 gate.skip(name)
+                problem.progress(k + 1)
                 continue
             value = advance(z, centers[0], active if partial else None)
             released = gate.release(name, value, None if facts.agents is None else senders)
@@ -81,9 +83,11 @@ class _Consensus(Algorithm):
                 moved = 2 * lam * (z - centers[active])
                 centers[active] += moved
                 mean = mean + np.einsum("a,ajk->jk", weights[active], moved) - noisy
-            z = rows.from_coordinates(prox(mean))
+            model = prox(mean)
+            z = rows.from_coordinates(model)
             if k >= settings.n_iter - settings.n_averaged:
                 tail = tail + mean / n_averaged
+            problem.progress(k + 1, model)
         amplified = math.sqrt(np.mean(arriving[-settings.n_averaged :] ** -2)) if is_state else 1.0
         return averaged_solution(
             plan,

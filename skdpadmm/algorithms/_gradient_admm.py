@@ -39,6 +39,7 @@ from skdpadmm.protocol import (
 )
 from skdpadmm.records import Rows
 
+Array = NDArray[np.float64]
 ITERATE, OPTIMUM = "iterate", "optimum"
 # Steps of a default run, beyond which it makes no further passes: a loop of some seconds.
 LONGEST_RUN = 50_000
@@ -217,6 +218,11 @@ class GradientADMM(base.Algorithm):
     compiled: bool = base.flag(False)
 
     @property
+    def releases_path(self) -> bool:
+        """Whether every iterate counts as released: not the last alone, nor those of a stream."""
+        return self._release == "path" and not is_streaming(self)
+
+    @property
     def exact(self) -> bool:  # type: ignore[override]
         """Whether it serves ``epsilon=inf`` by itself: nothing else knows a user's constraint."""
         return self.constraint is not None
@@ -344,7 +350,7 @@ class GradientADMM(base.Algorithm):
         # Steps after a secret end are taken as well and dropped, so that nothing reveals it: no
         # clock, no progress bar, no count.
         is_secret = schedule.kind == "stopping"
-        progress = (lambda n_steps: None) if is_secret else problem.progress
+        progress = (lambda n_steps, point: None) if is_secret else problem.progress
         state = self.start(plan, problem)
         state = self._through(plan, problem, gate, state, records[:end], progress)
         self._through(plan, problem, gate, state, records[end:], progress)
@@ -366,15 +372,19 @@ class GradientADMM(base.Algorithm):
         records = np.arange(problem.rows.n_samples)
         return self._through(plan, problem, gate, state, records, problem.progress)
 
-    def solution(self, plan: Plan, problem: Problem, state: steps.State) -> Solution:
+    def _parameters(self, plan: Plan, problem: Problem, state: steps.State) -> Array:
         """The model of a state: its y, or its x where y is another thing."""
         x, multipliers = state.x, state.multipliers
         if plan.settings.average:
             x, multipliers = state.mean_x, state.mean_multipliers
         step = self._step(plan, problem.rows)
         parameters = step.splitting.solution(x, step.penalised_part(x, multipliers))
+        return np.asarray(parameters.reshape(plan.facts.n_parameters, -1))
+
+    def solution(self, plan: Plan, problem: Problem, state: steps.State) -> Solution:
+        """The model of a state, with what is known of it."""
         return Solution(
-            parameters=parameters.reshape(plan.facts.n_parameters, -1),
+            parameters=self._parameters(plan, problem, state),
             n_iter=state.n_steps,
             derivative_bound=plan.settings.clip_norm / problem.rows.typical_norm,
         )
@@ -404,7 +414,7 @@ class GradientADMM(base.Algorithm):
         gate: Gate,
         state: steps.State,
         records: NDArray[np.intp],
-        progress: Callable[[int], None],
+        progress: Callable[..., None],
     ) -> steps.State:
         """Take a step for each of some records, or without one where there is `NOBODY`."""
         rows, path = problem.rows, plan.releases[-1]
@@ -415,6 +425,9 @@ class GradientADMM(base.Algorithm):
         with np.errstate(divide="ignore"):
             bound = plan.settings.clip_norm / np.sqrt(rows.squared_norm)
         size = max(CHUNK_ENTRIES // facts.n_parameters, 1)
+        if problem.path is not None:
+            # A point of the path after each pass.
+            size = facts.n_samples
         for first in range(0, len(records), size):
             chunk = records[first : first + size]
             used = np.where(chunk == NOBODY, 0, chunk)
@@ -425,7 +438,7 @@ class GradientADMM(base.Algorithm):
                 np.where(chunk == NOBODY, 0.0, bound[used]),
                 gate.path_noise(path.name, len(chunk)),
             )
-            progress(state.n_steps)
+            progress(state.n_steps, partial(self._parameters, plan, problem, state))
         return state
 
     def _step(self, plan: Plan, rows: Rows) -> steps.GradientADMMStep:

@@ -144,6 +144,11 @@ class GradientDescent(Algorithm):
         return not self._is_hidden
 
     @property
+    def releases_path(self) -> bool:
+        """Whether every iterate counts as released: not where only the last is seen."""
+        return not self._is_hidden
+
+    @property
     def _is_hidden(self) -> bool:
         """Whether only the last iterate is seen."""
         return self.schedule == "cyclic" or self.guarantee == "last"
@@ -279,10 +284,11 @@ class GradientDescent(Algorithm):
                 u = last_iterate.within(radius, unit * gate.release(ITERATE, point / unit - moved))
             else:
                 u = point - unit * gate.release(GRADIENT, moved)
-            previous, w = w, rows.from_coordinates(prox(u))
+            model = prox(u)
+            previous, w = w, rows.from_coordinates(model)
             if k >= settings.n_iter - settings.n_averaged:
                 tail = tail + u / settings.n_averaged
-            problem.progress(k + 1)
+            problem.progress(k + 1, model)
         # One proximal step after averaging: an average of sparse vectors would not be sparse.
         return Solution(
             parameters=prox(tail),
@@ -410,6 +416,7 @@ class CoordinateDescent(Algorithm):
     setting = "central"
     units = ("record",)  # Gradients of records are clipped.
     conditionable = False
+    releases_path = True  # Whoever sees the model counts as seeing every step.
 
     step_size: float | Sequence[float] | Literal["auto"] = _per_coordinate()
     clip_norm: float | Sequence[float] | Literal["auto"] = _per_coordinate()
@@ -473,7 +480,7 @@ class CoordinateDescent(Algorithm):
             if rest == 0:
                 if n_done > settings.n_iter - settings.n_averaged:
                     tail += u / settings.n_averaged
-                problem.progress(n_done)
+                problem.progress(n_done, w)
         # One proximal step after averaging: an average of sparse vectors would not be sparse.
         parameters = np.concatenate([prox[j](tail[j][None]) for j in range(d)])
         return Solution(

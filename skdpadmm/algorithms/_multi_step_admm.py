@@ -123,6 +123,7 @@ class MultiStepADMM(Algorithm):
     """
 
     setting = "decentralized"
+    releases_path = True  # Every observer counts as seeing all noisy gradients.
 
     inner_steps: int = count(2)
     step_size: float | Literal["auto"] = size()

@@ -280,7 +280,8 @@ def descend(
                 averaged = models + longer * (points - models)
             tail += averaged if n_groups is None else averaged.mean(axis=0)
         if (k + 1) % steps_of_round == 0:
-            problem.progress((k + 1) // steps_of_round)
+            seen = models if n_groups is None else models.mean(axis=0)
+            problem.progress((k + 1) // steps_of_round, rows.to_coordinates(seen))
     answers = tail / n_averaged
     finish = penalty_operator(facts.penalty, step_size, rows) if is_sparse else rows.to_coordinates
     variance = parameter_variance(

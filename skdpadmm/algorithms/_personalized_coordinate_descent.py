@@ -71,6 +71,8 @@ class Personal(Algorithm):
 class InTurns(Personal):
     """Agents whose gradients are clipped and released in turns."""
 
+    releases_path = True  # Every observer counts as seeing all models that are sent.
+
     turns: int | Literal["auto"] = count("auto")
     noise: Literal["gaussian", "laplace"] = choice("gaussian", "laplace")
     clip_norm: float | Literal["auto"] = size()
@@ -275,6 +277,7 @@ class PersonalizedCoordinateDescent(InTurns):
         if settings.warm_start is not None:
             models, n_rounds, noise = _warm_start(plan, turns, clip_norm)
             n_turns, n_probes = n_turns - 1, N_PROBES * is_private
+            problem.progress(1, models)
             if path is not None:
                 path.start(models, noise)
         n_wakes = n_turns + settings.averaging_wakes
@@ -296,7 +299,7 @@ class PersonalizedCoordinateDescent(InTurns):
                 models[wave] = own + step[wave, None, None] * (means - own)
                 woken[wave] += 1
                 done += len(wave)
-                problem.progress(settings.turns - n_turns + done // n_agents)
+                problem.progress(settings.turns - n_turns + done // n_agents, models)
             if path is not None:
                 path.sweep_is_over(models, n_wakes)
         variance = 0.0

@@ -166,7 +166,7 @@ class LocalModels(InTurns):
         for k in range(n_turns):
             own = models[who]
             models[who] = own - step[who, None, None] * (turns.gradient(who, own) + curvature * own)
-            problem.progress(k + 1)
+            problem.progress(k + 1, models)
         return Solution(parameters=models.mean(axis=0), parameters_per_agent=models, n_iter=n_turns)
 
 
@@ -392,7 +392,7 @@ class JointObjective:
         start: Array,
         tolerance: float,
         max_iter: int,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Callable[[int, Array], None] = lambda done, models: None,
     ) -> tuple[Array, int, bool]:
         """Models, how many steps of Newton's method it took, and whether it converged.
 
@@ -419,7 +419,7 @@ class JointObjective:
                 if descends:
                     break
             models, value, gradient, bends = candidate, after, following, further
-            progress(iteration)
+            progress(iteration, models)
             if np.abs(length * step).max() <= tolerance * max(1.0, np.abs(models).max()):
                 return models, iteration, True
         return models, max_iter, -expected <= 1e-12 * abs(value)

@@ -169,7 +169,7 @@ def _newton(objective: _Objective, parameters: Array) -> tuple[Array, int, bool]
             length /= 2
         parameters = parameters + length * step
         value, gradient, hessian = objective.derivatives(parameters)
-        objective.problem.progress(iteration)
+        objective.problem.progress(iteration, parameters)
         if objective.is_small(length * step, parameters, settings.tolerance):
             return parameters, iteration, True
     # Where optima are many, steps between them go on while nothing is left to gain.
@@ -235,7 +235,7 @@ def _accelerated_gradient(objective: _Objective, parameters: Array) -> tuple[Arr
         following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         ahead = trial + (momentum - 1) / following * change
         parameters, momentum = trial, following
-        objective.problem.progress(iteration)
+        objective.problem.progress(iteration, parameters)
         # A small step is not yet an optimum: the step that the prox would make from here is.
         if objective.is_small(change, parameters, settings.tolerance):
             if objective.is_stationary(parameters, settings.tolerance, step):

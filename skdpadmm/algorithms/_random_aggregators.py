@@ -348,6 +348,7 @@ class RandomizedADMM(Algorithm):
     """
 
     setting = "decentralized"
+    releases_path = True  # Every observer counts as seeing all broadcasts.
     conditionable = False
 
     aggregator: Literal["random", "fixed"] = choice("random", "fixed")
@@ -490,6 +491,7 @@ class RandomizedGradientDescent(Algorithm):
     """
 
     setting = "decentralized"
+    releases_path = True  # Every observer counts as seeing all broadcasts.
     conditionable = False
 
     mixing: Literal["metropolis", "neighbors", "pair", "interval"] = choice(
@@ -602,6 +604,7 @@ class RandomizedSGD(Algorithm):
     """
 
     setting = "decentralized"
+    releases_path = True  # Every observer counts as seeing all broadcasts.
     conditionable = False
 
     rounds: int | Literal["auto"] = count("auto")

@@ -16,6 +16,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -130,6 +131,7 @@ class _RandomWalk(Algorithm):
         proximal_step = walks.agent_proximal_steps(
             facts, problem, _bounds(plan), settings.inner, step_size=settings.step_size
         )
+        prox = base.penalty_operator(facts.penalty, self._penalty_step(plan), rows)
         hop, per_agent = self._hop(plan, gate, rows, proximal_step)
         token = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
         hops = walks.draw_hops(facts, settings.max_contributions, gate)
@@ -138,11 +140,11 @@ class _RandomWalk(Algorithm):
             if k > settings.n_hops - n_averaged:
                 tail = tail + token / n_averaged
             if k % n_agents == 0:
-                problem.progress(k // n_agents)
+                problem.progress(k // n_agents, partial(prox, token))
         return network_solution(
             facts,
             rows,
-            base.penalty_operator(facts.penalty, self._penalty_step(plan), rows)(tail),
+            prox(tail),
             self._variance(plan, rows),
             parameters_per_agent=per_agent,
             n_iter=settings.n_hops,
@@ -223,6 +225,8 @@ class RandomWalkADMM(_RandomWalk):
     >>> plan.guarantee("eavesdropper") == plan.guarantee("peer") == plan.guarantee("model")
     True
     """
+
+    releases_path = True  # Every observer counts as seeing the token after every hop.
 
     relaxation: float = share(0.5)
     tail_fraction: float = share(0.5)

@@ -124,6 +124,7 @@ class SecretSharingGradientDescent(Algorithm):
     """
 
     setting = ("decentralized", "federated")
+    releases_path = True  # Every sum counts, against every observer.
 
     step_size: float | Literal["auto"] = size()
     clip_norm: float | Literal["auto"] = size()
@@ -213,10 +214,11 @@ class SecretSharingGradientDescent(Algorithm):
         for k in range(settings.n_iter):
             point = w + settings.momentum * (w - previous)
             u = point - scale * summed(point)
-            previous, w = w, rows.from_coordinates(prox(u))
+            model = prox(u)
+            previous, w = w, rows.from_coordinates(model)
             if k >= settings.n_iter - settings.n_averaged:
                 tail = tail + u / settings.n_averaged
-            problem.progress(k + 1)
+            problem.progress(k + 1, model)
         n_messages, n_numbers = _traffic(plan)
         return averaged_solution(
             plan,

@@ -272,8 +272,10 @@ class Problem:
         Targets as the loss expects them, in public coordinates.
     engine, ownership : Engine, and Ownership or None
         Where blocks of rows run, and who holds which row, where there are agents.
-    progress : callable
+    report : callable
         Called with the number of finished iterations, and nothing that depends on data.
+    path : list of ndarray or None, default=None
+        Keeps the iterates that `progress` gets, where a trace was asked for.
     weights : ndarray of shape (n_samples,), default=None
         Where persons are the unit: of their rows, each person's beside each other, of mean one.
     per_person : int, default=1
@@ -284,9 +286,24 @@ class Problem:
     target: NDArray[np.float64] | NDArray[np.intp]
     engine: Engine
     ownership: Ownership | None = None
-    progress: Callable[[int], None] = _silent
+    report: Callable[[int], None] = _silent
+    path: list[NDArray[np.float64]] | None = None
     weights: NDArray[np.float64] | None = None
     per_person: int = 1
+
+    def progress(self, done: int, point: Any = None) -> None:
+        """Note that so many iterations are done, and where they led.
+
+        Parameters
+        ----------
+        done : int
+        point : ndarray of shape (..., n_parameters, n_outputs) or callable, default=None
+            The model after them in public coordinates, or the models of agents; a function that
+            makes it is called only where a path is kept. It is a function of what was released.
+        """
+        self.report(done)
+        if self.path is not None and point is not None and done > len(self.path):
+            self.path.append(np.array(point() if callable(point) else point))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -196,7 +196,7 @@ def run(
         facts = federated_facts(sizes, c, loss, penalty, max_iter=max_iter, **more)
     plan = algorithm.plan(facts, BUDGET if owner is None else replace(BUDGET, observer="server"))
     gate = gate_class(plan, source or KnownNoise(noise, uniforms))
-    hears = {} if progress is None else {"progress": progress}
+    hears = {} if progress is None else {"report": progress}
     return carried_out(algorithm, plan, gate, X, y, ownership, **hears)
 
 

@@ -278,6 +278,34 @@ def model_is_a_function_of_the_released(row):
         assert_same_model(recorded.model, replayed.model)
 
 
+@same_draws
+def the_path_is_released_or_refused(row):
+    """A trace changes no bits and is a function of what was released; hidden paths have none."""
+    trace = {"algorithm": {"trace": True}}
+    if not row.algorithm_with({}).releases_path:
+        with pytest.raises(ValueError, match=r"trace=True .* expected False: its guarantee does"):
+            row.plan(**trace)
+        return
+    X, y = row.data()
+    recorded = record(row, X, y, **trace)
+    assert recorded.plan == row.plan()
+    traced, plain = recorded.model, row.fit(row.make(), X, y)
+    for name, value in learned(plain).items():
+        if isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(value, getattr(traced, name))
+    assert traced.coef_path_.shape[1:] == plain.coef_.shape
+    assert traced.intercept_path_.shape[1:] == np.shape(plain.intercept_)
+    if (of_agents := getattr(traced, "coef_per_agent_path_", None)) is not None:
+        assert of_agents.shape[1:] == plain.coef_per_agent_.shape
+        np.testing.assert_allclose(of_agents.mean(axis=1), traced.coef_path_)
+    assert_same_model(traced, replay(row, recorded, X / 8, y, **trace).model)
+    if hasattr(row.algorithm_with({}), "tail_fraction") and not row.has_agents:
+        # The model is then made of the last iterate alone, and loses what is noise.
+        last = row.fit(row.make(algorithm={"trace": True, "tail_fraction": 1e-9}), X, y)
+        if (last.coef_ != 0).all():
+            np.testing.assert_array_equal(last.coef_path_[-1], last.coef_)
+
+
 def nothing_private_is_kept(row):
     """No value of a record is in the pickle of a model, and no generator."""
     X, y = row.data()
@@ -392,6 +420,7 @@ PROPERTIES = [
     linear_losses_attain_the_claim,
     noise_is_as_planned_and_fresh,
     model_is_a_function_of_the_released,
+    the_path_is_released_or_refused,
     nothing_private_is_kept,
     no_noise_reaches_the_optimum,
     same_bits,
