@@ -151,12 +151,12 @@ def test_the_example_prints_the_scores_that_the_readme_shows():
     # Each fit draws other noise: the bar is six standard deviations wide.
     assert private == pytest.approx(shown[1], abs=0.1)
     assert run(table, names) == ""
-    assert len(names["model"][0].get_feature_names_out()) == 5
+    assert len(names["model"][0].get_feature_names_out()) == 6
 
 
 def test_files_and_make_targets_that_the_readme_names_exist():
     links = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert "docs/images/quickstart.png" in links
+    assert "docs/images/private_learners.png" in links
     assert [link for link in links if not (ROOT / link).is_file()] == []
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     named = set(re.findall(r"(?:^\$ |`)make ([a-z-]+)", README, flags=re.MULTILINE))
