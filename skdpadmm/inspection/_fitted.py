@@ -83,7 +83,7 @@ _CONTAINERS: dict[str, Callable[[Any], str]] = {
 # They learn nothing but the set of labels, which estimators assume to be public too.
 _LABELS = ("sklearn.preprocessing.LabelEncoder", "sklearn.preprocessing.LabelBinarizer")
 # Constructors of others take models that are cloned before they are fitted.
-_FITTED_IN_PLACE = ("steps", "transformer_list")
+_FITTED_IN_PLACE = ("steps", "transformer_list", "transformers_")
 
 
 @dataclass(frozen=True)
@@ -309,27 +309,32 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     return FittedReport(name, parts, total, max(deltas, default=0.0), tuple(reasons))
 
 
-def _parts(value: Any, place: str, seen: set[int], *, is_elsewhere: bool) -> Iterator[FittedPart]:
+def _parts(
+    value: Any, place: str, seen: set[int], *, is_elsewhere: bool, has_run: bool = False
+) -> Iterator[FittedPart]:
     """All that learnt from data, in the order of attributes; each object once."""
-    inside: list[tuple[str, Any]] = []
+    inside: list[tuple[str, Any, bool]] = []
     if isinstance(value, Mapping):
-        inside = [(f"{place}[{key!r}]", each) for key, each in value.items()]
+        inside = [(f"{place}[{key!r}]", each, False) for key, each in value.items()]
     elif isinstance(value, list | tuple):
-        inside = [(f"{place}[{i}]", each) for i, each in enumerate(value)]
-    elif _is_model(value) and id(value) not in seen:
+        inside = [(f"{place}[{i}]", each, False) for i, each in enumerate(value)]
+    elif _is_model(value, has_run) and id(value) not in seen:
         seen.add(id(value))
         part, frozen = _part(value, place, is_elsewhere), isinstance(value, FrozenEstimator)
         if part is not None:
             yield part
         if frozen:
-            inside, is_elsewhere = [(place, value.estimator)], True
+            inside, is_elsewhere = [(place, value.estimator, False)], True
         elif part is None or part.report is None:
             inside = list(_fitted_attributes(value, place))
-    for where, each in inside:
-        yield from _parts(each, where, seen, is_elsewhere=is_elsewhere)
+    for where, each, was_used in inside:
+        yield from _parts(each, where, seen, is_elsewhere=is_elsewhere, has_run=was_used)
 
 
-def _is_model(value: Any) -> bool:
+def _is_model(value: Any, has_run: bool) -> bool:
+    """Whether it has been fitted, or is a step that has run, whatever it looks like."""
+    if has_run and hasattr(value, "fit"):
+        return True
     if isinstance(value, type) or not (
         hasattr(value, "get_params") or public_name(value) in _CONTAINERS
     ):
@@ -337,7 +342,10 @@ def _is_model(value: Any) -> bool:
     try:
         if hasattr(value, "get_params"):
             check_is_fitted(value)
-    except (NotFittedError, TypeError):  # a prototype, or no estimator
+    except NotFittedError:  # a prototype, unless it holds more than its parameters
+        names = vars(value).keys() - value.get_params(deep=False).keys()
+        return any(not name.startswith("_") for name in names)
+    except TypeError:  # no estimator
         return False
     return True
 
@@ -363,15 +371,15 @@ def _part(model: Any, place: str, is_elsewhere: bool) -> FittedPart | None:
     return FittedPart(place, type(model).__name__, report, problem, is_elsewhere)
 
 
-def _fitted_attributes(model: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """What a fit has set: not the parameters, of which fits make clones."""
+def _fitted_attributes(model: Any, place: str) -> Iterator[tuple[str, Any, bool]]:
+    """What a fit has set, and whether it has run: not the parameters, of which fits make clones."""
     parameters = model.get_params(deep=False) if hasattr(model, "get_params") else {}
     prefix = f"{place}." if place else ""
     for name, value in vars(model).items():
         if name in _FITTED_IN_PLACE:
-            pairs = [(f"{prefix}{name}[{i}]", step[1]) for i, step in enumerate(value)]
-            yield from pairs
+            for i, step in enumerate(value):
+                yield f"{prefix}{name}[{i}]", step[1], True
         elif name in parameters or name.startswith("_"):
             continue
         elif not any(value is prototype for prototype in parameters.values()):
-            yield f"{prefix}{name}", value
+            yield f"{prefix}{name}", value, False

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import ensemble, multiclass, multioutput
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.decomposition import PCA
@@ -35,6 +35,29 @@ C = DPAdmmLogisticRegression(classes=[0, 1], **SHORT)
 R = DPAdmmRidge(target_bounds=(-2, 2), **SHORT)
 PAIR = [("a", C), ("b", clone(C))]
 BY_ROW = FeatureUnion([("all", BoundedScaler()), ("same", FunctionTransformer())])
+
+
+class Centred(TransformerMixin, BaseEstimator):
+    """A step of somebody who does not know how scikit-learn tells that something is fitted."""
+
+    def fit(self, X, y=None):
+        self.mean = X.mean(axis=0)
+        return self
+
+    def transform(self, X):
+        return X - self.mean
+
+
+class ByAllRows(TransformerMixin, BaseEstimator):
+    """It keeps nothing, and does not treat each row by itself."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X - X.mean(axis=0)
+
+
 BAG = {"n_estimators": 2, "random_state": 0}
 
 
@@ -56,8 +79,11 @@ def of_columns(step, columns):
         (DPGridSearchCV(C, {"C": [1.0]}, cv=0.5, delta=1e-3, epsilon=5.0), 1, ""),
         (make_pipeline(StandardScaler(), C), 1, "StandardScaler at steps\\[0\\] learnt"),
         (make_pipeline(of_columns(OneHotEncoder(handle_unknown="ignore"), [0]), C), 1,
-         "OneHotEncoder at steps\\[0\\].transformers_\\[0\\]\\[1\\] learnt"),
+         "OneHotEncoder at steps\\[0\\].transformers_\\[0\\] learnt"),
         (make_pipeline(of_columns("passthrough", lambda X: [0]), C), 1, "look at all rows"),
+        (make_pipeline(Centred(), C), 1, "Centred at steps\\[0\\] learnt"),
+        (make_pipeline(of_columns(Centred(), [0]), C), 1, "Centred .* learnt"),
+        (make_pipeline(ByAllRows(), C), 1, "ByAllRows at steps\\[0\\] learnt"),
         (make_pipeline(FunctionTransformer(np.sin), C), 1, "look at all rows"),
         (make_pipeline(FeatureUnion([("p", PCA(1))]), C), 1, "PCA .*without noise"),
         (make_pipeline(SelectFromModel(C), clone(C)), 2, "SelectFromModel .*sum of its parts"),
