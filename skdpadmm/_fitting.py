@@ -6,6 +6,7 @@ plan and the data through the gate. Its result is all that a model may keep.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from skdpadmm.protocol import MODEL, Agents, Gate, Neighborhood, Plan, Problem, 
 from skdpadmm.records import HUGE, Coordinates, Rows, feature_norms, standardising_coordinates
 
 Array = NDArray[np.float64]
+# A clip bound in place of inf, which a run can divide by; a power of two, so nothing is rounded.
+NEVER_REACHED = 2.0**300
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -124,6 +127,9 @@ class PendingFit:
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
         gate.close()
+        if not plan.budget.is_private:
+            # Nothing was clipped, and there is no noise.
+            solution = replace(solution, derivative_bound=math.inf, score_variance=0.0, doubt=0.0)
         return Fitted(plan=plan, coordinates=coordinates, solution=solution, path=problem.path)
 
     @contextmanager
@@ -159,11 +165,16 @@ class PendingFit:
                     f"Got {name} with values beyond {HUGE:g} at epsilon=inf, expected smaller ones:"
                     f" nothing is clipped there. Rescale {name}."
                 )
-        agents = plan.facts.agents
-        if isinstance(agents, Neighborhood) and agents.n_agents > 1:
-            # Distances of models from each other are measured in public units.
-            coordinates = declared.without_bounds()
-        else:
+        agents, coordinates = plan.facts.agents, declared.without_bounds()
+        # Distances of models from each other are measured in public units.
+        is_public = isinstance(agents, Neighborhood) and agents.n_agents > 1
+        algorithm = self.planned.algorithm
+        if algorithm.noiseless and not algorithm.exact:
+            # So are steps of iterations, where rows are no longer than they were planned for.
+            longest = plan.facts.row_norm * (1 + 1e-9)
+            is_public |= bool((Rows(self.X, coordinates).squared_norm <= longest**2).all())
+            plan = replace(plan, settings=plan.settings.but(clip_norm=NEVER_REACHED))
+        if not is_public:
             coordinates = standardising_coordinates(self.X, self.y, declared=declared)
         unit = coordinates.target_scale / declared.target_scale
         loss, penalty = plan.facts.loss.in_units(unit), plan.facts.penalty.scaled(unit**-2)

@@ -181,7 +181,9 @@ class PrivateLinearModel(LinkedEstimator):
         agents = trust.agents
         setting = "central" if agents is None else agents.setting
         algorithm = resolve_algorithm(self.algorithm, setting, of_persons=trust.unit == "person")
-        if agents is not None and budget.is_private:
+        # Without privacy a name stands for the optimum, and an object for its own iterations.
+        is_itself = algorithm.noiseless and not isinstance(self.algorithm, str)
+        if agents is not None and (budget.is_private or is_itself):
             agents = algorithm.share_among(agents)
         # The plan of a stream is that of one record.
         n_samples = 1 if is_stream else n_samples
@@ -210,8 +212,8 @@ class PrivateLinearModel(LinkedEstimator):
         if budget.is_private:
             choices = {"scale": self.scale, "conditioning": self.conditioning}
             facts = prepared(facts, budget, algorithm, coordinates, **choices)
-        elif not algorithm.exact:
-            algorithm = exact_algorithm(facts.setting)
+        elif not (algorithm.exact or is_itself):
+            algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)
         plan = algorithm.plan(facts, budget)
         if budget.is_private:
             general = assumptions_of(plan, coordinates, self.sampler)

@@ -355,7 +355,8 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
     l1_ratio : float, default=0.5
         Share of the l1 penalty, in [0, 1].
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
+        the exact optimum, an object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
@@ -450,7 +451,8 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
+        the exact optimum, an object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
@@ -578,7 +580,8 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     alpha : float, default=1e-4
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
+        the exact optimum, an object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
@@ -676,7 +679,8 @@ class DPAdmmLasso(CentralModel, LassoRegression):
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
+        the exact optimum, an object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
@@ -776,7 +780,8 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     smoothing : float, default=1.0
         Width of the hinge's parabola in units of the margin, in (0, inf).
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
+        the exact optimum, an object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
@@ -888,7 +893,8 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
     l1_ratio : float, default=0.0
         Share of the l1 penalty, in [0, 1].
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
+        the exact optimum, an object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
@@ -985,7 +991,8 @@ class DPAdmmRidge(CentralModel, RidgeRegression):
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]; at inf the fit is exact and not private.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
+        the exact optimum, an object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"

@@ -137,7 +137,8 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels; at inf the fit is exact and not private.
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
@@ -225,8 +226,8 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none at
-        ``epsilon=inf``, where the optimum is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size; none of
+        the exact optimum at ``epsilon=inf``, which is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     topology_ : Topology
@@ -288,7 +289,8 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels; at inf the fit is exact and not private.
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
@@ -369,8 +371,8 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none at
-        ``epsilon=inf``, where the optimum is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size; none of
+        the exact optimum at ``epsilon=inf``, which is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     topology_ : Topology

@@ -87,7 +87,8 @@ class DPFedElasticNet(FederatedModel, RegressorOfAgents, ElasticNetRegression):
         Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels; at inf the fit is exact and not private.
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
@@ -159,8 +160,8 @@ class DPFedElasticNet(FederatedModel, RegressorOfAgents, ElasticNetRegression):
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none at
-        ``epsilon=inf``, where the optimum is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size; none of
+        the exact optimum at ``epsilon=inf``, which is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
@@ -199,7 +200,8 @@ class DPFedLasso(FederatedModel, RegressorOfAgents, LassoRegression):
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels; at inf the fit is exact and not private.
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
@@ -271,8 +273,8 @@ class DPFedLasso(FederatedModel, RegressorOfAgents, LassoRegression):
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none at
-        ``epsilon=inf``, where the optimum is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size; none of
+        the exact optimum at ``epsilon=inf``, which is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
@@ -317,7 +319,8 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
         Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels; at inf the fit is exact and not private.
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
@@ -396,8 +399,8 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none at
-        ``epsilon=inf``, where the optimum is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size; none of
+        the exact optimum at ``epsilon=inf``, which is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
@@ -436,7 +439,8 @@ class DPFedRidge(FederatedModel, RegressorOfAgents, RidgeRegression):
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels; at inf the fit is exact and not private.
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
@@ -508,8 +512,8 @@ class DPFedRidge(FederatedModel, RegressorOfAgents, RidgeRegression):
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none at
-        ``epsilon=inf``, where the optimum is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size; none of
+        the exact optimum at ``epsilon=inf``, which is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport

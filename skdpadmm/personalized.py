@@ -422,7 +422,8 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
         sorted labels. None: its number of rows, as a share of the largest. Public.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels; at inf the fit is exact and not private.
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
@@ -487,8 +488,8 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none at
-        ``epsilon=inf``, where the optimum is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size; none of
+        the exact optimum at ``epsilon=inf``, which is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted, those without rows included.
     similarity_ : Similarity
@@ -575,7 +576,8 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
         sorted labels. None: its number of rows, as a share of the largest. Public.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels; at inf the fit is exact and not private.
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
@@ -633,8 +635,8 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none at
-        ``epsilon=inf``, where the optimum is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size; none of
+        the exact optimum at ``epsilon=inf``, which is computed in one place.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted, those without rows included.
     similarity_ : Similarity

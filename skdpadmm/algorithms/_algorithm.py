@@ -139,13 +139,17 @@ class Algorithm(LinkedEstimator, ABC):
         Whether its guarantees, also that of whoever sees the model, cover every iterate that it
         gives to `Problem.progress`.
     exact : bool
-        Whether it serves ``epsilon=inf`` by itself. For the others that limit is what
+        Whether it finds the optimum at ``epsilon=inf`` by itself. For the others that limit is what
         `exact_algorithm` has for the setting.
+    noiseless : bool
+        Whether an object of it runs at ``epsilon=inf`` as it is, without noise, and with a clip
+        bound of inf that nothing reaches. Otherwise the exact optimum takes its place there.
     """
 
     setting: ClassVar[str | tuple[str, ...]]
     units: ClassVar[tuple[str, ...]] = ("record", "agent")
     exact: ClassVar[bool] = False
+    noiseless: ClassVar[bool] = False
 
     trace: bool = flag(False)
 
@@ -230,6 +234,8 @@ class Algorithm(LinkedEstimator, ABC):
             ),
         )
         settings, *releases = self.released(facts, budget)
+        if self.noiseless and not budget.is_private and "clip_norm" in dict(settings):
+            settings = settings.but(clip_norm=math.inf)
         return Plan(
             algorithm=type(self).__name__,
             facts=facts,

@@ -109,6 +109,7 @@ class AveragedADMM(Algorithm):
 
     setting = "central"
     units = ("record",)  # The averaged loss moves by one record.
+    noiseless = True
 
     step_size: float | Literal["auto"] = base.size()
     clip_norm: float | Literal["auto"] = base.size()
@@ -164,7 +165,7 @@ class AveragedADMM(Algorithm):
         # How far a computed proximal step can move, in units of the longest displacement.
         sensitivity = facts.neighboring.sensitivity_factor / facts.n_samples
         sensitivity *= facts.working_rounding + 2 * settings.tolerance
-        if not hidden:
+        if not (hidden and budget.is_private):
             shape = (facts.n_parameters, facts.loss.n_outputs)
             release = last_iterate.path_release(DISPLACEMENT, shape, sensitivity, n_iter, mu)
             return settings, release
@@ -206,7 +207,7 @@ class AveragedADMM(Algorithm):
         inner = _inner_solver(plan, problem, bounds, farthest)
         for k in range(settings.n_iter):
             start, x = inner(2 * z - u)
-            if settings.guarantee == "path":
+            if plan.releases[-1].name == DISPLACEMENT:
                 released = gate.release(DISPLACEMENT, (x - start) / unit)
                 u = u + 2 * lam * (start + unit * released - z)
             else:
@@ -286,7 +287,11 @@ def _inner_solver(
         gradient_error=error,
         relative_error=(of_step + of_score) / convexity,
     )
-    gradient = solves.clipped_gradient(facts.loss, problem, bounds)
+    clips = bounds
+    if not plan.budget.is_private:
+        # No noise hides what is left of an inner solution.
+        n_steps, clips = n_steps * solves.STEPS_WITHOUT_NOISE, solves.NO_BOUNDS
+    gradient = solves.clipped_gradient(facts.loss, problem, clips)
 
     def solve(point: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         start = point / (1 + settings.step_size * settings.ridge)

@@ -24,6 +24,8 @@ from skdpadmm.records import Rows
 
 # Bounds of norms hold up to rounding.
 SLACK = 1e-9
+# Times as many inner steps where there is no noise: the third power of what a tolerance leaves.
+STEPS_WITHOUT_NOISE = 3
 # A problem that takes more steps cannot be solved.
 MOST_STEPS = 2**50
 
@@ -35,6 +37,10 @@ class LossBounds:
     row_norm: float  # Rows are scaled down to it [R].
     gradient_norm: float  # [L]
     curvature: float  # Largest eigenvalue of a Hessian [beta].
+
+
+# Of losses that are not clipped and rows that are not scaled down.
+NO_BOUNDS = LossBounds(row_norm=math.inf, gradient_norm=math.inf, curvature=math.inf)
 
 
 def loss_bounds(loss: Loss, *, row_norm: float, clip_norm: float) -> LossBounds:

@@ -41,6 +41,7 @@ class _Consensus(Algorithm):
     """What a curator and a federation share: blocks with hidden states, and a mean with noise."""
 
     releases_path = True  # Whoever sees the model counts as seeing every released mean.
+    noiseless = True
 
     step_size: float | Literal["auto"] = base.size()
     clip_norm: float | Literal["auto"] = base.size()
@@ -322,9 +323,10 @@ class FederatedADMM(_Consensus):
         )
         # What a curator would spend for as much noise in the mean.
         noise = sums.noise_std / float(rounds.expected_shares(federation)[0])
-        step_size, clip_norm = default_steps(facts, math.hypot(*sensitivities) / noise)
+        mu = math.hypot(*sensitivities) / noise if budget.is_private else math.inf
+        step_size, clip_norm = default_steps(facts, mu)
         # Messages of agents are shorter than those of records; the travel stays the same.
-        factor = agent_clip_factor(facts)
+        factor = agent_clip_factor(facts) if budget.is_private else 1.0
         conditioned_records = facts.conditioning is not None and facts.unit == "record"
         settings = self.resolved(
             n_iter=rounds.n_rounds,

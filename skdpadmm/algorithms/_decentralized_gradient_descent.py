@@ -87,6 +87,7 @@ class DecentralizedGradientDescent(Algorithm):
 
     setting = "decentralized"
     releases_path = True  # Every observer counts as seeing all noisy gradients.
+    noiseless = True
 
     step_size: float | Literal["auto"] = size()
     clip_norm: float | Literal["auto"] = size()

@@ -82,6 +82,9 @@ def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
     product counts, so the number of steps is no choice but a cost. More signal affords more travel,
     up to where the path settles anyway.
     """
+    if math.isinf(mu):
+        # Without noise nothing is clipped: the longest step that is stable for every data set.
+        return longest_step(facts), math.inf
     if facts.loss.unweighted is not facts.loss:
         return _weighted_steps(facts, mu)
     signal = facts.signal(mu)
@@ -174,8 +177,9 @@ def default_descent(
     step_size, clip_norm = default_steps(replace(facts, max_iter=n_iter), mu)
     if momentum is None:
         momentum = 0.8 if facts.conditioning is None else 0.0
-    # Momentum multiplies the distance that a path travels.
-    step_size *= 1.0 - momentum
+    if math.isfinite(mu):
+        # Momentum multiplies the distance that a path travels.
+        step_size *= 1.0 - momentum
     if facts.conditioning is None:
         step_size = min(step_size, longest_step(facts))
     return step_size, clip_norm, momentum

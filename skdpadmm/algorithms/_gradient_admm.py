@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _gradient_admm_steps as steps
 from skdpadmm.algorithms import _last_iterate as last_iterate
-from skdpadmm.algorithms._certified_solves import LossBounds, clipped_gradient, typical_norm
+from skdpadmm.algorithms._certified_solves import NO_BOUNDS, clipped_gradient, typical_norm
 from skdpadmm.algorithms._defaults import default_stochastic_descent
 from skdpadmm.algorithms._record_schedule import NOBODY, RecordSchedule, at_the_end, calibrated
 from skdpadmm.noise import GRID_CELL, grid_cell
@@ -198,6 +198,7 @@ class GradientADMM(base.Algorithm):
     setting = "central"
     units = ("record",)  # Gradients of records are clipped.
     conditionable = False
+    noiseless = True
 
     step_size: float | Literal["auto"] = base.size()
     penalty_weight: float | Literal["auto"] = base.size()
@@ -344,7 +345,8 @@ class GradientADMM(base.Algorithm):
         """Take the planned steps; every number in the solution has passed the gate."""
         if not plan.budget.is_private:
             tied = steps.splitting_of(plan.facts.penalty, problem.rows.coordinates, self.constraint)
-            return _optimum(plan, problem, gate, tied)
+            most = MOST_EXACT_STEPS if self.exact else plan.facts.max_iter
+            return _optimum(plan, problem, gate, tied, most)
         schedule = plan.settings.schedule
         records, end = schedule.drawn(gate)
         # Steps after a secret end are taken as well and dropped, so that nothing reveals it: no
@@ -573,11 +575,12 @@ def seen_in_order(rows: Rows, records: NDArray[np.intp]) -> NDArray[np.float64]:
     return rows.take([chosen]).seen(0)[where]
 
 
-def _optimum(plan: Plan, problem: Problem, gate: Gate, tied: steps.Splitting) -> Solution:
-    """The limit without privacy: full gradients until nothing moves."""
-    loss, rows, free = plan.facts.loss, problem.rows, math.inf
-    unclipped = LossBounds(row_norm=free, gradient_norm=free, curvature=free)
-    total = clipped_gradient(loss, problem, unclipped)
+def _optimum(
+    plan: Plan, problem: Problem, gate: Gate, tied: steps.Splitting, most: int
+) -> Solution:
+    """The limit without privacy: full gradients until nothing moves, in at most so many steps."""
+    loss, rows = plan.facts.loss, problem.rows
+    total = clipped_gradient(loss, problem, NO_BOUNDS)
     moments = problem.engine.sum(lambda b: rows.seen(b).T @ rows.seen(b), rows.n_blocks)
     curvature = max(
         loss.smoothness * float(np.linalg.eigvalsh(moments)[-1] / rows.n_samples), 1e-12
@@ -585,12 +588,13 @@ def _optimum(plan: Plan, problem: Problem, gate: Gate, tied: steps.Splitting) ->
     step = steps.GradientADMMStep(tied, 1 / curvature, curvature / (tied.smallest * tied.largest))
     x = np.zeros((plan.facts.n_parameters, loss.n_outputs))
     multipliers, n_iter, moves = np.zeros((tied.n_constraints, loss.n_outputs)), 0, math.inf
-    while n_iter < MOST_EXACT_STEPS and moves > TOLERANCE:
+    while n_iter < most and moves > TOLERANCE:
         last, n_iter = (x, multipliers), n_iter + 1
         x, multipliers = step(x, multipliers, total(x) / rows.n_samples)
         moves = max(
             np.abs(new - old).max(initial=0.0) / max(1.0, np.abs(new).max(initial=0.0))
             for new, old in zip((x, multipliers), last, strict=True)
         )
-    parameters = tied.solution(x, step.penalised_part(x, multipliers))
+        parameters = tied.solution(x, step.penalised_part(x, multipliers))
+        problem.progress(n_iter, parameters)
     return Solution(parameters=gate.release(OPTIMUM, parameters), n_iter=n_iter)

@@ -30,7 +30,17 @@ from skdpadmm.algorithms._noise_left import rows_in_mean
 from skdpadmm.losses import clip_derivative
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, Penalty, SquaredL2
 from skdpadmm.privacy import last_iterate_mu, proximal_gradient_contraction, single_use_mu
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Settings, Solution
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Release,
+    Settings,
+    Solution,
+    not_private,
+)
 from skdpadmm.records import Coordinates
 
 GRADIENT = "mean gradient"
@@ -129,6 +139,7 @@ class GradientDescent(Algorithm):
 
     setting = "central"
     units = ("record", "person")  # Gradients of records, or means of persons, are clipped.
+    noiseless = True
 
     step_size: float | Literal["auto"] = base.size()
     clip_norm: float | Literal["auto"] = base.size()
@@ -202,6 +213,10 @@ class GradientDescent(Algorithm):
         self, facts: Facts, settings: Settings, mu: float
     ) -> tuple[Settings, Release]:
         """Settings with the contraction that is certified, and the iterates that it hides."""
+        if math.isinf(mu):
+            shape = (facts.n_parameters, facts.loss.n_outputs)
+            times = settings.n_iter
+            return settings, not_private(ITERATE, shape, facts.observers, times=times)
         base.check_zero_at_zero(facts.penalty, last_iterate.n_features(facts))
         gamma, clip_norm, n_iter = settings.step_size, settings.clip_norm, settings.n_iter
         last_iterate.check_smooth_steps(facts, gamma, clip_norm, otherwise="guarantee='path'")
@@ -417,6 +432,7 @@ class CoordinateDescent(Algorithm):
     units = ("record",)  # Gradients of records are clipped.
     conditionable = False
     releases_path = True  # Whoever sees the model counts as seeing every step.
+    noiseless = True
 
     step_size: float | Sequence[float] | Literal["auto"] = _per_coordinate()
     clip_norm: float | Sequence[float] | Literal["auto"] = _per_coordinate()

@@ -32,6 +32,7 @@ from skdpadmm.protocol import (
     Gate,
     Release,
     View,
+    not_private,
     unit_sizes,
 )
 
@@ -239,6 +240,8 @@ def calibrated_multiplier(
     family: Callable[[float], Guarantee], epsilon: float, delta: float, prior: Guarantee
 ) -> float:
     """Noise with which a family of guarantees meets a budget, after what was spent before."""
+    if math.isinf(epsilon):
+        return 0.0
     first = family(1.0)
     if isinstance(first, GaussianDP) and isinstance(prior, GaussianDP):
         total = gaussian_mu(epsilon, delta)
@@ -268,6 +271,16 @@ def message_sum(
         together = agents.together(budget.observer, rounds.fewest)
         needed = np.full(len(limits), float(needed.max()) / math.sqrt(together))
     per_agent = np.sort(needed[agents.kind])
+    if not budget.is_private:
+        return not_private(
+            name,
+            shape,
+            agents.observers,
+            times=len(sensitivities),
+            made_of="sum",
+            agent_noise_std=tuple(needed.tolist()),
+            fewest=rounds.fewest,
+        )
 
     def view(observer: str) -> View:
         noise = surely_noise(needed, per_agent, agents.together(observer, rounds.fewest))

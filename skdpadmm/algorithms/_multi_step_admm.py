@@ -124,6 +124,7 @@ class MultiStepADMM(Algorithm):
 
     setting = "decentralized"
     releases_path = True  # Every observer counts as seeing all noisy gradients.
+    noiseless = True
 
     inner_steps: int = count(2)
     step_size: float | Literal["auto"] = size()
@@ -161,6 +162,11 @@ class MultiStepADMM(Algorithm):
         n_iter, sampling = facts.max_iter * int(self.inner_steps), float(self.batch_fraction)
         messages = gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
         step_size, clip_norm = default_network_steps(facts, messages, sampling=sampling)
+        if self.proximal_weight == "growing" and not budget.is_private:
+            raise ValueError(
+                "Got proximal_weight='growing' at epsilon=inf, expected a float or None: the"
+                " schedule is a multiple of a bound of gradients, and nothing is clipped there."
+            )
         if self.step_size != "auto":
             step_size = float(self.step_size)
         most = max(int(network_of(facts).topology.degrees.max()), 1)

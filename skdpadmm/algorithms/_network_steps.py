@@ -16,14 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
-from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, usual_smoothness
+from skdpadmm.algorithms._defaults import (
+    agent_clip_factor,
+    default_steps,
+    longest_step,
+    usual_smoothness,
+)
 from skdpadmm.algorithms._messages import calibrated_multipliers
 from skdpadmm.algorithms._noise_left import noisy_solution, parameter_variance
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, clip_derivative, clip_vectors
 from skdpadmm.network import Topology
 from skdpadmm.penalties import NoPenalty
-from skdpadmm.privacy import GaussianDP, Guarantee, PoissonSubsampledGaussian
+from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, PoissonSubsampledGaussian
 from skdpadmm.protocol import (
     Budget,
     Facts,
@@ -132,7 +137,7 @@ def gradient_messages(facts: Facts, budget: Budget, *, n_times: int, sampling: f
         return GaussianDP(n_times**0.5 * sensitivity / multiplier)
 
     multipliers = calibrated_multipliers(facts, budget, family)
-    guarantees = tuple(family(multiplier) for multiplier in multipliers)
+    guarantees = tuple(family(each) if budget.is_private else NonPrivate() for each in multipliers)
     noise_std = limits * np.asarray(multipliers)
     return Release(
         name=GRADIENTS,
@@ -179,6 +184,10 @@ def default_network_steps(
     sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
     noise_std = np.asarray(messages.agent_noise_std)[network_of(facts).kind]
     noise, n_times = float(np.linalg.norm(noise_std)) / sampling, len(messages.sensitivities)
+    if noise == 0:
+        # Losses of agents with more rows than others are that much steeper.
+        steepest = max(network_of(facts).agent_sizes) * network_of(facts).n_agents / facts.n_samples
+        return longest_step(facts) / steepest, math.inf
     step_size, clip_norm = default_steps(
         replace(facts, max_iter=n_times), math.sqrt(n_times) * sensitivity / noise
     )

@@ -213,6 +213,8 @@ class PersonalizedCoordinateDescent(InTurns):
     3
     """
 
+    noiseless = True
+
     averaging_wakes: int | Literal["auto"] = count("auto", least=0)
     split: Literal["equal", "optimal"] = choice("equal", "optimal")
     warm_start: Literal["auto", "propagation"] | None = parameter(

@@ -349,6 +349,7 @@ class RandomizedADMM(Algorithm):
 
     setting = "decentralized"
     releases_path = True  # Every observer counts as seeing all broadcasts.
+    noiseless = True
     conditionable = False
 
     aggregator: Literal["random", "fixed"] = choice("random", "fixed")
@@ -492,6 +493,7 @@ class RandomizedGradientDescent(Algorithm):
 
     setting = "decentralized"
     releases_path = True  # Every observer counts as seeing all broadcasts.
+    noiseless = True
     conditionable = False
 
     mixing: Literal["metropolis", "neighbors", "pair", "interval"] = choice(
@@ -605,6 +607,7 @@ class RandomizedSGD(Algorithm):
 
     setting = "decentralized"
     releases_path = True  # Every observer counts as seeing all broadcasts.
+    noiseless = True
     conditionable = False
 
     rounds: int | Literal["auto"] = count("auto")

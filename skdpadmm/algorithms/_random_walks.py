@@ -31,7 +31,7 @@ from skdpadmm.algorithms._messages import calibrated_multiplier
 from skdpadmm.algorithms._network_steps import into_ball, network_solution
 from skdpadmm.algorithms._noise_left import parameter_variance
 from skdpadmm.noise import GRID_CELL
-from skdpadmm.privacy import GaussianDP, compose
+from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, compose
 from skdpadmm.protocol import (
     PEER,
     Budget,
@@ -43,6 +43,7 @@ from skdpadmm.protocol import (
     Solution,
     View,
     network_of,
+    not_private,
 )
 from skdpadmm.records import Rows
 
@@ -60,6 +61,7 @@ class _RandomWalk(Algorithm):
 
     setting = "decentralized"
     conditionable = False
+    noiseless = True
 
     step_size: float | Literal["auto"] = size()
     clip_norm: float | Literal["auto"] = size()
@@ -129,7 +131,12 @@ class _RandomWalk(Algorithm):
         facts, rows, settings = plan.facts, problem.rows, plan.settings
         n_agents, n_averaged = network_of(facts).n_agents, settings.n_averaged
         proximal_step = walks.agent_proximal_steps(
-            facts, problem, _bounds(plan), settings.inner, step_size=settings.step_size
+            facts,
+            problem,
+            _bounds(plan),
+            settings.inner,
+            step_size=settings.step_size,
+            is_private=plan.budget.is_private,
         )
         prox = base.penalty_operator(facts.penalty, self._penalty_step(plan), rows)
         hop, per_agent = self._hop(plan, gate, rows, proximal_step)
@@ -244,8 +251,10 @@ class RandomWalkADMM(_RandomWalk):
             budget.delta,
             prior,
         )
-        guarantees = (GaussianDP(math.sqrt(cap) * sensitivity / noise_std),)
-        mu = sensitivity / noise_std
+        mu, guarantees = math.inf, tuple[Guarantee, ...]([NonPrivate()])
+        if budget.is_private:
+            mu = sensitivity / noise_std
+            guarantees = (GaussianDP(math.sqrt(cap) * sensitivity / noise_std),)
         step_size, clip_norm, bounds = self._steps(facts, mu, facts.max_iter)
         shape = (facts.n_parameters, facts.loss.n_outputs)
         # Bound of the norm of a state, in units of what one record moves: signal and noise.
@@ -424,13 +433,14 @@ class RandomWalkProximalPoint(_RandomWalk):
             budget.delta,
             prior,
         )
-        mu, noise_std = 1.0 / multiplier, multiplier * delta
+        mu = 1.0 / multiplier if budget.is_private else math.inf
+        noise_std = multiplier * delta
         step_size, clip_norm, bounds = self._steps(facts, mu, n_hops, self.relaxation)
         # Bound of the norm of a token, in units of what one record moves: signal and noise.
         noise = noise_std * math.sqrt(math.prod(shape))
         radius = 4.0 * (cap * facts.n_samples + noise * math.sqrt(n_hops))
         # Arithmetic must not move a token by more than a cell.
-        if ROUNDINGS * 2.0**-53 * (radius / noise_std) > GRID_CELL:
+        if ROUNDINGS * 2.0**-53 * radius > GRID_CELL * noise_std and budget.is_private:
             raise ValueError(
                 f"Got n_samples={facts.n_samples} for RandomWalkProximalPoint, expected fewer: the"
                 " rounding of a token would not be small beside its noise. Use MultiStepADMM."
@@ -451,6 +461,8 @@ class RandomWalkProximalPoint(_RandomWalk):
             radius=radius,
             inner=inner,
         )
+        if not budget.is_private:
+            return settings, not_private(TOKEN, shape, network.observers, times=n_hops)
         pairs = None
         if walk is not None:
             before = [release.view(PEER).guarantees[0] for release in facts.preparations]

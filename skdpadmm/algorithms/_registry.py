@@ -44,9 +44,10 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 }
 
 
-def exact_algorithm(setting: str) -> Algorithm:
+def exact_algorithm(setting: str, *, trace: bool = False) -> Algorithm:
     """The algorithm that finds the optimum of a setting, for ``epsilon=inf``."""
-    return PersonalizedOptimum() if setting == "personalized" else ProximalNewton()
+    exact = PersonalizedOptimum if setting == "personalized" else ProximalNewton
+    return exact(trace=trace)
 
 
 def resolve_algorithm(

@@ -35,6 +35,7 @@ from skdpadmm.protocol import (
     Release,
     Solution,
     View,
+    not_private,
     unit_limits,
 )
 
@@ -125,6 +126,7 @@ class SecretSharingGradientDescent(Algorithm):
 
     setting = ("decentralized", "federated")
     releases_path = True  # Every sum counts, against every observer.
+    noiseless = True
 
     step_size: float | Literal["auto"] = size()
     clip_norm: float | Literal["auto"] = size()
@@ -169,7 +171,9 @@ class SecretSharingGradientDescent(Algorithm):
         messages = shared_sum(facts, budget)
         # What a curator of all rows would spend on a record, for as much noise in the sum.
         sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
-        mu = math.sqrt(facts.max_iter) * sensitivity / messages.noise_std
+        mu = math.inf
+        if budget.is_private:
+            mu = math.sqrt(facts.max_iter) * sensitivity / messages.noise_std
         step_size, clip_norm, momentum = default_descent(
             facts,
             mu,
@@ -177,7 +181,7 @@ class SecretSharingGradientDescent(Algorithm):
             momentum=None if self.momentum == "auto" else float(self.momentum),
         )
         # Gradients of agents are shorter than those of their records; the travel is the same.
-        factor = agent_clip_factor(facts)
+        factor = agent_clip_factor(facts) if budget.is_private else 1.0
         settings = self.resolved(
             n_iter=facts.max_iter,
             step_size=step_size / factor,
@@ -289,6 +293,20 @@ def shared_sum(facts: Facts, budget: Budget) -> Release:
     agents, n_times, limits = facts.agents, facts.max_iter, unit_limits(facts)
     assert agents is not None
     shape = (facts.n_parameters, facts.loss.n_outputs)
+    if not budget.is_private:
+        return not_private(
+            GRADIENT,
+            shape,
+            agents.observers,
+            times=n_times,
+            door="share",
+            made_of="sum",
+            agent_noise_std=(0.0,) * len(limits),
+            fewest=agents.n_agents,
+            cell=1.0,
+            modulus=MODULUS,
+            n_curators=agents.n_curators,
+        )
     sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
     # Of two neighbouring messages each is rounded by half a cell in every entry; a cell is at most
     # that of noise of size one times the noise.

@@ -237,18 +237,20 @@ def agent_proximal_steps(
     inner: tuple[int, ...],
     *,
     step_size: float,
+    is_private: bool = True,
 ) -> Callable[[int, Array], Array]:
-    """Proximal steps of ``F_a = (A / n) sum_{i in a} f_i``, each f_i clipped."""
+    """Proximal steps of ``F_a = (A / n) sum_{i in a} f_i``, each f_i clipped if private."""
     ownership = problem.ownership
     assert ownership is not None
     weight, convexity = _weight(facts), 1.0 / step_size
-    gradients = []
+    gradients, clips = [], bounds if is_private else certified.NO_BOUNDS
     for agent in range(ownership.n_agents):
         group = ownership.rows_of(agent)
         own = replace(problem, rows=problem.rows.take([group]), target=problem.target[group])
-        gradients.append(certified.clipped_gradient(facts.loss, own, bounds))
+        gradients.append(certified.clipped_gradient(facts.loss, own, clips))
     smoothness = convexity + weight * bounds.curvature * ownership.sizes
     n_steps = np.asarray(inner)[np.searchsorted(_sizes(facts), ownership.sizes)]
+    n_steps = n_steps * (1 if is_private else certified.STEPS_WITHOUT_NOISE)
 
     def step(agent: int, point: Array) -> Array:
         gradient = gradients[agent]

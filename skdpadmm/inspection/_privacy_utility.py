@@ -25,6 +25,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdpadmm._candidates import last_step
+from skdpadmm.algorithms._registry import ALGORITHMS
 from skdpadmm.inspection._display import Display, require_pyplot, write_below
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ class PrivacyUtilityDisplay(Display):
     Notes
     -----
     **Not private** is the better of two models, and the legend names it: the estimator at
-    ``epsilon=inf``, with its own parameters, and scikit-learn's counterpart with its defaults,
-    after a `StandardScaler`. At ``epsilon=inf`` a model without a penalty can overfit, and be less
-    accurate than a private one. Where scikit-learn has no counterpart, or rows have an
-    `agent_column`, it is the estimator's.
+    ``epsilon=inf``, with its own parameters and the exact optimum, and scikit-learn's counterpart
+    with its defaults, after a `StandardScaler`. At ``epsilon=inf`` a model without a penalty can
+    overfit, and be less accurate than a private one. Where scikit-learn has no counterpart, or rows
+    have an `agent_column`, it is the estimator's.
 
     **No guarantee.** The picture is for public data, or for whoever may see the rows: seeds are
     known, one fit has no noise, and scores on private rows are exact and outside every guarantee.
@@ -181,8 +182,18 @@ class PrivacyUtilityDisplay(Display):
         elif X_test is None or y_test is None:
             raise ValueError("Got one of X_test and y_test, expected both, or none of them.")
 
+        # An algorithm object would run itself, where the line without privacy is the optimum.
+        names = {kind: name for name, kind in ALGORITHMS.items()}
+        by_name = {
+            parameter: names[type(value)]
+            for parameter, value in estimator.get_params().items()
+            if type(value) in names and not value.exact
+        }
+
         def at(epsilon: float, seed: int) -> Any:
-            changed = {f"{prefix}epsilon": epsilon, f"{prefix}random_state": seed}
+            changed: dict[str, Any] = {f"{prefix}epsilon": epsilon, f"{prefix}random_state": seed}
+            if math.isinf(epsilon):
+                changed |= by_name
             return clone(estimator).set_params(**changed)
 
         # Without privacy first: what is refused there is refused before long work.

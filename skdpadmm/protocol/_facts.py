@@ -206,6 +206,8 @@ class Facts:
     def remaining_mu(self, budget: Budget) -> float:
         """The Gaussian-DP parameter that the preparations leave of a curator's budget."""
         require(self.agents is None, "agents", self.agents, "None: their budgets are their own")
+        if not budget.is_private:
+            return math.inf
         total = gaussian_mu(budget.epsilon, budget.delta)
         spent = [math.hypot(*r.sensitivities) / r.noise_std for r in self.preparations]
         share = sum((mu / total) ** 2 for mu in spent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, Pairs, worst
 from skdpadmm.protocol._agents import MODEL
@@ -105,7 +105,10 @@ class Release:
         return View(observer=observer, guarantees=(gaussian,), worst_cases=(gaussian,))
 
 
-def not_private(name: str, shape: tuple[int, ...], observers: tuple[str, ...]) -> Release:
+def not_private(
+    name: str, shape: tuple[int, ...], observers: tuple[str, ...], *, times: int = 1, **fields: Any
+) -> Release:
     """A release without noise, of a plan that is not private."""
     views = tuple(View(observer=observer, guarantees=(NonPrivate(),)) for observer in observers)
-    return Release(name=name, shape=shape, sensitivities=(math.inf,), noise_std=0.0, views=views)
+    fields |= {"sensitivities": (math.inf,) * times, "views": views}
+    return Release(name=name, shape=shape, noise_std=0.0, **fields)

@@ -7,6 +7,7 @@ import pickle
 import struct
 import warnings
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -341,9 +342,56 @@ def no_noise_reaches_the_optimum(row):
     for more, conditioning, least in cases:
         params = {"algorithm": {**knobs, **more}, "max_iter": 400, "conditioning": conditioning}
         model = fit_through(harness.SilentGate, row, row.make(**params, **strength), X, y)
+        params["algorithm"] = type(row.make())().algorithm
         exact = row.fit(row.make(**params, **strength, epsilon=math.inf), X, y)
         assert np.abs(exact.coef_).max() > 10 * least
         np.testing.assert_allclose(model.coef_, exact.coef_, rtol=0, atol=least)
+
+
+# Iterations that an object needs without privacy, and how far from the optimum it ends.
+FREE = {
+    # One pass, random batches, and records drawn by lot end near the optimum or farther off.
+    **dict.fromkeys(("gradient-cyclic", "aggregators-sgd", "aggregators-sgd-gaussian-agent"), None),
+    **dict.fromkeys(("graph-gradient-agent-zero-out", "multi-step-batches"), None),
+    # So do constant steps of agents that differ; noise that decays ends after few rounds.
+    "graph-gradient": (400, 0.03),
+    "aggregators-gradient-gaussian-zero-out": (400, 1.0),
+    **dict.fromkeys(("aggregators-gradient", "walk-point-zero-out"), None),
+    # Rows fill a 50th of the declared bound, which makes steps that short.
+    "gradient-last-norm": None,
+    # Steps are for the largest of unequal weights.
+    **dict.fromkeys(("weighted-consensus", "weighted-federated"), (1500, 1e-4)),
+    "weighted-consensus-conditioned": (3000, 1e-3),
+    "weighted-personal": (4000, 1e-6),
+    "federated-dropout-agent": (400, 0.05),
+}
+
+
+@same_draws
+def an_object_without_privacy_runs_itself(row):
+    """At epsilon = inf an object reaches the optimum by its own steps, and a name has it."""
+    kind, (X, y) = row.algorithm_with({}), row.data()
+    y = np.clip(y, -1, 1) if row.target == "number" else y
+    n_iter, error = FREE.get(row.id, (400, 2e-4)) or (4, 1e100)
+    known = row.make().get_params()
+    params = {"epsilon": math.inf, "max_iter": n_iter}
+    params |= {name: None for name in ("conditioning", "scale") if name in known}
+    params |= {name: 1.0 for name in ("C",) if name in known and name not in row.params}
+    params |= {name: 0.1 for name in ("alpha",) if name in known and name not in row.params}
+    if row.pieces:
+        # There is no stream without privacy.
+        row = replace(row, pieces=())
+    free = row.fit(row.make(**{**params, "algorithm": {"trace": True}}), X, y)
+    exact = row.fit(row.make(**{**params, "algorithm": type(free)().algorithm}), X, y)
+    assert {model.privacy_.epsilon() for model in (free, exact)} == {math.inf}
+    if not kind.noiseless:
+        # "local-models" has an optimum of its own.
+        assert kind.exact or np.array_equal(free.coef_, exact.coef_)
+        return
+    assert len(free.coef_path_) <= n_iter
+    largest = np.abs(exact.coef_).max()
+    for found in (free.coef_, free.coef_path_[-1]):
+        np.testing.assert_allclose(found, exact.coef_, rtol=0, atol=error * largest)
 
 
 def same_bits(row):
@@ -423,6 +471,7 @@ PROPERTIES = [
     the_path_is_released_or_refused,
     nothing_private_is_kept,
     no_noise_reaches_the_optimum,
+    an_object_without_privacy_runs_itself,
     same_bits,
     refusals_leave_nothing,
     parameters_round_trip,

@@ -9,6 +9,7 @@ import pytest
 from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
@@ -22,6 +23,7 @@ from skdpadmm import (
     DPFedRidge,
     DPPersonalizedClassifier,
 )
+from skdpadmm.algorithms import GradientDescent
 from skdpadmm.inspection import (
     PrivacyLedgerDisplay,
     PrivacyReportDisplay,
@@ -129,6 +131,13 @@ def test_not_private_is_the_better_of_scikit_learns_model_and_its_own(
     display = utility(drawn, X, y, X_test=X_test, y_test=y_test, epsilons=[1.0])
     assert display.non_private_scores == pytest.approx(expected)
     assert display.baselines_[0].get_label() == f"not private: {name}"
+
+
+def test_not_private_is_the_optimum_also_of_an_algorithm_object_that_runs_itself():
+    (X, y), lasso = data(), DPAdmmLasso(**BOUNDS, alpha=1e-6, max_iter=1)
+    own = {"X": X, "y": y, "X_test": X, "y_test": y, "epsilons": [1.0]}
+    of_object = utility(clone(lasso).set_params(algorithm=GradientDescent()), **own)
+    assert_array_equal(of_object.non_private_scores, utility(lasso, **own).non_private_scores)
 
 
 def test_errors_are_positive_and_scores_have_names():
