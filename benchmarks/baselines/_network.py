@@ -13,7 +13,7 @@ zero-out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
 
 Array = NDArray[np.float64]
 Map = Callable[[Array], Array]
+# From linear terms and curvatures ``c_a`` to models.
+Solve = Callable[[Array, Array], Array]
 # Linear terms are cut where minimisers without data would be longer, so that rounding has a bound.
 LONGEST = 1e4
 
@@ -143,20 +145,20 @@ def proximal_step(facts: Facts, rows: Rows) -> Callable[[Array, Array], Array]:
 
 
 def descent(
-    facts: Facts, problem: Problem, clip_norm: float, curvature: Array, n_steps: int
+    facts: Facts, problem: Problem, clip_norm: float, n_steps: int
 ) -> Callable[..., tuple[Array, Array]]:
     """Proximal gradient steps of all agents towards the minimisers of their problems.
 
-    Returns a function of linear terms, and of noise in them, that gives the minimisers without data
-    and noise, where it starts, and what the steps lead to.
+    Returns a function of linear terms, of ``c_a``, and of noise in linear terms, that gives the
+    minimisers without data and noise, where it starts, and what the steps lead to.
     """
     gradient, prox = (
         clipped_gradients(facts, problem, clip_norm),
         proximal_step(facts, problem.rows),
     )
-    step = 1 / (curvature + smoothness(facts))
 
-    def solve(linear: Array, noise: Any = 0.0) -> tuple[Array, Array]:
+    def solve(linear: Array, curvature: Array, noise: Any = 0.0) -> tuple[Array, Array]:
+        step = 1 / (curvature + smoothness(facts))
         norms = np.linalg.norm(linear, axis=(1, 2), keepdims=True) / curvature
         linear = linear * (LONGEST / np.maximum(norms, LONGEST))
         start = models = prox(linear / curvature, 1 / curvature)
@@ -169,18 +171,19 @@ def descent(
 
 
 def rounds(
-    topology: Topology, weight: float, solve: Map, shape: tuple[int, ...], n_rounds: int
+    topology: Topology, weights: Sequence[float], solve: Solve, shape: tuple[int, ...]
 ) -> Any:
-    """Models that are broadcast in each round; duals begin and stay with a sum of zero."""
-    degrees, curvature = topology.degrees[:, None, None], curvatures(topology, weight)
+    """Models that are broadcast in each round, of its rho; duals begin and stay with a sum of zero.
+
+    Duals move by the first rho.
+    """
     models, duals = np.zeros(shape), np.zeros(shape)
-    for k in range(n_rounds + 1):
-        apart = weight * (degrees * models - topology.neighbor_sum(models))
-        duals = duals - apart / 2
-        if k:
-            yield models
-        if k < n_rounds:
-            models = solve(2 * duals + curvature * models - apart)
+    for weight in weights:
+        curvature = curvatures(topology, weight)
+        apart = topology.degrees[:, None, None] * models - topology.neighbor_sum(models)
+        duals = duals - weights[0] * apart / 2
+        models = solve(2 * duals + curvature * models - weight * apart, curvature)
+        yield models
 
 
 def averaged(plan: Plan, problem: Problem, models: Any, n_rounds: int) -> Solution:

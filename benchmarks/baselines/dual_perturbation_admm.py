@@ -126,17 +126,16 @@ class DualPerturbationADMM(Algorithm):
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         facts, settings = plan.facts, plan.settings
         topology, weight = network_of(facts).topology, settings.penalty_weight
-        curvature = consensus.curvatures(topology, weight)
         clip = settings.clip_norm * consensus.typical_norm(facts)
         share = clip * topology.n_agents / facts.n_samples
-        solve = consensus.descent(facts, problem, clip, curvature, settings.inner_steps)
+        solve = consensus.descent(facts, problem, clip, settings.inner_steps)
 
-        def send(linear: Any) -> Any:
-            _, models = solve(linear, share * gate.hidden_term(LINEAR_TERMS))
+        def send(linear: Any, curvature: Any) -> Any:
+            _, models = solve(linear, curvature, share * gate.hidden_term(LINEAR_TERMS))
             return share / curvature * gate.release(MINIMISERS, models * (curvature / share))
 
         shape = plan.releases[-1].shape
-        models = consensus.rounds(topology, weight, send, shape, settings.n_rounds)
+        models = consensus.rounds(topology, [weight] * settings.n_rounds, send, shape)
         return consensus.averaged(plan, problem, models, settings.n_rounds)
 
 

@@ -63,7 +63,7 @@ class ExactConsensusADMM(Algorithm):
         shape = plan.releases[-1].shape
         before, k = np.zeros(shape), 0
 
-        def minimise(linear: Any) -> Any:
+        def minimise(linear: Any, curvature: Any) -> Any:
             """Accelerated steps from the models of the last round."""
             models = ahead = before
             for _ in range(10_000):
@@ -74,7 +74,7 @@ class ExactConsensusADMM(Algorithm):
                     break
             return models
 
-        rounds = consensus.rounds(topology, weight, minimise, shape, settings.max_rounds)
+        rounds = consensus.rounds(topology, [weight] * settings.max_rounds, minimise, shape)
         for k, models in enumerate(rounds, 1):
             moved = max(np.abs(models - before).max(), np.abs(models - models.mean(axis=0)).max())
             before = models

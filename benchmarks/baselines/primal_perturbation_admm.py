@@ -49,45 +49,62 @@ class PrimalPerturbationADMM(Algorithm):
     def check_facts(self, facts: Facts) -> None:
         consensus.check(facts)
 
+    def penalty_weights(self, first: float, n_rounds: int) -> list[float]:
+        """Rho of each round, the smallest first."""
+        return [first] * n_rounds
+
+    def n_noisy(self, n_rounds: int) -> int:
+        """In how many of the rounds data are used."""
+        return n_rounds
+
+    def sent(self, solve: consensus.Solve) -> consensus.Solve:
+        """What agents send in each round, of a function that uses data."""
+        return solve
+
     def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
         n_rounds, clip_norm = facts.max_iter, self.clip_norm
+        # Shrinking steps go as far as constant ones.
         rule = consensus.penalty_weight(facts, budget, clip_norm, n_rounds)
+        rule *= sum(1 / weight for weight in self.penalty_weights(1.0, n_rounds)) / n_rounds
         settings = self.resolved(n_rounds=n_rounds, penalty_weight=rule)
-        weight = settings.penalty_weight
-        least = shares_of_way(facts, weight, self.inner_steps).min()
+        weights = self.penalty_weights(settings.penalty_weight, n_rounds)
+        curvature = consensus.curvatures(network_of(facts).topology, weights[0])
+        least = shares_of_way(facts, curvature, self.inner_steps).min()
         sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
-        sensitivity += 2 * consensus.rounding(facts, clip_norm, weight) / least
+        errors = [consensus.rounding(facts, clip_norm, w) for w in (weights[0], weights[-1])]
+        sensitivity += 2 * max(errors) / least
+        n_noisy = self.n_noisy(n_rounds)
 
         def guarantee(std: float) -> GaussianDP:
-            return GaussianDP(sensitivity * math.sqrt(n_rounds) / std)
+            return GaussianDP(sensitivity * math.sqrt(n_noisy) / std)
 
         std = consensus.calibrated(facts, budget, guarantee)
         return settings, Release(
             name=DISPLACEMENTS,
             shape=(network_of(facts).n_agents, facts.n_parameters, 1),
-            sensitivities=(sensitivity,) * n_rounds,
+            sensitivities=(sensitivity,) * n_noisy,
             noise_std=std,
             views=consensus.seen(facts, guarantee(std)),
         )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         facts, settings, release = plan.facts, plan.settings, plan.releases[-1]
-        topology, weight = network_of(facts).topology, settings.penalty_weight
-        curvature = consensus.curvatures(topology, weight)
+        topology, n_rounds = network_of(facts).topology, settings.n_rounds
         clip = settings.clip_norm * consensus.typical_norm(facts)
-        unit = clip * topology.n_agents / facts.n_samples / curvature
-        unit = unit * shares_of_way(facts, weight, settings.inner_steps)
-        solve = consensus.descent(facts, problem, clip, curvature, settings.inner_steps)
+        share = clip * topology.n_agents / facts.n_samples
+        solve = consensus.descent(facts, problem, clip, settings.inner_steps)
 
-        def send(linear: Any) -> Any:
-            start, models = solve(linear)
+        def send(linear: Any, curvature: Any) -> Any:
+            start, models = solve(linear, curvature)
+            unit = share / curvature * shares_of_way(facts, curvature, settings.inner_steps)
             return start + unit * gate.release(DISPLACEMENTS, (models - start) / unit)
 
-        models = consensus.rounds(topology, weight, send, release.shape, settings.n_rounds)
-        return consensus.averaged(plan, problem, models, settings.n_rounds)
+        weights = self.penalty_weights(settings.penalty_weight, n_rounds)
+        models = consensus.rounds(topology, weights, self.sent(send), release.shape)
+        return consensus.averaged(plan, problem, models, n_rounds)
 
 
-def shares_of_way(facts: Facts, weight: float, n_steps: int) -> Any:
+def shares_of_way(facts: Facts, curvature: Any, n_steps: int) -> Any:
     """``1 - q_a^k``: how much of the way to its minimiser an agent goes at least."""
-    ratio = consensus.smoothness(facts) / consensus.curvatures(network_of(facts).topology, weight)
+    ratio = consensus.smoothness(facts) / curvature
     return 1 - (ratio / (1 + ratio)) ** n_steps
