@@ -191,7 +191,7 @@ def averaged(plan: Plan, problem: Problem, models: Any, n_rounds: int) -> Soluti
     network, total, n_averaged = network_of(plan.facts), 0.0, (n_rounds + 1) // 2
     for k, current in enumerate(models):
         total = total + current if k >= n_rounds - n_averaged else total
-        problem.progress(k + 1)
+        problem.progress(k + 1, current)
     own = np.asarray(total) / n_averaged
     n_messages = 2 * network.topology.n_edges * n_rounds
     return Solution(

@@ -65,6 +65,7 @@ class DualPerturbationADMM(Algorithm):
     """
 
     setting, units, conditionable = "decentralized", ("record",), False
+    releases_path = True  # Every observer counts as seeing every message.
 
     max_rounds: int = count(10)
     clip_norm: float = size(0.5)

@@ -111,7 +111,7 @@ class GossipADMM(Algorithm):
                 agreed[one] = (sum(held) + (of_own[one] + of_copy[other]) / rho) / 2
                 of_own[one] += rho * (held[0] - agreed[one])
                 of_copy[other] += rho * (held[1] - agreed[one])
-            problem.progress((k + 1) // n_agents)
+            problem.progress((k + 1) // n_agents, models[:, :, None])
         released, n_activated = gate.release(MODELS, models[:, :, None]), 2 * (k + 1)
         return Solution(
             parameters=released.mean(axis=0),

@@ -41,6 +41,7 @@ class PrimalPerturbationADMM(Algorithm):
     """
 
     setting, units, conditionable = "decentralized", ("record",), False
+    releases_path = True  # Every observer counts as seeing every message.
 
     clip_norm: float = size(0.1)
     penalty_weight: float | str = size()
