@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+
 import skdpadmm
 
 project = "skdpadmm"
@@ -11,10 +15,22 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
 ]
+# A build needs no network, unless it is asked to link to other projects.
+if os.environ.get("INTERSPHINX"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+        "joblib": ("https://joblib.readthedocs.io/en/stable", None),
+        "pandas": ("https://pandas.pydata.org/docs", None),
+    }
 templates_path = ["_templates"]
 exclude_patterns = ["_build"]
 default_role = "py:obj"
@@ -23,7 +39,40 @@ autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's type lines say it better
 # The class template lists the members of a class itself, not the ones that it inherits.
 numpydoc_show_class_members = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "skdpadmm"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_theme_options = {"header_links_before_dropdown": 6, "show_toc_level": 1}
+# The one file of MathJax 3.2.2 that draws formulas without fonts or network.
+mathjax_path = "mathjax/tex-svg.js"
+
+
+def from_markdown(text: str) -> str:
+    """The Markdown of the changelog as reStructuredText: headings, code, links, lists."""
+    text = re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"``\1``", text)
+    text = re.sub(r"\[([^]]+)\]\((http[^)]+)\)", r"`\1 <\2>`__", text)
+    for marks, underline in (("###", "~"), ("##", "-"), ("#", "=")):
+        text = re.sub(
+            rf"^{marks} (.+)$",
+            lambda found, line=underline: f"{found[1]}\n{line * len(found[1])}",
+            text,
+            flags=re.MULTILINE,
+        )
+    return text
+
+
+def read_changelog(app, docname: str, source: list[str]) -> None:
+    """The page of the changelog is CHANGELOG.md."""
+    if docname == "changelog":
+        changelog = Path(__file__).parents[1] / "CHANGELOG.md"
+        app.env.note_dependency(str(changelog))
+        source[0] = from_markdown(changelog.read_text(encoding="utf-8"))
+
+
+def setup(app) -> None:
+    app.connect("source-read", read_changelog)

@@ -43,9 +43,32 @@ def claims(block):
     return [(code, text) for code, text in pairs if not text.startswith("for each")]
 
 
+PAGES = ("index", "getting_started", "choosing", "statisticians", "researchers", "engineers")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_code_of_a_first_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / f"{page}.rst").read_text(encoding="utf-8")
+    found = re.findall(r"(?m)^( *)\.\. code-block:: python\n\n((?:\1   .*\n|\n)+)", text)
+    names, printed = {}, ""
+    for _, block in found:
+        printed += run(textwrap.dedent(block), names)
+    assert found
+    if page == "getting_started":
+        score = float(re.search(r"^(\d\.\d+)$", printed, re.MULTILINE)[1])
+        assert score == pytest.approx(0.89, abs=0.1)
+        assert printed.endswith("UndeclaredBoundsWarning WeakSignalWarning\n")
+
+
 @pytest.mark.parametrize(
     ("guide", "n_claims", "off"),
-    [("pictures", 8, 0.6), pytest.param("study", 14, 0.0, marks=pytest.mark.slow)],
+    [
+        ("pictures", 8, 0.6),
+        pytest.param("model_selection", 3, 0.0, marks=pytest.mark.slow),
+        pytest.param("study", 3, 0.0, marks=pytest.mark.slow),
+        pytest.param("auditing", 8, 0.0, marks=pytest.mark.slow),
+    ],
 )
 def test_a_guide_says_what_its_code_gives(guide, n_claims, off, tmp_path, monkeypatch):
     if guide == "pictures":
@@ -77,7 +100,7 @@ def test_attacks_are_right_as_often_as_the_table_says():
 
 def test_shares_of_a_trial_are_those_of_the_table():
     pattern = r"^(logarithmic|geometric|poisson) +(\.\d+) +(\.\d+)$"
-    rows = re.findall(pattern, text_of("study"), re.MULTILINE)
+    rows = re.findall(pattern, text_of("model_selection"), re.MULTILINE)
     assert len(rows) == 3
     model = DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1))
     search = DPGridSearchCV(model, {"C": [1e-6, 1e-3, 1.0]}, delta=1e-6)
@@ -92,14 +115,16 @@ def test_narrower_bounds_divide_the_noise_of_scores_as_the_guide_says():
     search = DPGridSearchCV(model, {"alpha": [0.0, 1.0, 10.0]})
     wide = search.plan(10_000, 5).score_std
     narrow = search.set_params(score_bounds=(-1e6, 0)).plan(10_000, 5).score_std
-    (noise,) = re.findall(r"near ([\d,]+), which", text_of("study"))
-    (ratio,) = re.findall(r"divides the noise by\s+(\d+)", text_of("study"))
+    (noise,) = re.findall(r"near ([\d,]+), which", text_of("model_selection"))
+    (ratio,) = re.findall(r"divides the noise by\s+(\d+)", text_of("model_selection"))
     assert wide == pytest.approx(float(noise.replace(",", "")), rel=0.1)
     assert wide / narrow == pytest.approx(float(ratio))
 
 
 def test_a_candidate_is_left_out_as_often_as_the_guide_says():
-    (figures,) = re.findall(r"by default (\.\d+) of two, (\.\d+) of three", text_of("study"))
+    (figures,) = re.findall(
+        r"by default (\.\d+) of two, (\.\d+) of three", text_of("model_selection")
+    )
     for n_candidates, figure in zip((2, 3), figures, strict=True):
         law = NegativeBinomialTrials.of_mean(1.0, 2.0 * n_candidates)
         left_out = sum(law.probability(n) * (1 - 1 / n_candidates) ** n for n in range(1, 200))
