@@ -49,9 +49,10 @@ wheel: ## Build the wheel, and use it in an empty environment without extras
 	@build/empty/bin/python -m pip check
 	@cd build && empty/bin/python ../.ci/use_the_wheel.py
 
-docs: $(VENV)/.installed ## Build the documentation into docs/_build/html; warnings are errors
+docs: $(VENV)/.installed ## Build the documentation into docs/_build/html; warnings and broken links are errors
 	@rm -rf docs/_build docs/generated
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@$(BIN)/python docs/check_links.py docs/_build/html > docs/_build/external_links.txt
 	@echo "Built docs/_build/html/index.html"
 
 figures: $(VENV)/.data ## Draw the figures of the papers and write docs/figures.rst (at most 20 minutes)

@@ -45,6 +45,7 @@ copybutton_prompt_is_regexp = True
 html_theme = "pydata_sphinx_theme"
 html_title = "skdpadmm"
 html_show_sourcelink = False
+html_sidebars = {"benchmarks": [], "changelog": [], "figures": []}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_theme_options = {"header_links_before_dropdown": 6, "show_toc_level": 1}

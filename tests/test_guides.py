@@ -43,6 +43,7 @@ def claims(block):
     return [(code, text) for code, text in pairs if not text.startswith("for each")]
 
 
+CODE = r"(?m)^( *)\.\. code-block:: python\n\n((?:\1   .*\n|\n)+)"
 PAGES = ("index", "getting_started", "choosing", "statisticians", "researchers", "engineers")
 
 
@@ -50,7 +51,7 @@ PAGES = ("index", "getting_started", "choosing", "statisticians", "researchers",
 def test_the_code_of_a_first_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / f"{page}.rst").read_text(encoding="utf-8")
-    found = re.findall(r"(?m)^( *)\.\. code-block:: python\n\n((?:\1   .*\n|\n)+)", text)
+    found = re.findall(CODE, text)
     names, printed = {}, ""
     for _, block in found:
         printed += run(textwrap.dedent(block), names)
@@ -59,6 +60,17 @@ def test_the_code_of_a_first_page_runs(page, tmp_path, monkeypatch):
         score = float(re.search(r"^(\d\.\d+)$", printed, re.MULTILINE)[1])
         assert score == pytest.approx(0.89, abs=0.1)
         assert printed.endswith("UndeclaredBoundsWarning WeakSignalWarning\n")
+
+
+WRITTEN = [*ROOT.glob("docs/*.rst"), *ROOT.glob("docs/user_guide/*.rst")]
+
+
+@pytest.mark.parametrize("page", sorted(WRITTEN), ids=lambda page: page.stem)
+def test_code_fits_its_column(page):
+    found = re.findall(CODE, page.read_text(encoding="utf-8"))
+    for block in (textwrap.dedent(block) for _, block in found):
+        compile(block, str(page), "exec")
+        assert max(map(len, block.splitlines())) <= 82
 
 
 @pytest.mark.parametrize(
