@@ -36,6 +36,7 @@ exclude_patterns = ["_build"]
 default_role = "py:obj"
 
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # numpydoc's type lines say it better
 # The class template lists the members of a class itself, not the ones that it inherits.
 numpydoc_show_class_members = False
