@@ -50,8 +50,8 @@ wheel: ## Build the wheel, and use it in an empty environment without extras
 	@cd build && empty/bin/python ../.ci/use_the_wheel.py
 
 docs: $(VENV)/.installed ## Build the documentation into docs/_build/html; warnings and broken links are errors
-	@rm -rf docs/_build docs/generated
-	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@rm -rf docs/_build docs/generated docs/auto_examples
+	@MPLBACKEND=Agg $(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@$(BIN)/python docs/check_links.py docs/_build/html > docs/_build/external_links.txt
 	@echo "Built docs/_build/html/index.html"
 
@@ -72,7 +72,7 @@ benchmarks: $(VENV)/.data ## Run every benchmark, the long ones at a small size
 	@$(BIN)/python benchmarks/audit_cost.py --quick
 
 clean: ## Remove what the other targets made
-	@rm -rf $(VENV) $(OLDEST) build dist *.egg-info docs/_build docs/generated
+	@rm -rf $(VENV) $(OLDEST) build dist *.egg-info docs/_build docs/generated docs/auto_examples
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@rm -rf examples/output benchmarks/output
 	@find skdpadmm tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,6 +4,8 @@ import os
 import re
 from pathlib import Path
 
+from sphinx_gallery.sorting import ExplicitOrder
+
 import skdpadmm
 
 project = "skdpadmm"
@@ -19,6 +21,7 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinx_gallery.gen_gallery",
 ]
 # A build needs no network, unless it is asked to link to other projects.
 if os.environ.get("INTERSPHINX"):
@@ -32,7 +35,7 @@ if os.environ.get("INTERSPHINX"):
         "pandas": ("https://pandas.pydata.org/docs", None),
     }
 templates_path = ["_templates"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "auto_examples/**/GALLERY_HEADER.rst"]
 default_role = "py:obj"
 
 autosummary_generate = True
@@ -78,3 +81,21 @@ def read_changelog(app, docname: str, source: list[str]) -> None:
 
 def setup(app) -> None:
     app.connect("source-read", read_changelog)
+
+
+SECTIONS = ("first_steps", "data", "agents", "studies", "extending")
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"quickstart|__init__",
+    "subsection_order": ExplicitOrder([f"../examples/{name}" for name in SECTIONS]),
+    "within_subsection_order": "ExampleTitleSortKey",
+    "abort_on_example_error": True,
+    "show_memory": False,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "nested_sections": True,
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("skdpadmm",),
+}

@@ -28,7 +28,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
-from sklearn.utils import _safe_indexing, check_X_y
+from sklearn.utils import check_X_y
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -54,6 +54,7 @@ from skdpadmm._sklearn import (
     Interval,
     LinkedEstimator,
     StrOptions,
+    _safe_indexing,
     absent,
     parameter,
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import baselines
-from examples.heavy_ball import HeavyBall
+from examples.extending.plot_heavy_ball import HeavyBall
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor, DPPersonalizedRegressor
 from skdpadmm.algorithms import LocalModels
 from tests.contract import test_contract as contract

@@ -1,6 +1,9 @@
-"""Private gradient descent with heavy-ball momentum (Polyak, 1964), written outside the package.
+"""
+An algorithm of your own: heavy ball
+====================================
 
-python examples/heavy_ball.py
+Private gradient descent with momentum (Polyak, 1964), written outside of the package: what is
+released and how far it moves, and a run whose noise comes from the gate.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ less. With ``persons`` all rows of a patient are protected together.
 # %%
 # Patients with one to ten visits each, which share the age, the weight and the habit of a patient.
 
-from pathlib import Path
-
 import numpy as np
 from matplotlib import pyplot as plt
 from sklearn.base import clone
@@ -54,6 +52,4 @@ for name, model, known in (("patient", patient, {"persons": patients}), ("row", 
     print(name, np.mean(found, axis=1).round(2))
 ax.set(xscale="log", xlabel="epsilon", ylabel="R2 on new patients, mean of 3 fits", ylim=(0, 1))
 ax.legend()
-output = Path(__file__).parent / "output" / "persons.png"
-output.parent.mkdir(exist_ok=True)
-fig.savefig(output, dpi=110)
+plt.show()

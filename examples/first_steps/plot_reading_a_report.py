@@ -8,9 +8,9 @@ also a limit of attacks: how often the best one is right, and which errors it ha
 
 # %%
 # Rows of four hospitals, with public bounds.
-from pathlib import Path
 
 import numpy as np
+from matplotlib import pyplot as plt
 
 from skdpadmm import DPFedRidge
 from skdpadmm.inspection import TradeOffDisplay
@@ -48,10 +48,8 @@ for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0):
 # %%
 # No attack is below the curve of its observer: one with few false positives has many false
 # negatives.
-display = TradeOffDisplay.from_estimator(model)
-output = Path(__file__).parent / "output" / "trade_off.png"
-output.parent.mkdir(exist_ok=True)
-display.figure_.savefig(output, dpi=110)
+TradeOffDisplay.from_estimator(model)
+plt.show()
 
 # %%
 # A section for a model card.

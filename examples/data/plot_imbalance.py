@@ -5,16 +5,12 @@ Rare classes: public weights
 Of 20,000 generated records 5 % are positive. Balanced accuracy counts both classes alike: it is .5
 for a model that never says "positive". The frequencies of labels in private data are private, so
 the weights come from a prevalence that is public, such as that of an earlier study.
-
-python examples/plot_imbalance.py        writes examples/output/imbalance.png
 """
 
 # %%
 # Weights are ``1 / (n_classes * prevalence)``, as "balanced" would make them from the labels.
 # Nothing is tuned, neither for the weights nor without them.
-from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
 from sklearn.datasets import make_classification
@@ -23,7 +19,6 @@ from sklearn.metrics import balanced_accuracy_score
 
 from skdpadmm import DPAdmmLogisticRegression
 
-mpl.use("Agg")
 PREVALENCE, EPSILONS, SEEDS = 0.05, [0.1, 0.3, 1.0, 3.0], range(3)
 WEIGHTS = {0: 1 / (2 * (1 - PREVALENCE)), 1: 1 / (2 * PREVALENCE)}
 X, y = make_classification(
@@ -53,6 +48,4 @@ for label, weights in {"with weights": WEIGHTS, "without": None}.items():
     print(f"{label}: {np.mean(scores, axis=1).round(3).tolist()}, not private {exact:.3f}")
 ax.set(xlabel="epsilon", ylabel="balanced accuracy on held-out rows", title="5 % positives")
 ax.legend()
-output = Path(__file__).parent / "output" if "__file__" in globals() else Path()
-output.mkdir(exist_ok=True)
-fig.savefig(output / "imbalance.png", dpi=120)
+plt.show()
