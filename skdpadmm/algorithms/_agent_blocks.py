@@ -174,6 +174,7 @@ class AgentBlocks:
     weights: Array
     numbers: NDArray[np.intp]
     keeps_closed_forms: bool
+    has_single_rows: bool
 
     def __post_init__(self) -> None:
         shape = (len(self.numbers), self.rows.coordinates.n_parameters, self.update.loss.n_outputs)
@@ -181,10 +182,15 @@ class AgentBlocks:
 
     def __getstate__(self) -> dict[str, Any]:
         """Take along the rows of these agents, and no others."""
+        rows, target = self._taken()
+        return {**vars(self), "rows": rows, "target": target, "groups": None}
+
+    def _taken(self) -> tuple[Rows, NDArray[Any]]:
+        """Rows with one block for each agent, and their target."""
         if self.groups is None:
-            return vars(self)
+            return self.rows, self.target
         target = np.concatenate([self.target[group] for group in self.groups])
-        return {**vars(self), "rows": self.rows.take(self.groups), "target": target, "groups": None}
+        return self.rows.take(self.groups), target
 
     def advance(self, z: Array, center: Array, active: NDArray[np.bool_] | None) -> Array:
         """Update the states of all who take part and sum up their messages."""
@@ -212,8 +218,28 @@ class AgentBlocks:
         """Displacements of all agents as affine functions of their points."""
         return np.stack([self._local(agent).closed_form() for agent in range(len(self.numbers))])
 
+    @cached_property
+    def single_rows(self) -> tuple[Array, NDArray[Any]]:
+        """The row of each agent, where all have one, and its target."""
+        rows, target = self._taken()
+        return np.concatenate([rows.seen(block) for block in range(rows.n_blocks)]), target
+
+    def _solve_single_rows(self, who: Any, points: Array) -> Array:
+        """Displacements along the only row of each agent, by the loss of its score."""
+        A, target, gamma = *(known[who] for known in self.single_rows), self.update.step_size
+        scores = np.einsum("ad,adk->ak", A, points)
+        scores = scores if scores.shape[1] > 1 else scores[:, 0]
+        if self.update.exact:
+            weights = gamma * np.einsum("ad,ad->a", A, A)
+            slopes = self.update.loss.proximal_derivative(scores, target, weights)
+        else:
+            slopes = self.update.loss.derivative(scores, target)
+        return np.asarray(gamma * A[:, :, None] * slopes.reshape(len(A), 1, -1))
+
     def _solve(self, who: Any, agents: Sequence[int], points: Array) -> Array:
         """Displacement of each agent from its point."""
+        if self.has_single_rows:
+            return self._solve_single_rows(who, points)
         if self.update.exact and self.keeps_closed_forms:
             forms = self.closed_forms[who]
             return np.asarray(forms[:, :, :-1] @ points + forms[:, :, -1:])
@@ -255,6 +281,7 @@ def agent_blocks(
             weights=ownership.sizes[own] / rows.n_samples,
             numbers=np.arange(own.start, own.stop),
             keeps_closed_forms=is_small and isinstance(update.loss, SquaredLoss),
+            has_single_rows=bool(np.all(ownership.sizes[own] == 1)),
         )
         for own in cut(n_agents, min(N_TASKS, n_agents))
     ]

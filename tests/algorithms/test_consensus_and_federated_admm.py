@@ -3,6 +3,7 @@
 A curator is one agent, so that one naive loop serves both.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -132,6 +133,37 @@ def test_a_round_has_one_state_for_each_block(loss, unit, message, exact, everyo
     solution = run(algorithm, X, y, **around).solution
     close(solution.parameters, expected, 1e-9)
     assert solution.n_iter == takes_part.any(axis=1).sum()
+
+
+@pytest.mark.parametrize("everyone", [True, False])
+@pytest.mark.parametrize("step", ["exact", "linearized"])
+@pytest.mark.parametrize("loss", direct.LOSSES)
+def test_agents_with_one_row_each_take_the_steps_of_a_loop_over_agents(
+    loss, step, everyone, monkeypatch
+):
+    (X, y), rng = data_for(direct.LOSSES[loss], n=25), np.random.default_rng(2)
+    knobs = {"step_size": 1.7, "clip_norm": 0.2, "local_step": step}
+    around = {
+        "loss": direct.LOSSES[loss], "penalty": PENALTY, "max_iter": 7, "unit": "agent",
+        "owner": np.arange(25)[::-1], "participation": 1.0 if everyone else 0.5,
+        "noise": 0.05 * rng.normal(size=(7, 4, direct.LOSSES[loss].n_outputs)),
+    }  # fmt: skip
+    solved = record_blocks.LocalProblem.displacement
+    with monkeypatch.context() as patch:
+        patch.setattr(record_blocks.LocalProblem, "displacement", None)  # no loop
+        at_once = run(FederatedADMM(**knobs), X, y, **around).solution.parameters
+
+    def in_a_loop(*arguments, **options):
+        blocks = record_blocks.agent_blocks(*arguments, **options)
+        return [replace(block, has_single_rows=False) for block in blocks]
+
+    calls = []
+    monkeypatch.setattr(federated, "agent_blocks", in_a_loop)
+    monkeypatch.setattr(
+        record_blocks.LocalProblem, "displacement", lambda *a: calls.append(1) or solved(*a)
+    )
+    close(at_once, run(FederatedADMM(**knobs), X, y, **around).solution.parameters, 1e-9)
+    assert bool(calls) == (step == "exact")
 
 
 def test_the_algorithm_as_it_was_printed_goes_to_zero_and_this_one_to_the_lasso():
