@@ -60,7 +60,6 @@ figures: $(VENV)/.data ## Draw the figures of the papers and write docs/figures.
 
 benchmarks: $(VENV)/.data ## Run every benchmark, the long ones at a small size
 	@$(BIN)/python benchmarks/iteration_cost.py
-	@$(BIN)/python benchmarks/lasso_tradeoff.py --quick
 	@$(BIN)/python benchmarks/accuracy.py --quick
 	@$(BIN)/python benchmarks/federated_scaling.py --quick
 	@$(BIN)/python benchmarks/federated_tradeoff.py --quick

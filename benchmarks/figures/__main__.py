@@ -16,7 +16,7 @@ import matplotlib as mpl
 
 from figures import _page
 
-PAPERS = ("gradient_admm",)
+PAPERS = ("fixed_point", "gradient_admm")
 
 
 def main() -> None:

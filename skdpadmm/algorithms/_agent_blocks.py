@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 # is public and accuracy is no condition of the guarantee: contributions are clipped after solving.
 # Two leave 1e-5 of a coefficient in the first iterations and nothing as the steps get smaller.
 WARM_STEPS = 2
+# Agents with one row each that are solved together.
+SINGLE_AT_ONCE = 512
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -269,6 +271,9 @@ def agent_blocks(
     assert ownership is not None
     n_agents = ownership.n_agents
     bounds = update.step_size * clip_norm * limits / ownership.sizes
+    is_single = bool(np.all(ownership.sizes == 1))
+    # Calls cost more than the steps of a few agents that have one row each.
+    n_parts = min(N_TASKS, -(-n_agents // SINGLE_AT_ONCE) if is_single else n_agents)
     # All closed forms together are no larger than X.
     is_small = n_agents * (rows.coordinates.n_parameters + 1) <= rows.n_samples
     return [
@@ -281,9 +286,9 @@ def agent_blocks(
             weights=ownership.sizes[own] / rows.n_samples,
             numbers=np.arange(own.start, own.stop),
             keeps_closed_forms=is_small and isinstance(update.loss, SquaredLoss),
-            has_single_rows=bool(np.all(ownership.sizes[own] == 1)),
+            has_single_rows=is_single,
         )
-        for own in cut(n_agents, min(N_TASKS, n_agents))
+        for own in cut(n_agents, n_parts)
     ]
 
 
