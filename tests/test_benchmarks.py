@@ -70,7 +70,7 @@ EXACT = {"local_randomization"}
 
 # Papers by the module of their figures.
 FIGURES = {
-    "fixed_point": ("", ["Figure 1", "Figure 1, a curator", "Theorems 2 and 3"]),
+    "fixed_point": ("", ["Figure 1", "Figure 1, a curator"]),
     "gradient_admm": ("", ["Table 1", "Figure 1a", "Table 2", "Figure 1b", "Private run"]),
 }
 
