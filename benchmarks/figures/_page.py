@@ -28,8 +28,7 @@ Figures of the papers
 The figures and tables of the five papers whose algorithms are in this package, from
 ``make figures``: what each paper claims, what comes out under valid accounting, and why the two
 differ. Every number in a column "ours", and every table and picture, is written by that command.
-What the papers print and what holds: :doc:`errata`.
-Other benchmarks: :doc:`benchmarks`.
+What the papers print, and what holds: :doc:`errata`. Other benchmarks: :doc:`benchmarks`.
 """
 
 

@@ -285,9 +285,9 @@ def compare_certified() -> tuple[list[Comparison], NDArray[np.intp], dict[float,
             f" for 6. A record with mu 1 alone (epsilon {made.local().epsilon(DELTA):.2f}) that"
             f" comes first has epsilon {', '.join(f'{e:.3f}' for e in first.values())} after 100,"
             " 1,000 and 10,000 steps.",
-            "Dashed lines are of strongly convex losses, which no estimator claims. The paper bounds"
-            " two terms one by one, where their sum is bounded, and leaves out"
-            " the record's own step.",
+            "The paper bounds two terms one by one, where their sum is bounded, and leaves out the"
+            " record's own step. Dashed lines are of strongly convex losses, which no estimator"
+            " claims.",
             table=rst_table(
                 ["kappa", "bound", *(f"mu after {n[k]:,} steps" for k in at)], rows
             ),
