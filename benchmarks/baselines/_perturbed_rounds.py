@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
 from skdpadmm.privacy import Neighboring, PerturbedObjectiveDP, RenyiDP
-from skdpadmm.privacy._objective_perturbation import ROUNDING, Law, Piece
 
+# A bound of relative rounding errors, as in `PerturbedObjectiveDP`.
+ROUNDING = 1e-9
 _ORDERS = tuple((1.0 + np.geomspace(0.01, 1e4, 180)).tolist())
 
 
@@ -106,14 +108,14 @@ def _steep(guarantee: PerturbedObjectiveDP, exponent: float) -> float:
     )
 
 
-def _log_moments(law: Law, exponent: float) -> float:
+def _log_moments(law: Any, exponent: float) -> float:
     """Return log(E exp(l Y))."""
     terms = [exponent * at + math.log(mass) for at, mass in law.atoms if mass > 0.0]
     terms.extend(_log_moment(piece, exponent) for piece in law.pieces)
     return float(logsumexp(terms))
 
 
-def _log_moment(piece: Piece, exponent: float) -> float:
+def _log_moment(piece: Any, exponent: float) -> float:
     """Return the log of weight times the mean of exp(l (shift + scale Z + scale^2 / 2))."""
     tilt = exponent * piece.scale
     above = float(log_ndtr(tilt - piece.start))

@@ -16,7 +16,13 @@ import matplotlib as mpl
 
 from figures import _page
 
-PAPERS = ("fixed_point", "gradient_admm")
+PAPERS = (
+    "fixed_point",
+    "gradient_admm",
+    "multi_step",
+    "local_randomization",
+    "personalized",
+)
 
 
 def main() -> None:
