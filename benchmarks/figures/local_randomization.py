@@ -439,15 +439,17 @@ def compare_sums() -> Comparison:
     rng, n, known, sigma = np.random.default_rng(0), 10, 3, 2.0**20
     noise = np.rint(sigma * rng.standard_normal((n, 20_000))).astype(np.int64)
     total = centred(share_and_sum(residues_of(noise, 2**64), n, 2**64), 2**64)
+    is_exact = np.array_equal(total, noise.sum(axis=0))
     seen = float((total - noise[:known].sum(axis=0)).std()) / sigma
     last = bool(np.array_equal(total - noise[1:].sum(axis=0), noise[0]))
     return Comparison(
         "Theorem 2.1.1",
         "With secret sharing among N' agents who do not collude, central epsilon is the local"
         " one over sqrt(N').",
-        f"Sums are exact: {bool(np.array_equal(total, noise.sum(axis=0)))}. {known} of {n} who"
+        f"Sums are {'exact' if is_exact else 'wrong'}. {known} of {n} who"
         f" pool what they know see noise of {seen:.3f} sigma (sqrt({n - known}) ="
-        f" {math.sqrt(n - known):.3f}); {n - 1} of them recover the last message: {last}.",
+        f" {math.sqrt(n - known):.3f}); {n - 1} of them {'' if last else 'do not '}recover the"
+        " last message.",
         "It holds where gradients are taken at the public mean, as in the library, and not for"
         " gradients at hidden models, as printed: :doc:`errata`.",
     )

@@ -279,8 +279,8 @@ def compare_states(done: dict[Any, list[Any]], image: str) -> Comparison:
         f" each; delta 1e-5. At home {' and '.join(cells['personalised, at home'][:2])} at epsilon"
         f" 1 and 4, a curator's model for all"
         f" {' and '.join(cells['one for all, by a curator'][:2])}.",
-        "Released models are mostly noise here; refitted at home they are as good as a curator's"
-        " model, or better. Similarities are 1 within a census division and .1 elsewhere.",
+        "At epsilon 1 released models are mostly noise; refitted at home they are as good as a"
+        " curator's model, or better. Similarities are 1 within a census division, .1 elsewhere.",
         table=rst_table(head, [[name, *values] for name, values in cells.items()]),
         image=image,
         caption="Convergence, turns, accuracy by features and by rows of personal models",
