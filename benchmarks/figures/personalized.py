@@ -275,7 +275,7 @@ def compare_states(done: dict[Any, list[Any]], image: str) -> Comparison:
     return Comparison(
         "Real agents",
         "None.",
-        "Rates of violent crime in 1,994 communities, 99 features, 46 states as agents with 43 rows"
+        "Rates of violent crime in 1,993 communities, 99 features, 46 states as agents with 43 rows"
         f" each; delta 1e-5. At home {' and '.join(cells['personalised, at home'][:2])} at epsilon"
         f" 1 and 4, a curator's model for all"
         f" {' and '.join(cells['one for all, by a curator'][:2])}.",
