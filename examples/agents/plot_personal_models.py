@@ -7,14 +7,14 @@ those of similar agents: the more, the fewer rows its agent has. Similarities ar
 """
 
 # %%
-# Forty agents with 10 to 100 rows, whose targets are directions in the plane.
+# Twenty-five agents with 10 to 100 rows, whose targets are directions in the plane.
 import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpadmm import DPPersonalizedClassifier
 from skdpadmm.network import angle_similarity
 
-rng, n_agents = np.random.default_rng(0), 40
+rng, n_agents = np.random.default_rng(0), 25
 targets = rng.standard_normal((n_agents, 2))
 owner = np.repeat(np.arange(n_agents), rng.integers(10, 101, n_agents))
 X = rng.uniform(-1, 1, (len(owner), 2))
@@ -34,7 +34,7 @@ def accuracy(coefs):
 # %%
 # Local models learn from own rows alone. "at home" is what an agent makes of its own rows and the
 # released models of its neighbours; it stays there, so it costs nothing.
-epsilons = [0.1, 0.5, 2.0, 10.0]
+epsilons = [0.1, 1.0, 10.0]
 curves = {"local, private": [], "personalised, released": [], "personalised, at home": []}
 for epsilon in epsilons:
     alone = DPPersonalizedClassifier(epsilon=epsilon, algorithm="local-models", **known)

@@ -8,7 +8,7 @@ the record: privacy amplification by iteration. It takes no data to see by how m
 """
 
 # %%
-# One pass of 1,000 records, each used in one step whose noise is as large as its sensitivity. Kappa
+# One pass of 300 records, each used in one step whose noise is as large as its sensitivity. Kappa
 # is step size times penalty weight: a large one hides more, and shortens the steps.
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +23,7 @@ from skdpadmm.privacy import (
     single_use_mu,
 )
 
-DELTA, N, RATIO = 1e-6, 1_000, 1.0
+DELTA, N, RATIO = 1e-6, 300, 1.0
 by_position = {
     f"gradient ADMM, kappa {kappa:g}": AmplifiedIteration(
         RATIO, amplification_constant(kappa)

@@ -2,7 +2,7 @@
 Rare classes: public weights
 ============================
 
-Of 20,000 generated records 5 % are positive. Balanced accuracy counts both classes alike: it is .5
+Of 10,000 generated records 5 % are positive. Balanced accuracy counts both classes alike: it is .5
 for a model that never says "positive". The frequencies of labels in private data are private, so
 the weights come from a prevalence that is public, such as that of an earlier study.
 """
@@ -19,12 +19,12 @@ from sklearn.metrics import balanced_accuracy_score
 
 from skdpadmm import DPAdmmLogisticRegression
 
-PREVALENCE, EPSILONS, SEEDS = 0.05, [0.1, 0.3, 1.0, 3.0], range(3)
+PREVALENCE, EPSILONS, SEEDS = 0.05, [0.1, 0.3, 1.0, 3.0], range(2)
 WEIGHTS = {0: 1 / (2 * (1 - PREVALENCE)), 1: 1 / (2 * PREVALENCE)}
 X, y = make_classification(
-    40_000, 10, n_informative=6, weights=[1 - PREVALENCE], class_sep=0.8, random_state=1
+    20_000, 10, n_informative=6, weights=[1 - PREVALENCE], class_sep=0.8, random_state=1
 )
-X, X_test, y, y_test = X[:20_000] / 5, X[20_000:] / 5, y[:20_000], y[20_000:]
+X, X_test, y, y_test = X[:10_000] / 5, X[10_000:] / 5, y[:10_000], y[10_000:]
 
 # %%
 # Each fit spends epsilon on all of its records. A record of the rare class can change more, so a
