@@ -441,7 +441,7 @@ class RandomizedGradientDescent(Algorithm):
     step_size : float or "auto", default="auto"
         :math:`\eta_1`, in public coordinates; in [1e-100, 1e100].
     step_power : float, default=0.0
-        In [0, 1]: :math:`\eta_k` shrinks like :math:`k^{-\text{step\_power}}`.
+        In [0, 1]: :math:`\eta_k` shrinks like :math:`k^{-\mathrm{step\_power}}`.
     step_decay : float, default=1.0
         In [0.5, 1]: what each step is of the one before, beside that.
     clip_norm : float or "auto", default="auto"

@@ -31,7 +31,7 @@ from skdpadmm.model_selection._search import Trials
 from skdpadmm.network import Ownership
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1
-from skdpadmm.protocol import Gate, Plan
+from skdpadmm.protocol import Gate, Plan, Problem
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
 from tests.contract.registry import BY_ID, Row
@@ -500,6 +500,12 @@ def numbers_of_rows_in_the_plan(patch: pytest.MonkeyPatch) -> None:
     replaces(PrivateLinearModel, "_plan_fit")(planned)(patch)
 
 
+@replaces(Problem, "progress")
+def a_trace_that_knows_rows(progress: Any, self: Any, done: int, point: Any = None) -> None:
+    found = point() if callable(point) else point
+    progress(self, done, None if found is None else found + self.rows.squared_norm.sum())
+
+
 def clip_of_rows_of_persons(
     rows: Any, block: int, slopes: Any, weights: Any, clip_norm: float, per_person: int
 ) -> Any:
@@ -513,6 +519,7 @@ REPLAY, LINEAR = "replay_within_sensitivity", "linear_losses_attain_the_claim"
 TRACE, FUNCTION = "trace_is_the_plan", "model_is_a_function_of_the_released"
 BEFORE_DATA, BUDGET = "plan_before_data", "budget_is_met_and_used_up"
 KEPT, OPTIMUM, BITS = "nothing_private_is_kept", "no_noise_reaches_the_optimum", "same_bits"
+PATH = "the_path_is_released_or_refused"
 REFUSALS, ROUND_TRIP = "refusals_leave_nothing", "parameters_round_trip"
 
 # A row for each release method of the gate, and for each algorithm that uses it differently.
@@ -526,6 +533,13 @@ IN_TURNS = "personal-laplace personal-warm personal-local"
 
 # fmt: off
 BUGS = [
+    Bug("a trace that knows rows", a_trace_that_knows_rows, PATH,
+        "consensus-exact gradient-path multi-step personal-warm sharing-federated"),
+    Bug("a trace of a hidden path", all_of(*(
+        setting(f"{ALGORITHMS}.{name}.releases_path", True)
+        for name in ("_gradient_descent.GradientDescent", "_averaged_admm.AveragedADMM",
+                     "_gradient_admm.GradientADMM"))), PATH,
+        "gradient-last-zero-out gradient-cyclic averaged-last gradient-admm-last"),
     Bug("half the noise", noise(scaled(0.5)), PLANNED, GAUSSIAN),
     Bug("half the Laplace noise", noise(scaled(0.5)), PLANNED, "personal-laplace"),
     Bug("hardly any noise", noise(scaled(0.001)), PLANNED, "consensus-exact"),

@@ -4,6 +4,7 @@ import contextlib
 import io
 import math
 import pickle
+import re
 import struct
 import warnings
 from collections import Counter
@@ -279,13 +280,28 @@ def model_is_a_function_of_the_released(row):
         assert_same_model(recorded.model, replayed.model)
 
 
+# Whose guarantee is of the last iterate, of one token, or of a secret order or end; and algorithms
+# of somebody else, that do not say.
+HIDDEN_PATHS = set(
+    "weighted-averaged weighted-gradient-last weighted-gradient-admm weighted-objective"
+    " averaged-last gradient-last-zero-out gradient-last-norm gradient-cyclic gradient-admm-last"
+    " gradient-admm-sampling gradient-admm-stopping gradient-admm-stream objective"
+    " objective-zero-out walk-point-zero-out"
+    " heavy-ball heavy-ball-zero-out published published-labels".split()
+)
+
+
 @same_draws
 def the_path_is_released_or_refused(row):
     """A trace changes no bits and is a function of what was released; hidden paths have none."""
     trace = {"algorithm": {"trace": True}}
-    if not row.algorithm_with({}).releases_path:
-        with pytest.raises(ValueError, match=r"trace=True .* expected False: its guarantee does"):
+    if row.id in HIDDEN_PATHS:
+        told = ""
+        try:
             row.plan(**trace)
+        except ValueError as error:
+            told = str(error)
+        assert re.search("trace=True .* expected False: its guarantee does", told)
         return
     X, y = row.data()
     recorded = record(row, X, y, **trace)
