@@ -47,7 +47,7 @@ for name, graph in graphs.items():
         scores.append(model.score(X_test, y_test))
         apart.append(model.consensus_error_)
     left.plot(rounds, scores, "o-", label=name)
-    right.loglog(rounds, apart, "o-", label=name)
+    right.semilogy(rounds, apart, "o-", label=name)
 left.set(xlabel="rounds", ylabel="R2 of the average model")
 right.set(xlabel="rounds", ylabel="distance of agents from the average")
 left.legend()
