@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 OLDEST := .venv-oldest
+PEER := .venv-peer
 BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # The lower bounds in pyproject.toml.
@@ -58,7 +59,7 @@ docs: $(VENV)/.installed ## Build the documentation into docs/_build/html; warni
 figures: $(VENV)/.data ## Draw the figures of the papers and write docs/figures.rst (at most 20 minutes)
 	@cd benchmarks && ../$(BIN)/python -m figures
 
-benchmarks: $(VENV)/.data ## Run every benchmark, the long ones at a small size
+benchmarks: $(VENV)/.data $(PEER)/.installed ## Run every benchmark, the long ones at a small size
 	@$(BIN)/python benchmarks/iteration_cost.py
 	@$(BIN)/python benchmarks/accuracy.py --quick
 	@$(BIN)/python benchmarks/federated_scaling.py --quick
@@ -67,9 +68,14 @@ benchmarks: $(VENV)/.data ## Run every benchmark, the long ones at a small size
 	@$(BIN)/python benchmarks/secret_sharing_cost.py --quick
 	@$(BIN)/python benchmarks/private_search.py --quick
 	@$(BIN)/python benchmarks/audit_cost.py --quick
+	@$(BIN)/python benchmarks/streaming.py --quick
+	@$(BIN)/python benchmarks/personalized_scaling.py --quick
+	@cd benchmarks && ../$(BIN)/python -m figures --quick
+	@$(PEER)/bin/python benchmarks/private_learners.py --quick
+	@$(PEER)/bin/python benchmarks/audit_third_party.py --quick
 
 clean: ## Remove what the other targets made
-	@rm -rf $(VENV) $(OLDEST) build dist *.egg-info docs/_build docs/generated docs/auto_examples
+	@rm -rf $(VENV) $(OLDEST) $(PEER) build dist *.egg-info docs/_build docs/generated docs/auto_examples
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@rm -rf examples/output benchmarks/output
 	@find skdpadmm tests -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -95,4 +101,12 @@ $(OLDEST)/.installed: pyproject.toml Makefile
 	@echo "Setting up $(OLDEST) ..."
 	@$(PYTHON) -m venv $(OLDEST)
 	@$(OLDEST)/bin/python $(PIP_INSTALL) $(OLDEST_VERSIONS) --editable '.[test]'
+	@touch $@
+
+# diffprivlib runs on scikit-learn 1.6 and 1.7.
+$(PEER)/.installed: pyproject.toml Makefile
+	@echo "Setting up $(PEER) ..."
+	@$(PYTHON) -m venv $(PEER)
+	@$(PEER)/bin/python $(PIP_INSTALL) --editable '.[accounting,plot]' 'scikit-learn<1.8' pandas
+	@$(PEER)/bin/python $(PIP_INSTALL) --no-deps diffprivlib==0.6.6
 	@touch $@

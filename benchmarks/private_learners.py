@@ -15,9 +15,8 @@ components; two of them are in the table of classifiers.
 
 diffprivlib runs on scikit-learn 1.6 and 1.7, in an environment of its own:
 
-    python -m venv peer
-    peer/bin/pip install "scikit-learn<1.8" "diffprivlib==0.6.6" -e '.[plot]' pandas
-    peer/bin/python benchmarks/private_learners.py
+    make .venv-peer/.installed
+    .venv-peer/bin/python benchmarks/private_learners.py
 """
 
 from __future__ import annotations
@@ -45,9 +44,8 @@ try:
     from diffprivlib import models as peer
 except ImportError as error:
     raise SystemExit(
-        f"Got no diffprivlib ({error}). Make an environment for it:\n"
-        '    python -m venv peer && peer/bin/pip install "scikit-learn<1.8" "diffprivlib==0.6.6"'
-        " -e '.[plot]' pandas"
+        f"Got no diffprivlib ({error}). It has an environment of its own:\n"
+        "    make .venv-peer/.installed && .venv-peer/bin/python benchmarks/private_learners.py"
     ) from None
 
 OUTPUT = Path(__file__).parent / "output" / "private_learners.png"
