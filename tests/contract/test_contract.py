@@ -500,6 +500,16 @@ def applies(promise, row):
     return needs.get(promise, promise) is not None
 
 
+# Properties that most rows show in the slow suite, and the rows that show them in the quick one.
+OF_FEW = {the_path_is_released_or_refused, an_object_without_privacy_runs_itself}
+FEW = set(
+    "consensus-exact gradient-path gradient-last-zero-out averaged-path averaged-last"
+    " coordinates-cyclic gradient-admm-path-zero-out objective federated-server graph-gradient"
+    " multi-step aggregators-admm walk-point-zero-out sharing-federated personal-warm"
+    " heavy-ball".split()
+)
+
+
 def cases(rows, properties):
     """Each row with each property that is about it."""
     return [
@@ -507,7 +517,7 @@ def cases(rows, properties):
             row,
             promise,
             id=f"{row.id}-{promise.__name__}",
-            marks=[pytest.mark.slow] * row.is_slow,
+            marks=[pytest.mark.slow] * (row.is_slow or (promise in OF_FEW and row.id not in FEW)),
         )
         for row in rows
         for promise in properties
