@@ -124,8 +124,8 @@ def placed_parts() -> Iterator[list[PlacedParts]]:
     placed: list[PlacedParts] = []
     place = Engine.place
 
-    def kept(engine: Engine, parts: Any) -> PlacedParts:
-        placed.append(place(engine, parts))
+    def kept(engine: Engine, parts: Any, **options: Any) -> PlacedParts:
+        placed.append(place(engine, parts, **options))
         return placed[-1]
 
     Engine.place = kept  # type: ignore[method-assign]
