@@ -51,6 +51,7 @@ _BY_ROW: dict[str, dict[str, _Setting]] = {
         "preprocessor": _IS_NONE,
         "tokenizer": _IS_NONE,
         "analyzer": _IS_TEXT,
+        "strip_accents": (lambda value: not callable(value), "no function"),
     },
     "sklearn.impute.SimpleImputer": {
         "strategy": _is("constant"),
@@ -90,11 +91,17 @@ def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -
 
 
 def silent(estimator: Any) -> Any:
-    """The same estimator without printing and caching: lines and files can be counted."""
-    off = {"verbose": False, "memory": None}
+    """The same estimator without printing, caching, and changing the rows that it is given.
+
+    Lines and files can be counted, and rows that one trial changes reach the next.
+    """
+    off = {"verbose": False, "memory": None, "copy": True}
     parameters = estimator.get_params(deep=True)
-    names = [name for name in parameters if name.rpartition("__")[2] in off]
-    return estimator.set_params(**{n: off[n.rpartition("__")[2]] for n in names if parameters[n]})
+    names = {name: name.rpartition("__")[2] for name in parameters}
+    values = {name: off[last] for name, last in names.items() if last in off}
+    return estimator.set_params(
+        **{n: value for n, value in values.items() if bool(parameters[n]) != bool(value)}
+    )
 
 
 def _earlier_steps(estimator: Any) -> Iterator[Any]:
@@ -141,8 +148,26 @@ def objection(step: Any) -> str:
     ]
     if wrong:
         return f"{step!r} without {', '.join(wrong)}"
-    parts = [part for _, part, _ in getattr(step, "transformers", ())]
+    if not _keeps_categories(step):
+        return f"{step!r} on columns of a type that turns its categories into others"
+    own = getattr(step, "transformers_", getattr(step, "transformers", ()))
+    parts = [part for _, part, _ in own]
     return next(filter(None, map(objection, [*parts, getattr(step, "remainder", None)])), "")
+
+
+def _keeps_categories(step: Any) -> bool:
+    """Whether a fitted encoder has the categories that were listed.
+
+    It turns them into the type of the column, which one row can change: "1" into 1 in a column of
+    numbers, and .5 into 0 in one of ints.
+    """
+    listed, fitted = getattr(step, "categories", None), getattr(step, "categories_", None)
+    return fitted is None or all(
+        one is other
+        or (isinstance(one, str) == isinstance(other, str) and (one == other or one != one))
+        for own, became in zip(listed, fitted, strict=True)  # type: ignore[arg-type]
+        for one, other in zip(own, became.tolist(), strict=True)
+    )
 
 
 def require_one_that_spends(estimator: Any) -> None:

@@ -34,6 +34,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdpadmm._candidates import (
     last_step,
     n_features_of_last_step,
+    objection,
     silent,
     transformers_of,
     with_parameters,
@@ -291,6 +292,12 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
                 width = n_features_of_last_step(candidate, X.shape[1], getattr(X, "columns", None))
                 rows = check_array(
                     steps.fit_transform(X), accept_sparse="csr", dtype=[np.float64, np.float32]
+                )
+            if refused := objection(steps):
+                raise ValueError(
+                    f"Got transformers that refuse this table: {refused}, expected columns of"
+                    " numbers for listed numbers, and of text for listed text: one row can change"
+                    " the type of a column, and so how every other is encoded."
                 )
             if rows.shape != (X.shape[0], width):
                 raise ValueError(

@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from joblib import parallel_config
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
@@ -27,8 +28,11 @@ _Scorer = Callable[[Any, Any, Any], Any]
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Ignore warnings: they would reveal how many trials ran, and those not chosen."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    """Ignore warnings, and what joblib prints of the parts of a ColumnTransformer.
+
+    Both would reveal how many trials ran, and those not chosen.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"), parallel_config(verbose=0):
         warnings.simplefilter("ignore")
         yield
 

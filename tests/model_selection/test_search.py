@@ -20,6 +20,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
+    Binarizer,
     FunctionTransformer,
     Normalizer,
     OneHotEncoder,
@@ -433,6 +434,38 @@ def test_no_trial_prints_or_warns_or_leaves_a_file_as_these_can_be_counted(
     assert not list(tmp_path.rglob("*.pkl"))
 
 
+def test_parts_of_a_column_transformer_print_no_more_of_many_trials_than_of_few(capfd):
+    steps = make_pipeline(columns(RowNormClipper()), classifier())
+    printed = set()
+    for seed in range(4):
+        with parallel_config(verbose=50):
+            grid = {"columntransformer__n_jobs": [1]}
+            grid_search(steps, grid, epsilon=50.0, n_trials=20, random_state=seed).fit(X, Y)
+        printed.add(sum(text.count("Done") for text in capfd.readouterr()))
+    assert len(printed) == 1
+
+
+def test_rows_stay_as_they_are_in_steps_that_change_them_in_place():
+    rows = X.copy()
+    steps = make_pipeline(Binarizer(threshold=-2.0, copy=False), classifier())
+    search = grid_search(steps, {"binarizer__threshold": [-2.0, 0.0]})
+    search.set_params(public_validation=(rows, Y)).fit(rows, Y)
+    np.testing.assert_array_equal(rows, X)
+
+
+@pytest.mark.parametrize(
+    ("listed", "column"),
+    [(["1", "2"], [1, 2]), ([0.5, 1.5], [0, 1]), (["yes"], [True, False])],
+)
+def test_a_column_of_a_type_that_changes_listed_categories_is_refused(listed, column):
+    # With one entry of another type in the column all other rows would be encoded otherwise.
+    encoder = OneHotEncoder(categories=[listed], handle_unknown="ignore")
+    table = pd.DataFrame({"a": column * 100})
+    search = grid_search(make_pipeline(encoder, classifier(Unspent)), {"unspent__C": [1.0]})
+    with pytest.raises(ValueError, match="turns its categories into others"):
+        search.fit(table, Y[:200])
+
+
 # Scores.
 
 
@@ -538,6 +571,7 @@ REFUSED = [
             (columns(OneHotEncoder(categories=[[0]], handle_unknown="warn")), "handle_unknown="),
             (columns(KNOWN.set_params(max_categories=2)), "without max_categories=None"),
             (columns("drop", remainder=StandardScaler()), "StandardScaler"),
+            (HashingVectorizer(strip_accents=str.lower), "without strip_accents=no function"),
             (columns(SimpleImputer(strategy="constant", fill_value=0)), "keep_empty_features=True"),
             (Subclass([("in", RowNormClipper())]), "Subclass"),
             (FunctionTransformer(np.add, kw_args={"x2": 1}), "each row by itself"),
