@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from pathlib import Path
 
 from sphinx_gallery.sorting import ExplicitOrder
@@ -84,6 +85,15 @@ def setup(app) -> None:
 
 
 SECTIONS = ("first_steps", "data", "agents", "studies", "extending")
+
+
+def warning_without_path(message, category, filename, lineno, line=None):
+    return f"{category.__name__}: {message}\n"
+
+
+# What the pages of examples show of a warning does not depend on where they are built.
+warnings.formatwarning = warning_without_path
+
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
