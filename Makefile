@@ -21,16 +21,16 @@ demo: $(VENV)/.installed ## Take the tour: plan, fit, report, and accuracy again
 	@$(BIN)/python examples/quickstart.py
 
 test: $(VENV)/.installed ## Run the tests and doctests, without the slow ones
-	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not mutant"
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not mutant"
 
 test-slow: $(VENV)/.installed ## Run the slow tests: attacks on the guarantees, large statistics
-	@$(BIN)/python -m pytest -q -n 2 -m slow
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m slow
 
 mutants: $(VENV)/.installed ## Plant every known bug, and fail if the tests do not find one
-	@$(BIN)/python -m pytest -q -n 2 -m mutant tests/bugs
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m mutant tests/bugs
 
 test-oldest: $(OLDEST)/.installed ## Run the contract and interface suites on the oldest scikit-learn, numpy and scipy
-	@$(OLDEST)/bin/python -m pytest -q -n 2 -m "not slow and not mutant" $(OLDEST_TESTS)
+	@$(OLDEST)/bin/python -m pytest -q -n 2 --dist worksteal -m "not slow and not mutant" $(OLDEST_TESTS)
 
 lint: $(VENV)/.installed ## Check style, format, types and the import rules of the rooms
 	@$(BIN)/ruff check .

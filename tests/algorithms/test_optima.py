@@ -43,8 +43,21 @@ COVERED = [  # each algorithm with each kind of penalty, where no naive loop or 
 CASES = [(algorithm, around, name) for algorithm, around, names in COVERED for name in names]
 
 
+def is_slow(algorithm, name):
+    """Of averaged ADMM, whose steps are solves, one problem is in the quick suite."""
+    return isinstance(algorithm, alg.AveragedADMM) and name != "lasso"
+
+
 @pytest.mark.parametrize(
-    ("algorithm", "around", "name"), CASES, ids=[f"{case[0]!r} {case[2]}" for case in CASES]
+    ("algorithm", "around", "name"),
+    [
+        pytest.param(
+            *case,
+            id=f"{case[0]!r} {case[2]}",
+            marks=[pytest.mark.slow] * is_slow(case[0], case[2]),
+        )
+        for case in CASES
+    ],
 )
 def test_without_noise_and_clipping_the_optimum_is_scikit_learns(algorithm, around, name):
     loss, penalty = PROBLEMS[name]

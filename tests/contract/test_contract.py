@@ -501,7 +501,11 @@ def applies(promise, row):
 
 
 # Properties that most rows show in the slow suite, and the rows that show them in the quick one.
-OF_FEW = {the_path_is_released_or_refused, an_object_without_privacy_runs_itself}
+OF_FEW = {
+    the_path_is_released_or_refused,
+    an_object_without_privacy_runs_itself,
+    no_noise_reaches_the_optimum,
+}
 FEW = set(
     "consensus-exact gradient-path gradient-last-zero-out averaged-path averaged-last"
     " coordinates-cyclic gradient-admm-path-zero-out objective federated-server graph-gradient"

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks: every public estimator; other kinds of algorithms are slow."""
+"""scikit-learn's own checks: every public estimator; many rounds and other algorithms are slow."""
 
 from __future__ import annotations
 
@@ -29,9 +29,13 @@ def all_estimators() -> list[BaseEstimator]:
     return [cls(*[{0: (-3, 3)}] * (cls is PublicTableTransformer)) for cls in classes]
 
 
-# Agents need no accuracy here, for which a few rounds are enough. Objective perturbation reaches
-# the R2 of .5 that is asked for in half of all seeds at epsilon=1, and .74 or more at 4.
-OTHERS = [
+# Agents need no accuracy here, for which a few rounds are enough.
+OF_AGENTS = [model for model in all_estimators() if "n_agents" in model.get_params()]
+QUICK = [model for model in all_estimators() if "n_agents" not in model.get_params()]
+QUICK += [type(model)(max_iter=3) for model in OF_AGENTS]
+# Objective perturbation reaches the R2 of .5 that is asked for in half of all seeds at epsilon=1,
+# and .74 or more at 4.
+OTHERS = OF_AGENTS + [
     type(row.estimator)(
         algorithm=row.estimator.algorithm,
         max_iter=100 if is_central else 3,
@@ -61,13 +65,13 @@ def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
 
 # The checks of a search have a few rows, of which a fifth validates.
 @pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
-@parametrize_with_checks([*all_estimators(), SEARCH], expected_failed_checks=expected_failures)
+@parametrize_with_checks([*QUICK, SEARCH], expected_failed_checks=expected_failures)
 def test_estimator_check_of_scikit_learn(estimator: BaseEstimator, check: object) -> None:
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks(OTHERS)
+@parametrize_with_checks(OTHERS, expected_failed_checks=expected_failures)
 def test_estimator_check_with_other_algorithms(estimator: BaseEstimator, check: object) -> None:
     check(estimator)
 

@@ -64,7 +64,7 @@ NESTED = Pipeline([("clip", RowNormClipper()), ("model", Pipeline([("m", ridge()
         (hidden(), {"alpha": [1.0]}, 60, MASKS, True),
         (hidden(), {"alpha": [1.0]}, 60, [(np.arange(-25, 0), np.arange(35))], False),
         (NESTED, {"model__m__epsilon": [0.2, 0.4]}, 60, 3, False),
-        (logistic(), {"algorithm": MIXED}, 60, KFold(2), True),
+        pytest.param(logistic(), {"algorithm": MIXED}, 60, KFold(2), True, marks=pytest.mark.slow),
         (AGENTS, {"alpha": [1.0]}, 61, 3, True),
         (DPRandomizedSearchCV(ridge(), {"alpha": [0.0, 1.0, 2.0]}, n_iter=2),
          {"epsilon": [0.2, 0.4]}, 100, 2, True),

@@ -90,7 +90,7 @@ def sampled(**knobs):
     return model_of(**{**settings, "adversary": "model", "delta": 1e-6, **knobs})
 
 
-@pytest.mark.parametrize("message", ["state", "increment"])
+@pytest.mark.parametrize("message", ["state", pytest.param("increment", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("neighboring", "epsilon"), [("zero_out", 1.379), ("replace_one", 2.92)])
 def test_hidden_poisson_rounds_of_agents_are_a_subsampled_gaussian(neighboring, epsilon, message):
     relaxation = 0.5 if message == "state" else 0.3

@@ -72,7 +72,7 @@ LINEAR = {"step_size": 0.5, "clip_norm": 0.01}
 
 
 @pytest.mark.parametrize("neighboring", ["replace_one", "zero_out"])
-@pytest.mark.parametrize("max_iter", [1, 6, 30])
+@pytest.mark.parametrize("max_iter", [1, 6, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("algorithm", "alpha", "nearly"),
     [

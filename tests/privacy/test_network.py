@@ -113,6 +113,7 @@ def test_secret_batches_are_a_subsampled_gaussian(neighboring, epsilon, multipli
         assert guarantee.epsilon(1e-6) <= epsilon
 
 
+@pytest.mark.slow
 def test_all_records_in_every_batch_are_no_batches_and_preparations_compose_with_batches():
     whole, nearly = (
         batched(algorithm=MultiStepADMM(batch_fraction=share), max_iter=20).plan(400, 3)
@@ -125,6 +126,7 @@ def test_all_records_in_every_batch_are_no_batches_and_preparations_compose_with
     assert 1.98 <= plan.guarantee().epsilon(1e-6) <= 2.0
 
 
+@pytest.mark.slow
 def test_what_enters_a_batch_is_what_the_gate_draws():
     (row,) = (row for row in ROWS if row.id == "multi-step-batches")
     X, y = np.ones((row.n_samples, 2)), np.zeros(row.n_samples, dtype=int)

@@ -139,7 +139,9 @@ def test_slots_are_the_sums_over_their_gaps(grid_shift):
     assert tiny == pytest.approx(math.sqrt(2) * 1e-200)
 
 
-@pytest.mark.parametrize("kind", ["few", "passes", "sampling"])
+@pytest.mark.parametrize(
+    "kind", ["few", "passes", pytest.param("sampling", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("ratio", [0.1, 5.0])
 def test_a_mixture_of_slots_loses_little_and_nothing_of_the_bound(kind, ratio):
     rng, n = np.random.default_rng(0), 4000

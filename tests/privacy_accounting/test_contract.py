@@ -170,7 +170,13 @@ def leaf(guarantee):
     return not isinstance(guarantee, Composed | NonPrivate)
 
 
-@of_first
+# Curves of some kinds take seconds; in the quick suite Gaussians are composed with each of them.
+@pytest.mark.parametrize(
+    "guarantee",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (type(kind) in (Objective, LaplaceDP)))
+     for kind in FIRST],
+    ids=lambda kind: type(kind).__name__,
+)  # fmt: skip
 def test_composition_is_symmetric_above_its_parts_and_below_basic_composition(guarantee):
     for other in FIRST[FIRST.index(guarantee) :]:
         if len(guarantee.relations() | other.relations()) > 1:
