@@ -280,6 +280,18 @@ def warnings_of(
                 " that the target is standardised."
             )
         yield UndeclaredBoundsWarning(line)
+    elif coordinates.has_target_scale and plan.facts.penalty.is_sparse:
+        # At zero, with the best intercept, the gradient of the mean loss is a covariance: for
+        # numbers in [-1, 1] at most one.
+        largest = coordinates.scale / coordinates.target_scale
+        if not plan.facts.penalty.prox(largest, step=1.0).any():
+            largest = coordinates.scale.max() * coordinates.target_scale
+            yield PrivacyWarning(
+                "Got a penalty that sets every coefficient to zero, whatever the data, expected"
+                f" an l1 norm with a weight (alpha, or alpha l1_ratio) below {largest:.3g}: half"
+                " the range of the widest column times half that of the target. Choose a smaller"
+                " alpha; a hundredth of it is a start."
+            )
     if plan.signal is not None and plan.signal.strength < WEAK:
         yield WeakSignalWarning(_weak_signal(plan, plan.signal))
 

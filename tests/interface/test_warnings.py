@@ -3,10 +3,18 @@
 import re
 import warnings
 
+import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 
-from skdpadmm import DPAdmmHuberRegressor, DPAdmmRidge, DPFedLogisticRegression, DPFedRidge
+from skdpadmm import (
+    DPAdmmHuberRegressor,
+    DPAdmmLasso,
+    DPAdmmRidge,
+    DPFedElasticNet,
+    DPFedLogisticRegression,
+    DPFedRidge,
+)
 from skdpadmm.algorithms._algorithm import serves
 from skdpadmm.algorithms._registry import ALGORITHMS
 from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
@@ -65,6 +73,24 @@ def test_bounds_of_some_columns_are_not_enough_and_a_private_scale_is():
     # Who asks for one scale says that there is one, and a single column has no other.
     for scale, n_features in (("private", 3), ("auto", 2)):
         assert not warned(model.set_params(scale=scale).plan, 20_000, n_features)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(("Model", "weight"), [(DPAdmmLasso, 1.0), (DPFedElasticNet, 0.5)])
+def test_a_penalty_that_sets_all_to_zero_is_warned_of_and_none_that_may_not(
+    Model, weight, fit_intercept
+):
+    lower, upper = (1.0, 2.0) if fit_intercept else (-0.5, 0.5)
+    bounds = {"feature_bounds": ([lower, -1.0], [upper, 1.0]), "target_bounds": (-2, 2)}
+    X = np.column_stack([np.full(20_000, upper), np.ones(20_000)])
+    X[::2] = lower, -1.0
+    y = np.where(X[:, 1] > 0, 2.0, -2.0)
+    for alpha in (2.001 / weight, 1.99 / weight):
+        model = Model(alpha=alpha, fit_intercept=fit_intercept, **bounds)
+        found = warned(model.plan, 20_000, 2)
+        exact = model.set_params(epsilon=float("inf")).fit(X, y)
+        assert bool(found) == (not exact.coef_.any()) == (alpha > 2 / weight)
+        assert not found or "below 2:" in found[0][1]
 
 
 @pytest.mark.parametrize(
