@@ -75,7 +75,9 @@ class DPFedElasticNet(FederatedModel, RegressorOfAgents, ElasticNetRegression):
     Minimises, as :class:`sklearn.linear_model.ElasticNet` does,
 
     .. math:: \frac{1}{2 n} \|y - X w - b\|_2^2 + \alpha \rho \|w\|_1
-        + \frac{\alpha (1 - \rho)}{2} \|w\|_2^2, \qquad \rho = \mathrm{l1\_ratio}
+        + \frac{\alpha (1 - \rho)}{2} \|w\|_2^2,
+
+    where :math:`\rho` is `l1_ratio`.
 
     The guarantee, and for whom it holds: :mod:`skdpadmm.federated`.
 
@@ -304,10 +306,10 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
     Minimises, as :class:`sklearn.linear_model.LogisticRegression` does,
 
     .. math:: C \sum_{i=1}^n \ell(W x_i + b, y_i) + \rho \|W\|_1 + \frac{1 - \rho}{2} \|W\|_F^2,
-        \qquad \rho = \mathrm{l1\_ratio}
 
-    with the logistic loss for two classes and the multinomial one for more. The scores of all
-    classes are released together: a record's gradient is clipped in one joint norm.
+    where :math:`\rho` is `l1_ratio`, with the logistic loss for two classes and the multinomial one
+    for more. The scores of all classes are released together: a record's gradient is clipped in one
+    joint norm.
 
     The guarantee, and for whom it holds: :mod:`skdpadmm.federated`.
 
