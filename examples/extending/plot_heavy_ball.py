@@ -12,11 +12,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
 
 from skdpadmm import DPAdmmRidge
 from skdpadmm.algorithms import Algorithm, number, penalty_operator, size
+from skdpadmm.inspection import PrivacyUtilityDisplay
 from skdpadmm.losses import clip_derivative
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
@@ -107,3 +109,13 @@ if __name__ == "__main__":
     print(model.plan(n_samples=442, n_features=10))
     print(model.fit(X, y).privacy_)
     print(f"R2 {model.score(X, y):.2f}")
+
+    # Beside the default, over several budgets.
+    fig, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    for algorithm in (model.algorithm, "consensus-admm"):
+        PrivacyUtilityDisplay.from_estimator(
+            model.set_params(algorithm=algorithm), X, y, epsilons=(0.3, 1, 3, 10), ax=ax,
+            name=str(algorithm), plot_baselines=isinstance(algorithm, str),
+        )  # fmt: skip
+    ax.set_ylim(-1, 0.6)
+    plt.show()

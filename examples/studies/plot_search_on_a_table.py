@@ -8,6 +8,7 @@ sees a row, and a report of the fitted object says what all of it costs.
 
 # %%
 # A table with a category for each city, free text, and ages that are missing.
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.compose import ColumnTransformer
@@ -17,6 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdpadmm import DPAdmmLogisticRegression, privacy_report
+from skdpadmm.inspection import TradeOffDisplay
 from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.preprocessing import BoundedScaler
 
@@ -50,6 +52,11 @@ print(search.plan(n_samples=len(table), columns=list(table.columns)))
 search.fit(table, y)
 print(f"{search.best_params_}, noisy score {search.best_score_:.3f}")
 print(privacy_report(search))
+
+# %%
+# Which errors an attack on one row has to make, whatever it sees of the search and the model.
+TradeOffDisplay.from_estimator(search)
+plt.show()
 
 # %%
 # A pipeline that scales by what it has learnt from the rows has no guarantee.
