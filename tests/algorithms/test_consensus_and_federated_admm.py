@@ -135,14 +135,16 @@ def test_a_round_has_one_state_for_each_block(loss, unit, message, exact, everyo
     assert solution.n_iter == takes_part.any(axis=1).sum()
 
 
-@pytest.mark.parametrize("everyone", [True, False])
+@pytest.mark.parametrize(
+    ("message", "everyone"), [("state", True), ("state", False), ("increment", False)]
+)
 @pytest.mark.parametrize("step", ["exact", "linearized"])
 @pytest.mark.parametrize("loss", direct.LOSSES)
 def test_agents_with_one_row_each_take_the_steps_of_a_loop_over_agents(
-    loss, step, everyone, monkeypatch
+    loss, step, message, everyone, monkeypatch
 ):
     (X, y), rng = data_for(direct.LOSSES[loss], n=25), np.random.default_rng(2)
-    knobs = {"step_size": 1.7, "clip_norm": 0.2, "local_step": step}
+    knobs = {"step_size": 1.7, "clip_norm": 0.2, "local_step": step, "message": message}
     around = {
         "loss": direct.LOSSES[loss], "penalty": PENALTY, "max_iter": 7, "unit": "agent",
         "owner": np.arange(25)[::-1], "participation": 1.0 if everyone else 0.5,

@@ -514,6 +514,12 @@ FEW = set(
 )
 
 
+def is_for_slow_suite(promise, row):
+    """Whether it costs too much for the quick one: a refusal costs nothing."""
+    is_refusal = promise is the_path_is_released_or_refused and row.id in HIDDEN_PATHS
+    return promise in OF_FEW and row.id not in FEW and not is_refusal
+
+
 def cases(rows, properties):
     """Each row with each property that is about it."""
     return [
@@ -521,7 +527,7 @@ def cases(rows, properties):
             row,
             promise,
             id=f"{row.id}-{promise.__name__}",
-            marks=[pytest.mark.slow] * (row.is_slow or (promise in OF_FEW and row.id not in FEW)),
+            marks=[pytest.mark.slow] * (row.is_slow or is_for_slow_suite(promise, row)),
         )
         for row in rows
         for promise in properties

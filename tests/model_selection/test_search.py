@@ -34,6 +34,7 @@ from skdpadmm._candidates import last_step, public_name
 from skdpadmm.algorithms import GradientADMM
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
 from skdpadmm.model_selection._trials import row_score
+from skdpadmm.noise import CryptographicNoise
 from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
 from skdpadmm.privacy import (
     NegativeBinomialTrials,
@@ -319,6 +320,32 @@ def test_the_noise_of_scores_is_that_of_the_plan(monkeypatch, n_searches):
     # Standard deviations of the mean and of the variance: four, and less than half the noise is.
     assert abs(np.mean(noise)) < 4 / math.sqrt(n_searches)
     assert abs(np.mean(noise**2) - 1) < min(0.7, 4 * math.sqrt(2 / n_searches))
+
+
+def test_noise_of_a_score_has_the_planned_scale(monkeypatch):
+    scales, module = [], "skdpadmm.model_selection._search.noise_source"
+
+    class Noted(CryptographicNoise):
+        def add_gaussian(self, value, scale, stream):
+            scales.append(scale)
+            return super().add_gaussian(value, scale, stream)
+
+    monkeypatch.setattr(module, lambda *_: Noted())
+    search = tiny(random_state=None)
+    search.fit(X[:40], Y[:40])
+    assert set(scales) == {search.plan(40, 3).score_std}
+
+
+def test_candidates_of_several_kinds_meet_the_budget_in_any_order():
+    kinds = ["consensus-admm", GradientADMM()]
+    plans = [
+        DPGridSearchCV(regressor(), {"algorithm": order}, epsilon=2.0).plan(2000, 3)
+        for order in (kinds, kinds[::-1])
+    ]
+    for delta in (1e-5, 1e-9):
+        one, other = (plan.fit_guarantee.epsilon(delta) for plan in plans)
+        assert one == pytest.approx(other)
+    assert all(1.99 < plan.guarantee().epsilon(1e-5) <= 2.0 for plan in plans)
 
 
 def test_every_score_of_a_search_has_noise_of_its_own(monkeypatch):
