@@ -82,6 +82,10 @@ def test_random_candidates_are_those_that_the_search_draws(ledger, ridge):
         ledger.check(RandomizedSearchCV(ridge(), space, **own), X, y)
     with pytest.raises(ValueError, match="gone through once"):
         ledger.check(grid(ridge(), cv=iter(MASKS)), X, y)
+    # The last row once more, counted from the end.
+    repeated = [([0, 1, len(X) - 1, -1], [2, 3])]
+    with pytest.raises(ValueError, match="rows are repeated"):
+        ledger.check(grid(ridge(), cv=repeated), X, y)
 
 
 def test_what_cannot_be_planned_is_refused(ledger, ridge):

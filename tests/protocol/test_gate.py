@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 import skdpadmm.protocol._gate as gate_module
-from skdpadmm import DPDecentralizedRegressor, algorithms, protocol
+from skdpadmm import DPDecentralizedRegressor, DPFedRidge, algorithms, protocol
 from skdpadmm.algorithms._turns import agent_turns
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.network import Similarity
@@ -272,6 +272,20 @@ def test_neither_curators_nor_the_modulus_change_a_sum_within_its_range(n_curato
         with pytest.raises(PlanViolation, match=f"whose sum leaves the range of modulus={modulus}"):
             gate.share(SHARED, beyond)
         assert not gate.trace
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_sum_of_one_message_less_than_its_noise_needs_is_refused(dropout):
+    known = {"feature_bounds": (-1, 1), "target_bounds": (-1, 1), "conditioning": None}
+    model = DPFedRidge(n_agents=12, adversary="model", dropout=dropout, epsilon=9.0, **known)
+    plan = model.plan(1200, 2)
+    (release,) = plan.releases
+    gate = Gate(plan, noise_source(None, plan.digest()))
+    enough = np.arange(12) < release.fewest
+    gate.release(release.name, np.zeros(release.shape), enough)
+    enough[0] = False
+    with pytest.raises(PlanViolation, match="their noise is too little"):
+        gate.release(release.name, np.zeros(release.shape), enough)
 
 
 # Turns of agents: to each the noise of its own budget --------------------------------------------
