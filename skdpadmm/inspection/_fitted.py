@@ -33,11 +33,9 @@ def _none(_: Any) -> str:
 
 
 def _columns(model: Any) -> str:
-    # Types of columns are public, and all that make_column_selector looks at.
-    chosen = [columns for _, _, columns in model.transformers if callable(columns)]
-    if all(public_name(columns) == "sklearn.compose.make_column_selector" for columns in chosen):
-        return ""
-    return "has a function that may look at all rows"
+    # One cell may change the type of a column, and a function may look at all of them.
+    is_chosen = any(callable(columns) for _, _, columns in model.transformers)
+    return "chooses columns by what is in them. Name the columns" if is_chosen else ""
 
 
 def _folds(model: Any) -> str:

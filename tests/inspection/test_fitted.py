@@ -80,7 +80,7 @@ def of_columns(step, columns):
         (make_pipeline(StandardScaler(), C), 1, "StandardScaler at steps\\[0\\] learnt"),
         (make_pipeline(of_columns(OneHotEncoder(handle_unknown="ignore"), [0]), C), 1,
          "OneHotEncoder at steps\\[0\\].transformers_\\[0\\] learnt"),
-        (make_pipeline(of_columns("passthrough", lambda X: [0]), C), 1, "look at all rows"),
+        (make_pipeline(of_columns("passthrough", lambda X: [0]), C), 1, "Name the columns"),
         (make_pipeline(Centred(), C), 1, "Centred at steps\\[0\\] learnt"),
         (make_pipeline(of_columns(Centred(), [0]), C), 1, "Centred .* learnt"),
         (make_pipeline(ByAllRows(), C), 1, "ByAllRows at steps\\[0\\] learnt"),
@@ -143,10 +143,13 @@ def test_seeds_columns_and_what_is_no_fitted_estimator():
     assert privacy_report(seeded).total is None
     assert privacy_report(seeded, include_simulated=True).epsilon() == seeded.privacy_.epsilon()
     assert privacy_report(clone(R).set_params(epsilon=np.inf).fit(X, T)).epsilon() == math.inf
-    frames = of_columns("passthrough", make_column_selector(dtype_include=float))
     frame = pd.DataFrame(X, columns=["a", "b"])
-    assert isinstance(privacy_report(make_pipeline(frames, clone(R)).fit(frame, T)), FittedReport)
-    assert privacy_report(make_pipeline(frames, clone(R)).fit(frame, T)).reasons == ()
+    for columns in (["a", "b"], make_column_selector(dtype_include=float)):
+        frames = of_columns("passthrough", columns)
+        report = privacy_report(make_pipeline(frames, clone(R)).fit(frame, T))
+        assert isinstance(report, FittedReport)
+        assert ("Name the columns" in "".join(report.reasons)) == callable(columns)
+        assert (report.total is None) == callable(columns)
     with pytest.raises(NotFittedError):
         privacy_report(clone(R))
     for wrong in (7, DPAdmmRidge, [np.ones(2)]):
