@@ -246,9 +246,9 @@ def plan_fits(
     columns: Any = None,
     facts: Mapping[str, Any] | None = None,
     **budget: float,
-) -> tuple[list[Any], list[str]]:
+) -> tuple[list[Any], dict[str, type[Warning]]]:
     """The plan of a fit of each candidate, and what plans warned of; `facts` win over the rest."""
-    plans, warned = [], list[str]()
+    plans, warned = [], dict[str, type[Warning]]()
     for parameters in candidates:
         candidate = with_parameters(estimator, parameters, **budget)
         require_one_that_spends(candidate)
@@ -266,7 +266,7 @@ def plan_fits(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             plans.append(last.plan(n_samples, **known))
-        warned += [str(line.message) for line in caught]
+        warned |= {str(line.message): line.category for line in caught}
     return plans, warned
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,6 +38,7 @@ from skdpadmm._sklearn import (
 )
 from skdpadmm.algorithms import exact_algorithm, prepared, resolve_algorithm
 from skdpadmm.engine import require_backend
+from skdpadmm.exceptions import warn_user
 from skdpadmm.losses import (
     HuberLoss,
     LogisticLoss,
@@ -221,7 +221,7 @@ class PrivateLinearModel(LinkedEstimator):
             plan = replace(plan, assumptions=lines)
             known = {"knows_target": getattr(self, "target_bounds", self) is not None}
             for warning in warnings_of(plan, coordinates, scale=self.scale, **known):
-                warnings.warn(warning, stacklevel=2)
+                warn_user(str(warning), type(warning))
         return PlannedFit(
             plan=plan, algorithm=algorithm, coordinates=coordinates, backend=trust.backend
         )

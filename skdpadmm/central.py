@@ -57,7 +57,7 @@ from skdpadmm._sklearn import (
     parameter,
 )
 from skdpadmm.algorithms import GradientADMM, is_streaming
-from skdpadmm.exceptions import PrivacyWarning
+from skdpadmm.exceptions import PrivacyWarning, warn_user
 from skdpadmm.losses import Loss
 from skdpadmm.network import Ownership, ownership_of_labels
 from skdpadmm.penalties import GeneralizedL1, Penalty, SquaredL2, named_penalty_matrix
@@ -260,7 +260,7 @@ class CentralModel(ModelOfPersons):
             assumptions=(*arrived.plan.assumptions, *lines),
         )
         for line in lines:
-            warnings.warn(line, PrivacyWarning, stacklevel=2)
+            warn_user(line, PrivacyWarning)
         return self
 
     def _arrive(self, X: Any, y: ArrayLike) -> None:

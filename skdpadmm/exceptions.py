@@ -1,5 +1,8 @@
 """Warnings of this package, raised before data is read: they depend on parameters and shapes."""
 
+import sys
+import warnings
+
 __all__ = ["PrivacyWarning", "UndeclaredBoundsWarning", "WeakSignalWarning"]
 
 
@@ -45,3 +48,13 @@ class WeakSignalWarning(PrivacyWarning):
     >>> caught[0].category is WeakSignalWarning
     True
     """
+
+
+def warn_user(text: str, category: type[Warning]) -> None:
+    """Warn at the user's line, which is not in a library that called us."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals["__name__"].split(".")[0] in (
+        "skdpadmm", "sklearn", "joblib",
+    ):  # fmt: skip
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)

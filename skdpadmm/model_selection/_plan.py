@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline
 from skdpadmm import _candidates, privacy
 from skdpadmm._candidates import last_step, plan_fits, with_parameters
 from skdpadmm.algorithms import is_streaming
+from skdpadmm.exceptions import PrivacyWarning
 from skdpadmm.ledger._account import Claim, Relation
 from skdpadmm.ledger._search import claim_of
 from skdpadmm.model_selection import _trials
@@ -67,8 +68,10 @@ class SearchPlan:
     refit_epsilon, refit_guarantee : float or None, Guarantee or None
         Of a last fit on all rows.
     neighboring : Neighboring
-    assumptions, warnings : tuple of str
-        Of the plans of trials and of last fits; and whether scores are too noisy to choose by.
+    assumptions : tuple of str
+        Of the plans of trials and of last fits.
+    warnings : dict of str to type
+        The same of warnings, with their classes; and whether scores are too noisy to choose by.
     digests : tuple of bytes
         Of the plans of all candidates: of their trials, then of their last fits.
 
@@ -103,7 +106,7 @@ class SearchPlan:
     refit_guarantee: Guarantee | None
     neighboring: Neighboring
     assumptions: tuple[str, ...]
-    warnings: tuple[str, ...]
+    warnings: Mapping[str, type[Warning]]
     digests: tuple[bytes, ...]
     # Everybody else sees all trials, of which a selection hides none.
     adversary: ClassVar[str] = "model"
@@ -225,7 +228,7 @@ def plan_search(
         _facts_of_agents(search, agents, n_samples, part) for part in (train, slice(None))
     )
     refit_epsilon = (1.0 - search.search_share) * epsilon
-    refit_plans, refit_warned = list[Any](), list[str]()
+    refit_plans, refit_warned = list[Any](), dict[str, type[Warning]]()
     if search.refit:
         refit_plans, refit_warned = plans_of(
             n_samples=n_samples, epsilon=refit_epsilon, facts=refit_facts
@@ -249,14 +252,15 @@ def plan_search(
         mu = privacy.gaussian_mu(trial_epsilon, delta) if score is not None and is_private else 0.0
         noise = privacy.GaussianDP(mu) if is_private else NonPrivate()
         score_std = 0.0 if score is None or mu == 0 else score.sensitivity(n_validation) / mu
-        warned = [*refit_warned, *warned]
+        warned = refit_warned | warned
         if score is not None and score_std > _NOISY * score.width:
-            warned.append(
+            noisy = (
                 f"Got scores with noise of standard deviation {score_std:.3g}, where"
                 f" {score.describe()} is the mean of {n_validation} rows: choices are nearly random"
                 ". Declare narrower score_bounds, ask for fewer trials or a larger budget, let more"
                 " rows validate, or pass public_validation, whose scores have no noise."
             )
+            warned[noisy] = PrivacyWarning
         all_plans = (*plans, *refit_plans)
         plan = SearchPlan(
             n_candidates=len(candidates),
@@ -275,7 +279,7 @@ def plan_search(
             refit_guarantee=refit,
             neighboring=neighboring,
             assumptions=tuple(dict.fromkeys(a for plan in all_plans for a in plan.assumptions)),
-            warnings=tuple(dict.fromkeys(warned)),
+            warnings=warned,
             digests=tuple(plan.digest() for plan in all_plans),
         )
         return plan if plan.guarantee().epsilon(delta) <= epsilon else None

@@ -52,7 +52,7 @@ from skdpadmm._sklearn import (
     _safe_indexing,
     parameter,
 )
-from skdpadmm.exceptions import PrivacyWarning
+from skdpadmm.exceptions import warn_user
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import _trials
 from skdpadmm.model_selection._plan import LAWS, SearchPlan, plan_search
@@ -185,8 +185,8 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
 
     def _plan(self, candidates: list[dict[str, Any]], *facts: Any) -> SearchPlan:
         plan = plan_search(self, candidates, *facts)
-        for line in plan.warnings:
-            warnings.warn(line, PrivacyWarning, stacklevel=3)
+        for line, category in plan.warnings.items():
+            warn_user(line, category)
         return plan
 
     @_fit_context(prefer_skip_nested_validation=False)

@@ -263,6 +263,8 @@ class PublicTableTransformer(_PublicTransformer):
     def _rows(self, X: Any, *, reset: bool = False) -> Any:
         """The declared columns, as arrays of numbers or of objects."""
         self._columns()
+        if hasattr(X, "collect"):
+            raise TypeError(f"Got a {type(X).__name__}, expected rows: pass X.collect().")
         if nw.dependencies.is_into_dataframe(X):
             if reset or hasattr(self, "n_features_in_"):
                 validate_data(self, X, reset=reset, skip_check_array=True)

@@ -166,6 +166,11 @@ def test_a_schema_that_is_not_public_or_not_clear_is_refused(schema, message):
             Range(**{"lower": 0, "upper": 1} | kind)
 
 
+def test_a_lazy_table_is_refused():
+    with pytest.raises(TypeError, match=r"^Got a LazyFrame, expected rows: pass X.collect\(\)"):
+        PublicTableTransformer({"age": (0, 1)}).fit(pl.DataFrame(TABLE).lazy())
+
+
 @pytest.mark.parametrize("library", [pd, pl, np], ids=["pandas", "polars", "array"])
 def test_dates_are_refused_by_the_type_of_their_column(library):
     days = np.array([["2020-01-01"]], dtype="datetime64[ms]")

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
+from sklearn.pipeline import make_pipeline
 
 from skdpadmm import (
     DPAdmmHuberRegressor,
@@ -60,6 +61,15 @@ def test_a_fit_warns_as_its_plan_does_whatever_the_data(name):
     assert [category for category, _ in fits[0]] == [UndeclaredBoundsWarning, WeakSignalWarning]
     if row.family == "central":
         assert fits[0] == warned(plan_of, row.make(epsilon=0.1), 60, 3)
+
+
+def test_a_warning_points_at_the_line_of_the_user_and_has_its_class_in_a_search_too():
+    model, (X, y) = DPAdmmRidge(epsilon=0.1), ROWS["ridge"].data()
+    search = DPGridSearchCV(model, {"alpha": [1.0]}, score_bounds=(-4, 0))
+    for each in (model, make_pipeline(model), search):
+        with pytest.warns(UndeclaredBoundsWarning) as caught:
+            each.fit(X, y)
+        assert {w.filename for w in caught if issubclass(w.category, PrivacyWarning)} == {__file__}
 
 
 def test_bounds_of_some_columns_are_not_enough_and_a_private_scale_is():
