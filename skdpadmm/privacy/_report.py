@@ -331,7 +331,8 @@ class PrivacyReport:
         if self.simulation:  # first, because it voids the figures that follow
             yield Block("warning", [f"SIMULATION: {self.simulation}"])
         rows = list(self._rows())
-        drawn = {o.name: self._figure(o.guarantee.epsilon(self.delta)) for o in self.observers}
+        known = {row["observer"]: row for row in rows}
+        drawn = {o.name: self._figure(known[o.name]["epsilon"]) for o in self.observers}
         yield picture_of(drawn, self.adversary)
         yield Block("table", _OBSERVER_COLUMNS, [self._cells(row) for row in rows])
         differ = [o for o in self.observers if len(set(o.per_agent)) > 1]
@@ -345,7 +346,7 @@ class PrivacyReport:
             yield Block("table", header, list(cells), fold="Agents")
         if len(self.observers) > 1:
             yield Block("text", [f"The budget was spent against: {self.adversary}."])
-        yield Block("text", [self._meaning(self._observer(None))])
+        yield Block("text", [self._meaning(self._observer(None), known[self.adversary])])
         if self.releases:
             of_agents = any(release.agent_noise_std for release in self.releases)
             columns_of_agents = ("of each agent",) if of_agents else ()
@@ -390,7 +391,7 @@ class PrivacyReport:
         figures = self._figure(row["epsilon"]), row["guarantee"], percent_up(row["attack_accuracy"])
         return (row["observer"], row["sees"], row["unit"], relation, *figures)
 
-    def _meaning(self, o: Observer) -> str:
+    def _meaning(self, o: Observer, row: dict[str, Any]) -> str:
         """What the guarantee against an observer says to whoever is protected."""
         article = "an" if o.unit[0] in "aeiou" else "a"
         words = ("a row", "was", "counts")
@@ -401,7 +402,7 @@ class PrivacyReport:
         question = f"{was} A or B" if is_replaced else f"{counts} or not"
         return (
             f"Against {o.name}: whoever tries to tell whether {rows} {question} is right at most"
-            f" {percent_up(o.guarantee.attack_accuracy())} of the time; a guess, half of the time."
+            f" {percent_up(row['attack_accuracy'])} of the time; a guess, half of the time."
         )
 
     def _range(self, observer: Observer) -> str:

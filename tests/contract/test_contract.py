@@ -53,7 +53,7 @@ def plan_before_data(row):
         assert fit.plan == planned
         assert fit.plan.digest() == planned.digest()
         assert fit.trace == fits[0].trace
-        assert repr(fit.model.privacy_) == repr(fits[0].model.privacy_)
+        assert fit.model.privacy_ == fits[0].model.privacy_
 
 
 @same_draws
@@ -261,6 +261,8 @@ def assert_same_model(one, other, rtol=1e-9):
             np.testing.assert_allclose(value, getattr(other, name), rtol=rtol, atol=1e-12)
         elif isinstance(value, float):
             assert value == pytest.approx(getattr(other, name), rel=rtol, abs=1e-12), name
+        elif name == "privacy_":
+            assert value == getattr(other, name)
         else:
             assert repr(value) == repr(getattr(other, name)), name
 
