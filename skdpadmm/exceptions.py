@@ -53,7 +53,7 @@ class WeakSignalWarning(PrivacyWarning):
 def warn_user(text: str, category: type[Warning]) -> None:
     """Warn at the user's line, which is not in a library that called us."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back and frame.f_globals["__name__"].split(".")[0] in (
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in (
         "skdpadmm", "sklearn", "joblib",
     ):  # fmt: skip
         frame, level = frame.f_back, level + 1

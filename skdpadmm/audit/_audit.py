@@ -19,7 +19,7 @@ from skdpadmm.audit._bounds import lower_bounds, twice
 from skdpadmm.audit._neighbors import Neighbors
 from skdpadmm.audit._replay import NOT_REPLAYED, ReplayLine, Replays
 from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, round_down, round_up
-from skdpadmm.privacy._document import Block, as_html, as_text
+from skdpadmm.privacy._document import Block, Document
 from skdpadmm.protocol import MODEL, Plan
 
 # Numbers of runs by default.
@@ -29,7 +29,7 @@ _COLUMNS = ("release", "times", "distance", "sensitivity", "noise / planned", "f
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AuditReport:
+class AuditReport(Document):
     """The result of an audit, beside the claimed guarantee.
 
     Attributes
@@ -116,11 +116,7 @@ class AuditReport:
         plain["lines"] = [{k: _plain(v) for k, v in asdict(line).items()} for line in self.lines]
         return {**plain, "verdict": self.verdict}
 
-    def __repr__(self) -> str:
-        return as_text(self._blocks(), between="\n")
-
-    def _repr_html_(self) -> str:
-        return as_html(self._blocks())
+    _layout = ("\n", "")
 
     def _blocks(self) -> Iterator[Block]:
         yield Block("title", [f"Audit of {self.subject} by {self.method}"])

@@ -18,7 +18,7 @@ from skdpadmm._candidates import acts_by_row, public_name
 from skdpadmm.ledger import LedgerError
 from skdpadmm.ledger._account import Claim, Relation, total_of
 from skdpadmm.privacy import Guarantee, PrivacyReport, round_up
-from skdpadmm.privacy._document import Block, as_html, as_markdown, as_text
+from skdpadmm.privacy._document import Block, Document
 from skdpadmm.privacy._numbers import percent_up
 
 _FOLDS = "did not keep its fits of folds, and what they cost is not known"
@@ -124,7 +124,7 @@ class FittedPart:
 
 
 @dataclass(frozen=True, repr=False)
-class FittedReport:
+class FittedReport(Document):
     """What the parts of a fitted object cost together, or why nobody can say.
 
     Parameters
@@ -180,17 +180,7 @@ class FittedReport:
 
         That of each private fit, ``privacy_.to_markdown()``, has its releases and assumptions.
         """
-        title, *blocks = self._blocks()
-        return as_markdown(
-            [title._replace(head=["Privacy"]), Block("text", [f"Of {self.subject}."]), *blocks]
-        )
-
-    def __repr__(self) -> str:
-        """Return the report as plain text."""
-        return as_text(self._blocks())
-
-    def _repr_html_(self) -> str:
-        return as_html(self._blocks())
+        return self._model_card(self.subject)
 
     def _blocks(self) -> Iterator[Block]:
         yield Block("title", [f"Privacy of {self.subject}"])

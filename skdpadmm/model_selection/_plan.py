@@ -24,7 +24,7 @@ from skdpadmm.ledger._search import claim_of
 from skdpadmm.model_selection import _trials
 from skdpadmm.network import condition_of, ownership_of_labels
 from skdpadmm.privacy import Guarantee, Neighboring, NonPrivate, round_down, round_up
-from skdpadmm.privacy._document import Block, as_html, as_text, picture_of
+from skdpadmm.privacy._document import Block, Document, picture_of
 
 # Noise that is a larger share of the bounds than this leaves little for a choice to go by.
 _NOISY = 0.1
@@ -42,7 +42,7 @@ _SET_BY_SEARCH = {"epsilon", "delta", "random_state", "ledger", "verbose"}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SearchPlan:
+class SearchPlan(Document):
     """What a private search will spend, and on what; it sees no data.
 
     Attributes
@@ -140,11 +140,7 @@ class SearchPlan:
                 " planned. Report this as a bug."
             )
 
-    def __repr__(self) -> str:
-        return as_text(self._blocks(), between="\n", indent="  ")
-
-    def _repr_html_(self) -> str:
-        return as_html(self._blocks())
+    _layout = ("\n", "  ")
 
     def _blocks(self) -> tuple[Block, ...]:
         def figure(guarantee: Guarantee) -> str:

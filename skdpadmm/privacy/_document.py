@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 # Colours are shades of the text's own: they suit light and dark notebooks.
 _STYLE = (
@@ -36,6 +37,27 @@ class Block(NamedTuple):
     head: Sequence[str] = ()
     body: Sequence[Any] = ()
     fold: str = ""
+
+
+class Document(ABC):
+    """What prints as text, and as HTML in notebooks."""
+
+    _layout: ClassVar[tuple[str, str]] = ("\n\n", "")
+
+    @abstractmethod
+    def _blocks(self) -> Iterable[Block]:
+        """Yield the parts, of which the first is the title."""
+
+    def __repr__(self) -> str:
+        return as_text(self._blocks(), *self._layout)
+
+    def _repr_html_(self) -> str:
+        return as_html(self._blocks())
+
+    def _model_card(self, subject: str) -> str:
+        title, *blocks = self._blocks()
+        parts = [title._replace(head=["Privacy"]), Block("text", [f"Of {subject}."])]
+        return as_markdown([*parts, *blocks])
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.privacy._document import Block, as_html, as_markdown, as_text, frame_of, picture_of
+from skdpadmm.privacy._document import Block, Document, frame_of, picture_of
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
 from skdpadmm.privacy._numbers import percent_up, require_delta, round_down, round_up
 
@@ -107,7 +107,7 @@ class ReleaseLine:
 
 
 @dataclass(frozen=True, repr=False)
-class PrivacyReport:
+class PrivacyReport(Document):
     """The proven guarantees of a fit, against each observer.
 
     Parameters
@@ -316,15 +316,7 @@ class PrivacyReport:
 
     def to_markdown(self) -> str:
         """Return the report as a section "Privacy" for a model card, in Markdown."""
-        title, *blocks = self._blocks()
-        parts = [title._replace(head=["Privacy"]), Block("text", [f"Of {self.subject}."])]
-        return as_markdown([*parts, *blocks])
-
-    def __repr__(self) -> str:
-        return as_text(self._blocks())
-
-    def _repr_html_(self) -> str:
-        return as_html(self._blocks())
+        return self._model_card(self.subject)
 
     def _blocks(self) -> Iterator[Block]:
         yield Block("title", [f"Privacy of {self.subject}"])

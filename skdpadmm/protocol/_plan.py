@@ -26,7 +26,7 @@ from skdpadmm.privacy import (
     round_up,
     worst,
 )
-from skdpadmm.privacy._document import Block, as_html, as_text, picture_of
+from skdpadmm.privacy._document import Block, Document, picture_of
 from skdpadmm.privacy._numbers import percent_up, require
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
@@ -61,7 +61,7 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan:
+class Plan(Document):
     """What a fit will release and the privacy loss of that; compares by value and sees no data.
 
     A plan that would spend more than its budget is refused.
@@ -159,11 +159,7 @@ class Plan:
         """SHA-256 of the plan: different plans draw unrelated noise from the same seed."""
         return hashlib.sha256(json.dumps(_plain(self), sort_keys=True).encode()).digest()
 
-    def __repr__(self) -> str:
-        return as_text(self._blocks(), between="\n", indent="  ")
-
-    def _repr_html_(self) -> str:
-        return as_html(self._blocks())
+    _layout = ("\n", "  ")
 
     def _blocks(self) -> Iterator[Block]:
         facts, budget, agents = self.facts, self.budget, self.facts.agents
