@@ -20,6 +20,9 @@ help: ## Show the targets
 demo: $(VENV)/.installed ## Take the tour: plan, fit, report, and accuracy against epsilon
 	@$(BIN)/python examples/quickstart.py
 
+# Two workers on two cores: threads of linear algebra would only get in their way.
+test test-slow test-oldest mutants: export OMP_NUM_THREADS = 1
+
 test: $(VENV)/.installed ## Run the tests and doctests, without the slow ones
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not mutant"
 

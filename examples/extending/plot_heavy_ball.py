@@ -12,13 +12,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
 
 from skdpadmm import DPAdmmRidge
 from skdpadmm.algorithms import Algorithm, number, penalty_operator, size
-from skdpadmm.inspection import PrivacyUtilityDisplay
 from skdpadmm.losses import clip_derivative
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
@@ -97,6 +95,10 @@ class HeavyBall(Algorithm):
 
 
 if __name__ == "__main__":
+    import matplotlib.pyplot as plt
+
+    from skdpadmm.inspection import PrivacyUtilityDisplay
+
     X, y = load_diabetes(return_X_y=True)
     model = DPAdmmRidge(
         algorithm=HeavyBall(momentum=0.9),
