@@ -46,7 +46,7 @@ plt.show()
 # The last records have few steps after them. Where the order is secret, the guarantee is the mean
 # of delta over positions. That is the budget of a plan, which shows the worst position beside it.
 for passes in (1, 3, 10):
-    model = DPAdmmLasso(algorithm=GradientADMM(passes=passes), epsilon=1.0, delta=DELTA)
+    model = DPAdmmLasso(alpha=0.01, algorithm=GradientADMM(passes=passes), delta=DELTA)
     path = model.set_params(feature_bounds=(-1, 1), target_bounds=(-1, 1)).plan(N, 5).releases[-1]
     worst = path.view().worst_cases[0].epsilon(DELTA)
     print(f"{passes:2} passes: {path.guarantee.epsilon(DELTA):.2f}, at the worst {worst:.2f}")
