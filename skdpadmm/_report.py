@@ -8,6 +8,8 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
 from skdpadmm.privacy import (
     GaussianDP,
@@ -280,7 +282,11 @@ def warnings_of(
                 " that the target is standardised."
             )
         yield UndeclaredBoundsWarning(line)
-    elif coordinates.has_target_scale and plan.facts.penalty.is_sparse:
+    elif (
+        coordinates.has_target_scale
+        and plan.facts.penalty.is_sparse
+        and np.isfinite([coordinates.lower, coordinates.upper]).all()
+    ):
         # At zero, with the best intercept, the gradient of the mean loss is a covariance: for
         # numbers in [-1, 1] at most one.
         largest = coordinates.scale / coordinates.target_scale

@@ -101,6 +101,10 @@ def test_a_penalty_that_sets_all_to_zero_is_warned_of_and_none_that_may_not(
         exact = model.set_params(epsilon=float("inf")).fit(X, y)
         assert bool(found) == (not exact.coef_.any()) == (alpha > 2 / weight)
         assert not found or "below 2:" in found[0][1]
+    # Where no range of columns is declared, any penalty may leave some.
+    for unknown in ({"row_norm": 50.0}, {"scale": "private"}):
+        model = Model(alpha=99.0, target_bounds=(-2, 2), **unknown)
+        assert not warned(model.plan, 20_000, 2)
 
 
 @pytest.mark.parametrize(
