@@ -70,8 +70,8 @@ class SearchPlan(Document):
     neighboring : Neighboring
     assumptions : tuple of str
         Of the plans of trials and of last fits.
-    warnings : dict of str to type
-        The same of warnings, with their classes; and whether scores are too noisy to choose by.
+    warnings : tuple of (str, type)
+        Of the same, each with its class; and whether scores are too noisy to choose by.
     digests : tuple of bytes
         Of the plans of all candidates: of their trials, then of their last fits.
 
@@ -106,7 +106,7 @@ class SearchPlan(Document):
     refit_guarantee: Guarantee | None
     neighboring: Neighboring
     assumptions: tuple[str, ...]
-    warnings: Mapping[str, type[Warning]]
+    warnings: tuple[tuple[str, type[Warning]], ...]
     digests: tuple[bytes, ...]
     # Everybody else sees all trials, of which a selection hides none.
     adversary: ClassVar[str] = "model"
@@ -275,7 +275,7 @@ def plan_search(
             refit_guarantee=refit,
             neighboring=neighboring,
             assumptions=tuple(dict.fromkeys(a for plan in all_plans for a in plan.assumptions)),
-            warnings=warned,
+            warnings=tuple(warned.items()),
             digests=tuple(plan.digest() for plan in all_plans),
         )
         return plan if plan.guarantee().epsilon(delta) <= epsilon else None

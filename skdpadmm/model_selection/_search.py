@@ -185,7 +185,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
 
     def _plan(self, candidates: list[dict[str, Any]], *facts: Any) -> SearchPlan:
         plan = plan_search(self, candidates, *facts)
-        for line, category in plan.warnings.items():
+        for line, category in plan.warnings:
             warn_user(line, category)
         return plan
 

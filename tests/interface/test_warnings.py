@@ -66,6 +66,8 @@ def test_a_fit_warns_as_its_plan_does_whatever_the_data(name):
 def test_a_warning_points_at_the_line_of_the_user_and_has_its_class_in_a_search_too():
     model, (X, y) = DPAdmmRidge(epsilon=0.1), ROWS["ridge"].data()
     search = DPGridSearchCV(model, {"alpha": [1.0]}, score_bounds=(-4, 0))
+    plan = search.plan(len(X), X.shape[1])
+    assert {plan: plan.warnings[0][1]}[plan] is UndeclaredBoundsWarning
     for each in (model, make_pipeline(model), search):
         with pytest.warns(UndeclaredBoundsWarning) as caught:
             each.fit(X, y)

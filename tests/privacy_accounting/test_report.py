@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from skdpadmm import privacy
 from skdpadmm.privacy import GaussianDP, Mixture, NonPrivate, Observer, round_down, round_up
+from skdpadmm.privacy._numbers import percent_up
 
 REPLACE_ONE, ZERO_OUT = privacy.Neighboring
 STEADY = GaussianDP(0.3)
@@ -104,12 +105,19 @@ def test_html_is_escaped_and_balanced_and_loads_nothing():
     ],
 )
 def test_the_picture_shows_who_receives_what_and_each_epsilon(names, arrows):
-    report = report_of(*(Observer(n, "all", "record", ZERO_OUT, STEADY) for n in names))
+    known = [GaussianDP(0.1 * (i + 1)) for i in range(len(names))]
+    observers = [
+        Observer(name, "all", "record", ZERO_OUT, guarantee)
+        for name, guarantee in zip(names, known, strict=True)
+    ]
+    report = report_of(*observers, adversary=names[-1])
     (svg,) = ElementTree.fromstring(report._repr_html_()).findall("svg")
-    epsilon = f"({round_up(STEADY.epsilon(1e-5))}, 1e-05)"
-    assert " ".join(text.text for text in svg.findall("text")) == arrows.replace("{}", epsilon)
+    epsilons = [f"({round_up(guarantee.epsilon(1e-5))}, 1e-05)" for guarantee in known]
+    assert " ".join(text.text for text in svg.findall("text")) == arrows.format(*epsilons)
     bold = [text.text for text in svg.findall("text") if text.get("font-weight")]
-    assert bold == [f"{names[0]}: {epsilon}"]
+    assert bold == [f"{names[-1]}: {epsilons[-1]}"]
+    accuracy = percent_up(known[-1].attack_accuracy())
+    assert re.search(rf"Against {names[-1]}: .* is right at most {accuracy} of", repr(report))
 
 
 @pytest.mark.parametrize(
