@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, TypeGuard
 
@@ -20,6 +21,9 @@ from ._transformers import _PublicTransformer, into_unit_box, middle_and_half
 _EXACT = 2**53
 # Rows, numbers of columns, and entries of a result that is 0 elsewhere.
 Block = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]
+# What an entry is, whatever the type of its column: a number, a text, or missing.
+Entry = float | str | None
+_BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,9 @@ class Range:
 
     def _blocks(self, values: NDArray[Any]) -> Iterator[Block]:
         """The mapped numbers, and ones in the second column where they are missing."""
-        mapped, middle = self._mapped(_numbers(values)), 0.0
+        entries = _plain(values, are_numbers=True)
+        numbers = [entry if isinstance(entry, float) else np.nan for entry in entries]
+        mapped, middle = self._mapped(np.array(numbers)), 0.0
         rows, is_missing = np.arange(len(mapped)), np.isnan(mapped)
         if _is_finite(self.missing):
             middle = self._mapped(np.array([self.missing], dtype=np.float64)).item()
@@ -118,15 +124,10 @@ class _Categories:
 
     def _blocks(self, values: NDArray[Any]) -> Iterator[Block]:
         """Ones in the columns of the categories that are known."""
-        found = np.array([self._number(value) for value in values.tolist()], dtype=np.intp)
+        entries = _plain(values, are_numbers=any(isinstance(e, float) for e in self.numbers))
+        found = np.array([self.numbers.get(entry, -1) for entry in entries], dtype=np.intp)
         rows = np.flatnonzero(found >= 0)
         yield rows, found[rows], np.ones(len(rows))
-
-    def _number(self, value: Any) -> int:
-        try:
-            return self.numbers.get(value, -1)
-        except TypeError:  # not hashable, so it is no category
-            return -1
 
 
 class PublicTableTransformer(_PublicTransformer):
@@ -166,10 +167,12 @@ class PublicTableTransformer(_PublicTransformer):
     columns that depend on the schema alone. Ranges and categories that were read off the data are
     not public, and no report can see that.
 
-    Entries are compared one by one, so that the type of a column, which other rows can change, does
-    not count: 1, 1.0 and True are the same category, and "1" is another one. In a column of numbers
-    strings are parsed, infinite ones are clipped, and whatever is no number is missing: None, nan,
-    ``pandas.NA``, "?". Columns of dates or of lists are refused by their type.
+    Each entry is compared by itself, so that the type of a column, which one row can change, does
+    not count: 1, 1.0, True, "1" and "True" are the same number, as a category and in a range.
+    Infinite numbers are clipped. Whatever is no number is missing in a range: None, nan,
+    ``pandas.NA``, "?". Columns of dates or of lists are refused by their type, and numbers with a
+    comma, such as "1,5", by a ValueError: some readers take them for numbers, depending on the rest
+    of their column.
 
     Examples
     --------
@@ -315,14 +318,17 @@ def _column(key: Any, declared: Any) -> tuple[list[str], Range | _Categories]:
     if isinstance(declared, Range):
         return [name] if declared.missing is None else [name, f"{name}_missing"], declared
     if declared is bool:
-        return [name], _Categories({True: 0})
+        return [name], _Categories({1.0: 0})
     values = list(declared) if isinstance(declared, list | range) else []
-    categories = {value: number for number, value in enumerate(values) if _is_category(value)}
+    entries = [_entry(value) for value in values if _is_category(value)]
+    _refuse_commas(entries)
+    categories = {entry: number for number, entry in enumerate(entries) if entry is not None}
     if not 0 < len(categories) == len(values):
         raise ValueError(
             f"Got {declared!r} for column {key!r} of the schema, expected (lower, upper), a Range,"
-            " bool, or a list of different categories: strings, booleans or ints below 2**53."
-            " Declare dates as numbers, and leave missing values out."
+            " bool, or a list of different categories: strings, booleans or ints below 2**53, of"
+            " which 1, True, '1' and 'True' are the same. Declare dates as numbers, and leave"
+            " missing values out."
         )
     return [f"{name}_{value}" for value in values], _Categories(categories)
 
@@ -330,7 +336,10 @@ def _column(key: Any, declared: Any) -> tuple[list[str], Range | _Categories]:
 def _values(key: Any, column: Any) -> NDArray[Any]:
     """The entries of a column, of a type that holds numbers, strings or booleans."""
     is_series, dtype = isinstance(column, nw.Series), column.dtype
-    values: NDArray[Any] = column.to_numpy() if is_series else column
+    values: NDArray[Any] = column
+    if is_series:
+        is_long = dtype in (nw.Int128, nw.UInt128)  # of which numpy knows nothing
+        values = np.array(column.to_list(), dtype=object) if is_long else column.to_numpy()
     is_odd = is_series and (dtype.is_temporal() or dtype.is_nested())
     if is_odd or values.dtype.kind in "cmMV":
         raise ValueError(
@@ -340,17 +349,40 @@ def _values(key: Any, column: Any) -> NDArray[Any]:
     return values
 
 
-def _numbers(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Entries as floats; nan for what is no number."""
+def _plain(values: NDArray[Any], *, are_numbers: bool) -> list[Entry]:
+    """The entries of a column, as they are whatever its type; where numbers count, no commas."""
     if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    return np.array([_number(value) for value in values.tolist()], dtype=np.float64)
+        with np.errstate(over="ignore"):
+            return values.astype(np.float64).tolist()
+    entries = [_entry(value) for value in values.tolist()]
+    if are_numbers:
+        _refuse_commas(entries)
+    return entries
 
 
-def _number(value: Any) -> float:
+def _entry(value: Any) -> Entry:
+    """A number, a text that is none, or None where it is missing; a boolean is a number."""
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    is_text = isinstance(value, str)
+    if is_text and value.lower() in _BOOLEANS:
+        return _BOOLEANS[value.lower()]
+    if not (is_text or isinstance(value, Real | Decimal | np.bool_)):
+        return None
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
         return np.inf if value > 0 else -np.inf
-    except (TypeError, ValueError):
-        return np.nan
+    except ValueError:
+        return value if is_text else None
+    return None if np.isnan(number) else number
+
+
+def _refuse_commas(entries: list[Entry]) -> None:
+    texts = (text for text in entries if isinstance(text, str) and "," in text)
+    if any(isinstance(_entry(text.replace(",", "")), float) for text in texts):
+        raise ValueError(
+            "Got a number with a comma as text, expected one with a point: a reader takes it for a"
+            " number only if it can read the whole column so. Read the table as text, dtype=str,"
+            " and replace commas."
+        )

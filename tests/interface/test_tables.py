@@ -1,14 +1,19 @@
 """Tables of mixed columns: each row by itself, in any container, to columns of the schema alone."""
 
 import datetime
+import io
 import pickle
+from contextlib import nullcontext
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.exceptions import PanicException, PolarsError
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
@@ -97,7 +102,8 @@ def test_names_follow_from_the_schema_and_are_those_of_a_frame(library):
 
 ODD = [None, float("nan"), pd.NA, float("inf"), -float("inf"), 1.7e308, 5e-324, np.float32(1)]
 ODD += [1, 1.0, True, False, 0, -1, 2, 0.5, 50.0, 2**53 + 1, 10**30, 1j, [1], (1,), {}, object()]
-ODD += ["Oslo", np.str_("Oslo"), "1", "?", b"1", datetime.timedelta(1)]
+ODD += ["Oslo", np.str_("Oslo"), "1", "?", b"1", datetime.timedelta(1), "unknown", "true", "1e3"]
+ODD += [Decimal("0.5"), Decimal("sNaN"), Fraction(1, 3), -(10**400), np.longdouble("1e400"), "nan"]
 ANY = PublicTableTransformer(
     {
         "number": Range(1e-3, 1e308, log=True, missing="middle"),
@@ -120,6 +126,131 @@ def test_each_row_is_mapped_by_itself_and_ends_in_the_unit_box(rows):
     for row, expected in zip(rows, whole, strict=True):
         one = pd.DataFrame([row], columns=list(ANY.schema), dtype=object)
         np.testing.assert_array_equal(ANY.transform(one), [expected])
+
+
+# Columns as most tables have them: all entries of one kind, or missing.
+STYLES = {
+    "ints": [0, 1, 2, 3, None],
+    "floats": [0.0, 1.0, 2.5, 1e-3, 120.0, None],
+    "booleans": [True, False],
+    "booleans, some missing": [True, False, None],
+    "words": ["Oslo", "Bergen", "yes", "?", None],
+    "digits": ["1", "01", " 2", "1.0", "3"],
+    "texts of booleans": ["True", "False", "TRUE", "false"],
+}
+LISTED = {"n": (0, 120), "k": [1, 2, 3], "w": ["Oslo", "02", "True"], "b": bool}
+
+
+def by_csv(library, **options):
+    def read(columns):
+        buffer = io.BytesIO(pd.DataFrame(columns, dtype=object).to_csv(index=False).encode())
+        return library.read_csv(buffer, **options)
+
+    return read
+
+
+def by_json(read):
+    return lambda columns: read(pd.DataFrame(columns, dtype=object).to_json(orient="records"))
+
+
+def array_of(columns, dtype=None):
+    return np.array([list(row) for row in zip(*columns.values(), strict=True)], dtype=dtype)
+
+
+READERS = {
+    "pandas": pd.DataFrame,
+    "objects": lambda columns: pd.DataFrame(columns, dtype=object),
+    "nullable": lambda columns: pd.DataFrame(columns).convert_dtypes(),
+    "categorical": lambda columns: pd.DataFrame(columns).astype("category"),
+    "polars": lambda columns: pl.DataFrame(columns, strict=False),
+    "array": array_of,
+    "array of objects": lambda columns: array_of(columns, object),
+    "csv": by_csv(pd),
+    "csv, nullable": by_csv(pd, dtype_backend="numpy_nullable"),
+    "csv, as text": by_csv(pd, dtype=str),
+    "csv, polars": by_csv(pl, infer_schema_length=None),
+    "json": by_json(lambda text: pd.read_json(io.StringIO(text))),
+    "json, polars": by_json(lambda text: pl.read_json(text.encode(), infer_schema_length=None)),
+}
+
+
+def encoded(reader, columns):
+    """The encoding of a table as read; None where a reader or a type of column refuses it."""
+    schema = dict(enumerate(LISTED.values()))
+    try:
+        table = READERS[reader](columns)
+    except (TypeError, ValueError, ArithmeticError, PolarsError, PanicException):
+        return None
+    try:
+        return PublicTableTransformer(schema).transform(table)
+    except ValueError as error:
+        if "expected numbers, strings or booleans" in str(error):
+            return None
+        raise
+
+
+@st.composite
+def neighbours(draw):
+    """A reader, a table, and the table with one entry changed to anything."""
+    columns, n = {}, draw(st.integers(2, 6))
+    for name in LISTED:
+        style = STYLES[draw(st.sampled_from(sorted(STYLES)))]
+        columns[name] = [draw(st.sampled_from(style)) for _ in range(n)]
+    name, row = draw(st.sampled_from(sorted(LISTED))), draw(st.integers(0, n - 1))
+    odd = st.one_of(st.sampled_from(ODD), st.text("0123456789.e+- trueTRUExyz", max_size=6))
+    other = {key: list(values) for key, values in columns.items()}
+    other[name][row] = draw(odd)
+    return draw(st.sampled_from(sorted(READERS))), columns, other, row
+
+
+def changes_no_other_row(reader, columns, other, row):
+    before, after = encoded(reader, columns), encoded(reader, other)
+    if before is not None and after is not None and len(before) == len(after):
+        np.testing.assert_allclose(
+            np.delete(before, row, axis=0), np.delete(after, row, axis=0), rtol=0, atol=1e-12
+        )
+
+
+@settings(max_examples=500)
+@given(case=neighbours())
+@pytest.mark.filterwarnings("ignore")  # of readers
+def test_one_entry_changes_the_encoding_of_no_other_row(case):
+    changes_no_other_row(*case)
+
+
+@pytest.mark.slow
+@settings(max_examples=10_000)
+@given(case=neighbours())
+@pytest.mark.filterwarnings("ignore")
+def test_one_entry_changes_the_encoding_of_no_other_row_of_many_tables(case):
+    changes_no_other_row(*case)
+
+
+@pytest.mark.parametrize("column", ["zone", "smoker"])
+def test_one_unknown_word_in_a_file_changes_one_row_alone(column):
+    schema = {"age": (0, 120), "zone": [1, 2, 3], "smoker": bool}
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"age": rng.integers(0, 120, 200), "zone": rng.integers(1, 4, 200), "smoker": True}
+    )
+    word = {"zone": "other", "smoker": "unknown"}[column]
+    neighbour = table.astype({column: object})
+    neighbour.loc[7, column] = word
+    texts = [frame.to_csv(index=False) for frame in (table, neighbour)]
+    for read in (pd.read_csv, pl.read_csv):
+        first, second = (
+            PublicTableTransformer(schema).transform(read(io.BytesIO(text.encode())))
+            for text in texts
+        )
+        assert np.flatnonzero((first != second).any(axis=1)).tolist() == [7]
+
+
+def test_a_number_with_a_comma_is_refused_where_numbers_count():
+    for declared, is_refused in (((0, 9), True), ([1, 2], True), (bool, True), (["a"], False)):
+        transformer = PublicTableTransformer({"a": declared})
+        with pytest.raises(ValueError, match="with a comma") if is_refused else nullcontext():
+            transformer.transform(pd.DataFrame({"a": ["1,5", "a"]}))
+        transformer.transform(pd.DataFrame({"a": ["a,b", ",", None]}))
 
 
 @given(bounds=st.tuples(*[st.floats(-1e308, 1e308)] * 2).map(sorted), x=st.floats(allow_nan=False))
@@ -148,6 +279,10 @@ def test_a_range_is_what_a_bounded_scaler_does_to_numbers_or_their_logarithms(bo
         ({"a": (2, 1)}, "^Got lower=2 and upper=1 .*range of column 'a'"),
         ({"a": (datetime.date.min, datetime.date.max)}, "^Got lower=.*Declare dates as numbers"),
         ({"a": ["x", "x"]}, "^Got .* for column 'a' of the schema, expected"),
+        ({"a": [1, "01"]}, "1, True, '1' and 'True' are the same"),
+        ({"a": ["true", True]}, "are the same"),
+        ({"a": ["nan"]}, "leave missing values out"),
+        ({"a": ["1,5"]}, "with a comma"),
         ({"a": [None]}, "leave missing values out"),
         ({"a": [0.5]}, "strings, booleans or ints"),
         ({"a": []}, "expected"),
