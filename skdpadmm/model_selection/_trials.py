@@ -73,7 +73,9 @@ class RowScore:
 
     def sensitivity(self, n_rows: int) -> float:
         """The sensitivity of the mean over `n_rows` to one of them, with the rounding of sums."""
-        return self.width / n_rows * (1.0 + n_rows * 2.0**-50)
+        # That of scores far from zero is larger than of their width.
+        largest = max(self.width, -self.low, self.high)
+        return self.width / n_rows * (1.0 + n_rows * 2.0**-50 * (largest / self.width))
 
     def __call__(self, estimator: Any, X: Any, y: NDArray[Any]) -> float:
         """The mean of the clipped scores; what is not finite counts as `low`."""
@@ -86,7 +88,10 @@ class RowScore:
                     f" ({len(y)},): one for each row."
                 )
             clipped = np.clip(np.where(np.isfinite(scores), scores, self.low), self.low, self.high)
-        return math.fsum(clipped.tolist()) / len(y)
+        # Below one, as a sum of huge numbers may overflow.
+        exponent = math.frexp(max(-self.low, self.high))[1]
+        total = math.fsum(np.ldexp(clipped, -exponent).tolist())
+        return math.ldexp(total / len(y), exponent)
 
 
 def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
@@ -142,7 +147,7 @@ def _pair(bounds: Any, name: str) -> tuple[float, float]:
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
         low, high = math.nan, math.nan
-    if not -math.inf < low < high < math.inf:
+    if not -math.inf < low < high < math.inf or high - low == math.inf:
         raise ValueError(f"Got {name}={bounds!r}, expected two finite numbers, the least first.")
     return low, high
 
