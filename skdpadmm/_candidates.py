@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import copy
+import math
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import signature
-from typing import Any
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import model_selection as ms
-from sklearn.base import clone, is_classifier
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import PolynomialFeatures
-from sklearn.utils import get_tags
 
+# What every fit rests on, and so every sum of fits.
+SAME_ROWS = (
+    "No private value decides which rows a fit gets: no stratified splits, no GroupKFold without"
+    " shuffle=True, and persons are split by a public list of persons rather than by rows."
+)
 _Setting = tuple[Callable[[Any], bool], str]
 _IS_NONE: _Setting = (lambda value: value is None, "None")
 _IS_TEXT: _Setting = (lambda value: isinstance(value, str), "a string")
@@ -26,16 +32,10 @@ def _is(expected: Any) -> _Setting:
     return (lambda value: type(value) is type(expected) and value == expected), repr(expected)
 
 
-# Frequencies count rows, and a value that is none of the categories must not raise: that would show
-# which part its row is in.
-_CATEGORIES = {
-    "categories": (lambda value: not isinstance(value, str), "a list of public values per column"),
-    "min_frequency": _IS_NONE,
-    "max_categories": _IS_NONE,
-}
 # Transformers that learn nothing and transform each row by itself, and what their parameters have
 # to be for that. By name, as importing all of them takes longer than a fit. Not PolynomialFeatures:
-# powers of finite rows may be infinite. Subclasses may do more.
+# powers of finite rows may be infinite. Not encoders, whose listed categories match or not by the
+# type of the column, which one row can change. Subclasses may do more.
 _BY_ROW: dict[str, dict[str, _Setting]] = {
     "sklearn.compose.ColumnTransformer": {
         # Else how many entries are zero decides whether the result is sparse.
@@ -56,18 +56,97 @@ _BY_ROW: dict[str, dict[str, _Setting]] = {
     "sklearn.impute.SimpleImputer": {
         "strategy": _is("constant"),
         "fill_value": (lambda value: value is not None, "a public constant"),
+        # In a column of text another number would not be found.
+        "missing_values": (lambda v: isinstance(v, Real) and math.isnan(v), "nan"),
         "add_indicator": _is(False),
         "keep_empty_features": _is(True),
     },
     "sklearn.preprocessing.Binarizer": {},
     "sklearn.preprocessing.FunctionTransformer": {"func": _IS_NONE, "inverse_func": _IS_NONE},
     "sklearn.preprocessing.Normalizer": {},
-    "sklearn.preprocessing.OneHotEncoder": {**_CATEGORIES, "handle_unknown": _is("ignore")},
-    "sklearn.preprocessing.OrdinalEncoder": {
-        **_CATEGORIES,
-        "handle_unknown": _is("use_encoded_value"),
-    },
 }
+
+
+class Part(NamedTuple):
+    """A part of an estimator that learns from data, and why it has no guarantee that adds up."""
+
+    place: str
+    value: Any
+    problem: str
+    # Fitted before what it is in.
+    is_elsewhere: bool
+
+    def describe(self) -> str:
+        place = f" at {self.place}" if self.place else ""
+        return f"{type(self.value).__name__}{place} {self.problem}"
+
+
+def _nothing(_: Any) -> str:
+    return ""
+
+
+def _columns(model: Any) -> str:
+    wrong = _wrong_settings(model)
+    return f"may depend on all rows without {wrong}" if wrong else ""
+
+
+def _folds(model: Any) -> str:
+    return "" if model.cv in (None, "prefit") else _FOLDS
+
+
+def _stack(model: Any) -> str:
+    return "" if isinstance(model.cv, str) and model.cv == "prefit" else _FOLDS
+
+
+def _bag(model: Any) -> str:
+    if model.oob_score:
+        return "oob_score_ is exact. Set oob_score=False"
+    if model.max_samples != 1.0 and getattr(
+        last_step(model.estimators_[0]), "max_rows_per_person", None
+    ):
+        return "draws rows, and not persons. Set max_samples=1.0"
+    # A record that is there several times is protected less than each fit claims.
+    return (
+        "rows are repeated, and so protected less. Set bootstrap=False" if model.bootstrap else ""
+    )
+
+
+_FOLDS = "did not keep its fits of folds, and what they cost is not known"
+_SCORES = (
+    "chose by scores without noise, and did not keep its fits of folds. What they cost:"
+    " skdpadmm.model_selection.search_cost(search, n_samples=...)"
+)
+# What consists of parts: the attributes that a fit leaves them in, and why it may be more than the
+# sum of their fits. Not OneVsOne: labels decide how many rows a part has.
+_CONTAINERS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "sklearn.pipeline.Pipeline": ("steps", _nothing),
+    "sklearn.pipeline.FeatureUnion": ("transformer_list", _nothing),
+    "sklearn.compose.ColumnTransformer": ("transformers_", _columns),
+    "sklearn.compose.TransformedTargetRegressor": ("transformer_ regressor_", _nothing),
+    "sklearn.multiclass.OneVsRestClassifier": ("label_binarizer_ estimators_", _nothing),
+    "sklearn.multioutput.MultiOutputClassifier": ("estimators_", _nothing),
+    "sklearn.multioutput.MultiOutputRegressor": ("estimators_", _nothing),
+    "sklearn.multioutput.ClassifierChain": ("estimators_", _folds),
+    "sklearn.multioutput.RegressorChain": ("estimators_", _folds),
+    "sklearn.ensemble.VotingClassifier": ("le_ estimators_", _nothing),
+    "sklearn.ensemble.VotingRegressor": ("estimators_", _nothing),
+    "sklearn.ensemble.StackingClassifier": ("estimators_ final_estimator_", _stack),
+    "sklearn.ensemble.StackingRegressor": ("estimators_ final_estimator_", _stack),
+    "sklearn.ensemble.BaggingClassifier": ("estimators_", _bag),
+    "sklearn.ensemble.BaggingRegressor": ("estimators_", _bag),
+    "sklearn.model_selection.GridSearchCV": ("best_estimator_", lambda _: _SCORES),
+    "sklearn.model_selection.RandomizedSearchCV": ("best_estimator_", lambda _: _SCORES),
+    "sklearn.calibration._CalibratedClassifier": ("estimator calibrators", _nothing),
+    # Its calibrators are without noise.
+    "sklearn.calibration.CalibratedClassifierCV": ("calibrated_classifiers_", _nothing),
+}
+# They learn nothing but the set of labels, which estimators assume to be public too, or nothing but
+# the number of columns.
+_INNOCENT = (
+    "sklearn.preprocessing.LabelEncoder",
+    "sklearn.preprocessing.LabelBinarizer",
+    "sklearn.preprocessing.PolynomialFeatures",
+)
 # The rows that train depend on positions alone. Subclasses may look at rows.
 _GIVEN = type(ms.check_cv([]))
 _BY_POSITION = (ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit, _GIVEN)
@@ -114,16 +193,66 @@ def _earlier_steps(estimator: Any) -> Iterator[Any]:
         estimator = estimator.steps[-1][1]
 
 
-def _learns(step: Any) -> bool:
-    # The exception takes nothing but the number of columns.
-    by_row = acts_by_row(step) or isinstance(step, PolynomialFeatures)
-    return get_tags(step).requires_fit and not by_row
+def public_name(value: Any) -> str:
+    """Where its type is found, such as sklearn.svm.SVC; empty for types of others.
+
+    Of scikit-learn's types and this package's own ones: subclasses may do more.
+    """
+    kind = type(value)
+    package = ".".join(kind.__module__.split(".")[:2])
+    is_itself = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    is_known = is_itself and package.startswith(("sklearn.", "skdpadmm."))
+    return f"{package}.{kind.__name__}" if is_known else ""
 
 
-def public_name(estimator: Any) -> str:
-    """Where scikit-learn exports the type of an estimator, such as sklearn.svm.SVC."""
-    package = ".".join(type(estimator).__module__.split(".")[:2])
-    return f"{package}.{type(estimator).__name__}"
+def parts_of(
+    value: Any, place: str = "", seen: set[int] | None = None, *, is_elsewhere: bool = False
+) -> Iterator[Part]:
+    """All of an estimator, fitted or not, that is not known to learn nothing; each object once."""
+    seen = set() if seen is None else seen
+    if value is None or isinstance(value, str) or id(value) in seen:
+        return
+    seen.add(id(value))
+    kind = public_name(value)
+    if kind == "sklearn.frozen.FrozenEstimator":
+        yield from parts_of(value.estimator, place, seen, is_elsewhere=True)
+        return
+    if kind.startswith("skdpadmm.") and callable(getattr(value, "plan", None)):
+        yield Part(place, value, "", is_elsewhere)
+        return
+    if kind in _INNOCENT or acts_by_row(value):
+        return
+    is_container = kind in _CONTAINERS
+    names, problem_of = _CONTAINERS[kind] if is_container else (_fitted_names(value), _why)
+    if problem := problem_of(value):
+        yield Part(place, value, problem, is_elsewhere)
+    for name in names.split():
+        held: Any = getattr(value, name, None)
+        if held is None and name == "transformers_":  # not fitted
+            held = [*value.transformers, ("remainder", value.remainder)]
+        where = f"{place}.{name}" if place else name
+        is_list = isinstance(held, list | tuple)
+        for i, each in enumerate(held if is_list else [held]):
+            child = each[1] if isinstance(each, tuple) else each
+            if is_container or hasattr(child, "privacy_"):
+                at = f"{where}[{i}]" if is_list else where
+                yield from parts_of(child, at, seen, is_elsewhere=is_elsewhere)
+
+
+def _fitted_names(value: Any) -> str:
+    return " ".join(name for name in getattr(value, "__dict__", {}) if name.endswith("_"))
+
+
+def _why(value: Any) -> str:
+    """Why nobody knows what an object has learnt."""
+    kind = public_name(value)
+    if hasattr(value, "privacy_") or callable(getattr(value, "plan", None)):
+        return "is no class of this package itself, and may have learnt more than its report says"
+    if isinstance(value, MetaEstimatorMixin):
+        return "is not known to be the sum of its parts"
+    if kind in _BY_ROW:
+        return f"may depend on all rows without {_wrong_settings(value)}"
+    return f"{'' if kind else 'may have '}learnt from the data without noise"
 
 
 def acts_by_row(step: Any) -> bool:
@@ -135,39 +264,38 @@ def objection(step: Any) -> str:
     """Why a transformer may learn from rows or mix them, as a phrase; empty if it does not."""
     if step is None or (isinstance(step, str) and step in ("passthrough", "drop")):
         return ""
-    if type(step) is Pipeline:  # a subclass may do more than its parts
+    kind = public_name(step)
+    if kind == "sklearn.pipeline.Pipeline":
         return next(filter(None, (objection(part) for _, part in step.steps)), "")
-    if type(step).__module__.startswith("skdpadmm.preprocessing") and hasattr(step, "get_params"):
-        return f"{step!r}" if get_tags(step).requires_fit else ""
-    if (settings := _BY_ROW.get(public_name(step))) is None:
+    if kind.startswith("skdpadmm.preprocessing."):
+        return ""
+    if kind not in _BY_ROW:
         return f"{step!r}"
-    wrong = [
-        f"{name}={words}"
-        for name, (is_right, words) in settings.items()
-        if not is_right(getattr(step, name))
-    ]
-    if wrong:
-        return f"{step!r} without {', '.join(wrong)}"
-    if not _keeps_categories(step):
-        return f"{step!r} on columns of a type that turns its categories into others"
+    if wrong := _wrong_settings(step):
+        return f"{step!r} without {wrong}"
     own = getattr(step, "transformers_", getattr(step, "transformers", ()))
     parts = [part for _, part, _ in own]
     return next(filter(None, map(objection, [*parts, getattr(step, "remainder", None)])), "")
 
 
-def _keeps_categories(step: Any) -> bool:
-    """Whether a fitted encoder has the categories that were listed.
-
-    It turns them into the type of the column, which one row can change: "1" into 1 in a column of
-    numbers, and .5 into 0 in one of ints.
-    """
-    listed, fitted = getattr(step, "categories", None), getattr(step, "categories_", None)
-    return fitted is None or all(
-        one is other
-        or (isinstance(one, str) == isinstance(other, str) and (one == other or one != one))
-        for own, became in zip(listed, fitted, strict=True)  # type: ignore[arg-type]
-        for one, other in zip(own, became.tolist(), strict=True)
+def _wrong_settings(step: Any) -> str:
+    """Parameters that a listed transformer needs to treat each row by itself."""
+    return ", ".join(
+        f"{name}={words}"
+        for name, (is_right, words) in _BY_ROW[public_name(step)].items()
+        if not is_right(getattr(step, name))
     )
+
+
+def require_known_steps(estimator: Any) -> None:
+    """Refuse an estimator with a part that may learn without noise, or subclasses of ours."""
+    problems = [p.describe() for p in parts_of(estimator) if p.problem and not p.is_elsewhere]
+    if problems:
+        raise ValueError(
+            f"Got a model whose cost is not that of its private fits: {'; '.join(problems)}."
+            " Expected steps that are known to learn nothing, such as a PublicTableTransformer, or"
+            " a FrozenEstimator that was fitted on public rows."
+        )
 
 
 def require_one_that_spends(estimator: Any) -> None:
@@ -202,9 +330,6 @@ def _fitted_parts(value: Any) -> Iterator[Any]:
 
 def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None) -> int:
     """How many features arrive at the last step, from rows of zeros."""
-    # Of a step that learns the width depends on the data: it is taken to keep it.
-    if any(_learns(step) for step in _earlier_steps(estimator)):
-        return n_features
     steps: Any = transformers_of(estimator)
     if steps is None:
         return n_features
@@ -252,6 +377,7 @@ def plan_fits(
     for parameters in candidates:
         candidate = with_parameters(estimator, parameters, **budget)
         require_one_that_spends(candidate)
+        require_known_steps(candidate)
         last, known = last_step(candidate), dict(facts or {})
         if "n_features" not in known:
             known["n_features"] = n_features_of_last_step(candidate, n_features, columns)
@@ -272,6 +398,12 @@ def plan_fits(
 
 def sizes_of_folds(search: Any, n_samples: int) -> list[int]:
     """Return how many rows train in each fold of a search of scikit-learn."""
+    if getattr(last_step(search.estimator), "max_rows_per_person", None):
+        raise ValueError(
+            "Got folds of rows for an estimator that protects persons, expected fits of persons one"
+            " by one: which rows a fold has depends on how many each person has. Fit each candidate"
+            f" by itself, with a ledger. {SAME_ROWS}"
+        )
     if hasattr(search.cv, "__next__"):
         raise ValueError("Got cv that can be gone through once, expected cv=list(...).")
     # Any labels of two classes: an int means folds by classes, for a classifier.
@@ -279,8 +411,8 @@ def sizes_of_folds(search: Any, n_samples: int) -> list[int]:
     if type(folds) not in _BY_POSITION:
         raise ValueError(
             f"Got cv={search.cv!r}, which is {type(folds).__name__}, expected folds by positions,"
-            " that no row changes: by labels one record changes the folds of others. Search with"
-            " cv=KFold(5, shuffle=True, random_state=0), or cv=list(folds.split(X, y, groups))."
+            " that no row changes. Search with cv=KFold(5, shuffle=True, random_state=0), or with"
+            f" positions that follow from public facts. A sum assumes: {SAME_ROWS}"
         )
     # A generator stays where it is: fit draws the same from it.
     splits = copy.deepcopy(folds).split(np.zeros((n_samples, 1)))

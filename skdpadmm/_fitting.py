@@ -38,6 +38,8 @@ class Trust:
     # None: a trusted curator.
     agents: Agents | None = None
     unit: str = "record"
+    # Which agents or persons, where they are the unit: of others a guarantee says nothing.
+    who: str = ""
     observer: str = MODEL
     backend: str = "local"
     # What the guarantee rests on, as far as it is about agents.
@@ -57,6 +59,7 @@ class PlannedFit:
     algorithm: Algorithm
     coordinates: Coordinates
     backend: str = "local"
+    who: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -111,7 +114,8 @@ class PendingFit:
     def report(self, plan: Plan, noise: NoiseSource) -> PrivacyReport:
         """What running a plan with this noise guarantees."""
         labels = () if self.ownership is None else tuple(self.ownership.labels.tolist())
-        return report_of(self.estimator, plan, simulated=noise.simulation, labels=labels)
+        who, simulated = self.planned.who, noise.simulation
+        return report_of(self.estimator, plan, simulated=simulated, labels=labels, who=who)
 
     def solve(self, noise: NoiseSource) -> Fitted:
         """Take the data through the gate: scale, condition, run."""

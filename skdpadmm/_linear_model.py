@@ -223,7 +223,11 @@ class PrivateLinearModel(LinkedEstimator):
             for warning in warnings_of(plan, coordinates, scale=self.scale, **known):
                 warn_user(str(warning), type(warning))
         return PlannedFit(
-            plan=plan, algorithm=algorithm, coordinates=coordinates, backend=trust.backend
+            plan=plan,
+            algorithm=algorithm,
+            coordinates=coordinates,
+            backend=trust.backend,
+            who=trust.who if trust.unit != "record" else "",
         )
 
     def predict(self, X: Any) -> NDArray[Any]:

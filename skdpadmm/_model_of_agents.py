@@ -110,11 +110,16 @@ class ModelOfAgents(PrivateLinearModel):
         self.bytes_sent_ = fitted.solution.bytes_sent
 
     def _trust(
-        self, sizes: NDArray[np.intp], labels: NDArray[Any] | None, *assumptions: str
+        self,
+        sizes: NDArray[np.intp],
+        labels: NDArray[Any] | None,
+        *assumptions: str,
+        who: str = "",
     ) -> Trust:
         return Trust(
             agents=self._agents(sizes, labels),
             unit=self.privacy_unit,
+            who=who,
             observer=self.adversary,
             backend=self.engine,
             assumptions=tuple(filter(None, assumptions)),
@@ -138,11 +143,14 @@ class ModelOfAgents(PrivateLinearModel):
             )
         ownership = ownership if made_up else self._with_everybody(ownership)
         self.agent_labels_ = ownership.labels
+        # Agents that are made up are others in every fit.
+        column = self.agent_column if isinstance(self.agent_column, str) else ""
         return ownership, self._trust(
             ownership.sizes,
             ownership.labels,
             self._made_up() if made_up else "",
             condition_of(partition) if agents is None else "",
+            who="" if agents is None else column or ownership.name_of(agents),
         )
 
     def _seed(self) -> int:

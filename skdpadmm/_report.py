@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpadmm._candidates import SAME_ROWS
 from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
 from skdpadmm.privacy import (
     GaussianDP,
@@ -40,7 +41,7 @@ from skdpadmm.records import Coordinates
 
 
 def report_of(
-    estimator: Any, plan: Plan, *, simulated: bool, labels: tuple[Any, ...] = ()
+    estimator: Any, plan: Plan, *, simulated: bool, labels: tuple[Any, ...] = (), who: str = ""
 ) -> PrivacyReport:
     """What a fit by a plan guarantees, its assumptions, and what it does not cover."""
     seed = estimator.random_state
@@ -55,7 +56,7 @@ def report_of(
         subject=type(estimator).__name__,
         delta=plan.budget.delta,
         observers=tuple(
-            _observers(plan, traced=bool(getattr(estimator.algorithm, "trace", False)))
+            _observers(plan, traced=bool(getattr(estimator.algorithm, "trace", False)), who=who)
         ),
         releases=tuple(
             ReleaseLine(
@@ -84,7 +85,7 @@ def report_of(
     )
 
 
-def _observers(plan: Plan, *, traced: bool) -> Iterator[Observer]:
+def _observers(plan: Plan, *, traced: bool, who: str) -> Iterator[Observer]:
     """Each observer, with the guarantee against it."""
     # Whoever has the estimator has the path that it keeps.
     seen = "model after each iteration" if traced else "final model"
@@ -96,6 +97,7 @@ def _observers(plan: Plan, *, traced: bool) -> Iterator[Observer]:
             unit=facts.unit,
             neighboring=facts.neighboring,
             guarantee=plan.guarantee(name) if is_private else NonPrivate(),
+            who=who,
         )
         if is_private:
             kinds, always = plan.guarantees(name), plan.worst_cases(name)
@@ -173,6 +175,7 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         if is_zero_out:
             yield "A person that is zeroed out contributes nothing; n_persons still counts it."
     yield f"{size} names and all parameters of the estimator are public."
+    yield SAME_ROWS
     if is_zero_out and is_record:
         yield (
             "A record that is zeroed out has a loss of zero and counts as absent wherever a scale"

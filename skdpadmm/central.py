@@ -112,7 +112,8 @@ class ModelOfPersons(PrivateLinearModel):
         trust = self._curator(agents is not None)
         if agents is None:
             return None, trust
-        return ownership_of_labels(agents, n_samples=len(y), name="persons"), trust
+        persons = ownership_of_labels(agents, n_samples=len(y), name="persons")
+        return persons, replace(trust, who=persons.name_of(agents))
 
     def _curator(self, has_persons: bool) -> Trust:
         size = self.max_rows_per_person

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from skdpadmm import privacy
-from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, compose_counts
+from skdpadmm._candidates import SAME_ROWS
+from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, Observer, compose_counts, worst
 
+# What every sum rests on, beside what its parts do.
+ASSUMED = f"{SAME_ROWS} Every other fit on the same records is counted, too."
 # A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.
 _ROUNDING = 1e-9
 
@@ -46,13 +50,15 @@ class PrivacyBudgetExceeded(LedgerError):
 
 
 class Relation(NamedTuple):
-    """The privacy unit and the neighbouring relation."""
+    """The privacy unit, the neighbouring relation, and which agents or persons are the unit."""
 
     unit: str
     neighboring: Neighboring
+    who: str = ""
 
     def describe(self) -> str:
-        return f"{self.unit}, {str(self.neighboring).replace('_', ' ')}"
+        who = f" ({self.who})" if self.who else ""
+        return f"{self.unit}{who}, {str(self.neighboring).replace('_', ' ')}"
 
 
 class Claim(NamedTuple):
@@ -61,6 +67,53 @@ class Claim(NamedTuple):
     observer: str
     relation: Relation
     guarantee: Guarantee
+
+    @classmethod
+    def of(cls, line: Observer) -> Claim:
+        relation = Relation(line.unit, Neighboring(line.neighboring), line.who)
+        return cls(line.name, relation, line.guarantee)
+
+
+# The claims of a fit against all of its observers, the adversary's first.
+Claims = tuple[Claim, ...]
+
+
+def against(fit: Claims, observer: str) -> Claim:
+    """Return what a fit claims against an observer.
+
+    Whoever it does not name counts as seeing what all do whom it names.
+    """
+    if named := [claim for claim in fit if claim.observer == observer]:
+        return named[0]
+    if len({claim.relation for claim in fit}) > 1:
+        raise LedgerError(
+            f"Got a fit without a guarantee against {observer!r}, and with several relations,"
+            " expected one of the two."
+        )
+    return Claim(observer, fit[0].relation, worst(*(claim.guarantee for claim in fit)))
+
+
+def sums_by_observer(
+    fits: Mapping[Claims, int], observer: str | None = None
+) -> dict[str, Counter[Claim]]:
+    """Return the claims of all fits, and how often each occurs, against one observer.
+
+    None: against everybody whom the budget of a fit was spent against.
+    """
+    sums: dict[str, Counter[Claim]] = {}
+    for name in dict.fromkeys(fit[0].observer for fit in fits) if observer is None else [observer]:
+        claims = sums.setdefault(name, Counter())
+        for fit, count in fits.items():
+            claims[against(fit, name)] += count
+    return sums
+
+
+def totals_of(
+    fits: Mapping[Claims, int], target: Relation | None = None, observer: str | None = None
+) -> dict[str, Guarantee]:
+    """Return the total against each observer of :func:`sums_by_observer`."""
+    sums = sums_by_observer(fits, observer)
+    return {name: total_of(claims, target) for name, claims in sums.items()}
 
 
 def total_of(claims: Counter[Claim], target: Relation | None) -> Guarantee:
@@ -94,7 +147,7 @@ def converted(guarantee: Guarantee, source: Relation, target: Relation) -> Guara
     not from record to agent or person; not for subsampled, Laplace and other kinds, where two steps
     have a curve of their own.
     """
-    if source == target or isinstance(guarantee, privacy.NonPrivate):
+    if source[:2] == target[:2] or isinstance(guarantee, privacy.NonPrivate):
         return guarantee
     is_within_unit = target.unit in (source.unit, "record")
     if target.neighboring is Neighboring.REPLACE_ONE and is_within_unit:
@@ -136,13 +189,23 @@ def left_of(spent: Guarantee, epsilon: float, delta: float) -> float:
 def _converted_all(claims: Counter[Claim], target: Relation | None) -> dict[Guarantee, int]:
     """Return the guarantees of claims under one relation, and how often each occurs."""
     relations = sorted({claim.relation for claim in claims})
-    if target is None and len(relations) > 1:
+    if target is None and len({relation[:2] for relation in relations}) > 1:
         raise LedgerError(
             f"Got fits about {len(relations)} kinds of neighbours"
             f" ({'; '.join(relation.describe() for relation in relations)}), expected one: their"
             " guarantees do not compose as they are. Report them separately, or ask a ledger for"
             " unit='record', neighboring='replace_one', to which some can be converted."
         )
+    for unit in ("agent", "person") if target is None else {target.unit} - {"record"}:
+        same = Counter(c.relation.who for c in claims.elements() if c.relation.unit == unit)
+        if same.total() > 1 and (len(same) > 1 or "" in same):
+            names = ", ".join(who or "without a name" for who in sorted(same))
+            raise LedgerError(
+                f"Got fits about different {unit}s, or some without a name ({names}), expected the"
+                f" same {unit}s in all: what holds for one does not hold for another. Pass their"
+                " labels as a Series with a name, the same for all fits, or add up what holds for"
+                " records: unit='record', neighboring='replace_one'."
+            )
     counts: Counter[Guarantee] = Counter()
     for claim, count in claims.items():
         counts[converted(claim.guarantee, claim.relation, target or relations[0])] += count

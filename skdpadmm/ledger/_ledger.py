@@ -23,7 +23,16 @@ from typing import Any, NamedTuple
 
 from skdpadmm import privacy
 from skdpadmm.ledger import _account
-from skdpadmm.ledger._account import Claim, LedgerError, PrivacyBudgetExceeded, Relation, total_of
+from skdpadmm.ledger._account import (
+    ASSUMED,
+    Claim,
+    Claims,
+    LedgerError,
+    PrivacyBudgetExceeded,
+    Relation,
+    sums_by_observer,
+    totals_of,
+)
 from skdpadmm.ledger._search import cost_of_search
 from skdpadmm.privacy import Guarantee, Neighboring, Observer, PrivacyReport, round_up, worst
 from skdpadmm.privacy._document import Block, as_html, as_text, frame_of
@@ -53,7 +62,7 @@ class _Fits(NamedTuple):
     dataset: str
     subject: str
     simulation: bool
-    claims: tuple[Claim, ...]
+    claims: Claims
     number: int
 
 
@@ -125,8 +134,8 @@ class LedgerEntry:
     def _cost(self) -> str:
         """What is counted, as JSON: equal costs are equal texts."""
         plain = [
-            (seen.name, seen.unit, str(seen.neighboring), seen.guarantee.to_dict())
-            for seen in self.observers
+            (o.name, o.unit, str(o.neighboring), o.guarantee.to_dict(), *filter(None, [o.who]))
+            for o in self.observers
         ]
         return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -153,13 +162,17 @@ class PrivacyLedger:
 
     Notes
     -----
-    **Sums** are of each fit's guarantee against its own adversary, whom its budget was spent
-    against, or against an observer by name. Gaussian guarantees compose exactly, others by privacy
-    loss distributions (:func:`~skdpadmm.privacy.compose`; it needs the extra ``accounting``). Unit
-    and neighbouring relation have to agree, or ``unit`` and ``neighboring`` ask for a conversion:
-    zero out to replace one doubles the mu of a Gaussian guarantee, and a replace-one guarantee of
-    agents holds for their records. Where one record decides which others a fit gets, as with folds
-    by labels, no sum holds.
+    **Sums** are against one observer, who sees what that observer sees of every fit. Of a fit that
+    does not name it, it counts as seeing what all do whom that fit names. Gaussian guarantees
+    compose exactly, others by privacy loss distributions (:func:`~skdpadmm.privacy.compose`; it
+    needs the extra ``accounting``). Unit and neighbouring relation have to agree, or ``unit`` and
+    ``neighboring`` ask for a conversion: zero out to replace one doubles the mu of a Gaussian
+    guarantee, and a replace-one guarantee of agents holds for their records. Agents and persons
+    have to be the same: by the name of their column, or by their labels.
+
+    A sum assumes that no private value decides which rows a fit gets. Stratified folds, and
+    ``GroupKFold`` without ``shuffle=True``, are decided by labels and by sizes of groups: with them
+    no sum holds, and nothing notices.
 
     Later fits may depend on earlier results. Their budgets may do so as well where all guarantees
     are Gaussian (Smith and Thakurta, "Fully adaptive composition for Gaussian differential
@@ -288,8 +301,8 @@ class PrivacyLedger:
         """Set how much may be spent in all; it replaces an earlier limit and is stored.
 
         With a data set in the path it is about this data set and all fits without a name, otherwise
-        about everything. It counts the guarantee of every fit against its own adversary. A limit
-        below what was spent is stored, with a warning.
+        about everything. It is kept against everybody whom the budget of a fit is spent against. A
+        limit below what was spent is stored, with a warning.
 
         Parameters
         ----------
@@ -348,8 +361,8 @@ class PrivacyLedger:
         last_id : int or None, default=None
             The "id" of the last entry that counts: what held when it was made. None: all count.
         observer : str, default="adversary"
-            Against whom. "adversary" takes for each fit the observer that its budget was spent
-            against: whoever is all of these at once.
+            Against whom. "adversary": against everybody whom the budget of a fit was spent against,
+            each by itself; the weakest of these guarantees.
         include_simulated : bool, default=False
             Whether fits with a seed count as though their noise were real. False: they are left
             out, with a warning.
@@ -476,6 +489,10 @@ class PrivacyLedger:
         for limit in self.limits():
             about = f" of {limit['dataset']}" if limit["dataset"] else ""
             lines += [f"limit{about}: epsilon <= {limit['epsilon']:g} at delta={limit['delta']:g}"]
+        seen = dict.fromkeys(entry["observer"] for entry in entries)
+        if len(seen) > 1 and "observer" not in asked:
+            for title, terms in list(totals.items()):
+                totals |= {f"{title}, against {o}": {**terms, "observer": o} for o in seen}
         for title, terms in totals.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # simulations have a line of their own
@@ -487,7 +504,7 @@ class PrivacyLedger:
                     lines += [f"{title}: {figure}"]
                 except (LedgerError, ImportError) as error:
                     lines += [f"{title}: none. {error}"]
-        yield Block("text", lines)
+        yield Block("text", [*lines, f"A total assumes: {ASSUMED}"])
 
     def check(
         self,
@@ -537,7 +554,7 @@ class PrivacyLedger:
         """
         relation, kind = _relation(unit, neighboring), type(search).__name__
         claims = cost_of_search(search, X, y, facts, self._require_here)
-        new = [_Fits(self.dataset, kind, False, (claim,), 1) for claim in claims]
+        new = [_Fits(self.dataset, kind, False, fit, 1) for fit in claims]
         what = f"a {kind} of {len(claims)} fit{'s'[: len(claims) > 1]}"
         if os.path.exists(self.path):
             with self._transaction() as connection:
@@ -582,12 +599,16 @@ class PrivacyLedger:
             relation, delta = limit.relation, limit.delta
             name = limit.dataset or (self.dataset if limit.disjoint else "")
             accounts = _accounts(fits, name, limit.disjoint)
-            sums = [_claims([*account, *new]) for account in accounts]
+            sums = [
+                claims
+                for account in accounts
+                for claims in sums_by_observer(_claims([*account, *new])).values()
+            ]
             if all(_account.keeps(each, relation, limit.epsilon, delta) for each in sums):
                 continue
             spent = [_sum_of(account, relation) for account in accounts]
             before = max(guarantee.epsilon(delta) for guarantee in spent)
-            after = max(total_of(each, relation).epsilon(delta) for each in sums)
+            after = max(_account.total_of(each, relation).epsilon(delta) for each in sums)
             left = min(_account.left_of(guarantee, limit.epsilon, delta) for guarantee in spent)
             rest = f"One more fit may have epsilon={privacy.round_down(left)} at it, if Gaussian."
             raise PrivacyBudgetExceeded(
@@ -654,8 +675,8 @@ def _claims_from(text: str) -> tuple[Claim, ...]:
     """The guarantees of one fit, from JSON; cached, as many fits are equal."""
     try:
         return tuple(
-            Claim(name, Relation(unit, Neighboring(how)), privacy.guarantee_from_dict(guarantee))
-            for name, unit, how, guarantee in json.loads(text)
+            Claim.of(Observer(name, "", unit, how, privacy.guarantee_from_dict(guarantee), who=who))
+            for name, unit, how, guarantee, who in ((*line, "")[:5] for line in json.loads(text))
         )
     except (TypeError, ValueError) as error:
         raise LedgerError(f"Got an entry that cannot be read ({error}), expected one.") from error
@@ -695,22 +716,24 @@ def _accounts(fits: list[_Fits], dataset: str, disjoint: bool) -> list[list[_Fit
     return [[same for same in fits if same.dataset in ("", name)] for name in names]
 
 
-def _claims(fits: list[_Fits], observer: str = "adversary") -> Counter[Claim]:
-    """Return the claims of all fits about one observer, and how often each occurs."""
-    claims: Counter[Claim] = Counter()
+def _claims(fits: list[_Fits]) -> Counter[Claims]:
+    """Return the claims of all fits, and how often each occurs."""
+    claims: Counter[Claims] = Counter()
     for same in fits:
-        by_name = {"adversary": same.claims[0], **{claim.observer: claim for claim in same.claims}}
-        if observer not in by_name:
-            raise LedgerError(
-                f"Got observer={observer!r} for a ledger with a fit that states no guarantee"
-                f" against it, expected one of {list(by_name)}, whom this fit knows."
-            )
-        claims[by_name[observer]] += same.number
+        claims[same.claims] += same.number
     return claims
 
 
 def _sum_of(fits: list[_Fits], relation: Relation | None, observer: str = "adversary") -> Guarantee:
-    return total_of(_claims(fits, observer), relation)
+    """Return the total against an observer, or the weakest against all adversaries."""
+    known = dict.fromkeys(["adversary", *(c.observer for same in fits for c in same.claims)])
+    if fits and observer not in known:
+        raise LedgerError(
+            f"Got observer={observer!r}, expected one of {list(known)}, whom a fit names."
+        )
+    named = None if observer == "adversary" else observer
+    totals = totals_of(_claims(fits), relation, named)
+    return worst(*(totals or {"nobody": privacy.GaussianDP(0.0)}).values())
 
 
 def _cell(entry: dict[str, Any], column: str) -> str:

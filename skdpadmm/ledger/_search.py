@@ -17,13 +17,19 @@ from sklearn.model_selection import (
 )
 
 from skdpadmm._candidates import last_step, plan_fits, sizes_of_folds, with_parameters
-from skdpadmm.ledger._account import Claim, Relation
+from skdpadmm.ledger._account import Claim, Claims, Relation
 from skdpadmm.privacy import worst
 
 
-def claim_of(plan: Any) -> Claim:
-    """The guarantee of a planned fit against its adversary."""
-    return Claim(plan.adversary, Relation(plan.unit, plan.neighboring), plan.guarantee())
+def claim_of(plan: Any, observer: str | None = None) -> Claim:
+    """The guarantee of a planned fit against an observer, by default its adversary."""
+    name = observer or plan.adversary
+    return Claim(name, Relation(plan.unit, plan.neighboring), plan.guarantee(name))
+
+
+def claims_of(plan: Any) -> Claims:
+    """The guarantees of a planned fit against all of its observers, its adversary first."""
+    return tuple(claim_of(plan, o) for o in dict.fromkeys((plan.adversary, *plan.observers)))
 
 
 def claims_of_fits(
@@ -32,24 +38,31 @@ def claims_of_fits(
     sizes: Sequence[int],
     refit_size: int | None,
     **shape: Any,
-) -> list[Claim]:
+) -> list[Claims]:
     """The claims of all fits of a search: each candidate on each fold, and one of them once more.
 
     ``refit_size`` is None without a refit; ``shape`` is what :func:`plan_fits` asks for.
     """
 
-    def claims(n_samples: int) -> list[Claim]:
+    def claims(n_samples: int) -> list[Claims]:
         plans, _ = plan_fits(estimator, candidates, n_samples, **shape)
-        return [claim_of(plan) for plan in plans]
+        return [claims_of(plan) for plan in plans]
 
-    fits = [c for size, count in Counter(sizes).items() for c in claims(size) * count]
+    fits = [fit for size, count in Counter(sizes).items() for fit in claims(size) * count]
     refits = [] if refit_size is None else claims(refit_size)
     # Which candidate is fitted once more is not known, or came from exact scores: the worst bounds
     # it. Under several relations the sum is refused all the same.
-    for relation in dict.fromkeys(refit.relation for refit in refits):
-        of_relation = [refit for refit in refits if refit.relation == relation]
-        guarantee = worst(*(refit.guarantee for refit in of_relation))
-        fits.append(Claim(of_relation[0].observer, relation, guarantee))
+    same: dict[Any, list[Claims]] = {}
+    for refit in refits:
+        same.setdefault(tuple(claim[:2] for claim in refit), []).append(refit)
+    for alike in same.values():
+        of_observers = zip(*alike, strict=True)
+        fits.append(
+            tuple(
+                one[0]._replace(guarantee=worst(*(c.guarantee for c in one)))
+                for one in of_observers
+            )
+        )
     return fits
 
 
@@ -59,7 +72,7 @@ def cost_of_search(
     y: Any,
     facts: Mapping[str, Any],
     require_here: Callable[[Any], None],
-) -> list[Claim]:
+) -> list[Claims]:
     """Return the claims of all fits of a search that did not run yet.
 
     ``facts`` are other arguments of ``plan``; ``require_here`` refuses an estimator whose fits

@@ -110,9 +110,10 @@ class SearchPlan(Document):
     digests: tuple[bytes, ...]
     # Everybody else sees all trials, of which a selection hides none.
     adversary: ClassVar[str] = "model"
+    observers: ClassVar[tuple[str, ...]] = ("model",)
     unit: ClassVar[str] = "record"
 
-    def guarantee(self) -> Guarantee:
+    def guarantee(self, observer: str = "model") -> Guarantee:
         """What holds for search and final model together; Renyi divergences add."""
         if self.refit_guarantee is None:
             return self.selection
@@ -237,7 +238,7 @@ def plan_search(
             return None
         plans, warned = plans_of(n_samples=n_train, epsilon=trial_epsilon, facts=trial_facts)
         claims = [claim_of(plan) for plan in plans]
-        adversary, (unit, neighboring) = common_relation(claims)
+        adversary, (unit, neighboring, _) = common_relation(claims)
         if (adversary, unit) != ("model", "record"):
             raise ValueError(
                 f"Got candidates with {adversary=} and {unit=}, expected adversary='model' and"
@@ -354,8 +355,8 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     for words in [*refused, repr(model)] if isinstance(model, Pipeline) else refused:
         raise ValueError(
             f"Got a Pipeline with {words}, expected transformers that are known to learn nothing"
-            " from data and to transform each row by itself: this package's, encoders with public"
-            " categories, SimpleImputer with a constant, hashing, Normalizer, Binarizer, and"
-            " Pipelines and ColumnTransformers of these. Apply others that treat each row by itself"
-            " before the search."
+            " from data and to transform each row by itself: this package's, SimpleImputer with a"
+            " constant, hashing, Normalizer, Binarizer, and Pipelines and ColumnTransformers of"
+            " these. Encode categories by a PublicTableTransformer: encoders match them by the type"
+            " of a column, which one row can change."
         )

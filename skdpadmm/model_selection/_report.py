@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdpadmm import _candidates, privacy
 from skdpadmm._candidates import last_step
-from skdpadmm.ledger._account import total_of
+from skdpadmm.ledger._account import ASSUMED, Claim, totals_of
 from skdpadmm.ledger._search import claim_of, claims_of_fits
 from skdpadmm.model_selection._plan import SearchPlan, common_relation, covers
 from skdpadmm.privacy import NonPrivate, PrivacyReport
@@ -151,7 +151,7 @@ def search_cost(
     sizes = _candidates.sizes_of_folds(search, n_samples)
     refit_size = None if best is None else n_samples
     claims = claims_of_fits(search.estimator, candidates, sizes, refit_size, **known)
-    adversary, relation = common_relation(claims)
+    adversary, relation = common_relation([fit[0] for fit in claims])
     models = [last_step(_candidates.with_parameters(search.estimator, c)) for c in candidates]
     is_simulation = any(model.random_state is not None for model in models)
     is_changed = len(sizes) != search.n_splits_ or bool(search.refit) != (best is not None)
@@ -161,7 +161,8 @@ def search_cost(
         is_simulation |= bool(report.simulation)
         # Estimators know their parameters of today alone.
         (line,) = (line for line in report.observers if line.name == report.adversary)
-        is_changed |= claim_of(plan)[:2] != (line.name, (line.unit, line.neighboring))
+        was, now = Claim.of(line), claim_of(plan)
+        is_changed |= (was.observer, was.relation[:2]) != (now.observer, now.relation[:2])
         is_changed |= not covers(plan.guarantee(), report.guarantee(), float(report.delta))
     if is_changed:
         raise ValueError(
@@ -174,15 +175,15 @@ def search_cost(
         "random_state of the estimator fixes the noise, and fits share it: equal noise on different"
         " folds cancels."
     )
-    total = total_of(Counter(claims), None)
+    (total,) = totals_of(Counter(claims), None, adversary).values()
     return PrivacyReport(
         subject=f"{name}, {len(claims)} fits",
-        observers=(privacy.Observer(adversary, sees, *relation, total),),
+        observers=(privacy.Observer(adversary, sees, *relation[:2], total),),
         releases=(),
         delta=max(float(model.delta) for model in models),
         assumptions=(
             "Every fit counts for every row. That bounds the cost: each row is left out of some.",
-            "Folds are public, and so are groups: no row decides which rows train together.",
+            ASSUMED,
             "The search and its estimator have the parameters that they were fitted with.",
         ),
         not_covered=(

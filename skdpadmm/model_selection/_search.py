@@ -34,7 +34,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdpadmm._candidates import (
     last_step,
     n_features_of_last_step,
-    objection,
     silent,
     transformers_of,
     with_parameters,
@@ -293,12 +292,6 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
                 rows = check_array(
                     steps.fit_transform(X), accept_sparse="csr", dtype=[np.float64, np.float32]
                 )
-            if refused := objection(steps):
-                raise ValueError(
-                    f"Got transformers that refuse this table: {refused}, expected columns of"
-                    " numbers for listed numbers, and of text for listed text: one row can change"
-                    " the type of a column, and so how every other is encoded."
-                )
             if rows.shape != (X.shape[0], width):
                 raise ValueError(
                     f"Got transformers that return shape {rows.shape}, expected"
@@ -447,11 +440,12 @@ class DPGridSearchCV(BaseDPSearch):
     ----------
     estimator : estimator
         One of this package, or a Pipeline that ends in one, with transformers that learn nothing
-        and treat each row by itself: this package's, encoders with `categories` that are listed,
-        ``SimpleImputer(strategy="constant")``, HashingVectorizer and FeatureHasher, Normalizer and
-        Binarizer, and ColumnTransformers of these; an error names the parameter to set. The search
-        sets `epsilon`, `delta` and `random_state`, and turns `verbose` off in all steps: lines
-        would reveal the number of trials. Instead of an `agent_column` pass `agents` to `fit`.
+        and treat each row by itself: this package's, ``SimpleImputer(strategy="constant")``,
+        HashingVectorizer and FeatureHasher, Normalizer and Binarizer, and ColumnTransformers of
+        these; an error names the parameter to set. Categories need a PublicTableTransformer. The
+        search sets `epsilon`, `delta` and `random_state`, and turns `verbose` off in all steps:
+        lines would reveal the number of trials. Instead of an `agent_column` pass `agents` to
+        `fit`.
     param_grid : dict or list of dict
         Candidates, as in scikit-learn. They are public.
     epsilon : float, default=1.0

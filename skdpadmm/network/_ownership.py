@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,6 +48,13 @@ class Ownership:
     def n_agents(self) -> int:
         """Number of agents."""
         return len(self.labels)
+
+    def name_of(self, labels: Any) -> str:
+        """An identity of the owners: the name of the labels as given, or a digest of them."""
+        name = getattr(labels, "name", None)
+        if isinstance(name, str) and name:
+            return name
+        return hashlib.sha256(repr(self.labels.tolist()).encode()).hexdigest()[:12]
 
     def joined_by(self, labels: Any) -> Ownership:
         """The same ownership with more agents, without rows; known labels change nothing."""

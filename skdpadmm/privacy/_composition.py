@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from skdpadmm.privacy._convolution import composed_delta, composed_epsilon
 from skdpadmm.privacy._gaussian import GaussianDP
-from skdpadmm.privacy._guarantee import Guarantee, NonPrivate, Rounds
+from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate, Rounds
 from skdpadmm.privacy._laplace import LaplaceDP
 from skdpadmm.privacy._numbers import require_count, require_delta, require_epsilon
 from skdpadmm.privacy._renyi import RenyiDP, common_orders
@@ -63,7 +63,7 @@ class Composed(Guarantee, kind="composed"):
             require_count(count, "counts")
             if not isinstance(leaf, Guarantee) or isinstance(leaf, Composed | NonPrivate):
                 raise TypeError(f"Got a leaf {leaf!r}, expected a Guarantee. Use compose().")
-        if len(set().union(*(leaf.relations() for leaf in self.leaves))) > 1:
+        if len(self.relations()) > 1:
             raise TypeError(
                 "Got guarantees under two neighbouring relations, expected one; "
                 "state all of them under the same relation."
@@ -97,6 +97,9 @@ class Composed(Guarantee, kind="composed"):
         pairs = zip(self.leaves, self.counts, strict=True)
         times = (leaf.describe() + (f" x {n}" if n > 1 else "") for leaf, n in pairs)
         return " + ".join(times)
+
+    def relations(self) -> set[Neighboring]:
+        return set().union(*(leaf.relations() for leaf in self.leaves))
 
     def rounds(self) -> Rounds:
         pairs = zip(self.leaves, self.counts, strict=True)

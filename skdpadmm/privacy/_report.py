@@ -42,7 +42,7 @@ class Observer:
     sees : str
         What it observes.
     unit : str
-        What is protected: "record" or "agent".
+        What is protected: "record", "agent" or "person".
     neighboring : Neighboring
         Between which data sets.
     guarantee : Guarantee
@@ -54,6 +54,14 @@ class Observer:
         That of each agent, where agents differ; ``guarantee`` is the worst of them.
     pairs : Pairs or None, default=None
         That of each pair of agents, where pairs differ.
+    who : str, default=""
+        Which agents or persons, where they are the unit: the name of their column, or a digest of
+        their labels. Guarantees of different ones do not add up, nor those of unnamed ones.
+
+    Raises
+    ------
+    ValueError
+        If a guarantee is stated under another neighbouring relation.
 
     Examples
     --------
@@ -70,6 +78,15 @@ class Observer:
     always: Guarantee | None = None
     per_agent: tuple[Guarantee, ...] = ()
     pairs: Pairs | None = None
+    who: str = ""
+
+    def __post_init__(self) -> None:
+        if wrong := self.guarantee.relations() - {Neighboring(self.neighboring)}:
+            raise ValueError(
+                f"Got neighboring={str(self.neighboring)!r} with a guarantee under"
+                f" {sorted(map(str, wrong))}, expected the same relation. Convert the guarantee, or"
+                " state the relation that it is under."
+            )
 
 
 @dataclass(frozen=True)
@@ -277,7 +294,7 @@ class PrivacyReport(Document):
             "agent_labels": [str(label) for label in self.agent_labels],
             "observers": [
                 {
-                    **{name: getattr(o, name) for name in ("name", "sees", "unit")},
+                    **{name: getattr(o, name) for name in ("name", "sees", "unit", "who")},
                     "neighboring": str(Neighboring(o.neighboring)),
                     **self._figures(o.guarantee),
                     "always": None if o.always is None else self._figures(o.always),

@@ -117,6 +117,11 @@ class Plan(Document):
         return self.budget.observer
 
     @property
+    def observers(self) -> tuple[str, ...]:
+        """Who it states guarantees against."""
+        return self.facts.observers
+
+    @property
     def unit(self) -> str:
         """What is protected, "record", "agent" or "person"."""
         return self.facts.unit

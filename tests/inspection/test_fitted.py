@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import ensemble, multiclass, multioutput
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.decomposition import PCA
@@ -61,8 +61,72 @@ class ByAllRows(TransformerMixin, BaseEstimator):
 BAG = {"n_estimators": 2, "random_state": 0}
 
 
-def of_columns(step, columns):
-    return ColumnTransformer([("in", step, columns)])
+class UnderAnUnderscore(TransformerMixin, BaseEstimator):
+    """It looks unfitted, whatever it has learnt."""
+
+    def fit(self, X, y=None):
+        self._mean = X.mean(axis=0)
+        return self
+
+    def transform(self, X):
+        return X - self._mean
+
+    def inverse_transform(self, X):
+        return X + self._mean
+
+
+class FitsAndTransforms(UnderAnUnderscore):
+    """A pipeline runs it, although it has no method fit."""
+
+    fit = property()
+
+    def fit_transform(self, X, y=None):
+        return X - X.mean(axis=0)
+
+    def __sklearn_is_fitted__(self):
+        return False
+
+
+class Scaled(DPAdmmLogisticRegression):
+    """A subclass that learns something before it fits."""
+
+    def fit(self, X, y, persons=None):
+        return super().fit(X / np.abs(X).max(axis=0), y, persons=persons)
+
+
+class PassesOn(ClassifierMixin, BaseEstimator):
+    """A wrapper that shows the report of what is in it."""
+
+    def __init__(self, model=None):
+        self.model = model
+
+    def fit(self, X, y):
+        self._mean = X.mean(axis=0)
+        self.model_ = clone(self.model).fit(X - self._mean, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    @property
+    def privacy_(self):
+        return self.model_.privacy_
+
+    def predict(self, X):
+        return self.model_.predict(X - self._mean)
+
+
+class Alone(RegressorMixin, BaseEstimator):
+    """A regressor without a report, which looks unfitted."""
+
+    def fit(self, X, y):
+        self._mean = y.mean()
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self._mean)
+
+
+def of_columns(step, columns, **parameters):
+    return ColumnTransformer([("in", step, columns)], **{"sparse_threshold": 0} | parameters)
 
 
 @pytest.mark.parametrize(
@@ -80,11 +144,25 @@ def of_columns(step, columns):
         (make_pipeline(StandardScaler(), C), 1, "StandardScaler at steps\\[0\\] learnt"),
         (make_pipeline(of_columns(OneHotEncoder(handle_unknown="ignore"), [0]), C), 1,
          "OneHotEncoder at steps\\[0\\].transformers_\\[0\\] learnt"),
-        (make_pipeline(of_columns("passthrough", lambda X: [0]), C), 1, "Name the columns"),
-        (make_pipeline(Centred(), C), 1, "Centred at steps\\[0\\] learnt"),
+        (make_pipeline(of_columns("passthrough", lambda X: [0]), C), 1, "columns by names"),
+        (make_pipeline(of_columns(BoundedScaler(), [0], sparse_threshold=0.3), C), 1,
+         "sparse_threshold=0"),
+        (make_pipeline(Centred(), C), 1, "Centred at steps\\[0\\] may have learnt"),
+        (make_pipeline(UnderAnUnderscore(), C), 1, "steps\\[0\\] may have learnt"),
+        (make_pipeline(FitsAndTransforms(), C), 1, "steps\\[0\\] may have learnt"),
+        (make_pipeline(FeatureUnion([("in", FitsAndTransforms())]), C), 1, "may have learnt"),
+        (make_pipeline(of_columns(FitsAndTransforms(), [0]), C), 1, "may have learnt"),
+        (TransformedTargetRegressor(R, transformer=UnderAnUnderscore()), 1,
+         "UnderAnUnderscore at transformer_ may have learnt"),
+        (ensemble.VotingRegressor([("a", R), ("b", Alone())]), 1, "Alone at estimators_\\[1"),
+        (Scaled(classes=[0, 1], **SHORT), 1, "Scaled is no class of this package itself"),
+        (ensemble.VotingClassifier([("a", C), ("b", PassesOn(C))]), 3, "PassesOn .*no class of"),
+        (make_pipeline(type("BoundedScaler", (BoundedScaler,), {})(), C), 1, "may have learnt"),
+        (make_pipeline(OneHotEncoder(categories=[[0.5]] * 2, handle_unknown="ignore"), C), 1,
+         "OneHotEncoder at steps\\[0\\] learnt"),
         (make_pipeline(of_columns(Centred(), [0]), C), 1, "Centred .* learnt"),
-        (make_pipeline(ByAllRows(), C), 1, "ByAllRows at steps\\[0\\] learnt"),
-        (make_pipeline(FunctionTransformer(np.sin), C), 1, "look at all rows"),
+        (make_pipeline(ByAllRows(), C), 1, "ByAllRows at steps\\[0\\] may have learnt"),
+        (make_pipeline(FunctionTransformer(np.sin), C), 1, "depend on all rows without func=None"),
         (make_pipeline(FeatureUnion([("p", PCA(1))]), C), 1, "PCA .*without noise"),
         (make_pipeline(SelectFromModel(C), clone(C)), 2, "SelectFromModel .*sum of its parts"),
         (TransformedTargetRegressor(R, transformer=StandardScaler()), 1, "transformer_ learnt"),
@@ -148,7 +226,7 @@ def test_seeds_columns_and_what_is_no_fitted_estimator():
         frames = of_columns("passthrough", columns)
         report = privacy_report(make_pipeline(frames, clone(R)).fit(frame, T))
         assert isinstance(report, FittedReport)
-        assert ("Name the columns" in "".join(report.reasons)) == callable(columns)
+        assert ("columns by names" in "".join(report.reasons)) == callable(columns)
         assert (report.total is None) == callable(columns)
     with pytest.raises(NotFittedError):
         privacy_report(clone(R))

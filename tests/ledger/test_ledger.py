@@ -21,6 +21,7 @@ from skdpadmm.ledger import (
     _ledger,
 )
 from skdpadmm.ledger.__main__ import main
+from skdpadmm.ledger._account import ASSUMED
 from skdpadmm.privacy import (
     GaussianDP,
     LaplaceDP,
@@ -73,9 +74,12 @@ def test_observers_by_name_and_the_adversary_of_each_fit(ledger, entry):
     ledger.reserve(entry(GaussianDP(0.1), others=(server,)))
     assert ledger.guarantee() == GaussianDP(0.1)
     assert ledger.guarantee(observer="server") == GaussianDP(0.5)
-    ledger.reserve(entry(GaussianDP(0.1)))
-    with pytest.raises(LedgerError, match="states no guarantee"):
-        ledger.total(1e-6, observer="server")
+    # Whoever a fit does not name counts as seeing what all do whom it names.
+    ledger.reserve(entry(GaussianDP(0.2)))
+    assert ledger.guarantee(observer="server").mu == pytest.approx(math.hypot(0.5, 0.2))
+    assert ledger.guarantee().mu == pytest.approx(math.hypot(0.1, 0.2))
+    with pytest.raises(LedgerError, match=r"observer='peer', expected one of .*'server'"):
+        ledger.total(1e-6, observer="peer")
 
 
 def test_units_and_relations_are_converted_only_when_asked(ledger, entry):
@@ -236,10 +240,12 @@ def test_entries_that_could_not_be_read_again_are_never_made():
     LedgerEntry(**good)
     for change in (
         *[{"subject": "a b\n"}, {"digest": "x"}, {"delta": math.nan}, {"observers": ()}],
-        *[{"observers": observed()["observers"] * 2}, observed(neighboring="replaced")],
+        {"observers": observed()["observers"] * 2},
     ):
         with pytest.raises((LedgerError, ValueError), match=r"Got .*, expected"):
             LedgerEntry(**{**good, **change})
+    with pytest.raises(ValueError, match="'replaced' is not a valid Neighboring"):
+        observed(neighboring="replaced")
 
 
 # The file.
@@ -309,10 +315,11 @@ def test_the_command_line_shows_every_fit_limit_and_total(ledger, path, entry, c
     assert "Lasso    done" in lines[3]
     assert "fits: 2, of which not done: 1, simulations: 0" in lines
     assert "limit: epsilon <= 3 at delta=1e-06" in lines
-    assert lines[-1].startswith(f"total: epsilon={round_up(GaussianDP(0.5).epsilon(1e-6))} ")
+    assert lines[-2].startswith(f"total: epsilon={round_up(GaussianDP(0.5).epsilon(1e-6))} ")
     texts = list(ElementTree.fromstring(ledger._repr_html_()).itertext())
-    assert lines[-1] in texts
-    assert lines[-1].endswith(", attack accuracy at most 59.88 %")
+    assert not set(lines[-2:]).difference(texts)
+    assert lines[-2].endswith(", attack accuracy at most 59.88 %")
+    assert lines[-1] == f"A total assumes: {ASSUMED}"
     assert not {"Lasso", "done", "limit: epsilon <= 3 at delta=1e-06"}.difference(texts)
     PrivacyLedger(f"{path}2::a").reserve(entry(GaussianDP(0.1), neighboring="zero_out"))
     assert "total of a: epsilon=" in "\n".join(printed(capsys, f"{path}2::a"))
@@ -320,7 +327,7 @@ def test_the_command_line_shows_every_fit_limit_and_total(ledger, path, entry, c
     lines = printed(
         capsys, f"{path}2", *relation, "--disjoint", "--include-simulated", "--delta", ".1"
     )
-    assert "at delta=0.1, GDP(mu=0.2)" in lines[-1]
+    assert "at delta=0.1, GDP(mu=0.2)" in lines[-2]
     assert main([f"{path}.missing"]) == 2
     assert "unable to open" in capsys.readouterr().err
 
@@ -335,4 +342,4 @@ def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch, capsys):
     said = dict(line.split("  # ") for line in lines if line.startswith("ledger.") and "#" in line)
     assert said["ledger.total()"].startswith(f"{eval('ledger.total()', names):.3f}:")
     command, *expected = blocks("ledger", "console")[0].splitlines()
-    assert printed(capsys, *command.split("skdpadmm.ledger ")[1].split())[-3:] == expected
+    assert printed(capsys, *command.split("skdpadmm.ledger ")[1].split())[-4:-1] == expected

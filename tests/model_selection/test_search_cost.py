@@ -143,7 +143,7 @@ def test_a_pipeline_in_which_two_steps_spend_is_refused(tmp_path):
     with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
         search_cost(models[-1].fit(X, Y), n_samples=600)
     # What is fitted already spends no more.
-    frozen = SelectFromModel(FrozenEstimator(last.fit(X, Y)), **own)
+    frozen = FrozenEstimator(SelectFromModel(last, **own).fit(X, Y))
     search = models[-1].set_params(estimator=make_pipeline(frozen, last))
     cost = ledger.check(search, X, Y)
     assert search_cost(search.fit(X, Y), n_samples=600).guarantee().mu == pytest.approx(cost.mu)
