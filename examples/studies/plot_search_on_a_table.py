@@ -15,12 +15,12 @@ from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 from skdpadmm import DPAdmmLogisticRegression, privacy_report
 from skdpadmm.inspection import TradeOffDisplay
 from skdpadmm.model_selection import DPGridSearchCV
-from skdpadmm.preprocessing import BoundedScaler
+from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer
 
 rng = np.random.default_rng(0)
 age, city = rng.uniform(20, 80, 4000), rng.choice(["Oslo", "Bergen", "Tromso"], 4000)
@@ -31,7 +31,7 @@ table.loc[::50, "age"] = np.nan
 # %%
 # Transformers learn nothing: all they use is public.
 constant = SimpleImputer(strategy="constant", fill_value=50.0, keep_empty_features=True)
-cities = OneHotEncoder(categories=[["Bergen", "Oslo", "Tromso"]], handle_unknown="ignore")
+cities = PublicTableTransformer({0: ["Bergen", "Oslo", "Tromso"]})
 columns = ColumnTransformer(
     [
         ("age", make_pipeline(constant, BoundedScaler(lower=0, upper=120)), ["age"]),

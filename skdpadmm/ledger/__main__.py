@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("path", help="study.db, or study.db::name for one data set")
     parser.add_argument("--delta", type=float, help="default: that of the limit, or 1e-6")
-    parser.add_argument("--observer", default="adversary", help="default: each fit's adversary")
+    parser.add_argument("--observer", default="adversary", help="default: every adversary")
     parser.add_argument("--unit", choices=("record", "agent", "person"))
     parser.add_argument("--neighboring", choices=("replace_one", "zero_out"))
     parser.add_argument(

@@ -539,7 +539,8 @@ class PrivacyLedger:
         -------
         Guarantee
             What all fits cost together: candidates times folds, each with the size of its training
-            rows, and the refit, at the cost of the most expensive candidate.
+            rows, and the refit, at the cost of the most expensive candidate. It assumes what every
+            total does (Notes above).
 
         Raises
         ------
