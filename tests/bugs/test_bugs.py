@@ -1,6 +1,7 @@
 """Each planted bug is found by the property that promises to find it."""
 
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.bugs.table import BUGS, THEOREM_BUGS
 from tests.contract import test_contract as contract
 from tests.contract.harness import Diverged
 
-FOUND = (AssertionError, Diverged, PlanViolation)
+FOUND = (AssertionError, Diverged, PlanViolation, pytest.fail.Exception)
 CASES = [(bug, row) for bug in BUGS for row in bug.rows]
 
 
@@ -32,7 +33,7 @@ def test_a_planted_bug_is_found(bug, row, monkeypatch):
 
 @pytest.mark.mutant
 @pytest.mark.parametrize("bug", THEOREM_BUGS, ids=lambda bug: bug.id.replace(" ", "-"))
-def test_a_bug_in_what_a_theorem_rests_on_is_found(bug, monkeypatch):
+def test_a_bug_in_what_a_theorem_rests_on_is_found(bug, monkeypatch, tmp_path_factory):
     module, _, name = bug.found_by.rpartition(".")
     tests = importlib.import_module(module)
     # A name stands for what the module calls so, and a place after it for one of these.
@@ -41,7 +42,9 @@ def test_a_bug_in_what_a_theorem_rests_on_is_found(bug, monkeypatch):
         arguments = tests.SMALL[bug.arguments[1]]
 
     def run(patch):
-        getattr(tests, name)(*(patch if a is pytest.MonkeyPatch else a for a in arguments))
+        places = {pytest.MonkeyPatch: patch, Path: tmp_path_factory.mktemp("bug")}
+        known = [places.get(a, a) if isinstance(a, type) else a for a in arguments]
+        getattr(tests, name)(*known)
 
     # Without the bug nothing is found.
     with monkeypatch.context() as patch:

@@ -48,6 +48,9 @@ class Centred(TransformerMixin, BaseEstimator):
         return X - self.mean
 
 
+LEARNS = make_pipeline(Centred(), C)
+
+
 class ByAllRows(TransformerMixin, BaseEstimator):
     """It keeps nothing, and does not treat each row by itself."""
 
@@ -147,7 +150,7 @@ def of_columns(step, columns, **parameters):
         (make_pipeline(of_columns("passthrough", lambda X: [0]), C), 1, "columns by names"),
         (make_pipeline(of_columns(BoundedScaler(), [0], sparse_threshold=0.3), C), 1,
          "sparse_threshold=0"),
-        (make_pipeline(Centred(), C), 1, "Centred at steps\\[0\\] may have learnt"),
+        (LEARNS, 1, "Centred at steps\\[0\\] may have learnt"),
         (make_pipeline(UnderAnUnderscore(), C), 1, "steps\\[0\\] may have learnt"),
         (make_pipeline(FitsAndTransforms(), C), 1, "steps\\[0\\] may have learnt"),
         (make_pipeline(FeatureUnion([("in", FitsAndTransforms())]), C), 1, "may have learnt"),
