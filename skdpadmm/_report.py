@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpadmm._candidates import SAME_ROWS
 from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
 from skdpadmm.privacy import (
+    SAME_ROWS,
     GaussianDP,
     Neighboring,
     NonPrivate,

@@ -72,6 +72,21 @@ def test_every_module_imports_without_optional_dependencies_and_asks_for_none():
     assert run.stdout.strip() == "", "Import optional dependencies in the function that needs them."
 
 
+def test_no_package_imports_a_private_module_of_another():
+    seen = []
+    for path in PACKAGE.rglob("*.py"):
+        own = path.relative_to(PACKAGE).parts[0]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [f"{node.module}.{alias.name}".split(".") for alias in node.names]
+                for root, package, *rest in (name for name in names if len(name) > 2):
+                    is_private = (
+                        root == "skdpadmm" and rest[0].startswith("_") and package[0] != "_"
+                    )
+                    seen += [(path.name, package)] if is_private and package != own else []
+    assert not seen, "Export the name from its package."
+
+
 def test_every_class_that_a_package_exports_is_in_the_reference():
     pages = sorted((PACKAGE.parent / "docs").glob("api_*.rst"))
     reference = "".join(page.read_text(encoding="utf-8") for page in pages)

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from skdpadmm._candidates import last_step
+from skdpadmm._document import Block, Document
 from skdpadmm._fitting import progress_bar
+from skdpadmm._pipelines import last_step
 from skdpadmm.audit import _neighbors, _trials
 from skdpadmm.audit._bounds import lower_bounds, twice
 from skdpadmm.audit._neighbors import Neighbors
 from skdpadmm.audit._replay import NOT_REPLAYED, ReplayLine, Replays
 from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, round_down, round_up
-from skdpadmm.privacy._document import Block, Document
 from skdpadmm.protocol import MODEL, Plan
 
 # Numbers of runs by default.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 from sklearn.pipeline import Pipeline
 
-from skdpadmm._candidates import last_step
+from skdpadmm._pipelines import last_step
 from skdpadmm.audit import _trials
 from skdpadmm.audit._bounds import OneRun
 

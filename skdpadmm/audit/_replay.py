@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 from scipy.stats import chi2, gamma
 
-from skdpadmm._candidates import last_step
 from skdpadmm._fitting import gates_by
+from skdpadmm._pipelines import last_step
 from skdpadmm.audit._neighbors import Neighbors
 from skdpadmm.audit._trials import parameters_of
 from skdpadmm.noise import NoiseSource

@@ -14,8 +14,8 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, clone
 
-from skdpadmm._candidates import last_step
 from skdpadmm._fitting import gates_by, progress_bar
+from skdpadmm._pipelines import last_step
 from skdpadmm.protocol import Neighborhood
 
 Array = NDArray[np.float64]

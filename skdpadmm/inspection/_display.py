@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm._candidates import last_step
+from skdpadmm._pipelines import last_step
 from skdpadmm.privacy import PrivacyReport, round_up
 
 if TYPE_CHECKING:

@@ -9,12 +9,19 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm._candidates import Part, parts_of
-from skdpadmm.ledger import LedgerError
-from skdpadmm.ledger._account import ASSUMED, Claim, Claims, totals_of
-from skdpadmm.privacy import Guarantee, PrivacyReport, round_up, worst
-from skdpadmm.privacy._document import Block, Document
-from skdpadmm.privacy._numbers import percent_up
+from skdpadmm._document import Block, Document
+from skdpadmm._numbers import percent_up
+from skdpadmm._pipelines import Part, parts_of
+from skdpadmm.privacy import (
+    ASSUMED,
+    Claim,
+    Claims,
+    Guarantee,
+    PrivacyReport,
+    round_up,
+    totals_of,
+    worst,
+)
 
 
 @dataclass(frozen=True)
@@ -241,7 +248,7 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     elif not reasons:
         try:
             totals = totals_of(fits)
-        except (LedgerError, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:
             reasons.append(str(error))
     total = worst(*totals.values()) if totals else None
     delta = max((float(part.report.delta) for part in parts if part.report), default=0.0)

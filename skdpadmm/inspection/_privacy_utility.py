@@ -24,8 +24,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_scalar
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdpadmm._candidates import last_step
-from skdpadmm.algorithms._registry import ALGORITHMS
+from skdpadmm._pipelines import last_step
+from skdpadmm.algorithms import ALGORITHMS
 from skdpadmm.inspection._display import Display, require_pyplot, write_below
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm._candidates import last_step
+from skdpadmm._pipelines import last_step
 from skdpadmm.inspection._display import Display
 from skdpadmm.network import Topology, positions_of_labels
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._numbers import percent_up
 from skdpadmm.inspection._display import Display, report_of, require_report
 from skdpadmm.privacy import Guarantee, PrivacyReport
-from skdpadmm.privacy._numbers import percent_up
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

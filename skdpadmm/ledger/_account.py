@@ -1,25 +1,15 @@
-"""Sums of guarantees: what composes, by which theorem, and between which data sets."""
+"""Limits of an account: what is left of them, and what would pass them."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from skdpadmm import privacy
-from skdpadmm._candidates import SAME_ROWS
-from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, Observer, compose_counts, worst
-
-# What every sum rests on, beside what its parts do.
-ASSUMED = f"{SAME_ROWS} Every other fit on the same records is counted, too."
-# A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.
-_ROUNDING = 1e-9
+from skdpadmm.privacy import GaussianDP, Guarantee, is_within
 
 
 class LedgerError(RuntimeError):
-    """A ledger that cannot be read, written or summed; nothing was stored."""
+    """A ledger that cannot be read or written; nothing was stored."""
 
 
 class PrivacyBudgetExceeded(LedgerError):
@@ -49,127 +39,6 @@ class PrivacyBudgetExceeded(LedgerError):
         return type(self), (str(self), *numbers)
 
 
-class Relation(NamedTuple):
-    """The privacy unit, the neighbouring relation, and which agents or persons are the unit."""
-
-    unit: str
-    neighboring: Neighboring
-    who: str = ""
-
-    def describe(self) -> str:
-        who = f" ({self.who})" if self.who else ""
-        return f"{self.unit}{who}, {str(self.neighboring).replace('_', ' ')}"
-
-
-class Claim(NamedTuple):
-    """The guarantee of a fit against one observer."""
-
-    observer: str
-    relation: Relation
-    guarantee: Guarantee
-
-    @classmethod
-    def of(cls, line: Observer) -> Claim:
-        relation = Relation(line.unit, Neighboring(line.neighboring), line.who)
-        return cls(line.name, relation, line.guarantee)
-
-
-# The claims of a fit against all of its observers, the adversary's first.
-Claims = tuple[Claim, ...]
-
-
-def against(fit: Claims, observer: str) -> Claim:
-    """Return what a fit claims against an observer.
-
-    Whoever it does not name counts as seeing what all do whom it names.
-    """
-    if named := [claim for claim in fit if claim.observer == observer]:
-        return named[0]
-    if len({claim.relation for claim in fit}) > 1:
-        raise LedgerError(
-            f"Got a fit without a guarantee against {observer!r}, and with several relations,"
-            " expected one of the two."
-        )
-    return Claim(observer, fit[0].relation, worst(*(claim.guarantee for claim in fit)))
-
-
-def sums_by_observer(
-    fits: Mapping[Claims, int], observer: str | None = None
-) -> dict[str, Counter[Claim]]:
-    """Return the claims of all fits, and how often each occurs, against one observer.
-
-    None: against everybody whom the budget of a fit was spent against.
-    """
-    sums: dict[str, Counter[Claim]] = {}
-    for name in dict.fromkeys(fit[0].observer for fit in fits) if observer is None else [observer]:
-        claims = sums.setdefault(name, Counter())
-        for fit, count in fits.items():
-            claims[against(fit, name)] += count
-    return sums
-
-
-def totals_of(
-    fits: Mapping[Claims, int], target: Relation | None = None, observer: str | None = None
-) -> dict[str, Guarantee]:
-    """Return the total against each observer of :func:`sums_by_observer`."""
-    sums = sums_by_observer(fits, observer)
-    return {name: total_of(claims, target) for name, claims in sums.items()}
-
-
-def total_of(claims: Counter[Claim], target: Relation | None) -> Guarantee:
-    """Return the guarantee of claims together under one relation; None: the one of all."""
-    return compose_counts(_converted_all(claims, target).items())
-
-
-def keeps(claims: Counter[Claim], target: Relation | None, epsilon: float, delta: float) -> bool:
-    """Whether the sum of claims keeps a limit."""
-    counts = _converted_all(claims, target)
-    # Every label at its largest mu is a bound in closed form, and most often enough.
-    mu = math.hypot(*(math.sqrt(count) * part.largest_mu() for part, count in counts.items()))
-    if mu < math.inf and is_within(GaussianDP(mu * (1.0 + 1e-12)), epsilon, delta):
-        return True
-    return is_within(compose_counts(counts.items()), epsilon, delta)
-
-
-def converted(guarantee: Guarantee, source: Relation, target: Relation) -> Guarantee:
-    r"""Return what a guarantee under one relation says under another; refuse it without a theorem.
-
-    - **Zero-out to replace-one, the same unit**: :math:`\mu` doubles. Two data sets that differ in
-      one unit both become the same one when that unit's loss is replaced by zero, so there are two
-      steps from one to the other, and a path of two steps of GDP(mu) is GDP(2 mu) (Dong, Roth and
-      Su, JRSS-B 2022, Theorem 2.14). It holds for every component of a worst case, which is a
-      maximum over units, and of a mixture, whose label has the same law on all data sets.
-    - **Agent or person to record, replace-one**: as it is. Who replaces one record replaces the
-      data of one agent or person by other data of the same size.
-    - **No privacy** is no privacy.
-
-    Nothing else: not from replace-one to zero-out, as the zero function may be no record's loss;
-    not from record to agent or person; not for subsampled, Laplace and other kinds, where two steps
-    have a curve of their own.
-    """
-    if source[:2] == target[:2] or isinstance(guarantee, privacy.NonPrivate):
-        return guarantee
-    is_within_unit = target.unit in (source.unit, "record")
-    if target.neighboring is Neighboring.REPLACE_ONE and is_within_unit:
-        if source.neighboring is Neighboring.REPLACE_ONE:
-            return guarantee
-        if (doubled := _doubled(guarantee)) is not None:
-            return doubled
-    raise LedgerError(
-        f"Got a fit about {source.describe()} with {guarantee.describe()}, expected one that says"
-        f" something about {target.describe()}. What converts: Gaussian guarantees from zero out to"
-        " replace one, and replace-one guarantees of agents or persons to records. Keep others in a"
-        " ledger, or under a data set, of their own."
-    )
-
-
-def is_within(guarantee: Guarantee, epsilon: float, delta: float) -> bool:
-    """Whether a guarantee keeps a limit, up to the rounding that a plan is allowed."""
-    if delta == 0.0:  # far out a delta that is not zero underflows, and would pass for one
-        return guarantee.epsilon(delta) <= epsilon * (1.0 + _ROUNDING)
-    return guarantee.delta(epsilon) <= delta * (1.0 + _ROUNDING)
-
-
 def left_of(spent: Guarantee, epsilon: float, delta: float) -> float:
     """Return epsilon at ``delta`` of the largest Gaussian release that keeps the limit."""
 
@@ -184,39 +53,3 @@ def left_of(spent: Guarantee, epsilon: float, delta: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if fits(middle) else (low, middle)
     return GaussianDP(low).epsilon(delta)
-
-
-def _converted_all(claims: Counter[Claim], target: Relation | None) -> dict[Guarantee, int]:
-    """Return the guarantees of claims under one relation, and how often each occurs."""
-    relations = sorted({claim.relation for claim in claims})
-    if target is None and len({relation[:2] for relation in relations}) > 1:
-        raise LedgerError(
-            f"Got fits about {len(relations)} kinds of neighbours"
-            f" ({'; '.join(relation.describe() for relation in relations)}), expected one: their"
-            " guarantees do not compose as they are. Report them separately, or ask a ledger for"
-            " unit='record', neighboring='replace_one', to which some can be converted."
-        )
-    for unit in ("agent", "person") if target is None else {target.unit} - {"record"}:
-        same = Counter(c.relation.who for c in claims.elements() if c.relation.unit == unit)
-        if same.total() > 1 and (len(same) > 1 or "" in same):
-            names = ", ".join(who or "without a name" for who in sorted(same))
-            raise LedgerError(
-                f"Got fits about different {unit}s, or some without a name ({names}), expected the"
-                f" same {unit}s in all: what holds for one does not hold for another. Pass their"
-                " labels as a Series with a name, the same for all fits, or add up what holds for"
-                " records: unit='record', neighboring='replace_one'."
-            )
-    counts: Counter[Guarantee] = Counter()
-    for claim, count in claims.items():
-        counts[converted(claim.guarantee, claim.relation, target or relations[0])] += count
-    return counts
-
-
-def _doubled(guarantee: Guarantee) -> Guarantee | None:
-    if isinstance(guarantee, GaussianDP):
-        return GaussianDP(2.0 * guarantee.mu)
-    if isinstance(guarantee, privacy.Worst | privacy.Mixture):
-        components = [two for two in map(_doubled, guarantee.components) if two is not None]
-        if len(components) == len(guarantee.components):
-            return replace(guarantee, components=tuple(components))
-    return guarantee if isinstance(guarantee, privacy.NonPrivate) else None

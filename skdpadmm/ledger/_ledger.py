@@ -22,21 +22,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from skdpadmm import privacy
-from skdpadmm.ledger import _account
-from skdpadmm.ledger._account import (
+from skdpadmm._document import Block, as_html, as_text, frame_of
+from skdpadmm._numbers import percent_up
+from skdpadmm._search_cost import cost_of_search
+from skdpadmm.ledger._account import LedgerError, PrivacyBudgetExceeded, left_of
+from skdpadmm.privacy import (
     ASSUMED,
     Claim,
     Claims,
-    LedgerError,
-    PrivacyBudgetExceeded,
+    Guarantee,
+    Neighboring,
+    Observer,
+    PrivacyReport,
     Relation,
-    sums_by_observer,
+    claims_against,
+    is_within,
+    keeps_limit,
+    round_up,
+    total_of,
     totals_of,
+    worst,
 )
-from skdpadmm.ledger._search import cost_of_search
-from skdpadmm.privacy import Guarantee, Neighboring, Observer, PrivacyReport, round_up, worst
-from skdpadmm.privacy._document import Block, as_html, as_text, frame_of
-from skdpadmm.privacy._numbers import percent_up
 
 _APPLICATION, _FORMAT = 0x64704C67, 3  # "dpLg"
 # Seconds for which a transaction waits for those of others.
@@ -230,7 +236,7 @@ class PrivacyLedger:
         ------
         PrivacyBudgetExceeded
             If a limit would be passed. Nothing is stored.
-        LedgerError
+        LedgerError, ValueError
             If the file cannot be used, or a limit cannot be checked. Nothing is stored.
         """
         observers, key = entry._cost(), uuid.uuid4().hex
@@ -325,7 +331,7 @@ class PrivacyLedger:
             accounts = _accounts(_read_fits(connection), self.dataset, disjoint)
             spent = worst(*(_sum_of(account, relation) for account in accounts))
             connection.execute("INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?, ?)", row)
-        if not _account.is_within(spent, epsilon, delta):
+        if not is_within(spent, epsilon, delta):
             warnings.warn(
                 f"Got epsilon={epsilon:g} at delta={delta:g}, expected a limit above what was spent"
                 f" already, epsilon={round_up(spent.epsilon(delta))}: fits that count for it are"
@@ -378,7 +384,7 @@ class PrivacyLedger:
 
         Raises
         ------
-        LedgerError
+        LedgerError, ValueError
             If there is no ledger, if nothing is known of the data set, or if costs do not add up.
         """
         relation, name = _relation(unit, neighboring), self.dataset
@@ -502,7 +508,7 @@ class PrivacyLedger:
                     accuracy = percent_up(total.attack_accuracy())
                     figure += f", {total.describe()}, attack accuracy at most {accuracy}"
                     lines += [f"{title}: {figure}"]
-                except (LedgerError, ImportError) as error:
+                except (LedgerError, ValueError, ImportError) as error:
                     lines += [f"{title}: none. {error}"]
         yield Block("text", [*lines, f"A total assumes: {ASSUMED}"])
 
@@ -546,12 +552,10 @@ class PrivacyLedger:
         ------
         PrivacyBudgetExceeded
             If a limit would be passed.
-        LedgerError
-            If costs do not add up.
         TypeError, ValueError
-            If the cost is not known in advance: for other searches and estimators without a plan,
-            random candidates without a seed, folds by labels or groups; or if it is counted in
-            another ledger.
+            If costs do not add up, or are not known in advance: for other searches and estimators
+            without a plan, random candidates without a seed, folds by labels or groups, steps that
+            may learn without noise; or if they are counted in another ledger.
         """
         relation, kind = _relation(unit, neighboring), type(search).__name__
         claims = cost_of_search(search, X, y, facts, self._require_here)
@@ -603,14 +607,14 @@ class PrivacyLedger:
             sums = [
                 claims
                 for account in accounts
-                for claims in sums_by_observer(_claims([*account, *new])).values()
+                for claims in claims_against(_claims([*account, *new])).values()
             ]
-            if all(_account.keeps(each, relation, limit.epsilon, delta) for each in sums):
+            if all(keeps_limit(each, relation, limit.epsilon, delta) for each in sums):
                 continue
             spent = [_sum_of(account, relation) for account in accounts]
             before = max(guarantee.epsilon(delta) for guarantee in spent)
-            after = max(_account.total_of(each, relation).epsilon(delta) for each in sums)
-            left = min(_account.left_of(guarantee, limit.epsilon, delta) for guarantee in spent)
+            after = max(total_of(each, relation).epsilon(delta) for each in sums)
+            left = min(left_of(guarantee, limit.epsilon, delta) for guarantee in spent)
             rest = f"One more fit may have epsilon={privacy.round_down(left)} at it, if Gaussian."
             raise PrivacyBudgetExceeded(
                 f"Got {what} that would bring the total{f' for {name!r}' if name else ''} from"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from skdpadmm._search_cost import search_cost
 from skdpadmm.model_selection._plan import SearchPlan
-from skdpadmm.model_selection._report import search_cost
 from skdpadmm.model_selection._search import DPGridSearchCV, DPRandomizedSearchCV
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV", "SearchPlan", "search_cost"]

@@ -15,16 +15,15 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from skdpadmm import _candidates, privacy
-from skdpadmm._candidates import last_step, plan_fits, with_parameters
+from skdpadmm import privacy
+from skdpadmm._document import Block, Document, picture_of
+from skdpadmm._pipelines import last_step, objection, require_plan, with_parameters
+from skdpadmm._search_cost import claim_of, common_relation, covers, plan_fits
 from skdpadmm.algorithms import is_streaming
 from skdpadmm.exceptions import PrivacyWarning
-from skdpadmm.ledger._account import Claim, Relation
-from skdpadmm.ledger._search import claim_of
 from skdpadmm.model_selection import _trials
 from skdpadmm.network import condition_of, ownership_of_labels
 from skdpadmm.privacy import Guarantee, Neighboring, NonPrivate, round_down, round_up
-from skdpadmm.privacy._document import Block, Document, picture_of
 
 # Noise that is a larger share of the bounds than this leaves little for a choice to go by.
 _NOISY = 0.1
@@ -174,25 +173,6 @@ class SearchPlan(Document):
         )
 
 
-def covers(planned: Guarantee, spent: Guarantee, delta: float) -> bool:
-    """Whether a fit spent no more than planned: equal at one delta is not enough for sums."""
-    return planned.dominates(spent) or all(
-        spent.epsilon(level) <= planned.epsilon(level) * (1 + 1e-9)
-        for level in (delta, delta**0.5, 1e-3 * delta)
-    )
-
-
-def common_relation(claims: Sequence[Claim]) -> tuple[str, Relation]:
-    """The adversary and the relation of all fits, which have to be one."""
-    found = sorted({(claim.observer, *claim.relation) for claim in claims})
-    if len(found) > 1:
-        raise ValueError(
-            f"Got candidates under {found}, expected one adversary, one unit and one neighbouring"
-            " relation: guarantees under different ones do not add up."
-        )
-    return claims[0].observer, claims[0].relation
-
-
 def plan_search(
     search: Any,
     candidates: Sequence[Mapping[str, Any]],
@@ -326,7 +306,7 @@ def _facts_of_agents(search: Any, agents: Any, n_samples: int, part: Any) -> dic
 def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     """Refuse what could not be searched under one budget; no data is needed."""
     last = last_step(estimator)
-    _candidates.require_one_that_spends(estimator)
+    require_plan(estimator)
     taken = [name for name in parameters if name.rpartition("__")[2] in _SET_BY_SEARCH]
     algorithm, partition = getattr(last, "algorithm", None), getattr(last, "partition", "iid")
     epsilon, agent_column = getattr(last, "epsilon", None), getattr(last, "agent_column", None)
@@ -350,7 +330,7 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
             raise ValueError(f"Got an estimator with {refusal}.")
     refused, model = list[str](), estimator
     while type(model) is Pipeline:
-        refused += filter(None, (_candidates.objection(step) for _, step in model.steps[:-1]))
+        refused += filter(None, (objection(step) for _, step in model.steps[:-1]))
         model = model.steps[-1][1]
     for words in [*refused, repr(model)] if isinstance(model, Pipeline) else refused:
         raise ValueError(

@@ -31,15 +31,15 @@ from sklearn.utils import (
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._candidates import (
+from skdpadmm._fitting import all_or_nothing
+from skdpadmm._linear_model import encode
+from skdpadmm._pipelines import (
     last_step,
     n_features_of_last_step,
     silent,
     transformers_of,
     with_parameters,
 )
-from skdpadmm._fitting import all_or_nothing
-from skdpadmm._linear_model import encode
 from skdpadmm._sklearn import (
     AT_LEAST_1,
     POSITIVE_OR_INF,

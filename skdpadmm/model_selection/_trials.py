@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
 
-from skdpadmm._candidates import last_step
+from skdpadmm._pipelines import last_step
 
 # Streams of what is drawn without data, and of the noise of scores.
 COUNT, CHOICE, SPLIT, SEED, SCORE = range(5)

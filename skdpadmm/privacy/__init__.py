@@ -7,8 +7,21 @@ for. A parameter outside the range that its entry states is refused by a ``Value
 
 from __future__ import annotations
 
+from skdpadmm._numbers import round_down, round_up
+from skdpadmm.privacy._claims import (
+    ASSUMED,
+    SAME_ROWS,
+    Claim,
+    Claims,
+    Relation,
+    claims_against,
+    converted,
+    is_within,
+    keeps_limit,
+    total_of,
+    totals_of,
+)
 from skdpadmm.privacy._composition import Composed, compose, compose_counts
-from skdpadmm.privacy._document import text_table
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate, guarantee_from_dict
 from skdpadmm.privacy._laplace import LaplaceDP, expected_privacy_loss_factor_ceiling
@@ -31,7 +44,6 @@ from skdpadmm.privacy._mixture import (
     worst,
     worst_participation,
 )
-from skdpadmm.privacy._numbers import round_down, round_up
 from skdpadmm.privacy._objective_perturbation import LossDerivative, PerturbedObjectiveDP
 from skdpadmm.privacy._renyi import RenyiDP
 from skdpadmm.privacy._report import Observer, Pairs, PrivacyReport, ReleaseLine
@@ -48,7 +60,11 @@ from skdpadmm.privacy._selection import (
 from skdpadmm.privacy._token_walk import TokenWalk, WalkCost
 
 __all__ = [
+    "ASSUMED",
+    "SAME_ROWS",
     "AmplifiedIteration",
+    "Claim",
+    "Claims",
     "Composed",
     "GaussianDP",
     "Guarantee",
@@ -64,6 +80,7 @@ __all__ = [
     "PoissonSubsampledGaussian",
     "PoissonTrials",
     "PrivacyReport",
+    "Relation",
     "ReleaseLine",
     "RenyiDP",
     "TokenWalk",
@@ -76,12 +93,16 @@ __all__ = [
     "best_of_trials",
     "calibrate_noise",
     "calibrate_trial",
+    "claims_against",
     "compose",
     "compose_counts",
     "contribution_mu",
+    "converted",
     "expected_privacy_loss_factor_ceiling",
     "gaussian_mu",
     "guarantee_from_dict",
+    "is_within",
+    "keeps_limit",
     "last_iterate_mu",
     "mixture_of_slots",
     "participation_mixture",
@@ -92,7 +113,8 @@ __all__ = [
     "round_up",
     "single_use_mu",
     "split_budget",
-    "text_table",
+    "total_of",
+    "totals_of",
     "worst",
     "worst_participation",
 ]

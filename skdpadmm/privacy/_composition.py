@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from skdpadmm._numbers import require_count, require_delta, require_epsilon
 from skdpadmm.privacy._convolution import composed_delta, composed_epsilon
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate, Rounds
 from skdpadmm.privacy._laplace import LaplaceDP
-from skdpadmm.privacy._numbers import require_count, require_delta, require_epsilon
 from skdpadmm.privacy._renyi import RenyiDP, common_orders
 
 _NOTHING = GaussianDP(0.0), LaplaceDP(0.0)

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from skdpadmm.privacy import _numbers as numbers
+from skdpadmm import _numbers as numbers
 from skdpadmm.privacy._guarantee import Guarantee, Rounds
 
 # Measured: a discretised round may lack mass of order 1e-13 and a Fourier convolution scatters

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, ndtr, ndtri
 
-from skdpadmm.privacy import _numbers as numbers
+from skdpadmm import _numbers as numbers
+from skdpadmm._numbers import require
 from skdpadmm.privacy._guarantee import Guarantee, require_rates
-from skdpadmm.privacy._numbers import require
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _NEWTON_STEPS = 30

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from skdpadmm._numbers import require, require_delta, require_epsilon, smallest_epsilon
 from skdpadmm.privacy import _pld as pld
-from skdpadmm.privacy._numbers import require, require_delta, require_epsilon, smallest_epsilon
 
 # Of what to_dict writes.
 _VERSION = 1

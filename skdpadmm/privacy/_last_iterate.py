@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdpadmm.privacy import _numbers as numbers
+from skdpadmm import _numbers as numbers
+from skdpadmm._numbers import require
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._mixture import Mixture, mixture_of_slots
-from skdpadmm.privacy._numbers import require
 
 # A handful of roundings, each of half a unit in the last place of a number up to 1.
 _SLACK = 2.0**-50

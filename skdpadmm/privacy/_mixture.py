@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdpadmm.privacy import _numbers as numbers
+from skdpadmm import _numbers as numbers
+from skdpadmm._numbers import require
 from skdpadmm.privacy._gaussian import GaussianDP, gaussian_deltas
 from skdpadmm.privacy._guarantee import Guarantee
-from skdpadmm.privacy._numbers import require
 
 # Rare numbers of rounds share one component, the worst among them. What that adds to delta is at
 # most this part of delta for few rounds, and at most this probability for many rounds.

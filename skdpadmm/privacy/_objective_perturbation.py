@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from skdpadmm.privacy import _numbers as numbers
+from skdpadmm import _numbers as numbers
+from skdpadmm._numbers import require
 from skdpadmm.privacy._gaussian import LOG_SQRT_2PI, mills
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
-from skdpadmm.privacy._numbers import require
 
 _CELLS = 4096
 # The upper tail of the normal law underflows beyond.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from skdpadmm._numbers import require, require_delta, require_epsilon
 from skdpadmm.privacy._guarantee import Guarantee
-from skdpadmm.privacy._numbers import require, require_delta, require_epsilon
 from skdpadmm.privacy._pld import library
 
 

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.privacy._document import Block, Document, frame_of, picture_of
+from skdpadmm._document import Block, Document, frame_of, picture_of
+from skdpadmm._numbers import percent_up, require_delta, round_down, round_up
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
-from skdpadmm.privacy._numbers import percent_up, require_delta, round_down, round_up
 
 _OBSERVER_COLUMNS = (
     *("observer", "sees", "unit", "neighbors", "(epsilon, delta)", "guarantee"),

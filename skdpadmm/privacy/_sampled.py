@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from skdpadmm.privacy import _numbers as numbers
+from skdpadmm import _numbers as numbers
+from skdpadmm._numbers import require
 from skdpadmm.privacy import _pld as pld
 from skdpadmm.privacy._convolution import composed_delta, composed_epsilon
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, Rounds
-from skdpadmm.privacy._numbers import require
 
 # More noise than this is credited as this much: the density of such a law cannot be resolved.
 _LARGEST_MULTIPLIER = 1e9

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from skdpadmm.privacy import _numbers as numbers
+from skdpadmm import _numbers as numbers
+from skdpadmm._numbers import require
 from skdpadmm.privacy._composition import Composed, compose
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise
 from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 from skdpadmm.privacy._laplace import LaplaceDP
 from skdpadmm.privacy._mixture import Mixture, Worst, worst
-from skdpadmm.privacy._numbers import require
 from skdpadmm.privacy._renyi import RenyiDP, common_orders
 
 # Small budgets are decided at high orders, large ones at low orders.

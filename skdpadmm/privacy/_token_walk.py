@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.special import betainc
 
+from skdpadmm._numbers import quiet_underflow, require, require_count
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._mixture import Mixture
-from skdpadmm.privacy._numbers import quiet_underflow, require, require_count
 
 Array = NDArray[np.floating[Any]]
 # All pairs of a larger graph that is not complete take more than a second or two.

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._numbers import require
 from skdpadmm.network import Similarity, Topology
-from skdpadmm.privacy._numbers import require
 
 MODEL = "model"
 SERVER, SUMS = "server", "sums"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._numbers import require
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, gaussian_mu
-from skdpadmm.privacy._numbers import require
 from skdpadmm.protocol._agents import MODEL, Agents, Neighborhood, Network
 from skdpadmm.protocol._release import Release
 from skdpadmm.records import Coordinates

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._document import Block, Document, picture_of
+from skdpadmm._numbers import percent_up, require
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.privacy import (
@@ -26,8 +28,6 @@ from skdpadmm.privacy import (
     round_up,
     worst,
 )
-from skdpadmm.privacy._document import Block, Document, picture_of
-from skdpadmm.privacy._numbers import percent_up, require
 from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import Release

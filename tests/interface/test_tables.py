@@ -18,7 +18,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdpadmm import DPAdmmLogisticRegression
-from skdpadmm._candidates import acts_by_row
+from skdpadmm._pipelines import acts_by_row
 from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer, Range
 from tests.interface.registry import SEES_POLARS
 

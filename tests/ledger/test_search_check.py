@@ -141,7 +141,7 @@ def test_a_search_beyond_its_limit_is_refused_before_its_first_fit(ledger, path,
 
 def test_relations_are_converted_where_a_limit_or_the_question_says_so(ledger, ridge):
     search = grid(ridge(), "neighboring", ["replace_one", "zero_out"])
-    with pytest.raises(LedgerError, match="unit='record', neighboring='replace_one'"):
+    with pytest.raises(ValueError, match="unit='record', neighboring='replace_one'"):
         ledger.check(search, X, y)
     both = pytest.approx(MU * math.sqrt(15), rel=1e-6)
     assert ledger.check(search, X, y, **REPLACE_ONE).mu == both

@@ -29,7 +29,7 @@ from sklearn.preprocessing import (
 )
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedLogisticRegression, DPFedRidge
-from skdpadmm._candidates import last_step, public_name
+from skdpadmm._pipelines import last_step, public_name
 from skdpadmm.algorithms import GradientADMM
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
 from skdpadmm.model_selection._trials import row_score
@@ -446,10 +446,10 @@ def test_no_trial_prints_or_warns_or_leaves_a_file_as_these_can_be_counted(
     capfd, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(
-        "skdpadmm._candidates.public_name",
+        "skdpadmm._pipelines.public_name",
         lambda each: "Loud" if isinstance(each, Loud) else public_name(each),
     )
-    monkeypatch.setattr("skdpadmm._candidates._BY_ROW", {"Loud": {}})
+    monkeypatch.setattr("skdpadmm._pipelines._BY_ROW", {"Loud": {}})
     inner = Pipeline([("loud", Loud(verbose=2)), ("model", classifier(verbose=1))], verbose=True)
     steps = Pipeline([("inner", inner)], verbose=True, memory=str(tmp_path))
     grid = {"inner__model": [classifier(verbose=1, C=C) for C in (1.0, 2.0)]}

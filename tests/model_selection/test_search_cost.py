@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
@@ -21,7 +20,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
-from skdpadmm._candidates import last_step
+from skdpadmm._pipelines import last_step
 from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
 from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
@@ -138,15 +137,24 @@ def test_a_pipeline_in_which_two_steps_spend_is_refused(tmp_path):
         GridSearchCV(make_pipeline(chooses, last), grid, cv=2),
     ]
     for model in models:
-        with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
+        with pytest.raises(ValueError, match=r"SelectFromModel at steps.* is not known"):
             ledger.check(model, X, Y)
-    with pytest.raises(TypeError, match="DPAdmmRidge before its last step"):
+    with pytest.raises(ValueError, match=r"SelectFromModel at steps.* is not known"):
         search_cost(models[-1].fit(X, Y), n_samples=600)
     # What is fitted already spends no more.
     frozen = FrozenEstimator(SelectFromModel(last, **own).fit(X, Y))
     search = models[-1].set_params(estimator=make_pipeline(frozen, last))
     cost = ledger.check(search, X, Y)
     assert search_cost(search.fit(X, Y), n_samples=600).guarantee().mu == pytest.approx(cost.mu)
+
+
+@pytest.mark.parametrize("grid", [{"alpha": [1.0, 2.0]}, {"epsilon": [0.2, 0.4]}])
+def test_the_cost_is_known_before_the_search(grid):
+    search = GridSearchCV(ridge(), grid, cv=2)
+    known = {"n_samples": 600, "n_features": 2}
+    before = search_cost(search, **known)
+    assert before.guarantee() == search_cost(search.fit(X, Y), **known).guarantee()
+    assert not any("were fitted" in line for line in before.assumptions)
 
 
 def test_a_search_with_a_failed_fit_is_refused():
@@ -159,7 +167,7 @@ def test_a_search_with_a_failed_fit_is_refused():
 def test_what_has_no_known_cost_is_refused():
     alpha = {"alpha": [1.0]}
     for search, error, message in (
-        (GridSearchCV(ridge(), alpha), NotFittedError, "not fitted"),
+        (GridSearchCV(ridge(), alpha), ValueError, "n_features"),
         (searched(Ridge()), TypeError, "Ridge"),
         (DPGridSearchCV(ridge(), alpha).fit(X, Y), TypeError, "in its privacy_"),
         (HalvingGridSearchCV(ridge(), alpha, cv=2).fit(X, Y), TypeError, "whole folds"),

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skdpadmm import privacy
+from skdpadmm._numbers import percent_up
 from skdpadmm.privacy import GaussianDP, Mixture, NonPrivate, Observer, round_down, round_up
-from skdpadmm.privacy._numbers import percent_up
 
 REPLACE_ONE, ZERO_OUT = privacy.Neighboring
 STEADY = GaussianDP(0.3)

@@ -1,27 +1,17 @@
-"""What a search fits: candidates, their plans before data, and the sizes of public folds."""
+"""What of a pipeline or an ensemble may learn from data, and what treats each row by itself."""
 
 from __future__ import annotations
 
-import copy
 import math
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from inspect import signature
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn import model_selection as ms
-from sklearn.base import MetaEstimatorMixin, clone, is_classifier
-from sklearn.frozen import FrozenEstimator
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.pipeline import Pipeline
 
-# What every fit rests on, and so every sum of fits.
-SAME_ROWS = (
-    "No private value decides which rows a fit gets: no stratified splits, no GroupKFold without"
-    " shuffle=True, and persons are split by a public list of persons rather than by rows."
-)
 _Setting = tuple[Callable[[Any], bool], str]
 _IS_NONE: _Setting = (lambda value: value is None, "None")
 _IS_TEXT: _Setting = (lambda value: isinstance(value, str), "a string")
@@ -147,9 +137,6 @@ _INNOCENT = (
     "sklearn.preprocessing.LabelBinarizer",
     "sklearn.preprocessing.PolynomialFeatures",
 )
-# The rows that train depend on positions alone. Subclasses may look at rows.
-_GIVEN = type(ms.check_cv([]))
-_BY_POSITION = (ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit, _GIVEN)
 
 
 def last_step(estimator: Any) -> Any:
@@ -181,16 +168,6 @@ def silent(estimator: Any) -> Any:
     return estimator.set_params(
         **{n: value for n, value in values.items() if bool(parameters[n]) != bool(value)}
     )
-
-
-def _earlier_steps(estimator: Any) -> Iterator[Any]:
-    """Transformers before the last step, in pipelines of any depth."""
-    while isinstance(estimator, Pipeline):
-        for _, step in estimator.steps[:-1]:
-            yield from _earlier_steps(step)
-            if (last := last_step(step)) not in (None, "passthrough"):
-                yield last
-        estimator = estimator.steps[-1][1]
 
 
 def public_name(value: Any) -> str:
@@ -287,45 +264,25 @@ def _wrong_settings(step: Any) -> str:
     )
 
 
-def require_known_steps(estimator: Any) -> None:
-    """Refuse an estimator with a part that may learn without noise, or subclasses of ours."""
-    problems = [p.describe() for p in parts_of(estimator) if p.problem and not p.is_elsewhere]
-    if problems:
-        raise ValueError(
-            f"Got a model whose cost is not that of its private fits: {'; '.join(problems)}."
-            " Expected steps that are known to learn nothing, such as a PublicTableTransformer, or"
-            " a FrozenEstimator that was fitted on public rows."
-        )
-
-
-def require_one_that_spends(estimator: Any) -> None:
-    """Refuse what has no plan, or is a Pipeline with a budget before its last step."""
+def require_plan(estimator: Any) -> None:
+    """Refuse an estimator whose last step has no plan."""
     last = last_step(estimator)
     if not callable(getattr(last, "plan", None)):
         raise TypeError(
             f"Got an estimator of type {type(last).__name__}, expected a model of this package,"
             " alone or as the last step of a Pipeline: what a fit costs has to be known before it."
         )
-    for part in _fitted_parts(list(_earlier_steps(estimator))):
-        if callable(getattr(part, "plan", None)) or hasattr(part, "ledger"):
-            raise TypeError(
-                f"Got a Pipeline with {type(part).__name__} before its last step, expected one"
-                " estimator with a budget, the last: what others cost is not known from its plan."
-                " Fit them by themselves, each with the ledger, and freeze them: FrozenEstimator."
-            )
 
 
-def _fitted_parts(value: Any) -> Iterator[Any]:
-    """Estimators that a fit may fit: steps, and what they hold."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for part in value:
-            yield from _fitted_parts(part)
-    elif hasattr(value, "get_params") and not isinstance(value, type | FrozenEstimator):
-        yield value
-        if getattr(value, "prefit", False) is not True:
-            yield from _fitted_parts(value.get_params(deep=False))
+def require_known(estimator: Any) -> None:
+    """Refuse an estimator with a part that may learn what its plan does not know of."""
+    problems = [p.describe() for p in parts_of(estimator) if p.problem and not p.is_elsewhere]
+    if problems:
+        raise ValueError(
+            f"Got a model that costs more than its private fits: {'; '.join(problems)}. Expected"
+            " steps that are known to learn nothing, such as PublicTableTransformer, or a"
+            " FrozenEstimator of what was fitted on public rows, or with a ledger of its own."
+        )
 
 
 def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None) -> int:
@@ -359,75 +316,3 @@ def transformers_of(estimator: Any) -> Any:
         parts += [(f"s{len(parts)}", estimator[:-1])] if len(estimator.steps) > 1 else []
         estimator = estimator.steps[-1][1]
     return silent(clone(Pipeline(parts))) if parts else None
-
-
-def plan_fits(
-    estimator: Any,
-    candidates: Iterable[Mapping[str, Any]],
-    n_samples: int,
-    n_features: int,
-    n_classes: int | None,
-    *,
-    columns: Any = None,
-    facts: Mapping[str, Any] | None = None,
-    **budget: float,
-) -> tuple[list[Any], dict[str, type[Warning]]]:
-    """The plan of a fit of each candidate, and what plans warned of; `facts` win over the rest."""
-    plans, warned = [], dict[str, type[Warning]]()
-    for parameters in candidates:
-        candidate = with_parameters(estimator, parameters, **budget)
-        require_one_that_spends(candidate)
-        require_known_steps(candidate)
-        last, known = last_step(candidate), dict(facts or {})
-        if "n_features" not in known:
-            known["n_features"] = n_features_of_last_step(candidate, n_features, columns)
-        # Where classes are not declared, an estimator takes the set of labels to be public.
-        if (
-            "n_classes" in signature(last.plan).parameters
-            and getattr(last, "classes", None) is None
-        ):
-            known.setdefault("n_classes", n_classes)
-        if last is candidate and "columns" in signature(last.plan).parameters:
-            known.setdefault("columns", columns)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            plans.append(last.plan(n_samples, **known))
-        warned |= {str(line.message): line.category for line in caught}
-    return plans, warned
-
-
-def sizes_of_folds(search: Any, n_samples: int) -> list[int]:
-    """Return how many rows train in each fold of a search of scikit-learn."""
-    if getattr(last_step(search.estimator), "max_rows_per_person", None):
-        raise ValueError(
-            "Got folds of rows for an estimator that protects persons, expected fits of persons one"
-            " by one: which rows a fold has depends on how many each person has. Fit each candidate"
-            f" by itself, with a ledger. {SAME_ROWS}"
-        )
-    if hasattr(search.cv, "__next__"):
-        raise ValueError("Got cv that can be gone through once, expected cv=list(...).")
-    # Any labels of two classes: an int means folds by classes, for a classifier.
-    folds = ms.check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
-    if type(folds) not in _BY_POSITION:
-        raise ValueError(
-            f"Got cv={search.cv!r}, which is {type(folds).__name__}, expected folds by positions,"
-            " that no row changes. Search with cv=KFold(5, shuffle=True, random_state=0), or with"
-            f" positions that follow from public facts. A sum assumes: {SAME_ROWS}"
-        )
-    # A generator stays where it is: fit draws the same from it.
-    splits = copy.deepcopy(folds).split(np.zeros((n_samples, 1)))
-    return [_n_rows(train, n_samples) for train, _ in splits]
-
-
-def _n_rows(positions: Any, n_samples: int) -> int:
-    """How many rows a part of a split has, by their positions or by a mask; each of them once."""
-    rows = np.asarray(positions)
-    if rows.dtype == bool:
-        return int(rows.sum())
-    # Counted from the end they are the same rows.
-    if len(np.unique(np.where(rows < 0, rows + n_samples, rows))) < len(rows):
-        raise ValueError(
-            "Got a fold in which rows are repeated, expected each at most once: a record that is"
-            " there several times is protected less than a fit claims. Draw without replacement."
-        )
-    return len(rows)
