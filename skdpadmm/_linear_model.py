@@ -18,7 +18,7 @@ from scipy.special import log_expit, log_softmax
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import LinearSVC
-from sklearn.utils import check_scalar
+from sklearn.utils import check_array, check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -34,6 +34,7 @@ from skdpadmm._sklearn import (
     Interval,
     LinkedEstimator,
     StrOptions,
+    converting,
     parameter,
 )
 from skdpadmm.algorithms import exact_algorithm, prepared, resolve_algorithm
@@ -305,7 +306,10 @@ class PrivateLinearModel(LinkedEstimator):
     def _check_predict(self, X: Any) -> Any:
         """Validate rows to predict for."""
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", reset=False)
+        with validating():
+            return validate_data(
+                self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+            )
 
     def _feature_names(self) -> Any:
         """Names of the features, where a fit has seen some."""
@@ -504,7 +508,7 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
 
     def _check_targets(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, Any, Targets]:
         X, y = self._check_fit(X, y, y_numeric=True, **checks)
-        y = y.astype(np.float64)
+        y = finite_numbers(y)
         return X, y, Targets(encoded=y)
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
@@ -674,8 +678,7 @@ class PrivateLogisticRegression(CalibratedProbabilities):
 def validating() -> Iterator[None]:
     """Validate rows: nothing is said of their values; text and missing values get advice."""
     try:
-        # A warning that a sum of finite values overflows would depend on data.
-        with np.errstate(all="ignore"):
+        with converting():
             yield
     except ValueError as error:
         if "could not convert string to float" in str(error):
@@ -691,6 +694,12 @@ def validating() -> Iterator[None]:
             f"{problem} Declare what the columns of X can hold, and put a PublicTableTransformer"
             f" from skdpadmm.preprocessing before this estimator.{more}"
         ) from None
+
+
+def finite_numbers(y: Any) -> Array:
+    """Targets as floats; scikit-learn looks at them before text and None become numbers."""
+    with validating():
+        return np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"))
 
 
 def logistic_loss(n_classes: int | None) -> Loss:
@@ -746,7 +755,8 @@ def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp
     """The classes, sorted, and for each label the index of its class."""
     if classes is None:
         # Not for declared classes: its warning of many distinct labels would depend on data.
-        check_classification_targets(y)
+        with np.errstate(all="ignore"):
+            check_classification_targets(y)
         seen, index = np.unique(y, return_inverse=True)
         if len(seen) < 2:
             raise ValueError(
@@ -756,8 +766,11 @@ def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp
         return seen, index.astype(np.intp)
     declared = _declared_classes(classes)
     position = {label: k for k, label in enumerate(declared.tolist())}
-    seen, inverse = np.unique(y, return_inverse=True)
-    place = np.array([position.get(label, -1) for label in seen.tolist()], dtype=np.intp)
+    try:
+        seen, inverse = np.unique(y, return_inverse=True)
+        place = np.array([position.get(label, -1) for label in seen.tolist()], dtype=np.intp)
+    except TypeError:  # labels that cannot be sorted beside declared ones
+        inverse, place = np.zeros(0, dtype=np.intp), np.array([-1])
     if (place < 0).any():
         raise ValueError(
             f"Got labels in y that are not among classes={classes!r}, expected declared ones only."

@@ -466,10 +466,12 @@ def features_of(model: Any, X: Any) -> Any:
     """Validated features of rows to predict, without a column of agents."""
     check_is_fitted(model, "coef_")
     if model.agent_column is None:
-        return validate_data(model, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        with validating():
+            return validate_data(model, X, accept_sparse="csr", dtype=FLOATS, reset=False)
     validate_data(model, X, reset=False, skip_check_array=True)
-    features = without_column(X, column_number(model.agent_column, X))
-    return check_array(features, accept_sparse="csr", dtype=FLOATS, estimator=model)
+    with validating():
+        features = without_column(X, column_number(model.agent_column, X))
+        return check_array(features, accept_sparse="csr", dtype=FLOATS, estimator=model)
 
 
 def feature_names_of(model: Any) -> Any:

@@ -6,10 +6,13 @@ The helpers may move with any release of scikit-learn. Works on 1.6.1 to 1.9.1; 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import field
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import _param_validation, _safe_indexing
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
@@ -29,6 +32,7 @@ __all__ = [
     "_fit_context",
     "_safe_indexing",
     "absent",
+    "converting",
     "parameter",
 ]
 
@@ -58,6 +62,19 @@ AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_INF = Interval(Real, 0, None, closed="right")
 SHARE = Interval(Real, 0, 1, closed="both")
+
+
+@contextmanager
+def converting() -> Iterator[None]:
+    """Convert what users pass: numbers that floats do not hold are infinite, and nothing warns."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except OverflowError:
+        # Of a Python int or Fraction: what check_array says of np.inf.
+        raise ValueError(
+            "Input contains infinity or a value too large for dtype('float64')."
+        ) from None
 
 
 def parameter(default: Any, *allowed: Any) -> Any:

@@ -38,6 +38,8 @@ from skdpadmm._linear_model import (
     PredictsProbabilities,
     Targets,
     encoded_targets,
+    finite_numbers,
+    validating,
 )
 from skdpadmm._model_of_agents import (
     ChosenClassification,
@@ -222,7 +224,8 @@ class PersonalizedModel(OwnModels):
             )
         is_regression = not is_classifier(self)
         X_own = self._check_predict(X)
-        features, target = check_X_y(X_own, y, accept_sparse="csr", y_numeric=is_regression)
+        with validating():
+            features, target = check_X_y(X_own, y, accept_sparse="csr", y_numeric=is_regression)
         if self.agent_column is not None:
             owners = set(self._labels_of_rows(X, None).tolist())
             if owners != {agent}:
@@ -233,7 +236,7 @@ class PersonalizedModel(OwnModels):
         position = known.index(agent)
         model: LocalRegressor | LocalClassifier
         if is_regression:
-            coef, intercept = self._refit(position, features, target.astype(np.float64))
+            coef, intercept = self._refit(position, features, finite_numbers(target))
             model = LocalRegressor()
             model.coef_, model.intercept_ = coef[0], float(intercept[0])
         else:

@@ -32,7 +32,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpadmm._fitting import all_or_nothing
-from skdpadmm._linear_model import encode
+from skdpadmm._linear_model import encode, finite_numbers, validating
 from skdpadmm._pipelines import (
     last_step,
     n_features_of_last_step,
@@ -49,6 +49,7 @@ from skdpadmm._sklearn import (
     StrOptions,
     _fit_context,
     _safe_indexing,
+    converting,
     parameter,
 )
 from skdpadmm.exceptions import warn_user
@@ -256,10 +257,11 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
         """Features as they came, where a pipeline or names of columns need them so, and targets."""
         of_rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
         is_regression = is_regressor(self.estimator)
-        with np.errstate(all="ignore"):
+        as_targets = finite_numbers if is_regression else np.asarray
+        with validating():
             if not isinstance(self.estimator, Pipeline):
                 rows, y = validate_data(self, X, y, y_numeric=is_regression, **of_rows)
-                return X if hasattr(X, "columns") else rows, np.asarray(y)
+                return X if hasattr(X, "columns") else rows, as_targets(y)
             if hasattr(X, "tocsr"):
                 X = X.tocsr()
             elif not hasattr(X, "shape"):  # an array of text would turn numbers into text
@@ -272,7 +274,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)
             _, y = check_X_y(np.zeros((X.shape[0], 1)), y, y_numeric=is_regression)
-        return X, np.asarray(y)
+            return X, as_targets(y)
 
     def _require_accepted(self, X: Any) -> None:
         """Refuse rows that transformers of a candidate do not map to finite numbers.
@@ -287,7 +289,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
             if steps is None or (key := joblib.hash(steps)) in checked:
                 continue
             checked.add(key)
-            with _trials.without_warnings():
+            with _trials.without_warnings(), converting():
                 width = n_features_of_last_step(candidate, X.shape[1], getattr(X, "columns", None))
                 rows = check_array(
                     steps.fit_transform(X), accept_sparse="csr", dtype=[np.float64, np.float32]

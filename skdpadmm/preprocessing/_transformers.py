@@ -12,7 +12,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
-from .._sklearn import Interval, LinkedEstimator, _fit_context
+from .._sklearn import Interval, LinkedEstimator, _fit_context, converting
 
 
 class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, LinkedEstimator):
@@ -40,9 +40,10 @@ class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, LinkedEstimator
         """Rows in float64: a copy, whose stored values are its entries, unless `reset`."""
         # Without `fit` the parameters have not been validated yet.
         self._validate_params()
-        rows: Any = validate_data(
-            self, X, accept_sparse="csr", dtype=np.float64, copy=not reset, reset=reset
-        )
+        with converting():
+            rows: Any = validate_data(
+                self, X, accept_sparse="csr", dtype=np.float64, copy=not reset, reset=reset
+            )
         if not (reset or isinstance(rows, np.ndarray)):
             # Repeated entries stand for their sum, so a bound on them would not bound the row.
             rows.sum_duplicates()
@@ -284,6 +285,7 @@ class RowNormClipper(_PublicTransformer):
         return clipped.reshape(rows.shape)
 
 
+@np.errstate(all="ignore")
 def _clip_segments(
     values: NDArray[np.float64], lengths: NDArray[np.integer[Any]], norm: float
 ) -> NDArray[np.float64]:
@@ -297,7 +299,6 @@ def _clip_segments(
     # The largest entry becomes 1: squares neither overflow, nor vanish where they matter.
     scaled = values / np.repeat(peak, lengths)
     scaled_norm = np.sqrt(np.add.reduceat(scaled * scaled, starts))
-    with np.errstate(over="ignore"):  # an infinite norm exceeds the bound, as it should
-        too_long = peak * scaled_norm > norm
+    too_long = peak * scaled_norm > norm  # an infinite norm exceeds the bound, as it should
     factor = norm / np.where(too_long, scaled_norm, 1.0)  # the norm of a zero row is 0
     return np.where(np.repeat(too_long, lengths), scaled * np.repeat(factor, lengths), values)

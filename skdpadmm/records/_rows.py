@@ -99,7 +99,8 @@ class Rows:
             squared[rows] = self._examine(block)
         with np.errstate(all="ignore"):
             self.weight = np.minimum(1.0, coordinates.row_norm / np.sqrt(squared))
-            self.squared_norm = squared * self.weight**2
+            # A square beyond floats leaves a weight of 0: then not inf * 0.
+            self.squared_norm = np.where(self.weight > 0, squared * self.weight**2, 0.0)
 
     @property
     def n_blocks(self) -> int:

@@ -2,13 +2,17 @@
 
 import math
 import re
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer
 
-from skdpadmm import DPAdmmLogisticRegression
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.model_selection import DPGridSearchCV
 from tests.interface.registry import DEFAULTS, ROWS, all_pairs, assert_alike, parameters, plan_of
 
@@ -194,3 +198,56 @@ def test_a_table_is_refused_by_advice_that_is_private_and_shows_no_value(name, v
     assert "PublicTableTransformer" in str(refused.value)
     assert "Oslo" not in str(refused.value)
     assert refused.value.__cause__ is None
+
+
+# What floats do not hold, whatever holds it: refused as infinite numbers are.
+BEYOND = [np.longdouble("1e400"), -(10**400), Fraction(10**400), Decimal("1e400")]
+MISSING = [None, Decimal("nan"), float("nan")]
+
+
+@pytest.mark.parametrize("value", [*BEYOND, *MISSING], ids=str)
+@pytest.mark.parametrize("place", ["X", "y"])
+@pytest.mark.parametrize("kind", ["model", "infinite", "search", "search of a pipeline"])
+def test_numbers_that_floats_do_not_hold_are_refused_alike_wherever_they_are(kind, place, value):
+    is_missing = value in MISSING or value != value
+    rows, targets = (np.random.default_rng(0).uniform(-1, 1, s).astype(object) for s in (60, 120))
+    data = {"X": targets.reshape(60, 2), "y": rows}
+    bounds = {"feature_bounds": (-1, 1), "target_bounds": (-1, 1), "delta": 1e-3}
+    model = DPAdmmRidge(max_iter=1, conditioning=None, **bounds)
+    name = "m__alpha" if kind == "search of a pipeline" else "alpha"
+    steps = Pipeline([("n", Normalizer()), ("m", model)]) if "__" in name else model
+    if kind == "infinite":
+        steps.set_params(epsilon=math.inf)
+    messages = set()
+    for seed in range(3 if "search" in kind else 1):
+        if "search" in kind:
+            steps = DPGridSearchCV(model, {name: [1.0, 2.0]}, random_state=seed, delta=1e-3)
+            if "__" in name:
+                steps.set_params(estimator=Pipeline([("n", Normalizer()), ("m", model)]))
+        given = {key: part.copy() for key, part in data.items()}
+        given[place].flat[7] = value
+        with pytest.raises(ValueError, match=r"NaN|infinity|too large") as caught:
+            steps.fit(**given)
+        messages.add(str(caught.value).partition("\n")[0])
+    assert len(messages) == 1
+    assert ("NaN" in messages.pop()) == is_missing
+
+
+@pytest.mark.parametrize("algorithm", ["consensus-admm", "gradient-descent"])
+@pytest.mark.parametrize("conditioning", [None, "private"])
+def test_rows_whose_squares_overflow_beside_a_small_norm_count_as_nothing(algorithm, conditioning):
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
+    model = DPAdmmRidge(
+        row_norm=1e-100, target_bounds=(-1, 1), max_iter=2, algorithm=algorithm, delta=1e-3
+    ).set_params(conditioning=conditioning)
+    for value in (1e60, 1e307):
+        X[3] = value
+        assert_a_finite_fit(model, X, X[:, 0].clip(-1, 1))
+
+
+@pytest.mark.parametrize("label", ["a", None, (), 7, 10**400])
+def test_a_label_beside_declared_ones_is_refused_whatever_its_type(label):
+    X, y = np.zeros((40, 2)), np.resize(np.array([0, 1], dtype=object), 40)
+    y[3] = label
+    with pytest.raises(ValueError, match="not among classes"):
+        DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1), delta=1e-3).fit(X, y)
