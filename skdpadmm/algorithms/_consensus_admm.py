@@ -25,6 +25,7 @@ from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._agent_blocks import BlockUpdate, agent_blocks, record_blocks
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
+from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, longest_step
 from skdpadmm.algorithms._messages import Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import averaged_solution
@@ -305,7 +306,7 @@ class FederatedADMM(_Consensus):
         if self.message == "state":
             sensitivities = path_sensitivities(facts, float(self.relaxation), rounds.n_rounds)
         else:
-            moved = facts.neighboring.sensitivity_factor * facts.working_rounding / facts.n_samples
+            moved = ClippedSum(facts).sensitivity / facts.n_samples
             moved *= 2 * float(self.relaxation) * (1 + rounds.n_rounds * 2.0**-50)
             sensitivities = (moved,) * rounds.n_rounds
         guarantee = partial(
@@ -344,7 +345,7 @@ def path_sensitivities(facts: Facts, relaxation: float, n_updates: int) -> tuple
     In units of the clip bound.
     """
     lam = relaxation
-    moved = facts.neighboring.sensitivity_factor * facts.working_rounding / facts.n_samples
+    moved = ClippedSum(facts).sensitivity / facts.n_samples
     iterations = np.arange(1, n_updates + 1)
     # 1 - |1 - 2 lambda|^k, without cancellation at either end of the range of lambda.
     with np.errstate(divide="ignore"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
+from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import (
     agent_clip_factor,
     default_steps,
@@ -24,8 +25,7 @@ from skdpadmm.algorithms._defaults import (
 )
 from skdpadmm.algorithms._messages import calibrated_multipliers
 from skdpadmm.algorithms._noise_left import noisy_solution, parameter_variance
-from skdpadmm.engine import N_TASKS
-from skdpadmm.losses import Loss, clip_derivative, clip_vectors
+from skdpadmm.losses import clip_vectors
 from skdpadmm.network import Topology
 from skdpadmm.penalties import NoPenalty
 from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, PoissonSubsampledGaussian
@@ -41,73 +41,10 @@ from skdpadmm.protocol import (
     network_of,
     unit_limits,
 )
-from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
+from skdpadmm.records import Rows
 
 Array = NDArray[np.float64]
 GRADIENTS = "gradients of agents"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class GradientBlocks:
-    """Records in neighbouring blocks, which add to gradients of their agents."""
-
-    segments: Segments
-    target: NDArray[Any]
-    loss: Loss
-    slope_bound: Array
-    start: int  # Which record is the first one.
-
-    def gradients(self, prepared: tuple[Array, Array], batch: NDArray[np.bool_] | None) -> Array:
-        """Raw sums of clipped gradients, of shape (n_agents, n_outputs, n_features + 1)."""
-
-        def slopes(scores: Array, own: slice) -> Array:
-            flat = scores[:, 0] if self.loss.n_outputs == 1 else scores
-            slope = self.loss.derivative(flat, self.target[own])
-            slope = clip_derivative(slope, self.slope_bound[own]).reshape(scores.shape)
-            if batch is not None:
-                slope *= batch[self.start + own.start : self.start + own.stop, None]
-            return slope
-
-        return self.segments.sums(prepared, slopes)
-
-
-def agent_gradients(facts: Facts, problem: Problem, clip_norm: float) -> Callable[..., Array]:
-    """Place the records of a problem where gradients of their agents are computed.
-
-    Returned is a map from models, and optionally which records take part, to the ``sum of
-    clip(loss'(a_i @ w_a, y_i)) a_i`` over the records i of each agent a, divided by the clip bound:
-    that of a record's gradient, or of an agent's, whose sum then has at most the norm of its limit.
-    """
-    assert facts.agents is not None
-    loss, of_records, limits = facts.loss, facts.unit == "record", unit_limits(facts)
-    rows, ownership = problem.rows, problem.ownership
-    assert ownership is not None
-    owner = ownership.index.astype(np.int32)
-    with np.errstate(divide="ignore"):
-        bound = (clip_norm if of_records else math.inf) / np.sqrt(rows.squared_norm)
-    # Sums of all agents are added up once for each part: a little beside a pass over its rows.
-    n_parts = min(max(rows.n_samples // (100 * ownership.n_agents), 2), N_TASKS, rows.n_blocks)
-    parts = []
-    for part in range(n_parts):
-        blocks = range(rows.n_blocks * part // n_parts, rows.n_blocks * (part + 1) // n_parts)
-        own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
-        parts.append(
-            GradientBlocks(
-                segments=Segments(rows=rows.part(blocks), owner=owner[own]),
-                target=problem.target[own],
-                loss=loss,
-                slope_bound=bound[own],
-                start=own.start,
-            )
-        )
-    placed, limits = problem.engine.place(parts), limits[facts.agents.kind]
-
-    def gradients(models: Array, batch: NDArray[np.bool_] | None = None) -> Array:
-        raw = placed.sum("gradients", prepare_agents(rows, models), batch)
-        sums = collect_agents(rows, raw) / clip_norm
-        return sums if of_records else clip_vectors(sums, limits)
-
-    return gradients
 
 
 def check_batches(sampling: float, facts: Facts) -> None:
@@ -127,7 +64,7 @@ def gradient_messages(facts: Facts, budget: Budget, *, n_times: int, sampling: f
     or far, or somebody who only sees the model.
     """
     agents, limits = network_of(facts), unit_limits(facts)
-    sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+    sensitivity = ClippedSum(facts).sensitivity
 
     def family(multiplier: float) -> Guarantee:
         # Of steps to which a protected unit adds a norm of one.
@@ -155,7 +92,7 @@ def noisy_gradients(
 ) -> Callable[[Array], Array]:
     """Map models to gradients of ``F_a = (A / n) sum_{i in a} f_i``, clipped and released."""
     facts, network, sampling = plan.facts, network_of(plan.facts), plan.settings.batch_fraction
-    sums = agent_gradients(facts, problem, clip_norm)
+    sums = ClippedSum(facts, clip_norm).of_agents(problem)
     weight = network.n_agents / facts.n_samples * clip_norm / sampling
 
     def gradient(models: Array) -> Array:
@@ -181,7 +118,7 @@ def default_network_steps(
     The step is one in the coordinates that the algorithm works in, the bound in units of
     `Rows.clip_unit`; there are as many messages as steps.
     """
-    sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+    sensitivity = ClippedSum(facts).sensitivity
     noise_std = np.asarray(messages.agent_noise_std)[network_of(facts).kind]
     noise, n_times = float(np.linalg.norm(noise_std)) / sampling, len(messages.sensitivities)
     if noise == 0:

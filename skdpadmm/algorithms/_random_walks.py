@@ -26,6 +26,7 @@ from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _walks as walks
 from skdpadmm.algorithms._algorithm import Algorithm, Released, count, number, share, size
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
+from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import usual_smoothness
 from skdpadmm.algorithms._messages import calibrated_multiplier
 from skdpadmm.algorithms._network_steps import into_ball, network_solution
@@ -242,8 +243,7 @@ class RandomWalkADMM(_RandomWalk):
         """The update of the token, at each hop."""
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
         # In units of the sensitivity to taking one record away.
-        factor = facts.neighboring.sensitivity_factor
-        sensitivity = factor * facts.working_rounding + 2 * float(self.tolerance)
+        sensitivity = ClippedSum(facts).sensitivity + 2 * float(self.tolerance)
         (prior,) = base.spent_before(facts, budget)
         noise_std = calibrated_multiplier(
             lambda noise: GaussianDP(math.sqrt(cap) * sensitivity / noise),
@@ -418,7 +418,7 @@ class RandomWalkProximalPoint(_RandomWalk):
         costs = walks.walk_costs(network, walk, cap)
         # Lengths in units of the sensitivity to taking one record away.
         tolerance = float(self.tolerance) / network.n_agents
-        delta = facts.neighboring.sensitivity_factor * facts.working_rounding
+        delta = ClippedSum(facts).sensitivity
         shape = (facts.n_parameters, facts.loss.n_outputs)
         token = walks.StatelessToken(
             n_hops=n_hops,

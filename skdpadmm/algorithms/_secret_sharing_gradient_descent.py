@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms._algorithm import Algorithm, Released, count, number, share, size
+from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import CERTAIN, surely_noise
-from skdpadmm.algorithms._network_steps import agent_gradients
 from skdpadmm.algorithms._noise_left import averaged_solution
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
@@ -170,7 +170,7 @@ class SecretSharingGradientDescent(Algorithm):
             )
         messages = shared_sum(facts, budget)
         # What a curator of all rows would spend on a record, for as much noise in the sum.
-        sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+        sensitivity = ClippedSum(facts).sensitivity
         mu = math.inf
         if budget.is_private:
             mu = math.sqrt(facts.max_iter) * sensitivity / messages.noise_std
@@ -246,7 +246,7 @@ def _shared_gradients(
     plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """Shared sums over all records of gradients at a public model, divided by the clip bound."""
-    agents, sums = plan.facts.agents, agent_gradients(plan.facts, problem, clip_norm)
+    agents, sums = plan.facts.agents, ClippedSum(plan.facts, clip_norm).of_agents(problem)
     assert agents is not None
 
     def summed(model: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -307,7 +307,7 @@ def shared_sum(facts: Facts, budget: Budget) -> Release:
             modulus=MODULUS,
             n_curators=agents.n_curators,
         )
-    sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+    sensitivity = ClippedSum(facts).sensitivity
     # Of two neighbouring messages each is rounded by half a cell in every entry; a cell is at most
     # that of noise of size one times the noise.
     diagonal = math.sqrt(math.prod(shape))

@@ -247,7 +247,7 @@ def agent_proximal_steps(
     for agent in range(ownership.n_agents):
         group = ownership.rows_of(agent)
         own = replace(problem, rows=problem.rows.take([group]), target=problem.target[group])
-        gradients.append(certified.clipped_gradient(facts.loss, own, clips))
+        gradients.append(clips.gradient(facts, own))
     smoothness = convexity + weight * bounds.curvature * ownership.sizes
     n_steps = np.asarray(inner)[np.searchsorted(_sizes(facts), ownership.sizes)]
     n_steps = n_steps * (1 if is_private else certified.STEPS_WITHOUT_NOISE)

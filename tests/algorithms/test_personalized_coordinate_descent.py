@@ -13,9 +13,9 @@ from skdpadmm.algorithms import (
     refit_at_home,
 )
 from skdpadmm.algorithms import _personalized_coordinate_descent as module
+from skdpadmm.algorithms._clipped_sums import absolute_sums
 from skdpadmm.algorithms._personalized_coordinate_descent import propagate, wake_order
 from skdpadmm.algorithms._personalized_defaults import typical_curvature, wake_contraction
-from skdpadmm.algorithms._turns import absolute_sums
 from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import gaussian_mu
