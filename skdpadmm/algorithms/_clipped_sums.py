@@ -132,7 +132,7 @@ class ClippedSum:
         placed = problem.engine.place(parts)
 
         def sums(models: Array, counts: NDArray[np.bool_] | None = None) -> Array:
-            raw = placed.sum("sums", prepare_agents(rows, models), counts)
+            raw = placed.sum(AgentRecords.sums, prepare_agents(rows, models), counts)
             sums = collect_agents(rows, raw) / self.clip_norm
             return sums if facts.unit == "record" else clip_vectors(sums, limits)
 
