@@ -13,13 +13,13 @@ import numpy as np
 
 from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, number, share, size
 from skdpadmm.algorithms._network_steps import (
-    Array,
+    TailAverage,
     check_batches,
     default_network_steps,
-    descend,
     gradient_messages,
     noise_of_messages,
     noisy_gradients,
+    proximal_steps,
 )
 from skdpadmm.network import mixing_matrix
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
@@ -110,20 +110,17 @@ class DecentralizedGradientDescent(Algorithm):
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
-        settings, network = plan.settings, network_of(plan.facts)
-        eta, clip_norm = settings.step_size, settings.clip_norm * problem.rows.clip_unit
+        facts, settings, rows = plan.facts, plan.settings, problem.rows
+        eta, clip_norm = settings.step_size, settings.clip_norm * rows.clip_unit
         gradient = noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
-        mixing = mixing_matrix(network.topology, settings.mixing)
-        curvature = np.full(network.n_agents, 1 / eta)
-
-        def step(k: int, models: Array) -> tuple[Array, Array]:
-            return mixing.dot(models) - eta * gradient(models), curvature
-
-        return descend(
-            plan,
-            problem,
-            step,
-            step_size=eta,
-            noise_std=noise_of_messages(plan, clip_norm),
-            clip_norm=clip_norm,
-        )
+        mixing = mixing_matrix(network_of(facts).topology, settings.mixing)
+        proximal, tail = proximal_steps(facts, rows), TailAverage(plan, rows, eta)
+        models = np.zeros(plan.releases[-1].shape)
+        curvature = np.full(len(models), 1 / eta)
+        for k in range(settings.n_iter):
+            points = mixing.dot(models) - eta * gradient(models)
+            models = proximal(points, curvature)
+            tail.add(k, models, points, curvature)
+            problem.progress(k + 1, rows.to_coordinates(models))
+        noise_std = noise_of_messages(plan, clip_norm)
+        return tail.solution(noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_iter)

@@ -25,15 +25,18 @@ from skdpadmm.algorithms._algorithm import (
 )
 from skdpadmm.algorithms._network_steps import (
     Array,
+    TailAverage,
     check_batches,
     default_network_steps,
-    descend,
     disagreement,
     gradient_messages,
+    into_ball,
     noise_of_messages,
     noisy_gradients,
+    proximal_steps,
 )
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
+from skdpadmm.records import Rows
 
 
 def _is_weight(value: Any) -> bool:
@@ -189,50 +192,44 @@ class MultiStepADMM(Algorithm):
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
-        facts, settings, network = plan.facts, plan.settings, network_of(plan.facts)
-        topology, clip_norm = network.topology, settings.clip_norm * problem.rows.clip_unit
+        facts, settings, rows = plan.facts, plan.settings, problem.rows
+        topology, clip_norm = network_of(facts).topology, settings.clip_norm * rows.clip_unit
         gradient = noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
-        # An agent alone has nobody to wait for.
+        # Agents without neighbours have no consensus to reach.
         rho = settings.penalty_weight if topology.n_edges else 0.0
-        ties = 2.0 * rho * np.maximum(topology.degrees, 1)
-        growth = noisy_gradient_bound(plan) / settings.diameter * problem.rows.clip_unit
+        edge_weight = 2.0 * rho * np.maximum(topology.degrees, 1)
+        step_size = float(1 / np.mean(step_curvatures(plan, rows, settings.n_iter)))
+        proximal, tail = proximal_steps(facts, rows), TailAverage(plan, rows, step_size)
+        models = pull = duals = np.zeros(plan.releases[-1].shape)
+        for t in range(settings.n_rounds):
+            total = np.zeros(models.shape)
+            for s in range(t * settings.inner_steps + 1, (t + 1) * settings.inner_steps + 1):
+                curvature = step_curvatures(plan, rows, s)
+                eta = (curvature - edge_weight)[:, None, None]
+                points = (pull + eta * models - gradient(models)) / curvature[:, None, None]
+                models = into_ball(proximal(points, curvature), settings.diameter / 2)
+                total = total + models
+                # Averaged are the models at the start of steps.
+                tail.add(s, models, points, curvature)
+            means = total / settings.inner_steps
+            differences = rho * disagreement(topology, means)
+            duals = duals - differences / 2
+            pull = 2 * duals + edge_weight[:, None, None] * means - differences
+            problem.progress(t + 1, rows.to_coordinates(models))
+        noise_std = noise_of_messages(plan, clip_norm)
+        return tail.solution(noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_rounds)
 
-        def curvatures(number: int) -> Array:
-            """``2 rho deg + eta`` of each agent in a step, counted from 1."""
-            if settings.proximal_weight is None:
-                return np.full(network.n_agents, 1.0 / settings.step_size)
-            eta = settings.proximal_weight
-            if eta == "growing":
-                eta = growth * math.sqrt(2 * number)
-            return np.asarray(2 * settings.penalty_weight * topology.degrees + eta)
 
-        step_size = float(1 / np.mean(curvatures(settings.n_iter)))
-        shape = (network.n_agents, facts.n_parameters, facts.loss.n_outputs)
-        pull = duals = total = np.zeros(shape)
-
-        def step(s: int, models: Array) -> tuple[Array, Array]:
-            nonlocal pull, duals, total
-            total = total + models
-            if s and s % settings.inner_steps == 0:
-                means = total / settings.inner_steps
-                apart = rho * disagreement(topology, means)
-                duals, total = duals - apart / 2, np.zeros(shape)
-                pull = 2 * duals + ties[:, None, None] * means - apart
-            curvature = curvatures(s + 1)
-            eta = (curvature - ties)[:, None, None]
-            return (pull + eta * models - gradient(models)) / curvature[:, None, None], curvature
-
-        return descend(
-            plan,
-            problem,
-            step,
-            step_size=step_size,
-            noise_std=noise_of_messages(plan, clip_norm),
-            clip_norm=clip_norm,
-            radius=settings.diameter / 2,
-            steps_of_round=settings.inner_steps,
-            leaves_last_out=True,
-        )
+def step_curvatures(plan: Plan, rows: Rows, step: int) -> Array:
+    """``2 rho deg + eta`` of each agent in a step, counted from 1: the inverse of its length."""
+    settings, degrees = plan.settings, network_of(plan.facts).topology.degrees
+    eta = settings.proximal_weight
+    if eta is None:
+        return np.full(len(degrees), 1.0 / settings.step_size)
+    if eta == "growing":
+        bound = noisy_gradient_bound(plan) / settings.diameter * rows.clip_unit
+        eta = bound * math.sqrt(2 * step)
+    return np.asarray(2 * settings.penalty_weight * degrees + eta)
 
 
 def noisy_gradient_bound(plan: Plan) -> float:

@@ -1,4 +1,4 @@
-"""What algorithms over a graph share: gradients of all agents at once, and one loop of steps.
+"""What algorithms over a graph share: noisy gradients of all agents, and averages.
 
 Arrays of models, points and gradients have the shape (n_agents, n_parameters, n_outputs), in the
 basis of the rows.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -169,88 +169,63 @@ def disagreement(topology: Topology, models: Array) -> Array:
     return np.asarray(topology.degrees[:, None, None] * models - topology.neighbor_sum(models))
 
 
-def descend(
-    plan: Plan,
-    problem: Problem,
-    step: Callable[[int, Array], tuple[Array, Array]],
-    *,
-    step_size: float,
-    noise_std: float,
-    clip_norm: float,
-    radius: float = math.inf,
-    n_groups: int | None = None,
-    steps_of_round: int = 1,
-    leaves_last_out: bool = False,
-) -> Solution:
-    """Mix, take noisy steps and proximal steps, and average the tail: what agents end up with.
+@dataclass(eq=False)
+class TailAverage:
+    """The average of the last models, which agents end up with.
 
-    Parameters
-    ----------
-    plan : Plan
-        Whose settings say `n_iter` and `n_averaged`.
-    problem : Problem
-    step : callable
-        Maps the number of a step and the models before it to points, and to the inverses of the
-        lengths of their proximal steps, of shape (n_agents,).
-    step_size : float
-        The mean length of averaged steps.
-    noise_std : float
-        In the mean gradient of a step.
-    clip_norm : float
-        Bound of a record's gradient.
-    radius : float
-        Of the ball that models are projected onto.
-    n_groups : int or None
-        Models of so many groups of agents, whose mean is the only answer; None: of each agent.
-    steps_of_round : int
-        Between two broadcasts.
-    leaves_last_out : bool
-        Whether models at the start of steps are averaged, and not those at their end.
+    An average of sparse models is not sparse. One more proximal step from an average of points is,
+    where all of them are brought to its length, the mean `step_size`. Models that `are_common` are
+    those of groups of agents, whose mean is the only answer.
     """
-    facts, rows, network = plan.facts, problem.rows, network_of(plan.facts)
-    n_iter, n_averaged = plan.settings.n_iter, plan.settings.n_averaged
-    n_rounds, is_sparse = n_iter // steps_of_round, facts.penalty.is_sparse
-    proximal = proximal_steps(facts, rows)
-    shape = (facts.n_parameters, facts.loss.n_outputs)
-    models = np.zeros((network.n_agents if n_groups is None else n_groups, *shape))
-    tail = np.zeros(models.shape if n_groups is None else shape)
-    for k in range(n_iter):
-        points, curvature = step(k, models)
-        models = into_ball(proximal(points, curvature), radius)
-        if n_iter - n_averaged <= k + leaves_last_out < n_iter:
-            averaged = models
-            if is_sparse:
-                # An average of sparse models is not sparse. One more step from an average of points
-                # is, where all of them are brought to its length.
-                longer = (curvature * step_size)[:, None, None]
-                averaged = models + longer * (points - models)
-            tail += averaged if n_groups is None else averaged.mean(axis=0)
-        if (k + 1) % steps_of_round == 0:
-            seen = models if n_groups is None else models.mean(axis=0)
-            problem.progress((k + 1) // steps_of_round, rows.to_coordinates(seen))
-    answers = tail / n_averaged
-    finish = penalty_operator(facts.penalty, step_size, rows) if is_sparse else rows.to_coordinates
-    variance = parameter_variance(
-        rows=rows,
-        smoothness=usual_smoothness(facts.loss),
-        step_size=step_size,
-        noise_std=noise_std,
-        n_iter=n_iter,
-        n_averaged=n_averaged,
-    )
-    # Means of groups are passed on along all edges.
-    n_passed = n_rounds if n_groups is None else network.n_agents
-    return network_solution(
-        facts,
-        rows,
-        finish(answers.mean(axis=0) if n_groups is None else answers),
-        variance,
-        parameters_per_agent=_side_by_side(answers, finish) if n_groups is None else None,
-        n_iter=n_iter,
-        n_rounds=n_rounds,
-        n_messages=2 * n_passed * network.topology.n_edges,
-        derivative_bound=clip_norm / rows.typical_norm,
-    )
+
+    plan: Plan
+    rows: Rows
+    step_size: float
+    are_common: bool = False
+    total: Any = 0.0
+
+    def add(self, k: int, models: Array, points: Array, curvature: Array) -> None:
+        """Add the models of an iteration if it is averaged.
+
+        Points are those of their proximal steps, which are ``1 / curvature`` long.
+        """
+        settings = self.plan.settings
+        if not settings.n_iter - settings.n_averaged <= k < settings.n_iter:
+            return
+        if self.plan.facts.penalty.is_sparse:
+            longer = (curvature * self.step_size)[:, None, None]
+            models = models + longer * (points - models)
+        self.total = self.total + (models.mean(axis=0) if self.are_common else models)
+
+    def solution(self, *, noise_std: float, clip_norm: float, n_rounds: int) -> Solution:
+        """What agents end up with after so many rounds, with noise in each mean gradient."""
+        facts, settings, rows = self.plan.facts, self.plan.settings, self.rows
+        network = network_of(facts)
+        finish: Operator = rows.to_coordinates
+        if facts.penalty.is_sparse:
+            finish = penalty_operator(facts.penalty, self.step_size, rows)
+        answers = self.total / settings.n_averaged
+        variance = parameter_variance(
+            rows=rows,
+            smoothness=usual_smoothness(facts.loss),
+            step_size=self.step_size,
+            noise_std=noise_std,
+            n_iter=settings.n_iter,
+            n_averaged=settings.n_averaged,
+        )
+        # Means of groups are passed on along all edges.
+        n_passed = network.n_agents if self.are_common else n_rounds
+        return network_solution(
+            facts,
+            rows,
+            finish(answers if self.are_common else answers.mean(axis=0)),
+            variance,
+            parameters_per_agent=None if self.are_common else _side_by_side(answers, finish),
+            n_iter=settings.n_iter,
+            n_rounds=n_rounds,
+            n_messages=2 * n_passed * network.topology.n_edges,
+            derivative_bound=clip_norm / rows.typical_norm,
+        )
 
 
 def network_solution(
