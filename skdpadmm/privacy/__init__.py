@@ -45,7 +45,7 @@ from skdpadmm.privacy._selection import (
     calibrate_trial,
     renyi_divergences,
 )
-from skdpadmm.privacy._token_walk import TokenWalk, WalkCost
+from skdpadmm.privacy._token_walk import StatelessToken, TokenPairs, TokenWalk, WalkCost
 
 __all__ = [
     "AmplifiedIteration",
@@ -66,6 +66,8 @@ __all__ = [
     "PrivacyReport",
     "ReleaseLine",
     "RenyiDP",
+    "StatelessToken",
+    "TokenPairs",
     "TokenWalk",
     "TrialLaw",
     "WalkCost",

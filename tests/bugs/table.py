@@ -292,7 +292,7 @@ def rounds_that_lose_messages(draw: Any, *args: Any, **known: Any) -> Any:
 
 def hops(changed: Callable[[Any], Any]) -> Plant:
     """A walk that is another one than was drawn."""
-    walks = replaces(f"{ALGORITHMS}._walks", "draw_hops")
+    walks = replaces(f"{ALGORITHMS}._random_walks", "draw_hops")
     return walks(lambda draw, *args, **known: changed(draw(*args, **known)))
 
 
