@@ -117,13 +117,13 @@ class PersonBlocks(RecordBlocks):
 
 
 def record_blocks(
-    problem: Problem, update: BlockUpdate, *, clip_norm: float, partial: bool
+    problem: Problem, update: BlockUpdate, *, clip_norm: float, everyone: bool
 ) -> list[RecordBlocks]:
     """Cut the records into parts that an engine can place; their number is fixed."""
     rows = problem.rows
     with np.errstate(divide="ignore"):
         bound = clip_norm / np.sqrt(rows.squared_norm)
-    owner = problem.ownership.index if partial and problem.ownership is not None else None
+    owner = None if everyone or problem.ownership is None else problem.ownership.index
     parts: list[RecordBlocks] = []
     for part in cut(rows.n_blocks, min(N_TASKS, rows.n_blocks)):
         records = slice(rows.slices[part.start].start, rows.slices[part.stop - 1].stop)

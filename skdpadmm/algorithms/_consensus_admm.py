@@ -21,15 +21,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms import _agent_blocks as blocks
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _messages as messages
-from skdpadmm.algorithms._agent_blocks import (
-    AgentBlocks,
-    BlockUpdate,
-    RecordBlocks,
-    agent_blocks,
-    record_blocks,
-)
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, longest_step
@@ -423,7 +417,7 @@ def placed_blocks(
     That is a function of z, of the public part of states, and of who takes part if not everyone.
     """
     facts, settings, rows, agents = plan.facts, plan.settings, problem.rows, plan.facts.agents
-    update = BlockUpdate(
+    update = blocks.BlockUpdate(
         loss=facts.loss,
         step_size=settings.step_size,
         relaxation=settings.relaxation,
@@ -432,15 +426,15 @@ def placed_blocks(
     )
     if facts.unit == "agent" and agents is not None:
         limits, unit = unit_limits(facts)[agents.kind], settings.step_size * clip_norm
-        blocks = agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
-        is_long = not blocks[0].keeps_closed_forms
-        placed = problem.engine.place(blocks, long_tasks=is_long)
-        return lambda z, c, active: placed.sum(AgentBlocks.advance, z, c, active) / unit
-    records = record_blocks(problem, update, clip_norm=clip_norm, partial=not everyone)
+        parts = blocks.agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
+        is_long = not parts[0].keeps_closed_forms
+        placed = problem.engine.place(parts, long_tasks=is_long)
+        return lambda z, c, active: placed.sum(blocks.AgentBlocks.advance, z, c, active) / unit
+    records = blocks.record_blocks(problem, update, clip_norm=clip_norm, everyone=everyone)
     placed, unit = problem.engine.place(records), clip_norm * rows.n_samples
 
     def messages_of_records(z: Array, c: Array, active: Array | None = None) -> Array:
-        total = placed.sum(RecordBlocks.advance, z, c, active)
+        total = placed.sum(blocks.RecordBlocks.advance, z, c, active)
         return rows.collect(total).reshape(z.shape) / unit
 
     return messages_of_records

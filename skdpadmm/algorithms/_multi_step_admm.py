@@ -14,27 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from skdpadmm.algorithms._algorithm import (
-    Algorithm,
-    Released,
-    count,
-    number,
-    parameter,
-    share,
-    size,
-)
-from skdpadmm.algorithms._network_steps import (
-    Array,
-    TailAverage,
-    check_batches,
-    default_network_steps,
-    disagreement,
-    gradient_messages,
-    into_ball,
-    noise_of_messages,
-    noisy_gradients,
-    proximal_steps,
-)
+from skdpadmm.algorithms import _algorithm as base
+from skdpadmm.algorithms import _network_steps as graph
+from skdpadmm.algorithms._algorithm import Algorithm, Released
+from skdpadmm.algorithms._network_steps import Array
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 from skdpadmm.records import Rows
 
@@ -129,23 +112,23 @@ class MultiStepADMM(Algorithm):
     releases_path = True  # Every observer counts as seeing all noisy gradients.
     noiseless = True
 
-    inner_steps: int = count(2)
-    step_size: float | Literal["auto"] = size()
-    clip_norm: float | Literal["auto"] = size()
-    penalty_weight: float | Literal["auto"] = size()
-    proximal_weight: float | Literal["growing"] | None = parameter(
+    inner_steps: int = base.count(2)
+    step_size: float | Literal["auto"] = base.size()
+    clip_norm: float | Literal["auto"] = base.size()
+    penalty_weight: float | Literal["auto"] = base.size()
+    proximal_weight: float | Literal["growing"] | None = base.parameter(
         None,
         _is_weight,
         "'growing' or a float in (0, 1e+100]",
         convert=lambda weight: weight if weight == "growing" else float(weight),
     )
-    diameter: float = number(math.inf, 1e-100, math.inf)
-    batch_fraction: float = number(1.0, 1e-6, 1.0)
-    tail_fraction: float = share(0.5)
+    diameter: float = base.number(math.inf, 1e-100, math.inf)
+    batch_fraction: float = base.number(1.0, 1e-6, 1.0)
+    tail_fraction: float = base.share(0.5)
 
     def check_facts(self, facts: Facts) -> None:
         """Weights make up steps, and batches protect records."""
-        check_batches(self.batch_fraction, facts)
+        graph.check_batches(self.batch_fraction, facts)
         if self.proximal_weight is None:
             return
         if self.step_size != "auto" or self.penalty_weight == "auto":
@@ -163,8 +146,8 @@ class MultiStepADMM(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each step."""
         n_iter, sampling = facts.max_iter * int(self.inner_steps), float(self.batch_fraction)
-        messages = gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
-        step_size, clip_norm = default_network_steps(facts, messages, sampling=sampling)
+        messages = graph.gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
+        step_size, clip_norm = graph.default_network_steps(facts, messages, sampling=sampling)
         if self.proximal_weight == "growing" and not budget.is_private:
             raise ValueError(
                 "Got proximal_weight='growing' at epsilon=inf, expected a float or None: the"
@@ -194,12 +177,12 @@ class MultiStepADMM(Algorithm):
         """Run the rounds as planned; symbols as above."""
         facts, settings, rows = plan.facts, plan.settings, problem.rows
         topology, clip_norm = network_of(facts).topology, settings.clip_norm * rows.clip_unit
-        gradient = noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
+        gradient = graph.noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
         # Agents without neighbours have no consensus to reach.
         rho = settings.penalty_weight if topology.n_edges else 0.0
         edge_weight = 2.0 * rho * np.maximum(topology.degrees, 1)
         step_size = float(1 / np.mean(step_curvatures(plan, rows, settings.n_iter)))
-        proximal, tail = proximal_steps(facts, rows), TailAverage(plan, rows, step_size)
+        proximal, tail = graph.proximal_steps(facts, rows), graph.TailAverage(plan, rows, step_size)
         models = pull = duals = np.zeros(plan.releases[-1].shape)
         for t in range(settings.n_rounds):
             total = np.zeros(models.shape)
@@ -207,16 +190,16 @@ class MultiStepADMM(Algorithm):
                 curvature = step_curvatures(plan, rows, s)
                 eta = (curvature - edge_weight)[:, None, None]
                 points = (pull + eta * models - gradient(models)) / curvature[:, None, None]
-                models = into_ball(proximal(points, curvature), settings.diameter / 2)
+                models = graph.into_ball(proximal(points, curvature), settings.diameter / 2)
                 total = total + models
                 # Averaged are the models at the start of steps.
                 tail.add(s, models, points, curvature)
             means = total / settings.inner_steps
-            differences = rho * disagreement(topology, means)
+            differences = rho * graph.disagreement(topology, means)
             duals = duals - differences / 2
             pull = 2 * duals + edge_weight[:, None, None] * means - differences
             problem.progress(t + 1, rows.to_coordinates(models))
-        noise_std = noise_of_messages(plan, clip_norm)
+        noise_std = graph.noise_of_messages(plan, clip_norm)
         return tail.solution(noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_rounds)
 
 

@@ -15,15 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms import _personalized_defaults as defaults
+from skdpadmm.algorithms import _tempered_path as paths
 from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, flag, parameter, size
 from skdpadmm.algorithms._defaults import is_regression
-from skdpadmm.algorithms._tempered_path import (
-    MOST_ROUNDS,
-    N_PROBES,
-    PlainPath,
-    TemperedPath,
-    warm_start,
-)
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import split_budget
@@ -257,13 +251,13 @@ class PersonalizedCoordinateDescent(InTurns):
         clip_norm, turns = self.gradients(plan, problem, gate, np.asarray(settings.weights))
         has_rows = defaults.have_rows(facts)
         curvature = defaults.penalty_curvature(facts, rows.coordinates)
-        kind = TemperedPath if settings.is_tempered else PlainPath
+        kind = paths.TemperedPath if settings.is_tempered else paths.PlainPath
         path = kind(plan, clip_norm, rows.coordinates)
         models = np.zeros(plan.releases[-1].shape)
         n_rounds, n_turns, n_probes = 0, settings.turns, 0
         if settings.warm_start is not None:
-            models, n_rounds, noise = warm_start(plan, turns, clip_norm)
-            n_turns, n_probes = n_turns - 1, N_PROBES * is_private
+            models, n_rounds, noise = paths.warm_start(plan, turns, clip_norm)
+            n_turns, n_probes = n_turns - 1, paths.N_PROBES * is_private
             problem.progress(1, models)
             path.start(models, noise)
         n_wakes = n_turns + settings.averaging_wakes
@@ -285,7 +279,7 @@ class PersonalizedCoordinateDescent(InTurns):
                 problem.progress(settings.turns - n_turns + done // n_agents, models)
             path.sweep_is_over(models, n_wakes)
         models, variance = path.result(models)
-        n_rounds += MOST_ROUNDS if settings.is_smoothed and n_agents > 1 else 0
+        n_rounds += paths.MOST_ROUNDS if settings.is_smoothed and n_agents > 1 else 0
         n_edges = int(similarity.n_neighbors.sum())
         n_messages = (n_rounds + n_wakes) * n_edges
         # Probes are smoothed along with models: their start is public, what they become is sent.

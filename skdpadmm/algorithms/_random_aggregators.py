@@ -21,16 +21,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, number, share, size
 from skdpadmm.algorithms._defaults import is_regression, typical_row
-from skdpadmm.algorithms._network_steps import (
-    GRADIENTS,
-    Array,
-    TailAverage,
-    default_network_steps,
-    disagreement,
-    proximal_steps,
-)
+from skdpadmm.algorithms._network_steps import Array
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.network import Topology, mixing_matrix
 from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
@@ -176,7 +170,7 @@ class MixedTurns(GradientTurns):
             self.expected_loss[agents] += losses * factors.mean(axis=(1, 2))
         return points
 
-    def solution(self, tail: TailAverage) -> Solution:
+    def solution(self, tail: graph.TailAverage) -> Solution:
         """What agents end up with, and their expected privacy losses."""
         settings = self._plan.settings
         weights = self._turn_weights[-settings.n_averaged :]
@@ -250,7 +244,7 @@ def default_aggregator_steps(
     if turns.noise_std == 0:
         return longest, math.inf
     shares = tuple(noise_of_gradients(facts, turns).tolist())
-    step_size, clip_norm = default_network_steps(
+    step_size, clip_norm = graph.default_network_steps(
         facts, replace(turns, agent_noise_std=shares, noise_std=max(shares))
     )
     shorter = min(step_size, longest)
@@ -350,7 +344,7 @@ class RandomizedADMM(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
         weights, network = decay_weights(self.noise_decay, facts.max_iter), network_of(facts)
-        turns = agent_turns(facts, budget, name=GRADIENTS, weights=weights, law=self.noise)
+        turns = agent_turns(facts, budget, name=graph.GRADIENTS, weights=weights, law=self.noise)
         step_size, clip_norm = default_aggregator_steps(facts, turns)
         curvature = np.maximum(1.0 / step_size, smoothness_of_agents(facts))
         if self.curvature != "auto":
@@ -372,10 +366,11 @@ class RandomizedADMM(Algorithm):
         everybody, step_size = np.arange(len(curvature)), float(np.mean(1 / curvature))
         weights = decay_weights(settings.noise_decay, settings.n_iter)
         turns = MixedTurns(plan, problem, gate, weights)
-        proximal, tail = proximal_steps(plan.facts, rows), TailAverage(plan, rows, step_size)
+        proximal = graph.proximal_steps(plan.facts, rows)
+        tail = graph.TailAverage(plan, rows, step_size)
         models = duals = np.zeros(plan.releases[-1].shape)
         for k in range(settings.n_iter):
-            duals = duals - settings.dual_step * disagreement(topology, models)
+            duals = duals - settings.dual_step * graph.disagreement(topology, models)
             box = neighbors_box(topology, models)
             if settings.aggregator == "fixed":
                 box = Box(start=box.center, extent=0.0 * box.extent)
@@ -499,7 +494,7 @@ class RandomizedGradientDescent(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
         weights = decay_weights(self.noise_decay, facts.max_iter)
-        turns = agent_turns(facts, budget, name=GRADIENTS, weights=weights, law=self.noise)
+        turns = agent_turns(facts, budget, name=graph.GRADIENTS, weights=weights, law=self.noise)
         step_size, clip_norm = default_aggregator_steps(facts, turns)
         settings = self.resolved(n_iter=facts.max_iter, step_size=step_size, clip_norm=clip_norm)
         return settings, turns
@@ -513,7 +508,8 @@ class RandomizedGradientDescent(Algorithm):
         weights = decay_weights(settings.noise_decay, settings.n_iter)
         turns = MixedTurns(plan, problem, gate, weights)
         step_size = float(steps[-settings.n_averaged :].mean())
-        proximal, tail = proximal_steps(plan.facts, rows), TailAverage(plan, rows, step_size)
+        proximal = graph.proximal_steps(plan.facts, rows)
+        tail = graph.TailAverage(plan, rows, step_size)
         models = np.zeros(plan.releases[-1].shape)
         everybody = np.arange(len(models))
         for k in range(settings.n_iter):
@@ -617,7 +613,7 @@ class RandomizedSGD(Algorithm):
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, once."""
-        turns = agent_turns(facts, budget, name=GRADIENTS, weights=np.ones(1), law=self.noise)
+        turns = agent_turns(facts, budget, name=graph.GRADIENTS, weights=np.ones(1), law=self.noise)
         rounds = default_rounds(facts, turns) if self.rounds == "auto" else int(self.rounds)
         whole, clip_norm = default_aggregator_steps(facts, turns, longest=math.inf)
         # Steps that shrink like roots go as far as a single one, where a typical row allows.
@@ -635,8 +631,8 @@ class RandomizedSGD(Algorithm):
         steps = settings.step_size / np.sqrt(np.arange(n_rounds) + 1.0)
         step_size = float(steps[-settings.n_averaged :].mean())
         turns = MixedTurns(plan, problem, gate, np.ones(1))
-        proximal = proximal_steps(plan.facts, rows)
-        tail = TailAverage(plan, rows, step_size, are_common=True)
+        proximal = graph.proximal_steps(plan.facts, rows)
+        tail = graph.TailAverage(plan, rows, step_size, are_common=True)
         means = np.zeros((2, *plan.releases[-1].shape[1:]))
         for k in range(n_rounds):
             first, second = groups[2 * k : 2 * k + 2]
