@@ -17,6 +17,7 @@ from skdpadmm.algorithms._algorithm import (
     size,
 )
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
+from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._gradient_admm import GradientADMM, is_streaming
@@ -48,6 +49,7 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "AveragedADMM",
+    "ClippedSum",
     "ConsensusADMM",
     "CoordinateDescent",
     "DecentralizedGradientDescent",

@@ -57,7 +57,7 @@ from skdpadmm.privacy._selection import (
     calibrate_trial,
     renyi_divergences,
 )
-from skdpadmm.privacy._token_walk import TokenWalk, WalkCost
+from skdpadmm.privacy._token_walk import StatelessToken, TokenPairs, TokenWalk, WalkCost
 
 __all__ = [
     "ASSUMED",
@@ -83,6 +83,8 @@ __all__ = [
     "Relation",
     "ReleaseLine",
     "RenyiDP",
+    "StatelessToken",
+    "TokenPairs",
     "TokenWalk",
     "TrialLaw",
     "WalkCost",
