@@ -100,7 +100,7 @@ class PrivacyLedgerDisplay(Display):
             self.limit_ = ax.axhline(self.limit, color="0.35", linestyle="--", label="limit")
         ax.set_ylim(bottom=0.0)
         ax.set_xlabel("number of fits")
-        write_below(ax, f"Assumes: {ASSUMED}")
+        write_below(ax, f"A total assumes: {ASSUMED}")
         ax.set_ylabel(f"total epsilon (delta={self.delta:g})")
         ax.set_title(self.name, loc="left", fontsize=10)
         ax.legend(frameon=False)

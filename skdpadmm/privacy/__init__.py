@@ -15,11 +15,13 @@ from skdpadmm.privacy._claims import (
     Claims,
     Relation,
     claims_against,
+    claims_of_report,
     converted,
     is_within,
     keeps_limit,
     total_of,
     totals_of,
+    weakest,
 )
 from skdpadmm.privacy._composition import Composed, compose, compose_counts
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise, gaussian_mu
@@ -96,6 +98,7 @@ __all__ = [
     "calibrate_noise",
     "calibrate_trial",
     "claims_against",
+    "claims_of_report",
     "compose",
     "compose_counts",
     "contribution_mu",
@@ -117,6 +120,7 @@ __all__ = [
     "split_budget",
     "total_of",
     "totals_of",
+    "weakest",
     "worst",
     "worst_participation",
 ]

@@ -223,7 +223,8 @@ def test_entries_are_plain_and_the_file_holds_guarantees_and_nothing_of_the_data
     assert (plain["dataset"], plain["state"], plain["observer"]) == ("adult", "done", "model")
     assert plain["epsilon"] == model.privacy_.epsilon()
     assert set(plain) == {
-        *("id", "dataset", "subject", "state", "observer", "unit", "neighboring", "guarantee"),
+        *("id", "dataset", "subject", "state", "observer", "unit", "who", "neighboring"),
+        "guarantee",
         *("epsilon", "delta", "simulation", "digest", "host", "pid", "reserved", "finished"),
     }
     assert ledger.to_frame().loc[0, list(plain)].to_dict() == plain
