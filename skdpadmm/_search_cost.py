@@ -28,12 +28,14 @@ from skdpadmm._pipelines import (
     with_parameters,
 )
 from skdpadmm.privacy import (
-    SAME_ROWS,
-    Claim,
-    Claims,
     Guarantee,
     Observer,
     PrivacyReport,
+)
+from skdpadmm.privacy.claims import (
+    SAME_ROWS,
+    Claim,
+    Claims,
     Relation,
     claims_of_report,
     totals_of,

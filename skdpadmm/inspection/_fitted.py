@@ -13,14 +13,16 @@ from skdpadmm._document import Block, Document
 from skdpadmm._numbers import percent_up
 from skdpadmm._pipelines import Part, parts_of
 from skdpadmm.privacy import (
-    ASSUMED,
-    Claims,
     Guarantee,
     PrivacyReport,
-    claims_of_report,
     round_up,
-    totals_of,
     worst,
+)
+from skdpadmm.privacy.claims import (
+    ASSUMED,
+    Claims,
+    claims_of_report,
+    totals_of,
 )
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from skdpadmm.inspection._display import Display, write_below
 from skdpadmm.ledger import PrivacyLedger
-from skdpadmm.privacy import ASSUMED
+from skdpadmm.privacy.claims import ASSUMED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

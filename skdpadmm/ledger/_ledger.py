@@ -27,21 +27,23 @@ from skdpadmm._numbers import percent_up
 from skdpadmm._search_cost import cost_of_search
 from skdpadmm.ledger._account import LedgerError, PrivacyBudgetExceeded, left_of
 from skdpadmm.privacy import (
-    ASSUMED,
-    Claim,
-    Claims,
     Guarantee,
     Neighboring,
     Observer,
     PrivacyReport,
+    round_up,
+    worst,
+)
+from skdpadmm.privacy.claims import (
+    ASSUMED,
+    Claim,
+    Claims,
     Relation,
     claims_against,
     is_within,
     keeps_limit,
-    round_up,
     total_of,
     totals_of,
-    worst,
 )
 
 _APPLICATION, _FORMAT = 0x64704C67, 3  # "dpLg"

@@ -797,7 +797,7 @@ THEOREM_BUGS = [
                ("MIXTURE",)),
     TheoremBug("agents compared by the word", setting("skdpadmm.network.Ownership.name_of", lambda *_: "agents"),
                f"{TOTALS}.test_guarantees_of_hospitals_and_of_cities_do_not_add_up", (Path,)),
-    TheoremBug("each fit against its own adversary", setting("skdpadmm.privacy._claims.against", lambda fit, _: fit[0]),
+    TheoremBug("each fit against its own adversary", setting("skdpadmm.privacy.claims.against", lambda fit, _: fit[0]),
                f"{TOTALS}.test_a_total_against_an_observer_counts_all_that_it_sees_of_every_fit", (Path,)),
     TheoremBug("a relation that nobody checks", setting("skdpadmm.privacy.Guarantee.relations", lambda _: set()),
                f"{TOTALS}.test_a_guarantee_under_one_relation_is_not_taken_for_one_under_another", (Path,)),

@@ -21,7 +21,6 @@ from skdpadmm.ledger import (
 )
 from skdpadmm.ledger.__main__ import main
 from skdpadmm.privacy import (
-    ASSUMED,
     GaussianDP,
     LaplaceDP,
     NonPrivate,
@@ -31,6 +30,9 @@ from skdpadmm.privacy import (
     compose,
     gaussian_mu,
     round_up,
+)
+from skdpadmm.privacy.claims import (
+    ASSUMED,
 )
 from tests.test_guides import blocks
 

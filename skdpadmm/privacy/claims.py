@@ -26,34 +26,20 @@ _ROUNDING = 1e-9
 
 
 class Relation(NamedTuple):
-    """What two neighbouring data sets differ in.
-
-    Parameters
-    ----------
-    unit : {"record", "agent", "person"}
-    neighboring : Neighboring
-    who : str, default=""
-        Which agents or persons are the unit, as in :class:`Observer`.
-    """
+    """The privacy unit, the neighbouring relation, and which agents or persons are the unit."""
 
     unit: str
     neighboring: Neighboring
     who: str = ""
 
     def describe(self) -> str:
+        """As a phrase, such as "record, replace one"."""
         who = f" ({self.who})" if self.who else ""
         return f"{self.unit}{who}, {str(self.neighboring).replace('_', ' ')}"
 
 
 class Claim(NamedTuple):
-    """The guarantee of a fit against one observer.
-
-    Parameters
-    ----------
-    observer : str
-    relation : Relation
-    guarantee : Guarantee
-    """
+    """The guarantee of a fit against one observer."""
 
     observer: str
     relation: Relation
@@ -114,36 +100,7 @@ def claims_against(
 def totals_of(
     fits: Mapping[Claims, int], target: Relation | None = None, observer: str | None = None
 ) -> dict[str, Guarantee]:
-    """Return the total of fits against each observer.
-
-    Parameters
-    ----------
-    fits : mapping from tuple of Claim to int
-        The claims of a fit against all of its observers, its adversary first, and how many fits
-        have them.
-    target : Relation or None, default=None
-        What the claims are converted to; None: the relation that all of them have.
-    observer : str or None, default=None
-        Against whom. None: against everybody whom the budget of a fit was spent against.
-
-    Returns
-    -------
-    dict from str to Guarantee
-        Of a fit that does not name it, an observer counts as the one of that fit that learns most.
-
-    Raises
-    ------
-    ValueError
-        If there is no total: under several relations, or for different agents or persons.
-
-    Examples
-    --------
-    >>> from skdpadmm.privacy import Claim, GaussianDP, Neighboring, Relation, totals_of
-    >>> relation = Relation("record", Neighboring.REPLACE_ONE)
-    >>> seen = Claim("model", relation, GaussianDP(3.0)), Claim("server", relation, GaussianDP(4.0))
-    >>> totals_of({seen: 1, seen[1:]: 1})["model"]
-    GaussianDP(mu=5.0)
-    """
+    """Return the total against each observer of :func:`claims_against`."""
     sums = claims_against(fits, observer)
     return {name: total_of(claims, target) for name, claims in sums.items()}
 
