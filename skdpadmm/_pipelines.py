@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +22,7 @@ def _is(expected: Any) -> _Setting:
 
 # Transformers that learn nothing and transform each row by itself, and what their parameters have
 # to be for that. By name, as importing all of them takes longer than a fit. Not PolynomialFeatures:
-# powers of finite rows may be infinite. Not encoders, whose listed categories match or not by the
+# powers of finite rows may be infinite. Not encoders and imputers, which compare entries by the
 # type of the column, which one row can change. Subclasses may do more.
 _BY_ROW: dict[str, dict[str, _Setting]] = {
     "sklearn.compose.ColumnTransformer": {
@@ -42,14 +40,6 @@ _BY_ROW: dict[str, dict[str, _Setting]] = {
         "tokenizer": _IS_NONE,
         "analyzer": _IS_TEXT,
         "strip_accents": (lambda value: not callable(value), "no function"),
-    },
-    "sklearn.impute.SimpleImputer": {
-        "strategy": _is("constant"),
-        "fill_value": (lambda value: value is not None, "a public constant"),
-        # In a column of text another number would not be found.
-        "missing_values": (lambda v: isinstance(v, Real) and math.isnan(v), "nan"),
-        "add_indicator": _is(False),
-        "keep_empty_features": _is(True),
     },
     "sklearn.preprocessing.Binarizer": {},
     "sklearn.preprocessing.FunctionTransformer": {"func": _IS_NONE, "inverse_func": _IS_NONE},
@@ -91,9 +81,15 @@ def _stack(model: Any) -> str:
 def _bag(model: Any) -> str:
     if model.oob_score:
         return "has an exact oob_score_. Set oob_score=False"
-    has_persons = getattr(last_step(model.estimators_[0]), "max_rows_per_person", None)
-    if model.max_samples != 1.0 and has_persons:
+    parts = [part.value for part in parts_of(model.estimators_[0])]
+    draws_rows, draws_columns = (
+        isinstance(share, int) or share not in (None, 1.0)
+        for share in (model.max_samples, model.max_features)
+    )
+    if draws_rows and any(getattr(part, "max_rows_per_person", None) for part in parts):
         return "draws rows, and not persons. Set max_samples=1.0"
+    if draws_columns and any(getattr(part, "agent_column", None) is not None for part in parts):
+        return "draws columns, and takes another for that of agents. Set max_features=1.0"
     # A record that is there several times is protected less than each fit claims.
     return "repeats rows, which protects them less. Set bootstrap=False" if model.bootstrap else ""
 
@@ -123,10 +119,13 @@ _CONTAINERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "sklearn.ensemble.BaggingRegressor": ("estimators_", _bag),
     "sklearn.model_selection.GridSearchCV": ("best_estimator_", lambda _: _SCORES),
     "sklearn.model_selection.RandomizedSearchCV": ("best_estimator_", lambda _: _SCORES),
+    "sklearn.model_selection.FixedThresholdClassifier": ("estimator_", _nothing),
     "sklearn.calibration._CalibratedClassifier": ("estimator calibrators", _nothing),
     # Its calibrators are without noise.
     "sklearn.calibration.CalibratedClassifierCV": ("calibrated_classifiers_", _nothing),
 }
+# What has learnt from public rows alone, and is frozen, may still compare by the type of a column.
+_BY_COLUMN = ("OneHotEncoder", "OrdinalEncoder", "TargetEncoder", "SimpleImputer", "KNNImputer")
 # They learn nothing but the set of labels, which estimators assume to be public too, or nothing but
 # the number of columns.
 _INNOCENT = (
@@ -180,26 +179,26 @@ def public_name(value: Any) -> str:
 
 
 def parts_of(
-    value: Any, place: str = "", seen: set[int] | None = None, *, is_elsewhere: bool = False
+    value: Any, place: str = "", seen: dict[int, Any] | None = None, *, is_frozen: bool = False
 ) -> Iterator[Part]:
     """All of an estimator, fitted or not, that is not known to learn nothing; each object once."""
-    seen = set() if seen is None else seen
+    seen = {} if seen is None else seen
     if value is None or isinstance(value, str) or id(value) in seen:
         return
-    seen.add(id(value))
+    seen[id(value)] = value  # alive, so that no other object gets its number
     kind = public_name(value)
     if kind == "sklearn.frozen.FrozenEstimator":
-        yield from parts_of(value.estimator, place, seen, is_elsewhere=True)
+        yield from parts_of(value.estimator, place, seen, is_frozen=True)
         return
     if kind.startswith("skdpadmm.") and callable(getattr(value, "plan", None)):
-        yield Part(place, value, "", is_elsewhere)
+        yield Part(place, value, "", is_frozen)
         return
     if kind in _INNOCENT or acts_by_row(value):
         return
     is_container = kind in _CONTAINERS
     names, problem_of = _CONTAINERS[kind] if is_container else (_fitted_names(value), _why)
     if problem := problem_of(value):
-        yield Part(place, value, problem, is_elsewhere)
+        yield Part(place, value, problem, is_frozen and _is_frozen_leaf(value))
     for name in names.split():
         held: Any = getattr(value, name, None)
         if held is None and name == "transformers_":  # not fitted
@@ -210,7 +209,18 @@ def parts_of(
             child = each[1] if isinstance(each, tuple) else each
             if is_container or hasattr(child, "privacy_"):
                 at = f"{where}[{i}]" if is_list else where
-                yield from parts_of(child, at, seen, is_elsewhere=is_elsewhere)
+                yield from parts_of(child, at, seen)
+
+
+def _is_frozen_leaf(value: Any) -> bool:
+    """Whether a frozen object treats each row by itself, and can be assumed to know public rows.
+
+    Not what may have private fits inside, or a function.
+    """
+    kind = public_name(value)
+    is_row_wise = not kind.endswith(_BY_COLUMN) and kind not in {*_CONTAINERS, *_BY_ROW}
+    is_composed = isinstance(value, MetaEstimatorMixin) or hasattr(value, "privacy_")
+    return bool(kind) and is_row_wise and not is_composed
 
 
 def _fitted_names(value: Any) -> str:
@@ -221,12 +231,14 @@ def _why(value: Any) -> str:
     """Why nobody knows what an object has learnt."""
     kind = public_name(value)
     if hasattr(value, "privacy_") or callable(getattr(value, "plan", None)):
-        return "is no class of this package itself, and may have learnt more than its report says"
+        return "is no class of this package itself, and may have learnt more than it reports"
     if isinstance(value, MetaEstimatorMixin):
         return "is not known to be the sum of its parts"
     if kind in _BY_ROW:
         return f"may depend on all rows without {_wrong_settings(value)}"
-    return f"{'' if kind else 'may have '}learnt from the data without noise"
+    if not kind:
+        return "is not of this package or scikit-learn, and may have learnt from the data"
+    return "learnt from the data without noise"
 
 
 def acts_by_row(step: Any) -> bool:
@@ -277,8 +289,9 @@ def require_known(estimator: Any) -> None:
     if problems:
         raise ValueError(
             f"Got a model that costs more than its private fits: {'; '.join(problems)}. Expected"
-            " transformers that learn nothing, such as PublicTableTransformer, or a FrozenEstimator"
-            " around what was fitted before: on public rows, or with a ledger."
+            " transformers that learn nothing, such as PublicTableTransformer and BoundedScaler, or"
+            " a FrozenEstimator around one that was fitted on public rows. Apply others, if they"
+            " treat each row by itself, before the pipeline."
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpadmm._pipelines import public_name
 from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
 from skdpadmm.privacy import (
     GaussianDP,
@@ -52,8 +53,12 @@ def report_of(
         " noise. Whoever knows the seed can remove it, and fits with equal seeds share it. Publish"
         " only fits with random_state=None."
         if simulated and plan.budget.is_private
-        else ""
+        else next((line for line in plan.assumptions if "by looking at the data" in line), "")
     )
+    own, known = estimator.algorithm, plan.assumptions
+    if not isinstance(own, str) and not public_name(own):
+        line = f"{type(own).__name__} is not of this package: its releases are as it declares them."
+        known = (*known, line)
     return PrivacyReport(
         subject=type(estimator).__name__,
         delta=plan.budget.delta,
@@ -71,7 +76,7 @@ def report_of(
             )
             for r in plan.releases
         ),
-        assumptions=plan.assumptions,
+        assumptions=known,
         not_covered=(
             "Transformers fitted earlier in a pipeline, and choices made by looking at the data.",
             "Scores on private data, cv_results_, and the selection of a best model by them.",

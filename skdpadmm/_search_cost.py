@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from skdpadmm._pipelines import (
     require_plan,
     with_parameters,
 )
+from skdpadmm.network import condition_of
 from skdpadmm.privacy import (
     Guarantee,
     Observer,
@@ -104,7 +106,7 @@ def cost_of_search(
     estimator, sizes, refit_size = search, [n_samples], None
     if not callable(getattr(last_step(search), "plan", None)):
         candidates, estimator = _drawn(search), search.estimator
-        sizes = sizes_of_folds(search, n_samples)
+        sizes = sizes_of_folds(search, n_samples, candidates)
         refit_size = n_samples if search.refit else None
     for parameters in candidates:
         require_here(last_step(with_parameters(estimator, parameters)))
@@ -116,23 +118,25 @@ def cost_of_search(
 
 def _drawn(search: Any) -> list[dict[str, Any]]:
     """The candidates of a search of scikit-learn."""
-    if isinstance(search, GridSearchCV):
+    if type(search) is GridSearchCV:
         return list(ParameterGrid(search.param_grid))
-    if not isinstance(search, RandomizedSearchCV):
+    if type(search) is not RandomizedSearchCV:
         raise TypeError(
             f"Got {type(search).__name__}, expected GridSearchCV, RandomizedSearchCV, or an"
             " estimator or search with a method plan: the cost of others is not known in advance."
         )
-    if search.random_state is None:
+    if not isinstance(search.random_state, Integral | np.random.RandomState) or (
+        search.random_state is np.random.mtrand._rand
+    ):
         raise ValueError(
-            "Got a RandomizedSearchCV with random_state=None, expected an int: its candidates are"
-            " not known before it runs."
+            f"Got a RandomizedSearchCV with random_state={search.random_state!r}, expected an int:"
+            " its candidates are not known before it runs."
         )
-    # A generator would go on from where this leaves it.
-    seed = copy.deepcopy(search.random_state)
+    # A generator would go on from where this leaves it, and so would a distribution.
+    space, seed = copy.deepcopy((search.param_distributions, search.random_state))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a small grid, which fit repeats
-        return list(ParameterSampler(search.param_distributions, search.n_iter, random_state=seed))
+        return list(ParameterSampler(space, search.n_iter, random_state=seed))
 
 
 def plan_fits(
@@ -151,6 +155,7 @@ def plan_fits(
     for parameters in candidates:
         candidate = with_parameters(estimator, parameters, **budget)
         require_plan(candidate)
+        _require_given_agents(last_step(candidate))
         require_known(candidate)
         last, known = last_step(candidate), dict(facts or {})
         if "n_features" not in known:
@@ -168,13 +173,25 @@ def plan_fits(
     return plans, warned
 
 
-def sizes_of_folds(search: Any, n_samples: int) -> list[int]:
-    """Return how many rows train in each fold of a search of scikit-learn."""
-    if getattr(last_step(search.estimator), "max_rows_per_person", None):
+def _require_given_agents(estimator: Any) -> None:
+    if condition := condition_of(getattr(estimator, "partition", "iid")):
         raise ValueError(
-            "Got folds of rows for an estimator that protects persons, expected fits of persons one"
-            " by one: which rows a fold has depends on how many each person has. Fit each candidate"
-            f" by itself, with a ledger. A sum assumes: {SAME_ROWS}"
+            f"Got partition={estimator.partition!r}, expected 'iid' or 'quantity', or agents by"
+            f" their column: {condition}"
+        )
+
+
+def sizes_of_folds(
+    search: Any, n_samples: int, candidates: Iterable[Mapping[str, Any]]
+) -> list[int]:
+    """Return how many rows train in each fold of a search of scikit-learn."""
+    models = (last_step(with_parameters(search.estimator, each)) for each in candidates)
+    if any(getattr(model, "max_rows_per_person", None) for model in models):
+        raise ValueError(
+            "Got a search over fits of persons, expected one over fits of records: which rows a"
+            " fold has depends on how many each person has, so it cannot be planned. Search with"
+            " cv=GroupKFold(5, shuffle=True, random_state=0) and a ledger, and ask it afterwards."
+            f" A total assumes: {SAME_ROWS}"
         )
     if hasattr(search.cv, "__next__"):
         raise ValueError("Got cv that can be gone through once, expected cv=list(...).")
@@ -184,7 +201,7 @@ def sizes_of_folds(search: Any, n_samples: int) -> list[int]:
         raise ValueError(
             f"Got cv={search.cv!r}, which is {type(folds).__name__}, expected folds by positions,"
             " that no row changes. Search with cv=KFold(5, shuffle=True, random_state=0), or with"
-            f" positions that follow from public facts. A sum assumes: {SAME_ROWS}"
+            f" positions that follow from public facts. A total assumes: {SAME_ROWS}"
         )
     # A generator stays where it is: fit draws the same from it.
     splits = copy.deepcopy(folds).split(np.zeros((n_samples, 1)))
@@ -245,7 +262,8 @@ def search_cost(
     n_samples : int
         Number of rows of the data.
     n_features, n_classes : int, default=None
-        Number of columns and of classes. None: those that a fitted search has seen.
+        Number of columns, before the steps of a pipeline, and of classes. None: those that a fitted
+        search has seen, or the number of `columns`.
     columns : list of str, default=None
         Names of the columns of a table. None: those that a fitted search has seen.
 
@@ -278,7 +296,7 @@ def search_cost(
     >>> cost.subject, f"{cost.epsilon():.3f}", cost.not_covered[0]
     ('GridSearchCV of DPAdmmRidge, 7 fits', '0.289', 'selection and cv_results_: no guarantee')
     """
-    if not isinstance(search, GridSearchCV | RandomizedSearchCV):
+    if type(search) not in (GridSearchCV, RandomizedSearchCV):  # subclasses may fit more
         raise TypeError(
             f"Got a search of type {type(search).__name__}, expected GridSearchCV or Randomized"
             "SearchCV, whose fits see whole folds. That of a private search is in its privacy_."
@@ -287,6 +305,8 @@ def search_cost(
     best: Any = getattr(search, "best_estimator_", None)
     candidates = search.cv_results_["params"] if is_fitted else _drawn(search)
     n_features = n_features or getattr(search, "n_features_in_", None)
+    if n_features is None and columns is not None:
+        n_features = len(columns)
     if n_classes is None and hasattr(best, "classes_"):
         n_classes = len(best.classes_)
     if columns is None:
@@ -295,7 +315,7 @@ def search_cost(
     for name, value in (("n_samples", n_samples), ("n_features", n_features)):
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"Got {name}={value!r}, expected an int: the search has not kept it.")
-    sizes = sizes_of_folds(search, n_samples)
+    sizes = sizes_of_folds(search, n_samples, candidates)
     has_refit = best is not None if is_fitted else bool(search.refit)
     fits = claims_of_fits(
         search.estimator, candidates, sizes, n_samples if has_refit else None, **known

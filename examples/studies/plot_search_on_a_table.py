@@ -13,14 +13,13 @@ import numpy as np
 import pandas as pd
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpadmm import DPAdmmLogisticRegression, privacy_report
 from skdpadmm.inspection import TradeOffDisplay
 from skdpadmm.model_selection import DPGridSearchCV
-from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer
+from skdpadmm.preprocessing import PublicTableTransformer, Range
 
 rng = np.random.default_rng(0)
 age, city = rng.uniform(20, 80, 4000), rng.choice(["Oslo", "Bergen", "Tromso"], 4000)
@@ -30,12 +29,12 @@ table.loc[::50, "age"] = np.nan
 
 # %%
 # Transformers learn nothing: all they use is public.
-constant = SimpleImputer(strategy="constant", fill_value=50.0, keep_empty_features=True)
-cities = PublicTableTransformer({0: ["Bergen", "Oslo", "Tromso"]})
+public = PublicTableTransformer(
+    {"age": Range(0, 120, missing=50), "city": ["Bergen", "Oslo", "Tromso"]}
+)
 columns = ColumnTransformer(
     [
-        ("age", make_pipeline(constant, BoundedScaler(lower=0, upper=120)), ["age"]),
-        ("city", cities, ["city"]),
+        ("public", public, ["age", "city"]),
         ("note", HashingVectorizer(n_features=8), "note"),
     ],
     sparse_threshold=0,

@@ -25,6 +25,9 @@ from skdpadmm.privacy.claims import (
     totals_of,
 )
 
+# Of assumptions of fits: those that are told again beside a total.
+_TOLD = ("none of them is real", "is not of this package")
+
 
 @dataclass(frozen=True)
 class FittedPart:
@@ -152,7 +155,7 @@ class FittedReport(Document):
             yield Block("text", ["Fits elsewhere without noise are assumed to be of public rows."])
         # A fit to which nobody passed labels of agents looks like one of real agents.
         assumed = [line for part in self.parts if part.report for line in part.report.assumptions]
-        if made_up := dict.fromkeys(line for line in assumed if "none of them is real" in line):
+        if made_up := dict.fromkeys(line for line in assumed if any(w in line for w in _TOLD)):
             yield Block("text", [*made_up])
 
 
@@ -181,7 +184,7 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     obj : estimator, or list, tuple or dict of estimators
         Fitted: of this package, of scikit-learn, or containing such ones.
     include_simulated : bool, default=False
-        Whether to sum fits whose noise follows from a seed as if nobody knew the seed.
+        Whether to sum fits whose noise follows from a seed as though ``random_state`` were None.
 
     Returns
     -------
@@ -223,11 +226,11 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
         if isinstance(root, type) or not hasattr(root, "get_params"):
             raise TypeError(f"Got {root!r}, expected a fitted estimator, or a list of them.")
         check_is_fitted(root)
-    known = set[int]()
-    named = obj.items() if isinstance(obj, Mapping) else enumerate(roots) if is_many else [(0, obj)]
+    known = dict[int, Any]()
+    names = list(obj) if isinstance(obj, Mapping) else range(len(roots) if is_many else 1)
     parts = tuple(
         _part(part)
-        for i, root in named
+        for i, root in zip(names, roots if is_many else [obj], strict=True)
         for part in parts_of(root, f"[{i!r}]" if is_many else "", known)
     )
     name = f"{len(roots)} objects" if is_many else type(obj).__name__

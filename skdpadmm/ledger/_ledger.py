@@ -488,10 +488,12 @@ class PrivacyLedger:
         delta = self._delta(delta, 1e-6)
         n_open = sum(entry["state"] == "reserved" for entry in entries)
         n_simulated = sum(entry["simulation"] for entry in entries)
-        totals = {f"total{about}": asked}
+        terms = {name: value for name, value in asked.items() if value not in (None, False)}
+        given = "".join(f", {each}={terms[each]}" for each in terms if terms[each] != "adversary")
+        totals = {f"total{about}{given}": asked}
         seen = dict.fromkeys(entry["observer"] for entry in entries)
-        if len(seen) > 1 and "observer" not in asked:
-            totals = {f"total{about} against {o}": {**asked, "observer": o} for o in seen}
+        if len(seen) > 1 and terms.get("observer", "adversary") == "adversary":
+            totals = {f"total{about} against {o}{given}": {**asked, "observer": o} for o in seen}
         if n_simulated and not asked.get("include_simulated"):
             for title, terms in list(totals.items()):
                 totals[f"{title} as though without a seed"] = {**terms, "include_simulated": True}
@@ -503,7 +505,10 @@ class PrivacyLedger:
         lines = [f"fits: {len(entries)}, of which not done: {n_open}, simulations: {n_simulated}"]
         for limit in self.limits():
             about = f" of {limit['dataset']}" if limit["dataset"] else ""
-            lines += [f"limit{about}: epsilon <= {limit['epsilon']:g} at delta={limit['delta']:g}"]
+            own = [name for name in ("disjoint", "unit", "neighboring") if limit[name]]
+            of = "".join(f", {name}={limit[name]}" for name in own)
+            at = f"epsilon <= {limit['epsilon']:g} at delta={limit['delta']:g}"
+            lines += [f"limit{about}{of}: {at}"]
         for title, terms in totals.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # simulations have a line of their own
@@ -691,7 +696,7 @@ def _claims_from(text: str) -> Claims:
             )
             for name, unit, how, g, *who in json.loads(text)
         )
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise LedgerError(f"Got an entry that cannot be read ({error}), expected one.") from error
 
 

@@ -335,8 +335,8 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     for words in [*refused, repr(model)] if isinstance(model, Pipeline) else refused:
         raise ValueError(
             f"Got a Pipeline with {words}, expected transformers that are known to learn nothing"
-            " from data and to transform each row by itself: this package's, SimpleImputer with a"
-            " constant, hashing, Normalizer, Binarizer, and Pipelines and ColumnTransformers of"
-            " these. Encode categories by a PublicTableTransformer: encoders match them by the type"
-            " of a column, which one row can change."
+            " from data and to transform each row by itself: this package's, hashing, Normalizer,"
+            " Binarizer, and Pipelines and ColumnTransformers of these. Encode categories and fill"
+            " missing values by a PublicTableTransformer: others compare by the type of a column,"
+            " which one row can change."
         )

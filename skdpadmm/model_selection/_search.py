@@ -442,12 +442,11 @@ class DPGridSearchCV(BaseDPSearch):
     ----------
     estimator : estimator
         One of this package, or a Pipeline that ends in one, with transformers that learn nothing
-        and treat each row by itself: this package's, ``SimpleImputer(strategy="constant")``,
-        HashingVectorizer and FeatureHasher, Normalizer and Binarizer, and ColumnTransformers of
-        these; an error names the parameter to set. Categories need a PublicTableTransformer. The
-        search sets `epsilon`, `delta` and `random_state`, and turns `verbose` off in all steps:
-        lines would reveal the number of trials. Instead of an `agent_column` pass `agents` to
-        `fit`.
+        and treat each row by itself: this package's, HashingVectorizer and FeatureHasher,
+        Normalizer and Binarizer, and ColumnTransformers of these; an error names the parameter to
+        set. Categories and missing values need a PublicTableTransformer. The search sets `epsilon`,
+        `delta` and `random_state`, and turns `verbose` off in all steps: lines would reveal the
+        number of trials. Instead of an `agent_column` pass `agents` to `fit`.
     param_grid : dict or list of dict
         Candidates, as in scikit-learn. They are public.
     epsilon : float, default=1.0

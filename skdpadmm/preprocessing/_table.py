@@ -315,7 +315,7 @@ def _column(key: Any, declared: Any) -> tuple[list[str], Range | _Categories]:
             declared = Range(*declared)
     except ValueError as error:
         raise ValueError(f"{error} It is the range of column {key!r}.") from None
-    if isinstance(declared, Range):
+    if type(declared) is Range:  # a subclass may map rows otherwise
         return [name] if declared.missing is None else [name, f"{name}_missing"], declared
     if declared is bool:
         return [name], _Categories({1.0: 0})

@@ -16,11 +16,16 @@ from skdpadmm.privacy._report import Observer, PrivacyReport
 
 # What every fit rests on, and so every sum of fits.
 SAME_ROWS = (
-    "No private value decides which rows a fit gets: no stratified splits, no GroupKFold without"
-    " shuffle=True; where persons are protected, they are split by a public list, not by rows."
+    "No private value decides which rows a fit gets, or their order: no stratified splits, no"
+    " GroupKFold without shuffle=True; where persons are protected, they are split by a public"
+    " list, not by rows. No record is in two rows of a fit."
 )
 # What every sum rests on, beside what its parts do.
-ASSUMED = f"{SAME_ROWS} All fits on these records are counted."
+ASSUMED = (
+    f"{SAME_ROWS} No step before a fit learnt from these rows without noise, all fits on them are"
+    " counted, and models have the parameters that they were fitted with. Agents or persons of one"
+    " name, or with equal labels, are the same."
+)
 # A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.
 _ROUNDING = 1e-9
 
@@ -180,10 +185,10 @@ def _converted_all(claims: Counter[Claim], target: Relation | None) -> dict[Guar
         raise ValueError(
             f"Got fits about {unit}s that are not known to be the same"
             f" ({', '.join(who or 'made up, or without a name' for who in sorted(same))}), expected"
-            f" the same {unit}s in all: what holds for one does not hold for another. Name their"
-            " column, agent_column='hospital', or pass labels as a Series with a name; without a"
-            " name a digest of all labels stands for it. Or add up what holds for records:"
-            " unit='record', neighboring='replace_one'."
+            f" the same {unit}s in all: what holds for one does not hold for another. A ledger adds"
+            " up what holds for records: unit='record', neighboring='replace_one'. Unnamed ones are"
+            " known by a digest of all labels: give them a name by agent_column='hospital', or pass"
+            " labels as a Series with a name."
         )
     counts: Counter[Guarantee] = Counter()
     for claim, count in claims.items():

@@ -2,14 +2,16 @@
 
 import json
 import math
+import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn import ensemble, multiclass, multioutput
+from sklearn import config_context, ensemble, multiclass, multioutput
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
@@ -23,6 +25,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge, privacy_report
+from skdpadmm.algorithms import GradientDescent
 from skdpadmm.inspection import FittedReport
 from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.preprocessing import BoundedScaler
@@ -150,13 +153,13 @@ def of_columns(step, columns, **parameters):
         (make_pipeline(of_columns("passthrough", lambda X: [0]), C), 1, "columns by names"),
         (make_pipeline(of_columns(BoundedScaler(), [0], sparse_threshold=0.3), C), 1,
          "sparse_threshold=0"),
-        (LEARNS, 1, "Centred at steps\\[0\\] may have learnt"),
-        (make_pipeline(UnderAnUnderscore(), C), 1, "steps\\[0\\] may have learnt"),
-        (make_pipeline(FitsAndTransforms(), C), 1, "steps\\[0\\] may have learnt"),
-        (make_pipeline(FeatureUnion([("in", FitsAndTransforms())]), C), 1, "may have learnt"),
-        (make_pipeline(of_columns(FitsAndTransforms(), [0]), C), 1, "may have learnt"),
+        (LEARNS, 1, "Centred at steps\\[0\\] is not of"),
+        (make_pipeline(UnderAnUnderscore(), C), 1, "steps\\[0\\] is not of this package"),
+        (make_pipeline(FitsAndTransforms(), C), 1, "steps\\[0\\] is not of this package"),
+        (make_pipeline(FeatureUnion([("in", FitsAndTransforms())]), C), 1, "may have learnt from"),
+        (make_pipeline(of_columns(FitsAndTransforms(), [0]), C), 1, "may have learnt from"),
         (TransformedTargetRegressor(R, transformer=UnderAnUnderscore()), 1,
-         "UnderAnUnderscore at transformer_ may have learnt"),
+         "UnderAnUnderscore at transformer_ is not of"),
         (ensemble.VotingRegressor([("a", R), ("b", Alone())]), 1, "Alone at estimators_\\[1"),
         (Scaled(classes=[0, 1], **SHORT), 1, "Scaled is no class of this package itself"),
         (ensemble.VotingClassifier([("a", C), ("b", PassesOn(C))]), 3, "PassesOn .*no class of"),
@@ -164,7 +167,7 @@ def of_columns(step, columns, **parameters):
         (make_pipeline(OneHotEncoder(categories=[[0.5]] * 2, handle_unknown="ignore"), C), 1,
          "OneHotEncoder at steps\\[0\\] learnt"),
         (make_pipeline(of_columns(Centred(), [0]), C), 1, "Centred .* learnt"),
-        (make_pipeline(ByAllRows(), C), 1, "ByAllRows at steps\\[0\\] may have learnt"),
+        (make_pipeline(ByAllRows(), C), 1, "ByAllRows at steps\\[0\\] is not of"),
         (make_pipeline(FunctionTransformer(np.sin), C), 1, "depend on all rows without func=None"),
         (make_pipeline(FeatureUnion([("p", PCA(1))]), C), 1, "PCA .*without noise"),
         (make_pipeline(SelectFromModel(C), clone(C)), 2, "SelectFromModel .*sum of its parts"),
@@ -211,6 +214,93 @@ def test_frozen_parts_are_fitted_elsewhere_and_private_ones_still_count():
     assert [part.is_elsewhere for part in report.parts] == [True, False, True]
     assert "are assumed to be of public rows" in repr(report)
     assert "fitted elsewhere" in report._repr_html_()
+
+
+def fitted(model, y=Y):
+    return clone(model).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("inside", "reason"),
+    [
+        (GridSearchCV(C, {"C": [1.0]}, cv=KFold(2)), "did not keep its fits"),
+        (FrozenEstimator(fitted(GridSearchCV(C, {"C": [1.0]}, cv=KFold(2)))), "did not keep"),
+        (ensemble.StackingClassifier(PAIR, C), "did not keep"),
+        (ensemble.VotingClassifier([("a", GridSearchCV(C, {"C": [1.0]}, cv=KFold(2)))]), "keep"),
+        (ensemble.BaggingClassifier(C, **BAG), "repeats rows"),
+        (multiclass.OneVsOneClassifier(C), "sum of its parts"),
+        (SelectFromModel(C), "sum of its parts"),
+        (make_pipeline(StandardScaler(), C), "StandardScaler"),
+        (make_pipeline(FunctionTransformer(np.sin)), "func=None"),
+        (OneHotEncoder(handle_unknown="ignore"), "OneHotEncoder"),
+    ],
+)
+def test_what_is_frozen_keeps_its_reasons_but_a_step_that_treats_each_row_by_itself(inside, reason):
+    inside = inside if isinstance(inside, FrozenEstimator) else clone(inside).fit(X, Y)
+    frozen = FrozenEstimator(inside)
+    report = privacy_report([frozen, fitted(C)])
+    assert report.total is None
+    assert reason in "".join(report.reasons)
+
+
+class Shelf(Mapping):
+    """Models that are loaded anew each time."""
+
+    def __init__(self, models):
+        self.models = {name: pickle.dumps(model) for name, model in models.items()}
+
+    def __getitem__(self, name):
+        return pickle.loads(self.models[name])
+
+    def __iter__(self):
+        return iter(self.models)
+
+    def __len__(self):
+        return len(self.models)
+
+
+def test_models_that_are_loaded_one_by_one_all_count():
+    models = {str(i): fitted(R, T) for i in range(40)}
+    assert privacy_report(Shelf(models)).guarantee() == privacy_report(models).guarantee()
+    assert privacy_report(Shelf(models)).parts[7].place == "['7']"
+
+
+def test_the_delta_of_a_total_is_the_largest_of_the_fits():
+    models = [fitted(clone(R).set_params(delta=delta), T) for delta in (1e-3, 1e-5)]
+    assert privacy_report(models).delta == 1e-3
+
+
+@pytest.mark.parametrize("partition", ["sorted", "dirichlet", lambda X, y: y > 0])
+def test_agents_that_were_formed_by_looking_at_the_data_have_no_total(partition):
+    model = DPFedRidge(target_bounds=(-2, 2), partition=partition, **SHORT)
+    report = fitted(model, T).privacy_
+    assert "formed by looking at the data" in report.simulation
+    assert privacy_report(fitted(model, T)).total is None
+
+
+class Leaks(GradientDescent):
+    """It may release what it does not declare."""
+
+
+def test_an_algorithm_of_others_is_named_beside_a_total():
+    model = fitted(clone(R).set_params(algorithm=Leaks()), T)
+    words = "Leaks is not of this package"
+    assert any(words in line for line in model.privacy_.assumptions)
+    assert words in repr(privacy_report(model))
+    own = fitted(clone(R).set_params(algorithm=GradientDescent()), T)
+    assert "not of this package" not in repr(privacy_report(own))
+
+
+def test_bags_of_persons_draw_persons_or_have_no_total():
+    rows = np.arange(len(X)) % 30
+    with config_context(enable_metadata_routing=True):
+        model = DPAdmmRidge(target_bounds=(-2, 2), max_rows_per_person=5, **SHORT)
+        model.set_fit_request(persons=True)
+        bag = ensemble.BaggingRegressor(
+            ensemble.VotingRegressor([("a", model)]), bootstrap=False, max_samples=0.5, **BAG
+        )
+        report = privacy_report(bag.fit(X, T, persons=rows), include_simulated=True)
+    assert "draws rows, and not persons" in "".join(report.reasons)
 
 
 def test_agents_that_nobody_named_are_said_to_be_made_up():

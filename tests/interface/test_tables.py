@@ -298,6 +298,14 @@ def test_a_schema_that_is_not_public_or_not_clear_is_refused(schema, message):
             Range(**{"lower": 0, "upper": 1} | kind)
 
 
+def test_a_range_of_others_may_map_rows_otherwise_and_is_refused():
+    class Wider(Range):
+        pass
+
+    with pytest.raises(ValueError, match=r"expected .lower, upper., a Range"):
+        PublicTableTransformer({0: Wider(0, 1)}).fit([[1]])
+
+
 def test_a_lazy_table_is_refused():
     with pytest.raises(TypeError, match=r"^Got a LazyFrame, expected rows: pass X.collect\(\)"):
         PublicTableTransformer({"age": (0, 1)}).fit(pl.DataFrame(TABLE).lazy())

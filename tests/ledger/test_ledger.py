@@ -79,8 +79,21 @@ def test_observers_by_name_and_the_adversary_of_each_fit(ledger, entry):
     ledger.reserve(entry(GaussianDP(0.2)))
     assert ledger.guarantee(observer="server").mu == pytest.approx(math.hypot(0.5, 0.2))
     assert ledger.guarantee().mu == pytest.approx(math.hypot(0.1, 0.2))
-    with pytest.raises(LedgerError, match=r"observer='peer', expected one of .*'server'"):
-        ledger.total(1e-6, observer="peer")
+    # As the one that learns most. A limit is kept against each adversary, in any order of fits.
+    peer = LedgerEntry(
+        "Lasso", "0" * 64, 1e-6,
+        (Observer("peer", "", "record", "replace_one", GaussianDP(0.01)),),
+    )  # fmt: skip
+    names = [ledger.reserve(peer)] and ledger.guarantee(observer="peer").mu
+    assert names == pytest.approx(math.hypot(0.5, 0.2, 0.01))
+    for first, second in ((peer, entry(GaussianDP(0.2), others=(server,))),) * 2:
+        other = PrivacyLedger(f"{ledger.path}{first.observers[0].name}{id(second)}")
+        other.limit(GaussianDP(0.4).epsilon(1e-6), 1e-6)
+        other.reserve(first)
+        with pytest.raises(PrivacyBudgetExceeded):
+            other.reserve(second)
+    with pytest.raises(LedgerError, match=r"observer='nobody', expected one of .*'server'"):
+        ledger.total(1e-6, observer="nobody")
 
 
 def test_units_and_relations_are_converted_only_when_asked(ledger, entry):
@@ -108,6 +121,10 @@ def test_simulations_are_shown_apart_and_count_in_limits(ledger, entry):
     ledger.limit(3.0, 1e-6)
     with pytest.raises(PrivacyBudgetExceeded):
         ledger.reserve(entry(GaussianDP(1.0), simulation=True))
+    # An earlier one counts as well.
+    ledger.limit(GaussianDP(0.55).epsilon(1e-6), 1e-6)
+    with pytest.raises(PrivacyBudgetExceeded):
+        ledger.reserve(entry(GaussianDP(0.3)))
 
 
 def test_a_limit_refuses_says_what_is_left_and_stores_nothing(ledger, entry):

@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.ledger import LedgerError, PrivacyBudgetExceeded, PrivacyLedger
-from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV
+from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 
 # Few rows, so that scores are nearly all noise: what they cost is what is asked here.
@@ -92,6 +92,36 @@ def test_random_candidates_are_those_that_the_search_draws(ledger, ridge):
     repeated = [([0, 1, len(X) - 1, -1], [2, 3])]
     with pytest.raises(ValueError, match="rows are repeated"):
         ledger.check(grid(ridge(), cv=repeated), X, y)
+
+
+class FitsTwice(GridSearchCV):
+    """A search that may fit more than its grid."""
+
+
+class WithAState:
+    """A distribution that goes on from where it is."""
+
+    drawn = 0
+
+    def rvs(self, random_state=None):
+        self.drawn += 1
+        return float(self.drawn)
+
+
+def test_searches_of_others_and_global_generators_are_refused_and_states_are_left_alone(
+    ledger, ridge
+):
+    with pytest.raises(TypeError, match="FitsTwice"):
+        ledger.check(FitsTwice(ridge(), {"epsilon": [0.5]}), X, y)
+    with pytest.raises(TypeError, match="FitsTwice"):
+        search_cost(FitsTwice(ridge(), {"epsilon": [0.5]}), n_samples=61, n_features=3)
+    space = {"epsilon": WithAState()}
+    for state in (np.random, np.random.mtrand._rand, None):
+        search = RandomizedSearchCV(ridge(), space, n_iter=1, cv=2, random_state=state)
+        with pytest.raises(ValueError, match=r"random_state=.*, expected an int"):
+            ledger.check(search, X, y)
+    search = RandomizedSearchCV(ridge(), space, n_iter=1, cv=2, random_state=0)
+    assert ledger.check(search, X, y) == ledger.check(search, X, y)
 
 
 def test_what_cannot_be_planned_is_refused(ledger, ridge):

@@ -34,7 +34,7 @@ from skdpadmm.algorithms import GradientADMM
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
 from skdpadmm.model_selection._trials import row_score
 from skdpadmm.noise import CryptographicNoise
-from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer, RowNormClipper
+from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer, Range, RowNormClipper
 from skdpadmm.privacy import (
     NegativeBinomialTrials,
     NonPrivate,
@@ -173,16 +173,14 @@ def mixed_table():
         "city": ["Rome", *np.where(Y, "Oslo", "Bergen")[1:].tolist()],
         "size": np.where(X[:, 1] > 0, "small", None).tolist(),
         "text": ["some words of them all"] * N,
+        "weight": X[:, 2].tolist(),
     }
 
 
 def steps_of_table(model=None):
-    constant = {"strategy": "constant", "add_indicator": False, "keep_empty_features": True}
-    ages = make_pipeline(
-        SimpleImputer(fill_value=50.0, **constant), BoundedScaler(lower=0, upper=100)
-    )
-    words = PublicTableTransformer({0: ["Bergen", "Oslo"], 1: ["small"]})
-    parts = [("age", ages, ["age"]), ("words", words, ["city", "size"])]
+    schema = {0: Range(0, 100, missing=50), 1: ["Bergen", "Oslo"], 2: ["small"]}
+    parts = [("public", PublicTableTransformer(schema), ["age", "city", "size"])]
+    parts.append(("weight", make_pipeline(BoundedScaler(lower=-1, upper=1)), ["weight"]))
     parts.append(("text", HashingVectorizer(n_features=4), "text"))
     table = ColumnTransformer(parts, sparse_threshold=0)
     return Pipeline([("table", table), ("model", model or classifier())])
@@ -194,8 +192,8 @@ def test_a_table_of_text_and_missing_values_is_searched_as_it_came_and_planned_b
     table = convert(mixed_table())
     plan = search.plan(N, columns=list(table.columns))
     assert search.fit(table, Y).score(table, Y) > 0.9
-    assert search.n_features_in_ == 4
-    assert search.best_estimator_[-1].n_features_in_ == 1 + 2 + 1 + 4
+    assert search.n_features_in_ == 5
+    assert search.best_estimator_[-1].n_features_in_ == 2 + 2 + 1 + 1 + 4
     assert plan.guarantee() == search.privacy_.guarantee()
     cost = search_cost(
         GridSearchCV(steps_of_table(classifier(epsilon=0.1)), {"model__C": [1.0]}, cv=KFold(2)).fit(
@@ -210,13 +208,13 @@ def test_a_table_of_text_and_missing_values_is_searched_as_it_came_and_planned_b
 @pytest.mark.parametrize("row", [0, 900])
 def test_rows_that_a_transformer_refuses_are_refused_before_a_trial_whatever_part_they_are_in(row):
     table = pd.DataFrame(mixed_table())
-    table.loc[row, "age"] = np.inf
+    table.loc[row, "weight"] = np.inf
     steps = steps_of_table(classifier())
     search = grid_search(steps, {"model__C": [1.0]}, cv=TWO)
     with pytest.raises(ValueError, match="infinity"):
         search.fit(table, Y)
     with pytest.raises(ValueError, match="Check n_features and columns"):
-        search.plan(N, 4)
+        search.plan(N, 5)
 
 
 def test_owners_of_rows_are_searched_with_the_sizes_that_agents_have_in_the_public_split():
@@ -604,10 +602,9 @@ REFUSED = [
             (ColumnTransformer([("in", RowNormClipper(), lambda X: [0])], sparse_threshold=0),
              "without transformers=columns by names"),
             (columns(KNOWN), "OneHotEncoder.* by a PublicTableTransformer"),
-            (SimpleImputer(missing_values=-1, **CONSTANT), "without missing_values=nan"),
+            (SimpleImputer(**CONSTANT), "SimpleImputer.* by a PublicTableTransformer"),
             (columns("drop", remainder=StandardScaler()), "StandardScaler"),
             (HashingVectorizer(strip_accents=str.lower), "without strip_accents=no function"),
-            (columns(SimpleImputer(strategy="constant", fill_value=0)), "keep_empty_features=True"),
             (Subclass([("in", RowNormClipper())]), "Subclass"),
             (FunctionTransformer(np.add, kw_args={"x2": 1}), "each row by itself"),
             (FunctionTransformer(np.frompyfunc(float, 1, 1)), "each row by itself"),

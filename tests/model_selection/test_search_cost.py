@@ -18,6 +18,7 @@ from sklearn.model_selection import (
     ShuffleSplit,
 )
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
 from skdpadmm._pipelines import last_step
@@ -141,8 +142,10 @@ def test_a_pipeline_in_which_two_steps_spend_is_refused(tmp_path):
             ledger.check(model, X, Y)
     with pytest.raises(ValueError, match=r"SelectFromModel at steps.* is not known"):
         search_cost(models[-1].fit(X, Y), n_samples=600)
-    # What is fitted already spends no more.
-    frozen = FrozenEstimator(SelectFromModel(last, **own).fit(X, Y))
+    # What was fitted on public rows, and treats each row by itself, spends nothing.
+    with pytest.raises(ValueError, match=r"SelectFromModel at steps.* is not known"):
+        ledger.check(make_pipeline(FrozenEstimator(chooses.fit(X, Y)), last), X, Y)
+    frozen = FrozenEstimator(StandardScaler().fit(X))
     search = models[-1].set_params(estimator=make_pipeline(frozen, last))
     cost = ledger.check(search, X, Y)
     assert search_cost(search.fit(X, Y), n_samples=600).guarantee().mu == pytest.approx(cost.mu)
