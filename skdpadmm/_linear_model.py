@@ -26,11 +26,9 @@ from skdpadmm._fitting import CURATOR, Fitted, PendingFit, PlannedFit, Trust, re
 from skdpadmm._report import assumptions_of, warnings_of
 from skdpadmm._sklearn import (
     ALGORITHM,
-    AT_LEAST_0,
     AT_LEAST_1,
     POSITIVE,
     POSITIVE_OR_INF,
-    SHARE,
     Interval,
     LinkedEstimator,
     StrOptions,
@@ -47,13 +45,12 @@ from skdpadmm.losses import (
     MultinomialLoss,
     OneVsRestHinge,
     SmoothedHinge,
-    SquaredLoss,
     WeightedLoss,
     moderate,
     undo_clip,
 )
 from skdpadmm.network import Ownership
-from skdpadmm.penalties import L1, ElasticNet, Penalty, SquaredL2
+from skdpadmm.penalties import ElasticNet, Penalty
 from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Budget, Facts, Plan
 from skdpadmm.records import declared_coordinates, rounding_factor, target_scale
@@ -235,6 +232,31 @@ class PrivateLinearModel(LinkedEstimator):
         """Predictions for rows."""
         raise NotImplementedError
 
+    def to_sklearn(self: Any) -> Any:
+        """Make a fitted scikit-learn estimator with the same coefficients.
+
+        It holds nothing else: for tools that know scikit-learn's classes. Predictions and decision
+        functions are the same; probabilities are those of the plain scores, where `predict_proba`
+        corrects a private fit for clipping and noise.
+
+        Returns
+        -------
+        model : LinearRegression, LogisticRegression or LinearSVC
+            The latter where the loss is a hinge. It takes features alone, without a column of
+            agents, and is the model that `predict` uses without `agents`.
+        """
+        check_is_fitted(self)
+        model: Any = LinearRegression()
+        if is_classifier(self):
+            model = LogisticRegression() if hasattr(self, "predict_proba") else LinearSVC()
+        for name in ("coef_", "intercept_", "classes_", "n_iter_"):
+            if hasattr(self, name):
+                setattr(model, name, copy(getattr(self, name)))
+        model.n_features_in_ = self.coef_.shape[-1]
+        if (names := self._feature_names()) is not None:
+            model.feature_names_in_ = names.copy()
+        return model
+
     @abstractmethod
     def _answers(self, scores: Array) -> NDArray[Any]:
         """Predictions from scores of shape (n_samples, n_outputs)."""
@@ -339,41 +361,10 @@ class PrivateLinearModel(LinkedEstimator):
         return tags
 
 
-class Exports:
-    """A fitted linear model that scikit-learn can take over."""
-
-    coef_: Array
-    _feature_names: Any
-
-    def to_sklearn(self) -> Any:
-        """Make a fitted scikit-learn estimator with the same coefficients.
-
-        It holds nothing else: for tools that know scikit-learn's classes. Predictions and decision
-        functions are the same; probabilities are those of the plain scores, where `predict_proba`
-        corrects a private fit for clipping and noise.
-
-        Returns
-        -------
-        model : LinearRegression, LogisticRegression or LinearSVC
-            The latter where the loss is a hinge. It takes features alone, without a column of
-            agents, and is the model that `predict` uses without `agents`.
-        """
-        check_is_fitted(self)
-        model: Any = LinearRegression()
-        if is_classifier(self):
-            model = LogisticRegression() if hasattr(self, "predict_proba") else LinearSVC()
-        for name in ("coef_", "intercept_", "classes_", "n_iter_"):
-            if hasattr(self, name):
-                setattr(model, name, copy(getattr(self, name)))
-        model.n_features_in_ = self.coef_.shape[-1]
-        if (names := self._feature_names()) is not None:
-            model.feature_names_in_ = names.copy()
-        return model
-
-
-class PredictsNumbers(Exports, RegressorMixin):
+class PredictsNumbers(RegressorMixin):
     """Predictions of a linear regression."""
 
+    coef_: Array
     intercept_: float
     _check_predict: Any
 
@@ -395,10 +386,11 @@ class PredictsNumbers(Exports, RegressorMixin):
         return scores[:, 0]
 
 
-class PredictsClasses(Exports, ClassifierMixin):
+class PredictsClasses(ClassifierMixin):
     """Predictions of a linear classification."""
 
     classes_: NDArray[Any]
+    coef_: Array
     intercept_: Array
     _check_predict: Any
 
@@ -444,7 +436,12 @@ class PredictsClasses(Exports, ClassifierMixin):
 
 
 class PredictsProbabilities(PredictsClasses):
-    """Probabilities of a logistic loss."""
+    """Probabilities of a logistic loss, corrected for clipping and noise."""
+
+    # Of the fit of a logistic loss.
+    _derivative_bound_: Any
+    _score_variance_: float
+    _doubt_: float
 
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class, of a private fit corrected for clipping and noise.
@@ -465,10 +462,14 @@ class PredictsProbabilities(PredictsClasses):
         return self._log_probabilities(self.decision_function(X))
 
     def _log_probabilities(self, scores: Array) -> Array:
-        """Logarithms of probabilities, as the loss sees them."""
-        if scores.ndim == 2:
-            return np.asarray(log_softmax(scores, axis=1))
-        return np.column_stack([log_expit(-scores), log_expit(scores)])
+        """Logarithms of probabilities, from scores in the shape that users see."""
+        if not hasattr(self, "_derivative_bound_"):
+            raise AttributeError(
+                "Got a loss of one's own, expected a logistic one: only its scores are logarithms"
+                " of odds. Use decision_function."
+            )
+        unclipped = undo_clip(log_probabilities(scores), self._derivative_bound_)
+        return moderate(unclipped, self._score_variance_, self._doubt_)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -493,9 +494,6 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
         """
         self._validate_params()
         return self._plan_shape(n_samples, n_features, n_persons)
-
-    def _loss(self, n_classes: int | None) -> Loss:
-        return SquaredLoss()
 
     def _huber(self, threshold: float) -> Loss:
         """Huber's loss, from a threshold in units of half of the target's range."""
@@ -592,86 +590,14 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
         super()._keep(fitted, targets)
         self.classes_ = targets.classes
         self.coef_, self.intercept_ = fitted.in_user_units()
-
-
-class CalibratedProbabilities(PredictsProbabilities, PrivateLinearClassifier):
-    """Probabilities of a logistic loss, corrected for clipping and noise."""
-
-    def _log_probabilities(self, scores: Array) -> Array:
-        if not hasattr(self, "_derivative_bound_"):
-            raise AttributeError(
-                "Got a loss of one's own, expected a logistic one: only its scores are logarithms"
-                " of odds. Use decision_function."
-            )
-        unclipped = undo_clip(super()._log_probabilities(scores), self._derivative_bound_)
-        return moderate(unclipped, self._score_variance_, self._doubt_)
-
-    def _keep(self, fitted: Fitted, targets: Targets) -> None:
-        super()._keep(fitted, targets)
-        loss = fitted.plan.facts.loss
+        loss, solution = fitted.plan.facts.loss, fitted.solution
         if isinstance(loss.unweighted, LogisticLoss | MultinomialLoss):
-            self._derivative_bound_: Any = fitted.solution.derivative_bound
-            if isinstance(loss, WeightedLoss):
-                self._derivative_bound_ = self._derivative_bound_ / np.array(loss.weights)
-            self._score_variance_ = fitted.solution.score_variance
+            # For `predict_proba`.
+            weights = np.array(loss.weights) if isinstance(loss, WeightedLoss) else 1.0
+            self._derivative_bound_ = solution.derivative_bound / weights
+            self._score_variance_ = solution.score_variance
             # A little is left of the order of the scores, whatever the noise.
-            self._doubt_ = min(fitted.solution.doubt, 0.999)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class RidgeRegression(PrivateLinearRegressor):
-    """Squared errors, and a squared l2 penalty of their sum."""
-
-    _sklearn_class = "linear_model.Ridge"
-
-    alpha: float = parameter(1.0, AT_LEAST_0)
-
-    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        return SquaredL2(float(self.alpha) / n_samples)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LassoRegression(PrivateLinearRegressor):
-    """Squared errors, and an l1 penalty of their mean."""
-
-    _sklearn_class = "linear_model.Lasso"
-
-    alpha: float = parameter(1.0, AT_LEAST_0)
-
-    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        return L1(float(self.alpha))
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class ElasticNetRegression(PrivateLinearRegressor):
-    """Squared errors, and both penalties of their mean."""
-
-    _sklearn_class = "linear_model.ElasticNet"
-
-    alpha: float = parameter(1.0, AT_LEAST_0)
-    l1_ratio: float = parameter(0.5, SHARE)
-
-    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        return ElasticNet(
-            float(self.alpha * self.l1_ratio), float(self.alpha * (1 - self.l1_ratio))
-        )
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLogisticRegression(CalibratedProbabilities):
-    """Logistic regression, binary and multinomial."""
-
-    _sklearn_class = "linear_model.LogisticRegression"
-
-    C: float = parameter(float("inf"), POSITIVE_OR_INF)
-    l1_ratio: float = parameter(0.0, SHARE)
-
-    def _loss(self, n_classes: int | None) -> Loss:
-        return logistic_loss(n_classes)
-
-    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        strength = 1.0 / (self.C * n_samples)
-        return ElasticNet(float(strength * self.l1_ratio), float(strength * (1 - self.l1_ratio)))
+            self._doubt_ = min(solution.doubt, 0.999)
 
 
 @contextmanager
@@ -713,6 +639,18 @@ def hinge_loss(n_classes: int | None, smoothing: float) -> Loss:
     assert n_classes is not None
     width = float(smoothing)
     return SmoothedHinge(width) if n_classes == 2 else OneVsRestHinge(n_classes, width)
+
+
+def elastic_net(strength: float, l1_ratio: float) -> Penalty:
+    """Both penalties, of which the l1 one has this share."""
+    return ElasticNet(float(strength * l1_ratio), float(strength * (1 - l1_ratio)))
+
+
+def log_probabilities(scores: Array) -> Array:
+    """Logarithms of probabilities, as a logistic loss sees scores."""
+    if scores.ndim == 2:
+        return np.asarray(log_softmax(scores, axis=1))
+    return np.column_stack([log_expit(-scores), log_expit(scores)])
 
 
 def _declared_classes(classes: Any) -> NDArray[Any]:

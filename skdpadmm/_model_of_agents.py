@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpadmm._fitting import Fitted, Trust, all_or_nothing
 from skdpadmm._linear_model import (
-    CalibratedProbabilities,
+    PredictsProbabilities,
     PrivateLinearClassifier,
     PrivateLinearModel,
     PrivateLinearRegressor,
@@ -98,6 +98,25 @@ class ModelOfAgents(PrivateLinearModel):
         with all_or_nothing(self):
             self._fit(X, y, self._labels_of_rows(X, agents))
         return self
+
+    def plan(self, n_samples: int, n_features: int, agent_sizes: Any = None) -> Plan:
+        """Plan, without data, what a fit of data of this shape releases at which privacy loss.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the data, without a column of agents.
+        agent_sizes : array-like of shape (n_agents,), dict or Series, default=None
+            Rows of each agent, in the order of their sorted labels, or by label. None: those that
+            `partition` would make.
+
+        Returns
+        -------
+        plan : Plan
+        """
+        self._validate_params()
+        trust = self._planned_trust(n_samples, agent_sizes)
+        return self._plan_shape(n_samples, n_features, trust=trust)
 
     @abstractmethod
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
@@ -262,34 +281,10 @@ class ModelOfAgents(PrivateLinearModel):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RegressorOfAgents(ModelOfAgents, PrivateLinearRegressor):
-    """A linear regression of rows that agents hold."""
-
-    def plan(self, n_samples: int, n_features: int, agent_sizes: Any = None) -> Plan:
-        """Plan, without data, what a fit of data of this shape releases at which privacy loss.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            Shape of the data, without a column of agents.
-        agent_sizes : array-like of shape (n_agents,), dict or Series, default=None
-            Rows of each agent, in the order of their sorted labels, or by label. None: those that
-            `partition` would make.
-
-        Returns
-        -------
-        plan : Plan
-        """
-        self._validate_params()
-        trust = self._planned_trust(n_samples, agent_sizes)
-        return self._plan_shape(n_samples, n_features, trust=trust)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
 class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
     """A linear classification of rows that agents hold."""
 
-    def plan(
+    def plan(  # type: ignore[override]
         self,
         n_samples: int,
         n_features: int,
@@ -379,7 +374,7 @@ class OwnModels(ModelOfAgents):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ChosenRegression(OwnModels, RegressorOfAgents):
+class ChosenRegression(OwnModels, PrivateLinearRegressor):
     """A regression with the parameter `loss`."""
 
     loss: str = parameter("squared_error", StrOptions({"squared_error", "huber"}))
@@ -399,7 +394,7 @@ def has_probabilities(model: Any) -> bool:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ChosenClassification(OwnModels, CalibratedProbabilities, ClassifierOfAgents):
+class ChosenClassification(OwnModels, PredictsProbabilities, ClassifierOfAgents):
     """A classification with the parameter `loss`."""
 
     loss: str = parameter("log_loss", StrOptions({"log_loss", "smoothed_hinge"}))

@@ -37,14 +37,13 @@ from skdpadmm._fitting import (
     reserved,
 )
 from skdpadmm._linear_model import (
-    ElasticNetRegression,
-    LassoRegression,
+    PredictsProbabilities,
     PrivateLinearClassifier,
     PrivateLinearModel,
     PrivateLinearRegressor,
-    PrivateLogisticRegression,
-    RidgeRegression,
+    elastic_net,
     hinge_loss,
+    logistic_loss,
 )
 from skdpadmm._report import weak_delta
 from skdpadmm._sklearn import (
@@ -52,16 +51,16 @@ from skdpadmm._sklearn import (
     AT_LEAST_1,
     POSITIVE,
     POSITIVE_OR_INF,
+    SHARE,
     StrOptions,
     _fit_context,
     parameter,
 )
 from skdpadmm.algorithms import GradientADMM, is_streaming
 from skdpadmm.exceptions import PrivacyWarning, warn_user
-from skdpadmm.losses import Loss
+from skdpadmm.losses import Loss, SquaredLoss
 from skdpadmm.network import Ownership, ownership_of_labels
-from skdpadmm.penalties import GeneralizedL1, Penalty, SquaredL2, named_penalty_matrix
-from skdpadmm.privacy import PrivacyReport
+from skdpadmm.penalties import L1, GeneralizedL1, Penalty, SquaredL2, named_penalty_matrix
 from skdpadmm.protocol import Plan
 
 __all__ = [
@@ -103,43 +102,15 @@ def _has_stream(estimator: Any) -> bool:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ModelOfPersons(PrivateLinearModel):
-    """A model of rows that a curator holds, and whose row each is, where persons are protected."""
+class CentralModel(PrivateLinearModel):
+    """A model of rows that a curator holds: of single rows, of persons, or of a stream."""
 
     max_rows_per_person: int | None = parameter(None, AT_LEAST_1, None)
 
-    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
-        trust = self._curator(agents is not None)
-        if agents is None:
-            return None, trust
-        persons = ownership_of_labels(agents, n_samples=len(y), name="persons")
-        return persons, replace(trust, who=persons.name_of(agents))
-
-    def _curator(self, has_persons: bool) -> Trust:
-        size = self.max_rows_per_person
-        if self._is_stream() and (has_persons or size is not None):
-            raise ValueError(
-                "Got persons, or max_rows_per_person, for a stream, expected neither: a stream"
-                " protects single rows. Leave them out, or choose algorithm='consensus-admm'."
-            )
-        if has_persons != (size is not None):
-            got = f"max_rows_per_person={size!r} {'with' if has_persons else 'without'} persons"
-            raise ValueError(
-                f"Got {got}, expected both or none of them: the bound is public, and never taken"
-                " from the data. Pass fit(X, y, persons=...), or n_persons=... to plan, and an int"
-                " as max_rows_per_person."
-            )
-        return CURATOR if size is None else Trust(unit="person", max_rows_per_person=int(size))
-
-
-class CentralModel(ModelOfPersons):
-    """A model of rows that a curator holds, who can also learn from records as they arrive."""
-
     # None: no stream has begun.
-    _arrived_: _Arrived | None = None
+    _arrived_ = None  # type: _Arrived | None
     # What the first partial_fit declared.
-    _first_classes_: Any = None
-    privacy_: PrivacyReport
+    _first_classes_ = None  # type: Any
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, persons: ArrayLike | None = None) -> Self:
@@ -181,6 +152,29 @@ class CentralModel(ModelOfPersons):
             else:
                 self._fit(X, y, persons)
         return self
+
+    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
+        trust = self._curator(agents is not None)
+        if agents is None:
+            return None, trust
+        persons = ownership_of_labels(agents, n_samples=len(y), name="persons")
+        return persons, replace(trust, who=persons.name_of(agents))
+
+    def _curator(self, has_persons: bool) -> Trust:
+        size = self.max_rows_per_person
+        if self._is_stream() and (has_persons or size is not None):
+            raise ValueError(
+                "Got persons, or max_rows_per_person, for a stream, expected neither: a stream"
+                " protects single rows. Leave them out, or choose algorithm='consensus-admm'."
+            )
+        if has_persons != (size is not None):
+            got = f"max_rows_per_person={size!r} {'with' if has_persons else 'without'} persons"
+            raise ValueError(
+                f"Got {got}, expected both or none of them: the bound is public, and never taken"
+                " from the data. Pass fit(X, y, persons=...), or n_persons=... to plan, and an int"
+                " as max_rows_per_person."
+            )
+        return CURATOR if size is None else Trust(unit="person", max_rows_per_person=int(size))
 
     @available_if(_has_stream)
     @_fit_context(prefer_skip_nested_validation=True)
@@ -339,7 +333,7 @@ class CentralModel(ModelOfPersons):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
+class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     r"""Differentially private linear regression with an l1 and a squared l2 penalty.
 
     Minimises, as :class:`sklearn.linear_model.ElasticNet` does,
@@ -430,6 +424,17 @@ class DPAdmmElasticNet(CentralModel, ElasticNetRegression):
     >>> model.fit(X, y).coef_.round(2)
     array([ 0.97, -1.94,  0.  ])
     """
+
+    _sklearn_class = "linear_model.ElasticNet"
+
+    alpha: float = parameter(1.0, AT_LEAST_0)
+    l1_ratio: float = parameter(0.5, SHARE)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return SquaredLoss()
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return elastic_net(self.alpha, self.l1_ratio)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -537,6 +542,9 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
         "fused", StrOptions({"fused", "trend"}), "array-like", "sparse matrix"
     )
     alpha: float = parameter(1.0, AT_LEAST_0)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return SquaredLoss()
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         matrix = self.penalty_matrix
@@ -668,7 +676,7 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPAdmmLasso(CentralModel, LassoRegression):
+class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
     r"""Differentially private linear regression with an l1 penalty.
 
     Minimises, as :class:`sklearn.linear_model.Lasso` does,
@@ -754,6 +762,16 @@ class DPAdmmLasso(CentralModel, LassoRegression):
     >>> model.fit(X, y).coef_.round(2)
     array([ 0.96, -1.98,  0.  ])
     """
+
+    _sklearn_class = "linear_model.Lasso"
+
+    alpha: float = parameter(1.0, AT_LEAST_0)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return SquaredLoss()
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return L1(float(self.alpha))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -876,7 +894,7 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
+class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinearClassifier):
     r"""Differentially private logistic regression, binary and multinomial.
 
     Minimises, as :class:`sklearn.linear_model.LogisticRegression` does,
@@ -978,9 +996,20 @@ class DPAdmmLogisticRegression(CentralModel, PrivateLogisticRegression):
     0.89
     """
 
+    _sklearn_class = "linear_model.LogisticRegression"
+
+    C: float = parameter(float("inf"), POSITIVE_OR_INF)
+    l1_ratio: float = parameter(0.0, SHARE)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return logistic_loss(n_classes)
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return elastic_net(1.0 / (self.C * n_samples), self.l1_ratio)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPAdmmRidge(CentralModel, RidgeRegression):
+class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
     r"""Differentially private linear regression with a squared l2 penalty.
 
     Minimises, as :class:`sklearn.linear_model.Ridge` does,
@@ -1067,3 +1096,13 @@ class DPAdmmRidge(CentralModel, RidgeRegression):
     >>> round(model.privacy_.epsilon(), 3)
     1.0
     """
+
+    _sklearn_class = "linear_model.Ridge"
+
+    alpha: float = parameter(1.0, AT_LEAST_0)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return SquaredLoss()
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return SquaredL2(float(self.alpha) / n_samples)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._fitting import Fitted, Trust
-from skdpadmm._linear_model import Targets
+from skdpadmm._linear_model import Targets, elastic_net
 from skdpadmm._model_of_agents import (
     ChosenClassification,
     ChosenRegression,
@@ -39,7 +39,7 @@ from skdpadmm.network import (
     ownership_of_labels,
     resolve_topology,
 )
-from skdpadmm.penalties import L1, ElasticNet, NoPenalty, Penalty, SquaredL2
+from skdpadmm.penalties import L1, NoPenalty, Penalty, SquaredL2
 from skdpadmm.protocol import EAVESDROPPER, PEER, Agents, Network
 
 __all__ = ["DPDecentralizedClassifier", "DPDecentralizedRegressor"]
@@ -67,7 +67,7 @@ class DecentralizedModel(OwnModels):
             return SquaredL2(alpha)
         if self.penalty == "l1":
             return L1(alpha)
-        return ElasticNet(alpha * l1_ratio, alpha * (1 - l1_ratio))
+        return elastic_net(alpha, l1_ratio)
 
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
         ownership, trust = super()._owners(X, y, agents)

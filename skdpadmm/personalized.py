@@ -36,9 +36,11 @@ from skdpadmm._fitting import Fitted, Trust
 from skdpadmm._linear_model import (
     PredictsNumbers,
     PredictsProbabilities,
+    PrivateLinearModel,
     Targets,
     encoded_targets,
     finite_numbers,
+    log_probabilities,
     validating,
 )
 from skdpadmm._model_of_agents import (
@@ -301,6 +303,7 @@ class _LocalModel(LinkedEstimator):
 
     agent_: Any
     agent_column: Any = None
+    to_sklearn = PrivateLinearModel.to_sklearn
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> NoReturn:
         """Refuse: the model depends on those of neighbours."""
@@ -377,6 +380,7 @@ class LocalClassifier(PredictsProbabilities, _LocalModel):
     loss: str = "log_loss"
     predict_proba = available_if(has_probabilities)(PredictsProbabilities.predict_proba)
     predict_log_proba = available_if(has_probabilities)(PredictsProbabilities.predict_log_proba)
+    _log_probabilities = staticmethod(log_probabilities)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
