@@ -35,7 +35,7 @@ from skdpadmm._sklearn import (
     converting,
     parameter,
 )
-from skdpadmm.algorithms import exact_algorithm, prepared, resolve_algorithm
+from skdpadmm.algorithms import Algorithm, exact_algorithm, prepared, resolve_algorithm
 from skdpadmm.engine import require_backend
 from skdpadmm.exceptions import warn_user
 from skdpadmm.losses import (
@@ -52,8 +52,8 @@ from skdpadmm.losses import (
 from skdpadmm.network import Ownership
 from skdpadmm.penalties import ElasticNet, Penalty
 from skdpadmm.privacy import Neighboring
-from skdpadmm.protocol import Budget, Facts, Plan
-from skdpadmm.records import declared_coordinates, rounding_factor, target_scale
+from skdpadmm.protocol import Agents, Budget, Facts, Plan
+from skdpadmm.records import Coordinates, declared_coordinates, rounding_factor, target_scale
 
 Array = NDArray[np.float64]
 
@@ -149,18 +149,12 @@ class PrivateLinearModel(LinkedEstimator):
         trust: Trust = CURATOR,
     ) -> PlannedFit:
         """From parameters to facts to a plan: all of it public, without data."""
-        is_stream = self._is_stream()
         # Nobody knows how many records will arrive, and a penalty may be spread over all of them.
-        horizon = self.algorithm.n_expected if is_stream else n_samples
+        horizon = self.algorithm.n_expected if self._is_stream() else n_samples
         loss = self._weighted(self._loss(n_classes), classes)
         penalty = self._penalty(horizon, n_features)
         require_backend(trust.backend)
-        epsilons = () if trust.agents is None else trust.agents.epsilons
-        budget = Budget(
-            epsilon=max(epsilons) if epsilons else float(self.epsilon),
-            delta=float(self.delta),
-            observer=trust.observer,
-        )
+        budget = trust.budget(self.epsilon, self.delta)
         coordinates = declared_coordinates(
             n_features=n_features,
             fit_intercept=bool(self.fit_intercept),
@@ -170,63 +164,77 @@ class PrivateLinearModel(LinkedEstimator):
             feature_names=feature_names,
             has_target_scale=n_classes is None,
         )
+        algorithm, agents, is_exact = self._algorithm(trust, budget)
+        facts = self._facts(n_samples, loss, penalty, coordinates, replace(trust, agents=agents))
+        # Whatever the budget: a grid over budgets should not fail at one end only.
+        algorithm.check(facts)
+        if budget.is_private:
+            choices = {"scale": self.scale, "conditioning": self.conditioning}
+            facts = prepared(facts, budget, algorithm, coordinates, **choices)
+        elif is_exact:
+            algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)
+        plan = algorithm.plan(facts, budget)
+        return PlannedFit(
+            plan=self._warned(plan, coordinates, trust) if budget.is_private else plan,
+            algorithm=algorithm,
+            coordinates=coordinates,
+            backend=trust.backend,
+            who=trust.who if trust.unit != "record" else "",
+        )
+
+    def _algorithm(self, trust: Trust, budget: Budget) -> tuple[Algorithm, Agents | None, bool]:
+        """The algorithm, its agents, and whether the exact optimum takes its place."""
+        agents, of_persons = trust.agents, trust.unit == "person"
+        setting = "central" if agents is None else agents.setting
+        algorithm = resolve_algorithm(self.algorithm, setting, of_persons=of_persons)
+        # Without privacy a name stands for the optimum, and an object for its own iterations.
+        is_named = isinstance(self.algorithm, str)
+        runs = budget.is_private or (algorithm.noiseless and not is_named)
+        if agents is not None and runs:
+            agents = algorithm.share_among(agents)
+        return algorithm, agents, not (runs or algorithm.exact)
+
+    def _facts(
+        self, n_samples: int, loss: Loss, penalty: Penalty, coordinates: Coordinates, trust: Trust
+    ) -> Facts:
+        """What is public: shapes, the objective in units of the target's scale, and bounds."""
+        is_stream, most = self._is_stream(), trust.max_rows_per_person
+        # The plan of a stream is that of one record.
+        n_samples = 1 if is_stream else n_samples
         curvature = 0.0
         if not self.fit_intercept:
             # Of all parameters, rounded down. The scale of the target cancels: it multiplies the
             # coefficients and divides the penalty.
             curvature = penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0
             curvature *= 1 - 1e-12
-        agents = trust.agents
-        setting = "central" if agents is None else agents.setting
-        algorithm = resolve_algorithm(self.algorithm, setting, of_persons=trust.unit == "person")
-        # Without privacy a name stands for the optimum, and an object for its own iterations.
-        is_itself = algorithm.noiseless and not isinstance(self.algorithm, str)
-        if agents is not None and (budget.is_private or is_itself):
-            agents = algorithm.share_among(agents)
-        # The plan of a stream is that of one record.
-        n_samples = 1 if is_stream else n_samples
-        facts = Facts(
+        return Facts(
             n_samples=n_samples,
             n_parameters=coordinates.n_parameters,
             loss=loss.in_units(coordinates.target_scale),
             penalty=penalty.scaled(coordinates.target_scale**-2.0),
             neighboring=Neighboring(self.neighboring),
             row_norm=coordinates.row_norm,
-            rounding=rounding_factor(
-                n_samples=n_samples, coordinates=coordinates, per_unit=trust.max_rows_per_person
-            ),
+            rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates, per_unit=most),
             max_iter=int(self.max_iter),
             schema=coordinates.fingerprint,
             is_declared=not coordinates.undeclared.any(),
             penalty_curvature=curvature,
             unit=trust.unit,
-            agents=agents,
+            agents=trust.agents,
             is_stream=is_stream,
-            max_rows_per_person=trust.max_rows_per_person,
+            max_rows_per_person=most,
             coordinates=coordinates,
         )
-        # Whatever the budget: a grid over budgets should not fail at one end only.
-        algorithm.check(facts)
-        if budget.is_private:
-            choices = {"scale": self.scale, "conditioning": self.conditioning}
-            facts = prepared(facts, budget, algorithm, coordinates, **choices)
-        elif not (algorithm.exact or is_itself):
-            algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)
-        plan = algorithm.plan(facts, budget)
-        if budget.is_private:
-            general = assumptions_of(plan, coordinates, self.sampler)
-            lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
-            plan = replace(plan, assumptions=lines)
-            known = {"knows_target": getattr(self, "target_bounds", self) is not None}
-            for warning in warnings_of(plan, coordinates, scale=self.scale, **known):
-                warn_user(str(warning), type(warning))
-        return PlannedFit(
-            plan=plan,
-            algorithm=algorithm,
-            coordinates=coordinates,
-            backend=trust.backend,
-            who=trust.who if trust.unit != "record" else "",
-        )
+
+    def _warned(self, plan: Plan, coordinates: Coordinates, trust: Trust) -> Plan:
+        """The plan with all that its guarantee rests on, after warnings of a weak guarantee."""
+        general = assumptions_of(plan, coordinates, self.sampler)
+        lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
+        plan = replace(plan, assumptions=lines)
+        knows_target = getattr(self, "target_bounds", self) is not None
+        for warning in warnings_of(plan, coordinates, knows_target=knows_target, scale=self.scale):
+            warn_user(str(warning), type(warning))
+        return plan
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predictions for rows."""
