@@ -1,6 +1,5 @@
 """What private linear models share, whatever the family: parameters, and a fit on one page."""
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 import os
@@ -26,12 +25,13 @@ from skdpadmm._fitting import CURATOR, Fitted, PendingFit, PlannedFit, Trust, re
 from skdpadmm._report import assumptions_of, warnings_of
 from skdpadmm._sklearn import (
     ALGORITHM,
-    AT_LEAST_1,
+    COUNT,
     POSITIVE,
     POSITIVE_OR_INF,
+    SIZE,
     Interval,
     LinkedEstimator,
-    StrOptions,
+    OneOf,
     converting,
     parameter,
 )
@@ -78,15 +78,15 @@ class PrivateLinearModel(LinkedEstimator):
 
     epsilon: Any = parameter(1.0, POSITIVE_OR_INF)
     delta: float = parameter(1e-5, Interval(Real, 0, 1, closed="neither"))
-    neighboring: str = parameter("replace_one", StrOptions({"replace_one", "zero_out"}))
+    neighboring: str = parameter("replace_one", OneOf("replace_one", "zero_out"))
     feature_bounds: Any = parameter(None)
-    row_norm: float | None = parameter(None, Interval(Real, 1e-100, 1e100, closed="both"), None)
+    row_norm: float | None = parameter(None, SIZE, None)
     fit_intercept: bool = parameter(True, "boolean")
     algorithm: Any = parameter("consensus-admm", *ALGORITHM)
-    scale: str | None = parameter("auto", StrOptions({"auto", "private"}), None)
-    conditioning: str | None = parameter("auto", StrOptions({"auto", "private"}), None)
-    max_iter: int = parameter(100, AT_LEAST_1)
-    sampler: str = parameter("floating-point", StrOptions({"floating-point", "opendp"}))
+    scale: str | None = parameter("auto", OneOf("auto", "private"), None)
+    conditioning: str | None = parameter("auto", OneOf("auto", "private"), None)
+    max_iter: int = parameter(100, COUNT)
+    sampler: str = parameter("floating-point", OneOf("floating-point", "opendp"))
     random_state: Any = parameter(None)
     n_jobs: int | None = parameter(None, Integral, None)
     ledger: str | None = parameter(None, str, os.PathLike, None)

@@ -1,6 +1,5 @@
 """What estimators of agents share: who the agents are, which rows they hold, and their models."""
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -30,10 +29,10 @@ from skdpadmm._linear_model import (
     validating,
 )
 from skdpadmm._sklearn import (
-    AT_LEAST_1,
+    COUNT,
     POSITIVE,
     POSITIVE_OR_INF,
-    StrOptions,
+    OneOf,
     _fit_context,
     absent,
     parameter,
@@ -60,11 +59,11 @@ class ModelOfAgents(PrivateLinearModel):
 
     epsilon: Any = parameter(1.0, POSITIVE_OR_INF, "array-like", dict)
     adversary: str = absent(EAVESDROPPER)
-    privacy_unit: str = parameter("record", StrOptions({"record", "agent"}))
-    partition: Any = parameter("iid", StrOptions(set(PARTITIONS)), callable)
-    n_agents: int | None = parameter(None, AT_LEAST_1, None)
+    privacy_unit: str = parameter("record", OneOf("record", "agent"))
+    partition: Any = parameter("iid", OneOf(*PARTITIONS), callable)
+    n_agents: int | None = parameter(None, COUNT, None)
     agent_column: int | str | None = parameter(None, Integral, str, None)
-    engine: str = parameter("local", StrOptions({"local", "dask"}))
+    engine: str = parameter("local", OneOf("local", "dask"))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, agents: ArrayLike | None = None) -> Self:
@@ -377,7 +376,7 @@ class OwnModels(ModelOfAgents):
 class ChosenRegression(OwnModels, PrivateLinearRegressor):
     """A regression with the parameter `loss`."""
 
-    loss: str = parameter("squared_error", StrOptions({"squared_error", "huber"}))
+    loss: str = parameter("squared_error", OneOf("squared_error", "huber"))
     huber_threshold: float = parameter(0.2, POSITIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
@@ -397,7 +396,7 @@ def has_probabilities(model: Any) -> bool:
 class ChosenClassification(OwnModels, PredictsProbabilities, ClassifierOfAgents):
     """A classification with the parameter `loss`."""
 
-    loss: str = parameter("log_loss", StrOptions({"log_loss", "smoothed_hinge"}))
+    loss: str = parameter("log_loss", OneOf("log_loss", "smoothed_hinge"))
     smoothing: float = parameter(1.0, POSITIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:

@@ -14,7 +14,6 @@ records.
    Centralized and Federated Learning", ICML 2023.
 """
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -32,12 +31,12 @@ from skdpadmm._linear_model import (
     logistic_loss,
 )
 from skdpadmm._sklearn import (
-    AT_LEAST_0,
-    AT_LEAST_1,
+    COUNT,
+    NON_NEGATIVE,
     POSITIVE,
     POSITIVE_OR_INF,
     SHARE,
-    StrOptions,
+    OneOf,
     _fit_context,
     parameter,
 )
@@ -62,7 +61,7 @@ __all__ = [
 class CentralModel(StreamingModel):
     """A model of rows that a curator holds, and whose row each is where persons are protected."""
 
-    max_rows_per_person: int | None = parameter(None, AT_LEAST_1, None)
+    max_rows_per_person: int | None = parameter(None, COUNT, None)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, persons: ArrayLike | None = None) -> Self:
@@ -221,7 +220,7 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
 
     _sklearn_class = "linear_model.ElasticNet"
 
-    alpha: float = parameter(1.0, AT_LEAST_0)
+    alpha: float = parameter(1.0, NON_NEGATIVE)
     l1_ratio: float = parameter(0.5, SHARE)
 
     def _loss(self, n_classes: int | None) -> Loss:
@@ -332,10 +331,8 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     array([ 0.97,  0.97,  0.95, -0.93, -0.93, -0.93])
     """
 
-    penalty_matrix: Any = parameter(
-        "fused", StrOptions({"fused", "trend"}), "array-like", "sparse matrix"
-    )
-    alpha: float = parameter(1.0, AT_LEAST_0)
+    penalty_matrix: Any = parameter("fused", OneOf("fused", "trend"), "array-like", "sparse matrix")
+    alpha: float = parameter(1.0, NON_NEGATIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
         return SquaredLoss()
@@ -460,7 +457,7 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     _sklearn_class = "linear_model.HuberRegressor"
 
     huber_threshold: float = parameter(0.2, POSITIVE)
-    alpha: float = parameter(1e-4, AT_LEAST_0)
+    alpha: float = parameter(1e-4, NON_NEGATIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
         return self._huber(self.huber_threshold)
@@ -559,7 +556,7 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
 
     _sklearn_class = "linear_model.Lasso"
 
-    alpha: float = parameter(1.0, AT_LEAST_0)
+    alpha: float = parameter(1.0, NON_NEGATIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
         return SquaredLoss()
@@ -893,7 +890,7 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
 
     _sklearn_class = "linear_model.Ridge"
 
-    alpha: float = parameter(1.0, AT_LEAST_0)
+    alpha: float = parameter(1.0, NON_NEGATIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
         return SquaredLoss()

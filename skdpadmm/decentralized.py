@@ -16,7 +16,6 @@ whoever runs it.
    Accuracy via Multi-Step Approximation".
 """
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from skdpadmm._model_of_agents import (
     ChosenRegression,
     OwnModels,
 )
-from skdpadmm._sklearn import ALGORITHM, AT_LEAST_0, AT_LEAST_1, SHARE, StrOptions, parameter
+from skdpadmm._sklearn import ALGORITHM, COUNT, NON_NEGATIVE, SHARE, OneOf, parameter
 from skdpadmm.network import (
     Ownership,
     Topology,
@@ -51,11 +50,11 @@ Array = NDArray[np.float64]
 class DecentralizedModel(OwnModels):
     """Parameters of a network, and the models of its agents."""
 
-    penalty: str | None = parameter("l2", StrOptions({"l1", "l2", "elasticnet"}), None)
-    alpha: float = parameter(1e-4, AT_LEAST_0)
+    penalty: str | None = parameter("l2", OneOf("l1", "l2", "elasticnet"), None)
+    alpha: float = parameter(1e-4, NON_NEGATIVE)
     l1_ratio: float = parameter(0.15, SHARE)
-    adversary: str = parameter(EAVESDROPPER, StrOptions({EAVESDROPPER, PEER}))
-    coalition: int = parameter(1, AT_LEAST_1)
+    adversary: str = parameter(EAVESDROPPER, OneOf(EAVESDROPPER, PEER))
+    coalition: int = parameter(1, COUNT)
     topology: Any = parameter("complete")
     algorithm: Any = parameter("multi-step-admm", *ALGORITHM)
 

@@ -14,7 +14,6 @@ a pipeline, scores on private data, or other fits on the same records.
    Centralized and Federated Learning", ICML 2023.
 """
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -33,12 +32,14 @@ from skdpadmm._linear_model import (
 from skdpadmm._model_of_agents import ClassifierOfAgents, ModelOfAgents
 from skdpadmm._sklearn import (
     ALGORITHM,
-    AT_LEAST_0,
-    AT_LEAST_1,
+    AUTO,
+    COUNT,
+    FRACTION,
+    NON_NEGATIVE,
     POSITIVE_OR_INF,
     SHARE,
     Interval,
-    StrOptions,
+    OneOf,
     parameter,
 )
 from skdpadmm.losses import Loss, SquaredLoss
@@ -52,12 +53,10 @@ __all__ = ["DPFedElasticNet", "DPFedLasso", "DPFedLogisticRegression", "DPFedRid
 class FederatedModel(ModelOfAgents):
     """Parameters of a federation, and who is trusted with what."""
 
-    adversary: str = parameter(SERVER, StrOptions(set(Federation.observers)))
-    participation: float | str = parameter(
-        "auto", StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")
-    )
+    adversary: str = parameter(SERVER, OneOf(*Federation.observers))
+    participation: float | str = parameter("auto", AUTO, FRACTION)
     dropout: float = parameter(0.0, Interval(Real, 0, 1, closed="left"))
-    n_honest: int | None = parameter(None, AT_LEAST_1, None)
+    n_honest: int | None = parameter(None, COUNT, None)
     algorithm: Any = parameter("federated-admm", *ALGORITHM)
 
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
@@ -198,7 +197,7 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
 
     _sklearn_class = "linear_model.ElasticNet"
 
-    alpha: float = parameter(1.0, AT_LEAST_0)
+    alpha: float = parameter(1.0, NON_NEGATIVE)
     l1_ratio: float = parameter(0.5, SHARE)
 
     def _loss(self, n_classes: int | None) -> Loss:
@@ -322,7 +321,7 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
 
     _sklearn_class = "linear_model.Lasso"
 
-    alpha: float = parameter(1.0, AT_LEAST_0)
+    alpha: float = parameter(1.0, NON_NEGATIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
         return SquaredLoss()
@@ -584,7 +583,7 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
 
     _sklearn_class = "linear_model.Ridge"
 
-    alpha: float = parameter(1.0, AT_LEAST_0)
+    alpha: float = parameter(1.0, NON_NEGATIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
         return SquaredLoss()

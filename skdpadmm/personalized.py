@@ -17,7 +17,6 @@ privacy loss. `fit` simulates all agents in one place, and protects nobody from 
    for Decentralized Collaborative Machine Learning", 2017.
 """
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -53,11 +52,11 @@ from skdpadmm._model_of_agents import (
 )
 from skdpadmm._sklearn import (
     ALGORITHM,
-    AT_LEAST_0,
+    FRACTION,
+    NON_NEGATIVE,
     POSITIVE,
-    Interval,
     LinkedEstimator,
-    StrOptions,
+    OneOf,
     _safe_indexing,
     absent,
     parameter,
@@ -91,14 +90,12 @@ NO_ROWS = 0.5
 class PersonalizedModel(OwnModels):
     """Parameters of a neighbourhood, and models of its agents."""
 
-    alpha: float = parameter(1e-4, AT_LEAST_0)
+    alpha: float = parameter(1e-4, NON_NEGATIVE)
     trade_off: float = parameter(1.0, POSITIVE)
     similarity: Any = parameter("uniform")
     agent_features: Any = parameter(None)
-    confidence: Any = parameter(
-        None, Interval(Real, 0, 1, closed="right"), "array-like", dict, None
-    )
-    partition: Any = parameter(None, StrOptions(set(PARTITIONS)), callable, None)
+    confidence: Any = parameter(None, FRACTION, "array-like", dict, None)
+    partition: Any = parameter(None, OneOf(*PARTITIONS), callable, None)
     algorithm: Any = parameter("personalized-coordinate-descent", *ALGORITHM)
     # Distances of models are measured in declared units, so nothing is released before the descent.
     scale: str | None = absent()

@@ -10,19 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from numbers import Real
 
 import numpy as np
 
-from skdpadmm.algorithms._algorithm import (
-    Algorithm,
-    Released,
-    count,
-    number,
-    parameter,
-    share,
-    size,
-)
+from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
+from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._network_steps import (
     Array,
     check_batches,
@@ -34,11 +27,6 @@ from skdpadmm.algorithms._network_steps import (
     noisy_gradients,
 )
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
-
-
-def _is_weight(value: Any) -> bool:
-    is_number = isinstance(value, int | float | np.integer | np.floating)
-    return value == "growing" or (is_number and value is not True and 0 < value <= 1e100)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -126,19 +114,16 @@ class MultiStepADMM(Algorithm):
     releases_path = True  # Every observer counts as seeing all noisy gradients.
     noiseless = True
 
-    inner_steps: int = count(2)
-    step_size: float | Literal["auto"] = size()
-    clip_norm: float | Literal["auto"] = size()
-    penalty_weight: float | Literal["auto"] = size()
-    proximal_weight: float | Literal["growing"] | None = parameter(
-        None,
-        _is_weight,
-        "'growing' or a float in (0, 1e+100]",
-        convert=lambda weight: weight if weight == "growing" else float(weight),
+    inner_steps: int = parameter(2, COUNT)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    penalty_weight: float | str = parameter("auto", AUTO, SIZE)
+    proximal_weight: float | str | None = parameter(
+        None, None, OneOf("growing"), Interval(Real, 0, 1e100, closed="right")
     )
-    diameter: float = number(math.inf, 1e-100, math.inf)
-    batch_fraction: float = number(1.0, 1e-6, 1.0)
-    tail_fraction: float = share(0.5)
+    diameter: float = parameter(math.inf, Interval(Real, 1e-100, math.inf, closed="both"))
+    batch_fraction: float = parameter(1.0, Interval(Real, 1e-6, 1.0, closed="both"))
+    tail_fraction: float = parameter(0.5, FRACTION)
 
     def check_facts(self, facts: Facts) -> None:
         """Weights make up steps, and batches protect records."""

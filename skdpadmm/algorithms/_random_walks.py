@@ -17,14 +17,15 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _walks as walks
-from skdpadmm.algorithms._algorithm import Algorithm, Released, count, number, share, size
+from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
 from skdpadmm.algorithms._defaults import usual_smoothness
 from skdpadmm.algorithms._messages import calibrated_multiplier
@@ -63,10 +64,10 @@ class _RandomWalk(Algorithm):
     conditionable = False
     noiseless = True
 
-    step_size: float | Literal["auto"] = size()
-    clip_norm: float | Literal["auto"] = size()
-    max_contributions: int | Literal["auto"] = count("auto")
-    tolerance: float = number(0.01, 1e-6, 1.0)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    max_contributions: int | str = parameter("auto", AUTO, COUNT)
+    tolerance: float = parameter(0.01, Interval(Real, 1e-6, 1.0, closed="both"))
 
     def check_facts(self, facts: Facts) -> None:
         """One epsilon for records, whose rows have a bound."""
@@ -235,8 +236,8 @@ class RandomWalkADMM(_RandomWalk):
 
     releases_path = True  # Every observer counts as seeing the token after every hop.
 
-    relaxation: float = share(0.5)
-    tail_fraction: float = share(0.5)
+    relaxation: float = parameter(0.5, FRACTION)
+    tail_fraction: float = parameter(0.5, FRACTION)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The update of the token, at each hop."""
@@ -409,7 +410,7 @@ class RandomWalkProximalPoint(_RandomWalk):
     [2.4, 1.0]
     """
 
-    relaxation: float = share(1.0)
+    relaxation: float = parameter(1.0, FRACTION)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The token, at each hop."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ class Hops(NamedTuple):
 
 
 def walk_steps(
-    facts: Facts, mu: float, n_steps: int, clip_norm: float | Literal["auto"]
+    facts: Facts, mu: float, n_steps: int, clip_norm: float | str
 ) -> tuple[float, float]:
     """Default step size, and the clip bound, by the rule of a curator with as much noise in steps.
 
@@ -75,7 +75,7 @@ def walk_steps(
         step, clip = step * math.sqrt(plenty), clip * plenty
     several = facts.loss.n_outputs > 1
     never_binds = certified.open_clip(facts.loss, facts.row_norm) / certified.typical_norm(facts)
-    if clip_norm == "auto":
+    if isinstance(clip_norm, str):
         return step, never_binds if several else clip
     if several and clip_norm < never_binds:
         raise ValueError(

@@ -1,6 +1,5 @@
 """Private searches: candidates of a grid, or drawn from distributions, under one total budget."""
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 import copy
@@ -41,12 +40,12 @@ from skdpadmm._pipelines import (
     with_parameters,
 )
 from skdpadmm._sklearn import (
-    AT_LEAST_1,
+    COUNT,
     POSITIVE_OR_INF,
     HasMethods,
     Interval,
     LinkedEstimator,
-    StrOptions,
+    OneOf,
     _fit_context,
     _safe_indexing,
     converting,
@@ -123,7 +122,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
     epsilon: float = parameter(1.0, POSITIVE_OR_INF)
     delta: float = parameter(1e-5, Interval(Real, 0, 1, closed="neither"))
     n_trials: float | None = parameter(None, Interval(Real, 1, None, closed="neither"), None)
-    trials: str = parameter("geometric", StrOptions(set(LAWS)))
+    trials: str = parameter("geometric", OneOf(*LAWS))
     scoring: Any = parameter(None, str, callable, None)
     score_bounds: Any = parameter(None)
     public_validation: Any = parameter(None)
@@ -606,7 +605,7 @@ class DPRandomizedSearchCV(BaseDPSearch):
     """
 
     param_distributions: Any = field(kw_only=False, metadata={"allowed": [dict, list]})
-    n_iter: int = parameter(10, AT_LEAST_1)
+    n_iter: int = parameter(10, COUNT)
 
     def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
         drawn = int.from_bytes(os.urandom(4), "little") if seed is None else seed
