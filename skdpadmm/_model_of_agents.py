@@ -265,11 +265,23 @@ class ModelOfAgents(PrivateLinearModel):
             X, y = check_X_y(X, y, accept_sparse="csr", dtype=FLOATS, estimator=self, **checks)
         return X, np.asarray(y)
 
-    def _check_predict(self, X: Any) -> Any:
-        return features_of(self, X)
+    def _check_predict(self: Any, X: Any) -> Any:
+        check_is_fitted(self, "coef_")
+        if self.agent_column is None:
+            with validating():
+                return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        with validating():
+            features = without_column(X, column_number(self.agent_column, X))
+            return check_array(features, accept_sparse="csr", dtype=FLOATS, estimator=self)
 
-    def _feature_names(self) -> Any:
-        return feature_names_of(self)
+    def _feature_names(self: Any) -> Any:
+        names = getattr(self, "feature_names_in_", None)
+        if names is None or self.agent_column is None:
+            return names
+        if isinstance(self.agent_column, str):
+            return names[names != self.agent_column]
+        return np.delete(names, int(self.agent_column))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -454,28 +466,6 @@ def in_order_of_agents(values: Any, labels: list[Any] | None, name: str) -> Any:
             f" label in the type that it has.{hint}"
         )
     return [by_label[label] for label in labels]
-
-
-def features_of(model: Any, X: Any) -> Any:
-    """Validated features of rows to predict, without a column of agents."""
-    check_is_fitted(model, "coef_")
-    if model.agent_column is None:
-        with validating():
-            return validate_data(model, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-    validate_data(model, X, reset=False, skip_check_array=True)
-    with validating():
-        features = without_column(X, column_number(model.agent_column, X))
-        return check_array(features, accept_sparse="csr", dtype=FLOATS, estimator=model)
-
-
-def feature_names_of(model: Any) -> Any:
-    """Names of the features, without a column of agents; None where a fit has seen no names."""
-    names = getattr(model, "feature_names_in_", None)
-    if names is None or model.agent_column is None:
-        return names
-    if isinstance(model.agent_column, str):
-        return names[names != model.agent_column]
-    return np.delete(names, int(model.agent_column))
 
 
 def column_number(column: int | str, X: Any) -> int:

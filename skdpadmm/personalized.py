@@ -35,7 +35,6 @@ from skdpadmm._fitting import Fitted, Trust
 from skdpadmm._linear_model import (
     PredictsNumbers,
     PredictsProbabilities,
-    PrivateLinearModel,
     Targets,
     encoded_targets,
     finite_numbers,
@@ -45,9 +44,8 @@ from skdpadmm._linear_model import (
 from skdpadmm._model_of_agents import (
     ChosenClassification,
     ChosenRegression,
+    ModelOfAgents,
     OwnModels,
-    feature_names_of,
-    features_of,
     has_probabilities,
 )
 from skdpadmm._sklearn import (
@@ -300,7 +298,10 @@ class _LocalModel(LinkedEstimator):
 
     agent_: Any
     agent_column: Any = None
-    to_sklearn = PrivateLinearModel.to_sklearn
+    # It takes the columns of the fit.
+    _check_predict = ModelOfAgents._check_predict
+    _feature_names = ModelOfAgents._feature_names
+    to_sklearn = ModelOfAgents.to_sklearn
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> NoReturn:
         """Refuse: the model depends on those of neighbours."""
@@ -309,12 +310,6 @@ class _LocalModel(LinkedEstimator):
             " on those of its neighbours. Call local_model(agent, X, y) of the fitted personalised"
             " estimator."
         )
-
-    def _check_predict(self, X: Any) -> Any:
-        return features_of(self, X)
-
-    def _feature_names(self) -> Any:
-        return feature_names_of(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
