@@ -631,7 +631,7 @@ def validating() -> Iterator[None]:
 
 
 def finite_numbers(y: Any) -> Array:
-    """Targets as floats; scikit-learn looks at them before text and None become numbers."""
+    """Targets as finite floats, checked after text and None have become numbers."""
     with validating():
         return np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"))
 

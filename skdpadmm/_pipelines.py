@@ -90,15 +90,12 @@ def _stack(model: Any) -> str:
 
 def _bag(model: Any) -> str:
     if model.oob_score:
-        return "oob_score_ is exact. Set oob_score=False"
-    if model.max_samples != 1.0 and getattr(
-        last_step(model.estimators_[0]), "max_rows_per_person", None
-    ):
+        return "has an exact oob_score_. Set oob_score=False"
+    has_persons = getattr(last_step(model.estimators_[0]), "max_rows_per_person", None)
+    if model.max_samples != 1.0 and has_persons:
         return "draws rows, and not persons. Set max_samples=1.0"
     # A record that is there several times is protected less than each fit claims.
-    return (
-        "rows are repeated, and so protected less. Set bootstrap=False" if model.bootstrap else ""
-    )
+    return "repeats rows, which protects them less. Set bootstrap=False" if model.bootstrap else ""
 
 
 _FOLDS = "did not keep its fits of folds, and what they cost is not known"
@@ -280,8 +277,8 @@ def require_known(estimator: Any) -> None:
     if problems:
         raise ValueError(
             f"Got a model that costs more than its private fits: {'; '.join(problems)}. Expected"
-            " steps that are known to learn nothing, such as PublicTableTransformer, or a"
-            " FrozenEstimator of what was fitted on public rows, or with a ledger of its own."
+            " transformers that learn nothing, such as PublicTableTransformer, or a FrozenEstimator"
+            " around what was fitted before: on public rows, or with a ledger."
         )
 
 

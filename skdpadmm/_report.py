@@ -12,7 +12,6 @@ import numpy as np
 
 from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
 from skdpadmm.privacy import (
-    SAME_ROWS,
     GaussianDP,
     Neighboring,
     NonPrivate,
@@ -22,6 +21,9 @@ from skdpadmm.privacy import (
     ReleaseLine,
     gaussian_mu,
     worst,
+)
+from skdpadmm.privacy.claims import (
+    SAME_ROWS,
 )
 from skdpadmm.protocol import (
     EAVESDROPPER,

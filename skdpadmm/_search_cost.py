@@ -28,16 +28,18 @@ from skdpadmm._pipelines import (
     with_parameters,
 )
 from skdpadmm.privacy import (
-    ASSUMED,
-    SAME_ROWS,
-    Claim,
-    Claims,
     Guarantee,
     Observer,
     PrivacyReport,
+)
+from skdpadmm.privacy.claims import (
+    SAME_ROWS,
+    Claim,
+    Claims,
     Relation,
+    claims_of_report,
     totals_of,
-    worst,
+    weakest,
 )
 
 # The rows that train depend on positions alone. Subclasses may look at rows.
@@ -45,15 +47,11 @@ _GIVEN = type(ms.check_cv([]))
 _BY_POSITION = (ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit, _GIVEN)
 
 
-def claim_of(plan: Any, observer: str | None = None) -> Claim:
+def claim_of(plan: Any, observer: str | None = None, who: str = "") -> Claim:
     """The guarantee of a planned fit against an observer, by default its adversary."""
     name = observer or plan.adversary
-    return Claim(name, Relation(plan.unit, plan.neighboring), plan.guarantee(name))
-
-
-def claims_of(plan: Any) -> Claims:
-    """The guarantees of a planned fit against all of its observers, its adversary first."""
-    return tuple(claim_of(plan, o) for o in dict.fromkeys((plan.adversary, *plan.observers)))
+    relation = Relation(plan.unit, plan.neighboring, who if plan.unit != "record" else "")
+    return Claim(name, relation, plan.guarantee(name))
 
 
 def claims_of_fits(
@@ -67,10 +65,16 @@ def claims_of_fits(
 
     ``refit_size`` is None without a refit; ``shape`` is what :func:`plan_fits` asks for.
     """
+    # All fits of a search take the agents of one column; made-up ones are others in every fit.
+    column = getattr(last_step(estimator), "agent_column", None)
+    who = column if isinstance(column, str) else ""
 
     def claims(n_samples: int) -> list[Claims]:
         plans, _ = plan_fits(estimator, candidates, n_samples, **shape)
-        return [claims_of(plan) for plan in plans]
+        return [
+            tuple(claim_of(plan, o, who) for o in dict.fromkeys((plan.adversary, *plan.observers)))
+            for plan in plans
+        ]
 
     fits = [fit for size, count in Counter(sizes).items() for fit in claims(size) * count]
     refits = [] if refit_size is None else claims(refit_size)
@@ -79,15 +83,7 @@ def claims_of_fits(
     same: dict[Any, list[Claims]] = {}
     for refit in refits:
         same.setdefault(tuple(claim[:2] for claim in refit), []).append(refit)
-    for alike in same.values():
-        of_observers = zip(*alike, strict=True)
-        fits.append(
-            tuple(
-                one[0]._replace(guarantee=worst(*(c.guarantee for c in one)))
-                for one in of_observers
-            )
-        )
-    return fits
+    return fits + [tuple(map(weakest, zip(*alike, strict=True))) for alike in same.values()]
 
 
 def cost_of_search(
@@ -159,13 +155,11 @@ def plan_fits(
         last, known = last_step(candidate), dict(facts or {})
         if "n_features" not in known:
             known["n_features"] = n_features_of_last_step(candidate, n_features, columns)
+        asked = signature(last.plan).parameters
         # Where classes are not declared, an estimator takes the set of labels to be public.
-        if (
-            "n_classes" in signature(last.plan).parameters
-            and getattr(last, "classes", None) is None
-        ):
+        if "n_classes" in asked and getattr(last, "classes", None) is None:
             known.setdefault("n_classes", n_classes)
-        if last is candidate and "columns" in signature(last.plan).parameters:
+        if last is candidate and "columns" in asked:
             known.setdefault("columns", columns)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -180,7 +174,7 @@ def sizes_of_folds(search: Any, n_samples: int) -> list[int]:
         raise ValueError(
             "Got folds of rows for an estimator that protects persons, expected fits of persons one"
             " by one: which rows a fold has depends on how many each person has. Fit each candidate"
-            f" by itself, with a ledger. {SAME_ROWS}"
+            f" by itself, with a ledger. A sum assumes: {SAME_ROWS}"
         )
     if hasattr(search.cv, "__next__"):
         raise ValueError("Got cv that can be gone through once, expected cv=list(...).")
@@ -221,11 +215,11 @@ def covers(planned: Guarantee, spent: Guarantee, delta: float) -> bool:
 
 def common_relation(claims: Sequence[Claim]) -> tuple[str, Relation]:
     """The adversary and the relation of all fits, which have to be one."""
-    found = sorted({(claim.observer, *claim.relation) for claim in claims})
+    found = sorted({f"{claim.observer}: {claim.relation.describe()}" for claim in claims})
     if len(found) > 1:
         raise ValueError(
-            f"Got candidates under {found}, expected one adversary, one unit and one neighbouring"
-            " relation: guarantees under different ones do not add up."
+            f"Got candidates under {'; '.join(found)}, expected one adversary, one unit and one"
+            " neighbouring relation, which add up. Search over each by itself."
         )
     return claims[0].observer, claims[0].relation
 
@@ -292,7 +286,7 @@ def search_cost(
     is_fitted = hasattr(search, "cv_results_")
     best: Any = getattr(search, "best_estimator_", None)
     candidates = search.cv_results_["params"] if is_fitted else _drawn(search)
-    n_features = n_features or getattr(search, "n_features_in_", len(columns or ()))
+    n_features = n_features or getattr(search, "n_features_in_", None)
     if n_classes is None and hasattr(best, "classes_"):
         n_classes = len(best.classes_)
     if columns is None:
@@ -328,7 +322,7 @@ def search_cost(
         delta=max(float(model.delta) for model in models),
         assumptions=(
             "Every fit counts for every row. That bounds the cost: each row is left out of some.",
-            ASSUMED,
+            SAME_ROWS,
             *([same] if is_fitted else []),
         ),
         not_covered=(
@@ -361,8 +355,7 @@ def _require_unchanged(search: Any, n_samples: int, n_folds: int, known: dict[st
         )
         (plan,), _ = plan_fits(search.estimator, chosen, n_samples, **known)
         # Estimators know their parameters of today alone.
-        (line,) = (line for line in report.observers if line.name == report.adversary)
-        was, now = Claim.of(line), claim_of(plan)
+        was, now = claims_of_report(report)[0], claim_of(plan)
         is_changed |= (was.observer, was.relation[:2]) != (now.observer, now.relation[:2])
         is_changed |= not covers(plan.guarantee(), report.guarantee(), float(report.delta))
     if is_changed:

@@ -143,27 +143,32 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 _thread_pools = cache(ThreadpoolController)
 
 
+# What parts are called by. Workers import it by its name.
+Method = Callable[..., Any]
+
+
 class PlacedParts(ABC):
     """Objects with a state of their own, which stays where they were placed."""
 
     # Bytes of arguments and results that left a process since the parts were placed.
     bytes_sent: int = 0
 
-    def sum(self, method: str, *args: object) -> NDArray[np.float64]:
-        """Sum of ``part.method(*args)`` over all parts, always in their order.
+    def sum(self, method: Method, *args: object) -> NDArray[np.float64]:
+        """Sum of ``method(part, *args)`` over all parts, always in their order.
 
-        The method returns a fresh array, which may be added to in place, and only reads its
-        arguments, since parts may share them.
+        The method is a function of a module or of a class, such as ``Part.advance``. It returns a
+        fresh array, which may be added to in place, and only reads its arguments, since parts may
+        share them.
         """
         return add_up(self._call(method, args, wanted=True))
 
-    def run(self, method: str, *args: object) -> None:
-        """Call ``part.method(*args)`` on all parts, and drop results where they are."""
+    def run(self, method: Method, *args: object) -> None:
+        """Call ``method(part, *args)`` on all parts, and drop results where they are."""
         for _ in self._call(method, args, wanted=False):
             pass
 
     @abstractmethod
-    def _call(self, method: str, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
+    def _call(self, method: Method, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
         """Results of a method in the order of the parts, or nothing if they are not wanted."""
 
 
@@ -175,17 +180,17 @@ class LocalParts(PlacedParts):
     pool: ThreadPoolExecutor | None
     jobs: Parallel | None = None
 
-    def _call(self, method: str, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
+    def _call(self, method: Method, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
         if self.jobs is not None:
             return self.jobs(delayed(call_part)(part, method, args) for part in self.parts)
         spread = self.pool.map if self.pool is not None and len(self.parts) > 1 else map
         return spread(partial(call_part, method=method, args=args), self.parts)
 
 
-def call_part(part: object, method: str, args: tuple[object, ...]) -> Any:
-    """``part.method(*args)`` without a warning of floating point, which would depend on data."""
+def call_part(part: object, method: Method, args: tuple[object, ...]) -> Any:
+    """``method(part, *args)`` without a warning of floating point, which would depend on data."""
     with np.errstate(all="ignore"):
-        return getattr(part, method)(*args)
+        return method(part, *args)
 
 
 def add_up(results: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -267,7 +272,7 @@ class DaskParts(PlacedParts):
     n_rounds: int = 0
     bytes_sent: int = 0
 
-    def _call(self, method: str, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
+    def _call(self, method: Method, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
         import cloudpickle
 
         message = cloudpickle.dumps((method, args, wanted))

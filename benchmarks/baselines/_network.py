@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms import penalty_operator
-from skdpadmm.losses import clip_derivative
+from skdpadmm.algorithms import ClippedSum, penalty_operator
 from skdpadmm.network import Topology
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2
 from skdpadmm.privacy import Guarantee, calibrate_noise, compose, gaussian_mu, worst
 from skdpadmm.protocol import Budget, Facts, Plan, Problem, Solution, View, network_of
-from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
+from skdpadmm.records import Rows
 
 Array = NDArray[np.float64]
 Map = Callable[[Array], Array]
@@ -111,22 +110,9 @@ def typical_norm(facts: Facts) -> float:
 
 def clipped_gradients(facts: Facts, problem: Problem, clip_norm: float) -> Map:
     """Gradients of all ``F_a``, each at the model of its agent."""
-    rows, ownership, loss = problem.rows, problem.ownership, facts.loss
-    assert ownership is not None
-    segments = Segments(rows=rows, owner=ownership.index.astype(np.int32))
-    with np.errstate(divide="ignore"):
-        bound = clip_norm / np.sqrt(rows.squared_norm)
-
-    def slopes(scores: Array, own: slice) -> Array:
-        flat = scores[:, 0] if loss.n_outputs == 1 else scores
-        derivative = loss.derivative(flat, problem.target[own])
-        return clip_derivative(derivative, bound[own]).reshape(scores.shape)
-
-    def gradient(models: Array) -> Array:
-        sums = collect_agents(rows, segments.sums(prepare_agents(rows, models), slopes))
-        return ownership.n_agents / facts.n_samples * sums
-
-    return gradient
+    sums, weight = ClippedSum(facts, clip_norm).of_agents(problem), clip_norm / facts.n_samples
+    weight *= network_of(facts).n_agents
+    return lambda models: weight * sums(models)
 
 
 def proximal_step(facts: Facts, rows: Rows) -> Callable[[Array, Array], Array]:

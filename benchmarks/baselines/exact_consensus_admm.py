@@ -6,7 +6,6 @@ Accuracy via Multi-Step Approximation", equations (6) to (9).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -19,6 +18,7 @@ from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, netw
 from . import _network as consensus
 
 MODELS = "models of agents"
+NEVER_REACHED = 2.0**300  # a clip bound
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -57,7 +57,7 @@ class ExactConsensusADMM(Algorithm):
         bends *= facts.loss.smoothness * topology.n_agents / facts.n_samples
         weight = float(bends.mean()) / facts.n_parameters / max(topology.degrees.mean(), 1.0)
         curvature = consensus.curvatures(topology, weight)
-        gradient = consensus.clipped_gradients(facts, problem, math.inf)
+        gradient = consensus.clipped_gradients(facts, problem, NEVER_REACHED)
         prox, step = consensus.proximal_step(facts, rows), 1 / (curvature + bends[:, None, None])
         root = np.sqrt(curvature * step)
         momentum, tolerance = (1 - root) / (1 + root), settings.tolerance

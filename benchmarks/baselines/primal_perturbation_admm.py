@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from skdpadmm.algorithms import AUTO, COUNT, SIZE, Algorithm, parameter
+from skdpadmm.algorithms import AUTO, COUNT, SIZE, Algorithm, ClippedSum, parameter
 from skdpadmm.privacy import GaussianDP
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
@@ -71,7 +71,7 @@ class PrimalPerturbationADMM(Algorithm):
         weights = self.penalty_weights(settings.penalty_weight, n_rounds)
         curvature = consensus.curvatures(network_of(facts).topology, weights[0])
         least = shares_of_way(facts, curvature, self.inner_steps).min()
-        sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+        sensitivity = ClippedSum(facts).sensitivity
         errors = [consensus.rounding(facts, clip_norm, w) for w in (weights[0], weights[-1])]
         sensitivity += 2 * max(errors) / least
         n_noisy = self.n_noisy(n_rounds)

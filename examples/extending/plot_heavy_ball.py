@@ -3,7 +3,7 @@ An algorithm of your own: heavy ball
 ====================================
 
 Private gradient descent with momentum (Polyak, 1964), written outside of the package: what is
-released and how far it moves, and a run whose noise comes from the gate.
+released, its sensitivity, and a run whose noise comes from the gate.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 
 from skdpadmm import DPAdmmRidge
-from skdpadmm.algorithms import AUTO, SIZE, Algorithm, Interval, parameter, penalty_operator
-from skdpadmm.losses import clip_derivative
+from skdpadmm.algorithms import (
+    AUTO,
+    SIZE,
+    Algorithm,
+    ClippedSum,
+    Interval,
+    parameter,
+    penalty_operator,
+)
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
 
@@ -56,8 +63,7 @@ class HeavyBall(Algorithm):
         settings = self.resolved(
             step_size=1 / (facts.loss.smoothness * facts.row_norm**2), n_iter=facts.max_iter
         )
-        # Sums of clipped gradients over C; rounding increases a sensitivity slightly.
-        sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+        sensitivity = ClippedSum(facts).sensitivity  # in units of C
         mu = facts.remaining_mu(budget)
         noise_std = sensitivity * math.sqrt(facts.max_iter) / mu * (1 + 1e-12)
         gradients = Release(
@@ -70,25 +76,13 @@ class HeavyBall(Algorithm):
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         facts, settings, rows = plan.facts, plan.settings, problem.rows
-        loss, clip = facts.loss, settings.clip_norm * rows.typical_norm
-        with np.errstate(divide="ignore"):
-            bound = clip / np.sqrt(rows.squared_norm)
+        clip = settings.clip_norm * rows.typical_norm
+        gradients = ClippedSum(facts, clip).over(problem)
         prox = penalty_operator(facts.penalty, settings.step_size, rows)
-
-        def gradient(w: np.ndarray) -> np.ndarray:
-            prepared = rows.prepare(w if loss.n_outputs > 1 else w[:, 0])
-
-            def of_block(block: int) -> np.ndarray:
-                own = rows.slices[block]
-                slopes = loss.derivative(rows.scores(block, prepared), problem.target[own])
-                return rows.adjoint(block, clip_derivative(slopes, bound[own]))
-
-            return rows.collect(problem.engine.sum(of_block, rows.n_blocks)).reshape(w.shape)
-
-        w = before = np.zeros((facts.n_parameters, loss.n_outputs))
+        w = before = np.zeros((facts.n_parameters, facts.loss.n_outputs))
         for k in range(settings.n_iter):
             # Iterates depend on releases alone.
-            noisy = clip / facts.n_samples * gate.release("gradients", gradient(w) / clip)
+            noisy = clip / facts.n_samples * gate.release("gradients", gradients(w) / clip)
             ahead = w + settings.momentum * (w - before)
             w, before = prox(ahead - settings.step_size * noisy), w
             problem.progress(k + 1)

@@ -8,6 +8,7 @@ can change nothing of the guarantee. A new algorithm is a new file here and a na
 from skdpadmm._sklearn import AT_LEAST_0, AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
+from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._gradient_admm import GradientADMM, is_streaming
@@ -44,6 +45,7 @@ __all__ = [
     "SIZE",
     "Algorithm",
     "AveragedADMM",
+    "ClippedSum",
     "ConsensusADMM",
     "CoordinateDescent",
     "DecentralizedGradientDescent",

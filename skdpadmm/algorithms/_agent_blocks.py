@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
+from skdpadmm.algorithms._clipped_sums import clip_persons
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, SquaredLoss, clip_derivative, clip_vectors
 from skdpadmm.protocol import Problem
-from skdpadmm.records import CANCELLATION, Rows
+from skdpadmm.records import Rows
 
 Array = NDArray[np.float64]
 # Newton steps of a record's proximal problem once it can start from its last solution. The number
@@ -115,31 +116,14 @@ class PersonBlocks(RecordBlocks):
         return clip_persons(self.rows, block, slopes, weights, self.clip_norm, self.per_person)
 
 
-def clip_persons(
-    rows: Rows, block: int, slopes: Array, weights: Array, clip_norm: float, per_person: int
-) -> Array:
-    """Weighted slopes for which the mean gradient of each person is at most as long as the bound.
-
-    Those of a row that is `CANCELLATION` times as long are clipped before: how far rounding of
-    rows that cancel each other can go is bounded so.
-    """
-    with np.errstate(divide="ignore"):
-        most = CANCELLATION * clip_norm / np.sqrt(rows.squared_norm[rows.slices[block]])
-    weighted = clip_derivative(slopes, most).reshape(len(slopes), -1) * weights[:, None]
-    longest = clip_norm * per_person
-    norms = rows.norms_of_units(block, weighted, per_person)
-    shrink = np.where(np.isfinite(norms), longest / np.maximum(norms, longest), 0.0)
-    return (weighted * np.repeat(shrink, per_person)[:, None]).reshape(slopes.shape)
-
-
 def record_blocks(
-    problem: Problem, update: BlockUpdate, *, clip_norm: float, partial: bool
+    problem: Problem, update: BlockUpdate, *, clip_norm: float, everyone: bool
 ) -> list[RecordBlocks]:
     """Cut the records into parts that an engine can place; their number is fixed."""
     rows = problem.rows
     with np.errstate(divide="ignore"):
         bound = clip_norm / np.sqrt(rows.squared_norm)
-    owner = problem.ownership.index if partial and problem.ownership is not None else None
+    owner = None if everyone or problem.ownership is None else problem.ownership.index
     parts: list[RecordBlocks] = []
     for part in cut(rows.n_blocks, min(N_TASKS, rows.n_blocks)):
         records = slice(rows.slices[part.start].start, rows.slices[part.stop - 1].stop)

@@ -291,7 +291,7 @@ def _inner_solver(
     if not plan.budget.is_private:
         # No noise hides what is left of an inner solution.
         n_steps, clips = n_steps * solves.STEPS_WITHOUT_NOISE, solves.NO_BOUNDS
-    gradient = solves.clipped_gradient(facts.loss, problem, clips)
+    gradient = clips.gradient(facts, problem)
 
     def solve(point: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         start = point / (1 + settings.step_size * settings.ridge)

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator, refuse
-from skdpadmm.losses import LogisticLoss, Loss, clip_derivative
+from skdpadmm.algorithms._clipped_sums import ClippedSum
+from skdpadmm.losses import LogisticLoss, Loss
 from skdpadmm.protocol import Facts, Problem, Settings
 from skdpadmm.records import Rows
 
@@ -37,6 +38,10 @@ class LossBounds:
     row_norm: float  # Rows are scaled down to it [R].
     gradient_norm: float  # [L]
     curvature: float  # Largest eigenvalue of a Hessian [beta].
+
+    def gradient(self, facts: Facts, problem: Problem) -> Operator:
+        """Gradient of the sum of clipped losses over rows that are scaled down to their bound."""
+        return ClippedSum(facts, self.gradient_norm, self.row_norm).over(problem)
 
 
 # Of losses that are not clipped and rows that are not scaled down.
@@ -105,36 +110,6 @@ def remaining_prox(facts: Facts, step: float, ridge: float, rows: Rows) -> Opera
     left = 1.0 - step * ridge
     whole = penalty_operator(facts.penalty, step / left, rows)
     return lambda point: whole(point / left)
-
-
-def clipped_gradient(loss: Loss, problem: Problem, bounds: LossBounds) -> Operator:
-    """Gradient of the sum of clipped losses over rows that are scaled down to their bound.
-
-    Where targets have a scale, that of a scaled row is scaled with it: the record is weighted.
-    """
-    rows, engine = problem.rows, problem.engine
-    with np.errstate(all="ignore"):
-        norms = np.sqrt(rows.squared_norm)
-        shrink = np.minimum(1.0, bounds.row_norm / norms)
-        slope_bound = bounds.gradient_norm / (norms * shrink)
-    np.nan_to_num(shrink, copy=False, nan=1.0)
-    target = problem.target * shrink if rows.coordinates.has_target_scale else problem.target
-    vector = loss.n_outputs > 1
-
-    def gradient(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
-        prepared = rows.prepare(parameters if vector else parameters[:, 0])
-
-        def slopes(block: int) -> NDArray[np.float64]:
-            part = rows.slices[block]
-            factor = shrink[part, None] if vector else shrink[part]
-            slope = loss.derivative(rows.scores(block, prepared) * factor, target[part])
-            slope = clip_derivative(slope, slope_bound[part])
-            slope *= factor
-            return rows.adjoint(block, slope)
-
-        return rows.collect(engine.sum(slopes, rows.n_blocks)).reshape(parameters.shape)
-
-    return gradient
 
 
 def sum_rounding(facts: Facts, bounds: LossBounds) -> float:

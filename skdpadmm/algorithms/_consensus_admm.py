@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
+from skdpadmm.algorithms import _agent_blocks as blocks
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _messages as messages
-from skdpadmm.algorithms._agent_blocks import BlockUpdate, agent_blocks, record_blocks
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
+from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, longest_step
 from skdpadmm.algorithms._messages import Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import averaged_solution
@@ -39,7 +40,7 @@ DISPLACEMENT, MESSAGES = "mean displacement", "sum of messages"
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Consensus(Algorithm):
-    """What a curator and a federation share: blocks with hidden states, and a mean with noise."""
+    """Parameters that a curator and a federation share."""
 
     releases_path = True  # Whoever sees the model counts as seeing every released mean.
     noiseless = True
@@ -48,59 +49,6 @@ class _Consensus(Algorithm):
     clip_norm: float | str = parameter("auto", AUTO, SIZE)
     relaxation: float = parameter(0.5, Interval(Real, 0, 1, closed="neither", why=UNBOUNDED))
     tail_fraction: float = parameter(0.5, FRACTION)
-
-    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
-        """Iterate as planned; symbols as in the class."""
-        facts, settings, rows = plan.facts, plan.settings, problem.rows
-        gamma, lam, name = settings.step_size, settings.relaxation, plan.releases[-1].name
-        clip_norm = settings.clip_norm * rows.clip_unit
-        prox = penalty_operator(facts.penalty, gamma, rows)
-        shape = (facts.n_parameters, facts.loss.n_outputs)
-        schedule = draw_schedule(settings.rounds, facts.agents, gate)
-        sizes = (facts.n_samples,) if facts.agents is None else facts.agents.agent_sizes
-        weights = np.asarray(sizes) / facts.n_samples
-        arriving = settings.rounds.expected_shares(facts.agents)
-        partial = not schedule.takes_part.all()
-        advance = _placed(plan, problem, clip_norm, partial=partial)
-        # The public part of states, which differs between agents where they send increments.
-        is_state, n_blocks = settings.message == "state", schedule.takes_part.shape[1]
-        centers = np.zeros((1 if is_state else n_blocks, *shape))
-        n_averaged = int(schedule.sends[-settings.n_averaged :].any(axis=1).sum())
-        mean = z = tail = np.zeros(shape)
-        for k in range(settings.n_iter):
-            active, senders = schedule.takes_part[k], schedule.sends[k]
-            if not senders.any():
-                gate.skip(name)
-                problem.progress(k + 1)
-                continue
-            value = advance(z, centers[0], active if partial else None)
-            released = gate.release(name, value, None if facts.agents is None else senders)
-            noisy = gamma * clip_norm * released
-            if is_state:
-                centers = (1 - 2 * lam) * centers + 2 * lam * z
-                mean = centers[0] - noisy / arriving[k]
-            elif facts.unit == "agent":
-                mean = mean + noisy
-            else:
-                moved = 2 * lam * (z - centers[active])
-                centers[active] += moved
-                mean = mean + np.einsum("a,ajk->jk", weights[active], moved) - noisy
-            model = prox(mean)
-            z = rows.from_coordinates(model)
-            if k >= settings.n_iter - settings.n_averaged:
-                tail = tail + mean / n_averaged
-            problem.progress(k + 1, model)
-        amplified = math.sqrt(np.mean(arriving[-settings.n_averaged :] ** -2)) if is_state else 1.0
-        return averaged_solution(
-            plan,
-            rows,
-            # One proximal step after averaging: an average of sparse vectors would not be sparse.
-            prox(tail if n_averaged else mean),
-            clip_norm=clip_norm,
-            step_size=gamma,
-            noise_std=plan.releases[-1].noise_std * amplified,
-            **_traffic(plan, schedule),
-        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -199,6 +147,34 @@ class ConsensusADMM(_Consensus):
         sensitivities = path_sensitivities(facts, settings.relaxation, settings.n_iter)
         shape = (facts.n_parameters, facts.loss.n_outputs)
         return settings, messages.gaussian_release(DISPLACEMENT, shape, sensitivities, mu)
+
+    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
+        """Iterate as planned; symbols as above, with the public part c of every state ``c - d``."""
+        facts, settings, rows = plan.facts, plan.settings, problem.rows
+        gamma, lam, n_iter = settings.step_size, settings.relaxation, settings.n_iter
+        clip_norm = settings.clip_norm * rows.clip_unit
+        displacement = placed_blocks(plan, problem, clip_norm)
+        prox = penalty_operator(facts.penalty, gamma, rows)
+        c = z = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        for k in range(n_iter):
+            noisy = gate.release(DISPLACEMENT, displacement(z, c))
+            c = (1 - 2 * lam) * c + 2 * lam * z
+            mean = c - gamma * clip_norm * noisy
+            model = prox(mean)
+            z = rows.from_coordinates(model)
+            if k >= n_iter - settings.n_averaged:
+                tail = tail + mean / settings.n_averaged
+            problem.progress(k + 1, model)
+        return averaged_solution(
+            plan,
+            rows,
+            # One proximal step after averaging: an average of sparse vectors would not be sparse.
+            prox(tail),
+            clip_norm=clip_norm,
+            step_size=gamma,
+            noise_std=plan.releases[-1].noise_std,
+            n_iter=n_iter,
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -306,9 +282,9 @@ class FederatedADMM(_Consensus):
         if self.message == "state":
             sensitivities = path_sensitivities(facts, float(self.relaxation), rounds.n_rounds)
         else:
-            moved = facts.neighboring.sensitivity_factor * facts.working_rounding / facts.n_samples
-            moved *= 2 * float(self.relaxation) * (1 + rounds.n_rounds * 2.0**-50)
-            sensitivities = (moved,) * rounds.n_rounds
+            sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
+            sensitivity *= 2 * float(self.relaxation) * (1 + rounds.n_rounds * 2.0**-50)
+            sensitivities = (sensitivity,) * rounds.n_rounds
         guarantee = partial(
             messages.rounds_guarantee, facts, rounds, budget.observer, sensitivities
         )
@@ -322,11 +298,11 @@ class FederatedADMM(_Consensus):
             limits=unit_limits(facts),
             multipliers=messages.calibrated_multipliers(facts, budget, guarantee),
         )
-        # What a curator would spend for as much noise in the mean.
+        # The steps of a curator whose mean has as much noise.
         noise = sums.noise_std / float(rounds.expected_shares(federation)[0])
         mu = math.hypot(*sensitivities) / noise if budget.is_private else math.inf
         step_size, clip_norm = default_steps(facts, mu)
-        # Messages of agents are shorter than those of records; the travel stays the same.
+        # Messages of agents are shorter than those of records: a wider clip and a shorter step.
         factor = agent_clip_factor(facts) if budget.is_private else 1.0
         conditioned_records = facts.conditioning is not None and facts.unit == "record"
         settings = self.resolved(
@@ -338,31 +314,111 @@ class FederatedADMM(_Consensus):
         )
         return settings, sums
 
+    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
+        """Run the rounds as planned; symbols as above."""
+        facts, settings, rows = plan.facts, plan.settings, problem.rows
+        gamma, n_iter, n_averaged = settings.step_size, settings.n_iter, settings.n_averaged
+        clip_norm, federation = settings.clip_norm * rows.clip_unit, facts.agents
+        assert isinstance(federation, Federation)
+        schedule = draw_schedule(settings.rounds, federation, gate)
+        server = (States if settings.message == "state" else Increments)(plan, federation)
+        everyone = bool(schedule.takes_part.all())
+        message = placed_blocks(plan, problem, clip_norm, everyone=everyone)
+        prox = penalty_operator(facts.penalty, gamma, rows)
+        n_completed = int(schedule.sends[-n_averaged:].any(axis=1).sum())
+        mean = z = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        for k in range(n_iter):
+            if not schedule.sends[k].any():
+                gate.skip(MESSAGES)
+                problem.progress(k + 1)
+                continue
+            active = schedule.takes_part[k]
+            value = message(z, server.center, None if everyone else active)
+            noisy = gamma * clip_norm * gate.release(MESSAGES, value, schedule.sends[k])
+            mean = server.mean(noisy, z, k, active)
+            model = prox(mean)
+            z = rows.from_coordinates(model)
+            if k >= n_iter - n_averaged:
+                tail = tail + mean / n_completed
+            problem.progress(k + 1, model)
+        amplified = math.sqrt(np.mean(server.arriving[-n_averaged:] ** -2))
+        return averaged_solution(
+            plan,
+            rows,
+            prox(tail if n_completed else mean),
+            clip_norm=clip_norm,
+            step_size=gamma,
+            noise_std=plan.releases[-1].noise_std * amplified,
+            **_traffic(plan, schedule),
+        )
+
+
+class States:
+    """The server's mean where messages are states, whose public part is the same for all."""
+
+    def __init__(self, plan: Plan, federation: Federation) -> None:
+        self.relaxation = plan.settings.relaxation
+        self.arriving = plan.settings.rounds.expected_shares(federation)
+        self.center = np.zeros(plan.releases[-1].shape)
+
+    def mean(self, noisy: Array, z: Array, k: int, active: NDArray[np.bool_]) -> Array:
+        """The noisy mean of the agents that take part in a round."""
+        self.center = (1 - 2 * self.relaxation) * self.center + 2 * self.relaxation * z
+        return np.asarray(self.center - noisy / self.arriving[k])
+
+
+class Increments:
+    """The server's mean where messages are changes of states, whose public parts may differ."""
+
+    def __init__(self, plan: Plan, federation: Federation) -> None:
+        # Agents that are protected as a whole send all of a change, others what is not public.
+        self.relaxation, self.sends_all = plan.settings.relaxation, plan.facts.unit == "agent"
+        self.weights = np.asarray(federation.agent_sizes) / plan.facts.n_samples
+        self.centers = np.zeros((len(self.weights), *plan.releases[-1].shape))
+        self.last, self.arriving = np.zeros(self.centers[0].shape), np.ones(plan.settings.n_iter)
+
+    @property
+    def center(self) -> Array:
+        """The public part of a state, where everyone takes part in every round."""
+        return np.asarray(self.centers[0])
+
+    def mean(self, noisy: Array, z: Array, k: int, active: NDArray[np.bool_]) -> Array:
+        """The last mean and the noisy sum of changes."""
+        if self.sends_all:
+            self.last = self.last + noisy
+            return self.last
+        change = 2 * self.relaxation * (z - self.centers[active])
+        self.centers[active] += change
+        self.last = self.last + np.einsum("a,ajk->jk", self.weights[active], change) - noisy
+        return self.last
+
 
 def path_sensitivities(facts: Facts, relaxation: float, n_updates: int) -> tuple[float, ...]:
     """Sensitivity of the mean displacement after a record's first, second, ... update.
 
     In units of the clip bound.
     """
-    lam = relaxation
-    moved = facts.neighboring.sensitivity_factor * facts.working_rounding / facts.n_samples
+    lam, sensitivity = relaxation, ClippedSum(facts).sensitivity / facts.n_samples
     iterations = np.arange(1, n_updates + 1)
     # 1 - |1 - 2 lambda|^k, without cancellation at either end of the range of lambda.
     with np.errstate(divide="ignore"):
         reached = -np.expm1(iterations * np.log1p(-2 * min(lam, 1 - lam)))
-    largest = moved * max(1.0, lam / (1 - lam))
+    largest = sensitivity * max(1.0, lam / (1 - lam))
     # A state is rounded once in each iteration.
     cancelling = CANCELLATION if facts.unit == "person" else 1.0
     widened = largest * reached * (1 + cancelling * iterations * 2.0**-50)
     return tuple(widened.tolist())
 
 
-def _placed(
-    plan: Plan, problem: Problem, clip_norm: float, *, partial: bool
+def placed_blocks(
+    plan: Plan, problem: Problem, clip_norm: float, *, everyone: bool = True
 ) -> Callable[..., Array]:
-    """Place records or agents; returns their messages of a round, in units of the clip bound."""
+    """Place records or agents; returns the sum of their messages in units of the clip bound.
+
+    That is a function of z, of the public part of states, and of who takes part if not everyone.
+    """
     facts, settings, rows, agents = plan.facts, plan.settings, problem.rows, plan.facts.agents
-    update = BlockUpdate(
+    update = blocks.BlockUpdate(
         loss=facts.loss,
         step_size=settings.step_size,
         relaxation=settings.relaxation,
@@ -371,26 +427,27 @@ def _placed(
     )
     if facts.unit == "agent" and agents is not None:
         limits, unit = unit_limits(facts)[agents.kind], settings.step_size * clip_norm
-        blocks = agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
-        is_long = not blocks[0].keeps_closed_forms
-        placed_agents = problem.engine.place(blocks, long_tasks=is_long)
-        return lambda *round: placed_agents.sum("advance", *round) / unit
-    shape, unit = (facts.n_parameters, facts.loss.n_outputs), clip_norm * rows.n_samples
-    placed = problem.engine.place(
-        record_blocks(problem, update, clip_norm=clip_norm, partial=partial)
-    )
-    return lambda *round: rows.collect(placed.sum("advance", *round)).reshape(shape) / unit
+        parts = blocks.agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
+        is_long = not parts[0].keeps_closed_forms
+        placed = problem.engine.place(parts, long_tasks=is_long)
+        return lambda z, c, active: placed.sum(blocks.AgentBlocks.advance, z, c, active) / unit
+    records = blocks.record_blocks(problem, update, clip_norm=clip_norm, everyone=everyone)
+    placed, unit = problem.engine.place(records), clip_norm * rows.n_samples
+
+    def messages_of_records(z: Array, c: Array, active: Array | None = None) -> Array:
+        total = placed.sum(blocks.RecordBlocks.advance, z, c, active)
+        return rows.collect(total).reshape(z.shape) / unit
+
+    return messages_of_records
 
 
 def _traffic(plan: Plan, schedule: Schedule) -> dict[str, int]:
     """Rounds that were completed, messages in both directions and their size."""
-    federation, sizes = plan.facts.agents, [math.prod(r.shape) for r in plan.releases]
+    n_agents, sizes = schedule.sends.shape[1], [math.prod(r.shape) for r in plan.releases]
     n_rounds = int(schedule.sends.any(axis=1).sum())
-    if not isinstance(federation, Federation):
-        return {"n_iter": n_rounds}
     # Each preparation is sent by everyone, and its sum to everyone.
-    n_before = 2 * federation.n_agents
-    n_messages = int(schedule.sends.sum()) + federation.n_agents * len(schedule.sends)
+    n_before = 2 * n_agents
+    n_messages = int(schedule.sends.sum()) + n_agents * len(schedule.sends)
     return {
         "n_iter": n_rounds,
         "n_rounds": n_rounds,

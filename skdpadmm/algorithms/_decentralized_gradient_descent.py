@@ -12,16 +12,8 @@ from numbers import Real
 import numpy as np
 
 from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, OneOf, parameter
+from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
-from skdpadmm.algorithms._network_steps import (
-    Array,
-    check_batches,
-    default_network_steps,
-    descend,
-    gradient_messages,
-    noise_of_messages,
-    noisy_gradients,
-)
 from skdpadmm.network import mixing_matrix
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
@@ -98,31 +90,28 @@ class DecentralizedGradientDescent(Algorithm):
 
     def check_facts(self, facts: Facts) -> None:
         """Batches protect records."""
-        check_batches(self.batch_fraction, facts)
+        graph.check_batches(self.batch_fraction, facts)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
         n_iter, sampling = facts.max_iter, float(self.batch_fraction)
-        messages = gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
-        step_size, clip_norm = default_network_steps(facts, messages, sampling=sampling)
+        messages = graph.gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
+        step_size, clip_norm = graph.default_network_steps(facts, messages, sampling=sampling)
         return self.resolved(n_iter=n_iter, step_size=step_size, clip_norm=clip_norm), messages
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
-        settings, network = plan.settings, network_of(plan.facts)
-        eta, clip_norm = settings.step_size, settings.clip_norm * problem.rows.clip_unit
-        gradient = noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
-        mixing = mixing_matrix(network.topology, settings.mixing)
-        curvature = np.full(network.n_agents, 1 / eta)
-
-        def step(k: int, models: Array) -> tuple[Array, Array]:
-            return mixing.dot(models) - eta * gradient(models), curvature
-
-        return descend(
-            plan,
-            problem,
-            step,
-            step_size=eta,
-            noise_std=noise_of_messages(plan, clip_norm),
-            clip_norm=clip_norm,
-        )
+        facts, settings, rows = plan.facts, plan.settings, problem.rows
+        eta, clip_norm = settings.step_size, settings.clip_norm * rows.clip_unit
+        gradient = graph.noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
+        mixing = mixing_matrix(network_of(facts).topology, settings.mixing)
+        proximal, tail = graph.proximal_steps(facts, rows), graph.TailAverage(plan, rows, eta)
+        models = np.zeros(plan.releases[-1].shape)
+        curvature = np.full(len(models), 1 / eta)
+        for k in range(settings.n_iter):
+            points = mixing.dot(models) - eta * gradient(models)
+            models = proximal(points, curvature)
+            tail.add(k, models, points, curvature)
+            problem.progress(k + 1, rows.to_coordinates(models))
+        noise_std = graph.noise_of_messages(plan, clip_norm)
+        return tail.solution(noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_iter)

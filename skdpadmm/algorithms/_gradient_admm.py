@@ -21,7 +21,7 @@ from skdpadmm._sklearn import AT_LEAST_0, AUTO, COUNT, SIZE, OneOf, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _gradient_admm_steps as steps
 from skdpadmm.algorithms import _last_iterate as last_iterate
-from skdpadmm.algorithms._certified_solves import NO_BOUNDS, clipped_gradient, typical_norm
+from skdpadmm.algorithms._certified_solves import NO_BOUNDS, typical_norm
 from skdpadmm.algorithms._defaults import default_stochastic_descent
 from skdpadmm.algorithms._record_schedule import NOBODY, RecordSchedule, at_the_end, calibrated
 from skdpadmm.noise import GRID_CELL, grid_cell
@@ -572,7 +572,7 @@ def _optimum(
 ) -> Solution:
     """The limit without privacy: full gradients until nothing moves, in at most so many steps."""
     loss, rows = plan.facts.loss, problem.rows
-    total = clipped_gradient(loss, problem, NO_BOUNDS)
+    total = NO_BOUNDS.gradient(plan.facts, problem)
     moments = problem.engine.sum(lambda b: rows.seen(b).T @ rows.seen(b), rows.n_blocks)
     curvature = max(
         loss.smoothness * float(np.linalg.eigvalsh(moments)[-1] / rows.n_samples), 1e-12

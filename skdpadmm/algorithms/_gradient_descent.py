@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 from skdpadmm._sklearn import AT_LEAST_0, AUTO, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _last_iterate as last_iterate
-from skdpadmm.algorithms._agent_blocks import clip_persons
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, penalty_operator, refuse
 from skdpadmm.algorithms._certified_solves import LossBounds, score_rounding, typical_norm
+from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import default_coordinate_steps, default_descent
 from skdpadmm.algorithms._noise_left import rows_in_mean
-from skdpadmm.losses import clip_derivative
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, Penalty, SquaredL2
 from skdpadmm.privacy import last_iterate_mu, proximal_gradient_contraction, single_use_mu
 from skdpadmm.protocol import (
@@ -207,7 +206,7 @@ class GradientDescent(Algorithm):
         )
         if hidden:
             return self._last_release(facts, settings, mu)
-        sensitivity = _sensitivity(facts) / facts.n_samples
+        sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
         shape = (facts.n_parameters, facts.loss.n_outputs)
         return settings, last_iterate.path_release(GRADIENT, shape, sensitivity, n_iter, mu)
 
@@ -222,7 +221,7 @@ class GradientDescent(Algorithm):
         base.check_zero_at_zero(facts.penalty, last_iterate.n_features(facts))
         gamma, clip_norm, n_iter = settings.step_size, settings.clip_norm, settings.n_iter
         last_iterate.check_smooth_steps(facts, gamma, clip_norm, otherwise="guarantee='path'")
-        sensitivity, smoothness = _sensitivity(facts), last_iterate.curvature_bound(facts)
+        sensitivity, smoothness = ClippedSum(facts).sensitivity, last_iterate.curvature_bound(facts)
         if settings.schedule == "cyclic":
             contraction, amplified, spread = 1.0, 1.0, math.sqrt(n_iter)
             sensitivities = sensitivity / batch_sizes(facts.n_samples, settings)
@@ -262,45 +261,29 @@ class GradientDescent(Algorithm):
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Iterate as planned; symbols as above."""
-        settings = plan.settings
-        loss, rows, target = plan.facts.loss, problem.rows, problem.target
+        settings, facts, rows = plan.settings, plan.facts, problem.rows
         clip_norm = settings.clip_norm * rows.clip_unit
+        gradients = ClippedSum(facts, clip_norm).over(problem)
         # Iterates and steps in units of the longest step that clipped gradients can make.
         unit = settings.step_size * clip_norm
-        prox = penalty_operator(plan.facts.penalty, settings.step_size, rows)
-        shape = (plan.facts.n_parameters, loss.n_outputs)
-        cyclic, hidden = settings.schedule == "cyclic", settings.guarantee == "last"
+        prox = penalty_operator(facts.penalty, settings.step_size, rows)
+        shape = (facts.n_parameters, facts.loss.n_outputs)
         sizes = batch_sizes(rows.n_samples, settings)
-        step_of = batch_order(sizes, settings.order_seed) if cyclic else None
+        is_cyclic = settings.schedule == "cyclic"
+        step_of = batch_order(sizes, settings.order_seed) if is_cyclic else None
         noise_std = plan.releases[-1].noise_std
         radius = unit * last_iterate.state_radius(settings.n_iter, noise_std, math.prod(shape))
-        with np.errstate(divide="ignore"):
-            slope_bound = clip_norm / np.sqrt(rows.squared_norm)
         w = previous = tail = np.zeros(shape)
-
-        def gradient(block: int) -> NDArray[np.float64]:
-            part = rows.slices[block]
-            slope = loss.derivative(rows.scores(block, prepared), target[part])
-            if (weights := problem.weights) is None:
-                slope = clip_derivative(slope, slope_bound[part])
-            else:
-                per_person = problem.per_person
-                slope = clip_persons(rows, block, slope, weights[part], clip_norm, per_person)
-            if step_of is not None:
-                slope[step_of[part] != k] = 0.0
-            return rows.adjoint(block, slope)
-
         for k in range(settings.n_iter):
             point = w + settings.momentum * (w - previous)
-            prepared = rows.prepare(point if loss.n_outputs > 1 else point[:, 0])
-            total = rows.collect(problem.engine.sum(gradient, rows.n_blocks)).reshape(shape)
-            moved = total / (clip_norm * sizes[k])
-            if hidden:
+            batch = None if step_of is None else step_of == k
+            mean = gradients(point, batch) / (clip_norm * sizes[k])
+            if settings.guarantee == "last":
                 # The iterate itself takes the noise and the rounding of the gate: with a noisy
                 # gradient, what is left of the iterate below the grid would stay without any.
-                u = last_iterate.within(radius, unit * gate.release(ITERATE, point / unit - moved))
+                u = last_iterate.within(radius, unit * gate.release(ITERATE, point / unit - mean))
             else:
-                u = point - unit * gate.release(GRADIENT, moved)
+                u = point - unit * gate.release(GRADIENT, mean)
             model = prox(u)
             previous, w = w, rows.from_coordinates(model)
             if k >= settings.n_iter - settings.n_averaged:
@@ -310,7 +293,7 @@ class GradientDescent(Algorithm):
         return Solution(
             parameters=prox(tail),
             n_iter=settings.n_iter,
-            derivative_bound=clip_norm / rows.typical_norm * rows_in_mean(plan.facts),
+            derivative_bound=clip_norm / rows.typical_norm * rows_in_mean(facts),
         )
 
 
@@ -342,11 +325,6 @@ def batch_order(sizes: NDArray[np.intp], seed: int) -> NDArray[np.intp]:
     """The step in which each record is used, by a public permutation of the positions."""
     in_turn = np.repeat(np.arange(len(sizes)), sizes)
     return np.random.default_rng(seed).permutation(in_turn)
-
-
-def _sensitivity(facts: Facts) -> float:
-    """Sensitivity of a sum of clipped gradients, in units of the clip bound."""
-    return facts.neighboring.sensitivity_factor * facts.working_rounding
 
 
 class _Sizes(Interval):
@@ -462,37 +440,23 @@ class CoordinateDescent(Algorithm):
         step_size, clip_norm = default_coordinate_steps(facts, mu)
         settings = self.resolved(n_iter=facts.max_iter, step_size=step_size, clip_norm=clip_norm)
         n_steps, shape = facts.max_iter * facts.n_parameters, (facts.loss.n_outputs,)
-        sensitivity = _sensitivity(facts) / facts.n_samples
+        sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
         return settings, last_iterate.path_release(COORDINATE, shape, sensitivity, n_steps, mu)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Iterate as planned; symbols as above."""
-        settings = plan.settings
-        loss, rows, target = plan.facts.loss, problem.rows, problem.target
-        d, n_outputs = plan.facts.n_parameters, loss.n_outputs
-        steps = np.broadcast_to(settings.step_size, d) / loss.smoothness
+        settings, facts, rows = plan.settings, plan.facts, problem.rows
+        d, n_outputs = facts.n_parameters, facts.loss.n_outputs
+        steps = np.broadcast_to(settings.step_size, d) / facts.loss.smoothness
         clips = np.broadcast_to(settings.clip_norm, d)
-        prox = coordinate_operators(plan.facts.penalty, steps, rows.coordinates)
-        columns = [rows.columns(block) for block in range(rows.n_blocks)]
-        scores = np.zeros((rows.n_samples, n_outputs) if n_outputs > 1 else rows.n_samples)
+        gradients = ClippedSum(facts).of_coordinates(problem, clips)
+        prox = coordinate_operators(facts.penalty, steps, rows.coordinates)
         w, u, tail = (np.zeros((d, n_outputs)) for _ in range(3))
         order = coordinate_order(settings.schedule, d, settings.n_iter, settings.order_seed)
-        # The last step reaches the scores together with the next gradient: one pass for both.
         last, change = int(order[0]), np.zeros(n_outputs)
-
-        def gradient(block: int) -> NDArray[np.float64]:
-            part = rows.slices[block]
-            if change.any():
-                moved = np.outer(columns[block](last), change)
-                scores[part] += moved.reshape(scores[part].shape)
-            slope = loss.derivative(scores[part], target[part])
-            column = columns[block](j)
-            contributions = clip_derivative((column * slope.T).T, clips[j])
-            return np.atleast_1d(contributions.sum(axis=0))
-
         for step, j in enumerate(order.tolist()):
-            total = problem.engine.sum(gradient, rows.n_blocks)
-            released = gate.release(COORDINATE, total / (clips[j] * rows.n_samples))
+            mean = gradients(j, last, change) / (clips[j] * rows.n_samples)
+            released = gate.release(COORDINATE, mean)
             u[j] = w[j] - steps[j] * clips[j] * released
             moved = prox[j](u[j][None])[0]
             last, change = j, moved - w[j]

@@ -24,7 +24,6 @@ from skdpadmm.privacy import GaussianDP, Guarantee, gaussian_mu
 from skdpadmm.protocol import (
     MODEL,
     SERVER,
-    Agents,
     Budget,
     Facts,
     Federation,
@@ -55,13 +54,12 @@ class Rounds:
     everyone_sends: bool
     fewest: int
 
-    def expected_shares(self, agents: Agents | None) -> Array:
+    def expected_shares(self, federation: Federation) -> Array:
         """Share of the agents that takes part in each round, and does not drop out, on average."""
         free = np.ones(self.n_rounds)
         if self.cap is not None:
             free = np.asarray(binom.cdf(self.cap - 1, np.arange(self.n_rounds), self.participation))
-        dropout = agents.dropout if isinstance(agents, Federation) else 0.0
-        return np.asarray(self.participation * free * (1 - dropout))
+        return np.asarray(self.participation * free * (1 - federation.dropout))
 
     def are_secret(self, facts: Facts) -> bool:
         """Whether the model hides who takes part, so that sampling amplifies privacy.
@@ -129,15 +127,9 @@ def sample_size(federation: Federation) -> int:
     return max(1, round(federation.participation * federation.n_agents))
 
 
-def draw_schedule(rounds: Rounds, agents: Agents | None, gate: Gate) -> Schedule:
-    """Draw who takes part and who drops out; nothing here sees data.
-
-    A curator is one agent, that is always there.
-    """
-    if not isinstance(agents, Federation):
-        everyone = np.ones((rounds.n_rounds, 1), dtype=bool)
-        return Schedule(takes_part=everyone, sends=everyone)
-    federation, shape = agents, (rounds.n_rounds, agents.n_agents)
+def draw_schedule(rounds: Rounds, federation: Federation, gate: Gate) -> Schedule:
+    """Draw who takes part and who drops out; nothing here sees data."""
+    shape = (rounds.n_rounds, federation.n_agents)
     takes_part = np.ones(shape, dtype=bool)
     if rounds.participation < 1:
         drawn = gate.uniform(shape)

@@ -15,18 +15,11 @@ from numbers import Real
 import numpy as np
 
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
+from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
-from skdpadmm.algorithms._network_steps import (
-    Array,
-    check_batches,
-    default_network_steps,
-    descend,
-    disagreement,
-    gradient_messages,
-    noise_of_messages,
-    noisy_gradients,
-)
+from skdpadmm.algorithms._network_steps import Array
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
+from skdpadmm.records import Rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -127,7 +120,7 @@ class MultiStepADMM(Algorithm):
 
     def check_facts(self, facts: Facts) -> None:
         """Weights make up steps, and batches protect records."""
-        check_batches(self.batch_fraction, facts)
+        graph.check_batches(self.batch_fraction, facts)
         if self.proximal_weight is None:
             return
         if self.step_size != "auto" or self.penalty_weight == "auto":
@@ -145,8 +138,8 @@ class MultiStepADMM(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each step."""
         n_iter, sampling = facts.max_iter * int(self.inner_steps), float(self.batch_fraction)
-        messages = gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
-        step_size, clip_norm = default_network_steps(facts, messages, sampling=sampling)
+        messages = graph.gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
+        step_size, clip_norm = graph.default_network_steps(facts, messages, sampling=sampling)
         if self.proximal_weight == "growing" and not budget.is_private:
             raise ValueError(
                 "Got proximal_weight='growing' at epsilon=inf, expected a float or None: the"
@@ -174,50 +167,44 @@ class MultiStepADMM(Algorithm):
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
-        facts, settings, network = plan.facts, plan.settings, network_of(plan.facts)
-        topology, clip_norm = network.topology, settings.clip_norm * problem.rows.clip_unit
-        gradient = noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
-        # An agent alone has nobody to wait for.
+        facts, settings, rows = plan.facts, plan.settings, problem.rows
+        topology, clip_norm = network_of(facts).topology, settings.clip_norm * rows.clip_unit
+        gradient = graph.noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
+        # Agents without neighbours have no consensus to reach.
         rho = settings.penalty_weight if topology.n_edges else 0.0
-        ties = 2.0 * rho * np.maximum(topology.degrees, 1)
-        growth = noisy_gradient_bound(plan) / settings.diameter * problem.rows.clip_unit
+        edge_weight = 2.0 * rho * np.maximum(topology.degrees, 1)
+        step_size = float(1 / np.mean(step_curvatures(plan, rows, settings.n_iter)))
+        proximal, tail = graph.proximal_steps(facts, rows), graph.TailAverage(plan, rows, step_size)
+        models = pull = duals = np.zeros(plan.releases[-1].shape)
+        for t in range(settings.n_rounds):
+            total = np.zeros(models.shape)
+            for s in range(t * settings.inner_steps + 1, (t + 1) * settings.inner_steps + 1):
+                curvature = step_curvatures(plan, rows, s)
+                eta = (curvature - edge_weight)[:, None, None]
+                points = (pull + eta * models - gradient(models)) / curvature[:, None, None]
+                models = graph.into_ball(proximal(points, curvature), settings.diameter / 2)
+                total = total + models
+                # Averaged are the models at the start of steps.
+                tail.add(s, models, points, curvature)
+            means = total / settings.inner_steps
+            differences = rho * graph.disagreement(topology, means)
+            duals = duals - differences / 2
+            pull = 2 * duals + edge_weight[:, None, None] * means - differences
+            problem.progress(t + 1, rows.to_coordinates(models))
+        noise_std = graph.noise_of_messages(plan, clip_norm)
+        return tail.solution(noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_rounds)
 
-        def curvatures(number: int) -> Array:
-            """``2 rho deg + eta`` of each agent in a step, counted from 1."""
-            if settings.proximal_weight is None:
-                return np.full(network.n_agents, 1.0 / settings.step_size)
-            eta = settings.proximal_weight
-            if eta == "growing":
-                eta = growth * math.sqrt(2 * number)
-            return np.asarray(2 * settings.penalty_weight * topology.degrees + eta)
 
-        step_size = float(1 / np.mean(curvatures(settings.n_iter)))
-        shape = (network.n_agents, facts.n_parameters, facts.loss.n_outputs)
-        pull = duals = total = np.zeros(shape)
-
-        def step(s: int, models: Array) -> tuple[Array, Array]:
-            nonlocal pull, duals, total
-            total = total + models
-            if s and s % settings.inner_steps == 0:
-                means = total / settings.inner_steps
-                apart = rho * disagreement(topology, means)
-                duals, total = duals - apart / 2, np.zeros(shape)
-                pull = 2 * duals + ties[:, None, None] * means - apart
-            curvature = curvatures(s + 1)
-            eta = (curvature - ties)[:, None, None]
-            return (pull + eta * models - gradient(models)) / curvature[:, None, None], curvature
-
-        return descend(
-            plan,
-            problem,
-            step,
-            step_size=step_size,
-            noise_std=noise_of_messages(plan, clip_norm),
-            clip_norm=clip_norm,
-            radius=settings.diameter / 2,
-            steps_of_round=settings.inner_steps,
-            leaves_last_out=True,
-        )
+def step_curvatures(plan: Plan, rows: Rows, step: int) -> Array:
+    """``2 rho deg + eta`` of each agent in a step, counted from 1: the inverse of its length."""
+    settings, degrees = plan.settings, network_of(plan.facts).topology.degrees
+    eta = settings.proximal_weight
+    if eta is None:
+        return np.full(len(degrees), 1.0 / settings.step_size)
+    if eta == "growing":
+        bound = noisy_gradient_bound(plan) / settings.diameter * rows.clip_unit
+        eta = bound * math.sqrt(2 * step)
+    return np.asarray(2 * settings.penalty_weight * degrees + eta)
 
 
 def noisy_gradient_bound(plan: Plan) -> float:

@@ -1,4 +1,4 @@
-"""What algorithms over a graph share: gradients of all agents at once, and one loop of steps.
+"""What algorithms over a graph share: noisy gradients of all agents, and averages.
 
 Arrays of models, points and gradients have the shape (n_agents, n_parameters, n_outputs), in the
 basis of the rows.
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
+from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import (
     agent_clip_factor,
     default_steps,
@@ -24,8 +25,7 @@ from skdpadmm.algorithms._defaults import (
 )
 from skdpadmm.algorithms._messages import calibrated_multipliers
 from skdpadmm.algorithms._noise_left import noisy_solution, parameter_variance
-from skdpadmm.engine import N_TASKS
-from skdpadmm.losses import Loss, clip_derivative, clip_vectors
+from skdpadmm.losses import clip_vectors
 from skdpadmm.network import Topology
 from skdpadmm.penalties import NoPenalty
 from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, PoissonSubsampledGaussian
@@ -41,73 +41,10 @@ from skdpadmm.protocol import (
     network_of,
     unit_limits,
 )
-from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
+from skdpadmm.records import Rows
 
 Array = NDArray[np.float64]
 GRADIENTS = "gradients of agents"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class GradientBlocks:
-    """Records in neighbouring blocks, which add to gradients of their agents."""
-
-    segments: Segments
-    target: NDArray[Any]
-    loss: Loss
-    slope_bound: Array
-    start: int  # Which record is the first one.
-
-    def gradients(self, prepared: tuple[Array, Array], batch: NDArray[np.bool_] | None) -> Array:
-        """Raw sums of clipped gradients, of shape (n_agents, n_outputs, n_features + 1)."""
-
-        def slopes(scores: Array, own: slice) -> Array:
-            flat = scores[:, 0] if self.loss.n_outputs == 1 else scores
-            slope = self.loss.derivative(flat, self.target[own])
-            slope = clip_derivative(slope, self.slope_bound[own]).reshape(scores.shape)
-            if batch is not None:
-                slope *= batch[self.start + own.start : self.start + own.stop, None]
-            return slope
-
-        return self.segments.sums(prepared, slopes)
-
-
-def agent_gradients(facts: Facts, problem: Problem, clip_norm: float) -> Callable[..., Array]:
-    """Place the records of a problem where gradients of their agents are computed.
-
-    Returned is a map from models, and optionally which records take part, to the ``sum of
-    clip(loss'(a_i @ w_a, y_i)) a_i`` over the records i of each agent a, divided by the clip bound:
-    that of a record's gradient, or of an agent's, whose sum then has at most the norm of its limit.
-    """
-    assert facts.agents is not None
-    loss, of_records, limits = facts.loss, facts.unit == "record", unit_limits(facts)
-    rows, ownership = problem.rows, problem.ownership
-    assert ownership is not None
-    owner = ownership.index.astype(np.int32)
-    with np.errstate(divide="ignore"):
-        bound = (clip_norm if of_records else math.inf) / np.sqrt(rows.squared_norm)
-    # Sums of all agents are added up once for each part: a little beside a pass over its rows.
-    n_parts = min(max(rows.n_samples // (100 * ownership.n_agents), 2), N_TASKS, rows.n_blocks)
-    parts = []
-    for part in range(n_parts):
-        blocks = range(rows.n_blocks * part // n_parts, rows.n_blocks * (part + 1) // n_parts)
-        own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
-        parts.append(
-            GradientBlocks(
-                segments=Segments(rows=rows.part(blocks), owner=owner[own]),
-                target=problem.target[own],
-                loss=loss,
-                slope_bound=bound[own],
-                start=own.start,
-            )
-        )
-    placed, limits = problem.engine.place(parts), limits[facts.agents.kind]
-
-    def gradients(models: Array, batch: NDArray[np.bool_] | None = None) -> Array:
-        raw = placed.sum("gradients", prepare_agents(rows, models), batch)
-        sums = collect_agents(rows, raw) / clip_norm
-        return sums if of_records else clip_vectors(sums, limits)
-
-    return gradients
 
 
 def check_batches(sampling: float, facts: Facts) -> None:
@@ -127,7 +64,7 @@ def gradient_messages(facts: Facts, budget: Budget, *, n_times: int, sampling: f
     or far, or somebody who only sees the model.
     """
     agents, limits = network_of(facts), unit_limits(facts)
-    sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+    sensitivity = ClippedSum(facts).sensitivity
 
     def family(multiplier: float) -> Guarantee:
         # Of steps to which a protected unit adds a norm of one.
@@ -155,7 +92,7 @@ def noisy_gradients(
 ) -> Callable[[Array], Array]:
     """Map models to gradients of ``F_a = (A / n) sum_{i in a} f_i``, clipped and released."""
     facts, network, sampling = plan.facts, network_of(plan.facts), plan.settings.batch_fraction
-    sums = agent_gradients(facts, problem, clip_norm)
+    sums = ClippedSum(facts, clip_norm).of_agents(problem)
     weight = network.n_agents / facts.n_samples * clip_norm / sampling
 
     def gradient(models: Array) -> Array:
@@ -181,7 +118,7 @@ def default_network_steps(
     The step is one in the coordinates that the algorithm works in, the bound in units of
     `Rows.clip_unit`; there are as many messages as steps.
     """
-    sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+    sensitivity = ClippedSum(facts).sensitivity
     noise_std = np.asarray(messages.agent_noise_std)[network_of(facts).kind]
     noise, n_times = float(np.linalg.norm(noise_std)) / sampling, len(messages.sensitivities)
     if noise == 0:
@@ -232,88 +169,63 @@ def disagreement(topology: Topology, models: Array) -> Array:
     return np.asarray(topology.degrees[:, None, None] * models - topology.neighbor_sum(models))
 
 
-def descend(
-    plan: Plan,
-    problem: Problem,
-    step: Callable[[int, Array], tuple[Array, Array]],
-    *,
-    step_size: float,
-    noise_std: float,
-    clip_norm: float,
-    radius: float = math.inf,
-    n_groups: int | None = None,
-    steps_of_round: int = 1,
-    leaves_last_out: bool = False,
-) -> Solution:
-    """Mix, take noisy steps and proximal steps, and average the tail: what agents end up with.
+@dataclass(eq=False)
+class TailAverage:
+    """The average of the last models, which agents end up with.
 
-    Parameters
-    ----------
-    plan : Plan
-        Whose settings say `n_iter` and `n_averaged`.
-    problem : Problem
-    step : callable
-        Maps the number of a step and the models before it to points, and to the inverses of the
-        lengths of their proximal steps, of shape (n_agents,).
-    step_size : float
-        The mean length of averaged steps.
-    noise_std : float
-        In the mean gradient of a step.
-    clip_norm : float
-        Bound of a record's gradient.
-    radius : float
-        Of the ball that models are projected onto.
-    n_groups : int or None
-        Models of so many groups of agents, whose mean is the only answer; None: of each agent.
-    steps_of_round : int
-        Between two broadcasts.
-    leaves_last_out : bool
-        Whether models at the start of steps are averaged, and not those at their end.
+    An average of sparse models is not sparse. One more proximal step from an average of points is,
+    where all of them are brought to its length, the mean `step_size`. Models that `are_common` are
+    those of groups of agents, whose mean is the only answer.
     """
-    facts, rows, network = plan.facts, problem.rows, network_of(plan.facts)
-    n_iter, n_averaged = plan.settings.n_iter, plan.settings.n_averaged
-    n_rounds, is_sparse = n_iter // steps_of_round, facts.penalty.is_sparse
-    proximal = proximal_steps(facts, rows)
-    shape = (facts.n_parameters, facts.loss.n_outputs)
-    models = np.zeros((network.n_agents if n_groups is None else n_groups, *shape))
-    tail = np.zeros(models.shape if n_groups is None else shape)
-    for k in range(n_iter):
-        points, curvature = step(k, models)
-        models = into_ball(proximal(points, curvature), radius)
-        if n_iter - n_averaged <= k + leaves_last_out < n_iter:
-            averaged = models
-            if is_sparse:
-                # An average of sparse models is not sparse. One more step from an average of points
-                # is, where all of them are brought to its length.
-                longer = (curvature * step_size)[:, None, None]
-                averaged = models + longer * (points - models)
-            tail += averaged if n_groups is None else averaged.mean(axis=0)
-        if (k + 1) % steps_of_round == 0:
-            seen = models if n_groups is None else models.mean(axis=0)
-            problem.progress((k + 1) // steps_of_round, rows.to_coordinates(seen))
-    answers = tail / n_averaged
-    finish = penalty_operator(facts.penalty, step_size, rows) if is_sparse else rows.to_coordinates
-    variance = parameter_variance(
-        rows=rows,
-        smoothness=usual_smoothness(facts.loss),
-        step_size=step_size,
-        noise_std=noise_std,
-        n_iter=n_iter,
-        n_averaged=n_averaged,
-    )
-    # Means of groups are passed on along all edges.
-    n_passed = n_rounds if n_groups is None else network.n_agents
-    return network_solution(
-        facts,
-        rows,
-        finish(answers.mean(axis=0) if n_groups is None else answers),
-        variance,
-        parameters_per_agent=_side_by_side(answers, finish) if n_groups is None else None,
-        n_iter=n_iter,
-        n_rounds=n_rounds,
-        n_messages=2 * n_passed * network.topology.n_edges,
-        derivative_bound=clip_norm / rows.typical_norm,
-    )
+
+    plan: Plan
+    rows: Rows
+    step_size: float
+    are_common: bool = False
+    total: Any = 0.0
+
+    def add(self, k: int, models: Array, points: Array, curvature: Array) -> None:
+        """Add the models of an iteration if it is averaged.
+
+        Points are those of their proximal steps, which are ``1 / curvature`` long.
+        """
+        settings = self.plan.settings
+        if not settings.n_iter - settings.n_averaged <= k < settings.n_iter:
+            return
+        if self.plan.facts.penalty.is_sparse:
+            longer = (curvature * self.step_size)[:, None, None]
+            models = models + longer * (points - models)
+        self.total = self.total + (models.mean(axis=0) if self.are_common else models)
+
+    def solution(self, *, noise_std: float, clip_norm: float, n_rounds: int) -> Solution:
+        """What agents end up with after so many rounds, with noise in each mean gradient."""
+        facts, settings, rows = self.plan.facts, self.plan.settings, self.rows
+        network = network_of(facts)
+        finish: Operator = rows.to_coordinates
+        if facts.penalty.is_sparse:
+            finish = penalty_operator(facts.penalty, self.step_size, rows)
+        answers = self.total / settings.n_averaged
+        variance = parameter_variance(
+            rows=rows,
+            smoothness=usual_smoothness(facts.loss),
+            step_size=self.step_size,
+            noise_std=noise_std,
+            n_iter=settings.n_iter,
+            n_averaged=settings.n_averaged,
+        )
+        # Means of groups are passed on along all edges.
+        n_passed = network.n_agents if self.are_common else n_rounds
+        return network_solution(
+            facts,
+            rows,
+            finish(answers if self.are_common else answers.mean(axis=0)),
+            variance,
+            parameters_per_agent=None if self.are_common else _side_by_side(answers, finish),
+            n_iter=settings.n_iter,
+            n_rounds=n_rounds,
+            n_messages=2 * n_passed * network.topology.n_edges,
+            derivative_bound=clip_norm / rows.typical_norm,
+        )
 
 
 def network_solution(

@@ -163,7 +163,7 @@ class ObjectivePerturbation(Algorithm):
         unit = bounds.gradient_norm / convexity
         kappa = 1 + n / settings.ridge
         linear = gate.hidden_term(LINEAR_TERM)
-        gradient = solves.clipped_gradient(facts.loss, problem, bounds)
+        gradient = bounds.gradient(facts, problem)
         ridge = solves.usable_ridge(facts)
 
         def prox(step: float) -> Operator:

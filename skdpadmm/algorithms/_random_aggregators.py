@@ -22,16 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AT_LEAST_0, AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
+from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
+from skdpadmm.algorithms._clipped_sums import Law
 from skdpadmm.algorithms._defaults import is_regression, typical_row
-from skdpadmm.algorithms._network_steps import (
-    GRADIENTS,
-    Array,
-    default_network_steps,
-    descend,
-    disagreement,
-)
-from skdpadmm.algorithms._turns import GradientTurns, Law, agent_turns
+from skdpadmm.algorithms._network_steps import Array
+from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.network import Topology, mixing_matrix
 from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
 from skdpadmm.protocol import (
@@ -139,15 +135,14 @@ class MixedTurns(GradientTurns):
     `expected_loss` is the expected absolute privacy loss of each agent; None where it is unknown.
     """
 
-    def __init__(
-        self, plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float, turn_weights: Array
-    ) -> None:
+    def __init__(self, plan: Plan, problem: Problem, gate: Gate, turn_weights: Array) -> None:
         facts, release, network = plan.facts, plan.releases[-1], network_of(plan.facts)
+        self._plan, self._clip_norm = plan, plan.settings.clip_norm * problem.rows.clip_unit
         super().__init__(
             plan,
             problem,
             gate,
-            clip_norm=clip_norm * law_factor(facts, release.law),
+            clip_norm=self._clip_norm * law_factor(facts, release.law),
             turn_weights=turn_weights,
             record_weights=np.full(network.n_agents, network.n_agents / facts.n_samples),
             limits=unit_limits(facts)[network.kind],
@@ -177,35 +172,18 @@ class MixedTurns(GradientTurns):
             self.expected_loss[agents] += losses * factors.mean(axis=(1, 2))
         return points
 
-
-def mixed_descent(
-    plan: Plan,
-    problem: Problem,
-    gate: Gate,
-    step: Callable[[int, Array, MixedTurns], tuple[Array, Array]],
-    *,
-    step_size: float,
-    turn_weights: Array,
-    n_groups: int | None = None,
-) -> Solution:
-    """Take steps from mixes of models as planned; the mean length of averaged ones is given."""
-    settings = plan.settings
-    clip_norm = settings.clip_norm * problem.rows.clip_unit
-    turns = MixedTurns(plan, problem, gate, clip_norm=clip_norm, turn_weights=turn_weights)
-    noise_std = noise_of_mean(plan, clip_norm, turn_weights[-settings.n_averaged :])
-    if n_groups is not None:
-        # A round has the gradient of one agent in so many.
-        noise_std *= math.sqrt(settings.n_iter)
-    solution = descend(
-        plan,
-        problem,
-        lambda k, models: step(k, models, turns),
-        step_size=step_size,
-        noise_std=noise_std,
-        clip_norm=clip_norm,
-        n_groups=n_groups,
-    )
-    return replace(solution, expected_privacy_loss=turns.expected_loss)
+    def solution(self, tail: graph.TailAverage) -> Solution:
+        """What agents end up with, and their expected privacy losses."""
+        settings = self._plan.settings
+        weights = self._turn_weights[-settings.n_averaged :]
+        noise_std = noise_of_mean(self._plan, self._clip_norm, weights)
+        if tail.are_common:
+            # Each agent takes part in one of the rounds.
+            noise_std *= math.sqrt(settings.n_iter)
+        solution = tail.solution(
+            noise_std=noise_std, clip_norm=self._clip_norm, n_rounds=settings.n_iter
+        )
+        return replace(solution, expected_privacy_loss=self.expected_loss)
 
 
 def check_noise_decay(noise_decay: float, n_rounds: int) -> None:
@@ -268,7 +246,7 @@ def default_aggregator_steps(
     if turns.noise_std == 0:
         return longest, math.inf
     shares = tuple(noise_of_gradients(facts, turns).tolist())
-    step_size, clip_norm = default_network_steps(
+    step_size, clip_norm = graph.default_network_steps(
         facts, replace(turns, agent_noise_std=shares, noise_std=max(shares))
     )
     shorter = min(step_size, longest)
@@ -368,7 +346,7 @@ class RandomizedADMM(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
         weights, network = decay_weights(self.noise_decay, facts.max_iter), network_of(facts)
-        turns = agent_turns(facts, budget, name=GRADIENTS, weights=weights, law=self.noise)
+        turns = agent_turns(facts, budget, name=graph.GRADIENTS, weights=weights, law=self.noise)
         step_size, clip_norm = default_aggregator_steps(facts, turns)
         curvature = np.maximum(1.0 / step_size, smoothness_of_agents(facts))
         if self.curvature != "auto":
@@ -385,23 +363,25 @@ class RandomizedADMM(Algorithm):
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
-        settings, topology = plan.settings, network_of(plan.facts).topology
+        settings, rows, topology = plan.settings, problem.rows, network_of(plan.facts).topology
         curvature = np.asarray(settings.curvatures)
         everybody, step_size = np.arange(len(curvature)), float(np.mean(1 / curvature))
-        duals = np.zeros(plan.releases[-1].shape)
-
-        def step(k: int, models: Array, turns: MixedTurns) -> tuple[Array, Array]:
-            nonlocal duals
-            # The models of the last round, all of which are zero at first.
-            duals = duals - settings.dual_step * disagreement(topology, models)
+        weights = decay_weights(settings.noise_decay, settings.n_iter)
+        turns = MixedTurns(plan, problem, gate, weights)
+        proximal = graph.proximal_steps(plan.facts, rows)
+        tail = graph.TailAverage(plan, rows, step_size)
+        models = duals = np.zeros(plan.releases[-1].shape)
+        for k in range(settings.n_iter):
+            duals = duals - settings.dual_step * graph.disagreement(topology, models)
             box = neighbors_box(topology, models)
             if settings.aggregator == "fixed":
                 box = Box(start=box.center, extent=0.0 * box.extent)
             points = turns.step(everybody, box, models, 1 / curvature)
-            return points + duals / curvature[:, None, None], curvature
-
-        weights = decay_weights(settings.noise_decay, settings.n_iter)
-        return mixed_descent(plan, problem, gate, step, step_size=step_size, turn_weights=weights)
+            points = points + duals / curvature[:, None, None]
+            models = proximal(points, curvature)
+            tail.add(k, models, points, curvature)
+            problem.progress(k + 1, rows.to_coordinates(models))
+        return turns.solution(tail)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -514,31 +494,32 @@ class RandomizedGradientDescent(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
         weights = decay_weights(self.noise_decay, facts.max_iter)
-        turns = agent_turns(facts, budget, name=GRADIENTS, weights=weights, law=self.noise)
+        turns = agent_turns(facts, budget, name=graph.GRADIENTS, weights=weights, law=self.noise)
         step_size, clip_norm = default_aggregator_steps(facts, turns)
         settings = self.resolved(n_iter=facts.max_iter, step_size=step_size, clip_norm=clip_norm)
         return settings, turns
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
-        settings, network, k = plan.settings, network_of(plan.facts), np.arange(plan.facts.max_iter)
-        boxes = boxes_of(network.topology, settings.mixing, settings.order_seed)
-        steps = settings.step_size * (k + 1.0) ** -settings.step_power * settings.step_decay**k
-        everybody = np.arange(network.n_agents)
-
-        def step(k: int, models: Array, turns: MixedTurns) -> tuple[Array, Array]:
-            box, step_sizes = boxes(models), np.full(network.n_agents, steps[k])
+        settings, rows, rounds = plan.settings, problem.rows, np.arange(plan.facts.max_iter)
+        boxes = boxes_of(network_of(plan.facts).topology, settings.mixing, settings.order_seed)
+        steps = settings.step_size * (rounds + 1.0) ** -settings.step_power
+        steps = steps * settings.step_decay**rounds
+        weights = decay_weights(settings.noise_decay, settings.n_iter)
+        turns = MixedTurns(plan, problem, gate, weights)
+        step_size = float(steps[-settings.n_averaged :].mean())
+        proximal = graph.proximal_steps(plan.facts, rows)
+        tail = graph.TailAverage(plan, rows, step_size)
+        models = np.zeros(plan.releases[-1].shape)
+        everybody = np.arange(len(models))
+        for k in range(settings.n_iter):
+            box, step_sizes = boxes(models), np.full(len(models), steps[k])
             at = models if settings.mixing == "interval" else box.center
-            return turns.step(everybody, box, at, step_sizes), 1 / step_sizes
-
-        return mixed_descent(
-            plan,
-            problem,
-            gate,
-            step,
-            step_size=float(steps[-settings.n_averaged :].mean()),
-            turn_weights=decay_weights(settings.noise_decay, settings.n_iter),
-        )
+            points = turns.step(everybody, box, at, step_sizes)
+            models = proximal(points, 1 / step_sizes)
+            tail.add(k, models, points, 1 / step_sizes)
+            problem.progress(k + 1, rows.to_coordinates(models))
+        return turns.solution(tail)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -632,7 +613,7 @@ class RandomizedSGD(Algorithm):
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, once."""
-        turns = agent_turns(facts, budget, name=GRADIENTS, weights=np.ones(1), law=self.noise)
+        turns = agent_turns(facts, budget, name=graph.GRADIENTS, weights=np.ones(1), law=self.noise)
         rounds = default_rounds(facts, turns) if self.rounds == "auto" else int(self.rounds)
         whole, clip_norm = default_aggregator_steps(facts, turns, longest=math.inf)
         # Steps that shrink like roots go as far as a single one, where a typical row allows.
@@ -645,28 +626,26 @@ class RandomizedSGD(Algorithm):
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
-        settings, n_rounds = plan.settings, plan.settings.n_iter
+        settings, rows, n_rounds = plan.settings, problem.rows, plan.settings.n_iter
         groups = groups_of_agents(network_of(plan.facts).n_agents, n_rounds, settings.order_seed)
         steps = settings.step_size / np.sqrt(np.arange(n_rounds) + 1.0)
-
-        def step(k: int, means: Array, turns: MixedTurns) -> tuple[Array, Array]:
+        step_size = float(steps[-settings.n_averaged :].mean())
+        turns = MixedTurns(plan, problem, gate, np.ones(1))
+        proximal = graph.proximal_steps(plan.facts, rows)
+        tail = graph.TailAverage(plan, rows, step_size, are_common=True)
+        means = np.zeros((2, *plan.releases[-1].shape[1:]))
+        for k in range(n_rounds):
             first, second = groups[2 * k : 2 * k + 2]
             who = np.concatenate([first, second])
             shape = (len(who), *means.shape[1:])
             box = between(np.broadcast_to(means[0], shape), np.broadcast_to(means[1], shape))
             sent = turns.step(who, box, box.center, np.full(len(who), steps[k]))
-            points = [sent[: len(first)].mean(axis=0), sent[len(first) :].mean(axis=0)]
-            return np.stack(points), np.full(2, 1 / steps[k])
-
-        return mixed_descent(
-            plan,
-            problem,
-            gate,
-            step,
-            step_size=float(steps[-settings.n_averaged :].mean()),
-            turn_weights=np.ones(1),
-            n_groups=2,
-        )
+            points = np.stack([group.mean(axis=0) for group in np.split(sent, [len(first)])])
+            curvature = np.full(2, 1 / steps[k])
+            means = proximal(points, curvature)
+            tail.add(k, means, points, curvature)
+            problem.progress(k + 1, rows.to_coordinates(means.mean(axis=0)))
+        return turns.solution(tail)
 
 
 def default_rounds(facts: Facts, turns: Release) -> int:

@@ -14,33 +14,49 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
-from skdpadmm.algorithms import _walks as walks
+from skdpadmm.algorithms import _certified_solves as certified
 from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
-from skdpadmm.algorithms._defaults import usual_smoothness
+from skdpadmm.algorithms._clipped_sums import ClippedSum
+from skdpadmm.algorithms._defaults import default_steps, is_regression, usual_smoothness
 from skdpadmm.algorithms._messages import calibrated_multiplier
 from skdpadmm.algorithms._network_steps import into_ball, network_solution
 from skdpadmm.algorithms._noise_left import parameter_variance
+from skdpadmm.network import draw_walk, mixing_matrix
 from skdpadmm.noise import GRID_CELL
-from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, compose
+from skdpadmm.privacy import (
+    GaussianDP,
+    Guarantee,
+    NonPrivate,
+    StatelessToken,
+    TokenPairs,
+    TokenWalk,
+    WalkCost,
+    compose,
+)
 from skdpadmm.protocol import (
+    EAVESDROPPER,
+    MODEL,
     PEER,
     Budget,
     Facts,
     Gate,
+    Network,
     Plan,
     Problem,
     Release,
+    Settings,
     Solution,
     View,
     network_of,
@@ -54,6 +70,19 @@ Hop = Callable[[Array, int, bool], Array]
 UPDATE, TOKEN = "update of the token", "token"
 # Roundings of a token in one hop, each by at most its length times 2**-53; a generous count.
 ROUNDINGS = 64
+# Two roundings to the gate's grid differ by a cell, in units of the noise, in every entry; another
+# cell is more than arithmetic can move a token.
+GRID = 2 * GRID_CELL
+# Off the complete graph, the law of all pairs is not computed for more agents; see `TokenWalk`.
+LARGEST_LAW = 64
+# A matrix of transitions is stored for at most this many agents.
+LARGEST_TRANSITION = 256
+# A record's clipped gradient is this close to its bound.
+CLIPPING = 1e-11
+# Inner steps that an agent may take at one hop.
+MOST_STEPS = 2000
+# Takes fewer than those, whatever the tolerance and the rows.
+LARGEST_CONDITION = 500.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -102,16 +131,39 @@ class _RandomWalk(Algorithm):
         n_hops, cap = facts.max_iter * network_of(facts).n_agents, self.max_contributions
         return n_hops, min(facts.max_iter if cap == "auto" else int(cap), n_hops)
 
-    def _steps(
-        self, facts: Facts, mu: float, n_steps: int, relaxation: float = 1.0
-    ) -> tuple[float, float, LossBounds]:
-        """Step size, clip bound, and bounds of a record's loss that follow."""
-        step_size, clip_norm = walks.walk_steps(facts, mu, n_steps, self.clip_norm)
+    def _settings(
+        self,
+        facts: Facts,
+        mu: float,
+        n_steps: int,
+        *,
+        radius: float,
+        farthest: float,
+        tolerance: float,
+        n_averaged: int = 1,
+        relaxation: float = 1.0,
+    ) -> Settings:
+        """Settings of a walk whose steps are those of a curator with as much noise.
+
+        Points of proximal steps are in a ball of a radius, `farthest`.
+        """
+        n_hops, cap = self._walk(facts)
+        step_size, clip_norm = walk_steps(facts, mu, n_steps, self.clip_norm)
         bounds = bounds_in_basis(facts, None, clip_norm=clip_norm, row_bound=1.0)
-        step_size = min(step_size / relaxation, walks.longest_step(facts, bounds))
+        step_size = min(step_size / relaxation, longest_step(facts, bounds))
         if self.step_size != "auto":
             step_size = float(self.step_size)
-        return step_size, clip_norm, bounds
+        return self.resolved(
+            n_hops=n_hops,
+            n_averaged=n_averaged,
+            max_contributions=cap,
+            step_size=step_size,
+            clip_norm=clip_norm,
+            radius=radius,
+            inner=inner_steps(
+                facts, bounds, step_size=step_size, tolerance=tolerance, farthest=farthest
+            ),
+        )
 
     @abstractmethod
     def _hop(
@@ -131,7 +183,7 @@ class _RandomWalk(Algorithm):
         """Walk as planned; symbols as in the class."""
         facts, rows, settings = plan.facts, problem.rows, plan.settings
         n_agents, n_averaged = network_of(facts).n_agents, settings.n_averaged
-        proximal_step = walks.agent_proximal_steps(
+        proximal_step = agent_proximal_steps(
             facts,
             problem,
             _bounds(plan),
@@ -142,7 +194,7 @@ class _RandomWalk(Algorithm):
         prox = base.penalty_operator(facts.penalty, self._penalty_step(plan), rows)
         hop, per_agent = self._hop(plan, gate, rows, proximal_step)
         token = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
-        hops = walks.draw_hops(facts, settings.max_contributions, gate)
+        hops = draw_hops(facts, settings.max_contributions, gate)
         for k, (agent, contributes) in enumerate(zip(*hops, strict=True), start=1):
             token = hop(token, int(agent), bool(contributes))
             if k > settings.n_hops - n_averaged:
@@ -243,8 +295,7 @@ class RandomWalkADMM(_RandomWalk):
         """The update of the token, at each hop."""
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
         # In units of the sensitivity to taking one record away.
-        factor = facts.neighboring.sensitivity_factor
-        sensitivity = factor * facts.working_rounding + 2 * float(self.tolerance)
+        sensitivity = ClippedSum(facts).sensitivity + 2 * float(self.tolerance)
         (prior,) = base.spent_before(facts, budget)
         noise_std = calibrated_multiplier(
             lambda noise: GaussianDP(math.sqrt(cap) * sensitivity / noise),
@@ -256,27 +307,18 @@ class RandomWalkADMM(_RandomWalk):
         if budget.is_private:
             mu = sensitivity / noise_std
             guarantees = (GaussianDP(math.sqrt(cap) * sensitivity / noise_std),)
-        step_size, clip_norm, bounds = self._steps(facts, mu, facts.max_iter)
         shape = (facts.n_parameters, facts.loss.n_outputs)
         # Bound of the norm of a state, in units of what one record moves: signal and noise.
         noise = noise_std * math.sqrt(math.prod(shape))
         radius = 4.0 * (cap * max(network.agent_sizes) + noise * math.sqrt(cap))
-        inner = walks.inner_steps(
+        settings = self._settings(
             facts,
-            bounds,
-            step_size=step_size,
-            tolerance=float(self.tolerance),
-            # Of 2 z - u, in units of a step.
-            farthest=3 * 2 * self.relaxation * radius,
-        )
-        settings = self.resolved(
-            n_hops=n_hops,
-            n_averaged=base.tail_length(self.tail_fraction, n_hops),
-            max_contributions=cap,
-            step_size=step_size,
-            clip_norm=clip_norm,
+            mu,
+            facts.max_iter,
             radius=radius,
-            inner=inner,
+            farthest=3 * 2 * self.relaxation * radius,  # Of 2 z - u, in units of a step.
+            tolerance=float(self.tolerance),
+            n_averaged=base.tail_length(self.tail_fraction, n_hops),
         )
         return settings, Release(
             name=UPDATE,
@@ -415,17 +457,12 @@ class RandomWalkProximalPoint(_RandomWalk):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The token, at each hop."""
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
-        walk = walks.token_walk(network, n_hops, cap)
-        costs = walks.walk_costs(network, walk, cap)
+        walk, shape = token_walk(network, n_hops, cap), (facts.n_parameters, facts.loss.n_outputs)
+        costs, root = walk_costs(network, walk, cap), math.sqrt(math.prod(shape))
         # Lengths in units of the sensitivity to taking one record away.
-        tolerance = float(self.tolerance) / network.n_agents
-        delta = facts.neighboring.sensitivity_factor * facts.working_rounding
-        shape = (facts.n_parameters, facts.loss.n_outputs)
-        token = walks.StatelessToken(
-            n_hops=n_hops,
-            cap=cap,
-            drift=2 * tolerance / delta,
-            grid=walks.GRID * math.sqrt(math.prod(shape)),
+        tolerance, delta = float(self.tolerance) / network.n_agents, ClippedSum(facts).sensitivity
+        token = StatelessToken(
+            n_hops=n_hops, cap=cap, drift=2 * tolerance / delta, grid=GRID * root
         )
         (prior,) = base.spent_before(facts, budget)
         multiplier = calibrated_multiplier(
@@ -436,58 +473,34 @@ class RandomWalkProximalPoint(_RandomWalk):
         )
         mu = 1.0 / multiplier if budget.is_private else math.inf
         noise_std = multiplier * delta
-        step_size, clip_norm, bounds = self._steps(facts, mu, n_hops, self.relaxation)
         # Bound of the norm of a token, in units of what one record moves: signal and noise.
-        noise = noise_std * math.sqrt(math.prod(shape))
-        radius = 4.0 * (cap * facts.n_samples + noise * math.sqrt(n_hops))
-        # Arithmetic must not move a token by more than a cell.
-        if ROUNDINGS * 2.0**-53 * radius > GRID_CELL * noise_std and budget.is_private:
-            raise ValueError(
-                f"Got n_samples={facts.n_samples} for RandomWalkProximalPoint, expected fewer: the"
-                " rounding of a token would not be small beside its noise. Use MultiStepADMM."
-            )
-        inner = walks.inner_steps(
+        radius = 4.0 * (cap * facts.n_samples + noise_std * root * math.sqrt(n_hops))
+        if budget.is_private:
+            check_resolution(facts, radius, noise_std)
+        settings = self._settings(
             facts,
-            bounds,
-            step_size=step_size,
-            tolerance=tolerance,
-            farthest=self.relaxation * radius,
-        )
-        settings = self.resolved(
-            n_hops=n_hops,
-            n_averaged=1,
-            max_contributions=cap,
-            step_size=step_size,
-            clip_norm=clip_norm,
+            mu,
+            n_hops,
             radius=radius,
-            inner=inner,
+            farthest=self.relaxation * radius,
+            tolerance=tolerance,
+            relaxation=self.relaxation,
         )
         if not budget.is_private:
             return settings, not_private(TOKEN, shape, network.observers, times=n_hops)
-        pairs = None
-        if walk is not None:
-            before = [release.view(PEER).guarantees[0] for release in facts.preparations]
-            pairs = walks.TokenPairs(walk, token, mu, compose(*before))
         return settings, Release(
             name=TOKEN,
             shape=shape,
+            # Of a hop that uses data: at most `cap` of those of an agent.
             sensitivities=(delta * (1 + token.drift),) * n_hops,
             noise_std=noise_std,
             agent_noise_std=(noise_std,),
-            views=tuple(
-                View(
-                    observer=observer,
-                    guarantees=(token.guarantee(costs[observer], mu),),
-                    worst_cases=(token.direct(mu),),
-                    pairs=pairs if observer == PEER else None,
-                )
-                for observer in network.observers
-            ),
+            views=token_views(facts, token, walk, costs, mu),
         )
 
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """What figures of a walk rest on."""
-        return walks.walk_assumptions(network_of(facts))
+        return walk_assumptions(network_of(facts))
 
     def _penalty_step(self, plan: Plan) -> float:
         return float(plan.settings.relaxation * plan.settings.step_size)
@@ -531,3 +544,225 @@ def _length(plan: Plan, stride: float) -> float:
     facts, gradient_norm = plan.facts, _bounds(plan).gradient_norm
     length = stride * plan.settings.step_size * gradient_norm * network_of(facts).n_agents
     return float(length / facts.n_samples)
+
+
+class Hops(NamedTuple):
+    """A walk: who holds the token at each hop, and who uses data there, both of shape (n_hops,)."""
+
+    holder: NDArray[np.intp]
+    contributes: NDArray[np.bool_]
+
+    def n_messages(self, n_agents: int) -> int:
+        """Hops that take the token to another agent, and the broadcast of the model at the end."""
+        return int(np.count_nonzero(np.diff(self.holder))) + n_agents - 1
+
+
+def walk_steps(
+    facts: Facts, mu: float, n_steps: int, clip_norm: float | str
+) -> tuple[float, float]:
+    """Default step size, and the clip bound, by the rule of a curator with as much noise in steps.
+
+    That rule ends the travel of a classifier, and clips, for the sake of noise. Much signal per
+    parameter affords derivatives nearly as they are; the step grows by the root only, because inner
+    steps cost more with it, and a proximal point's bias is in proportion. Several scores are not
+    clipped and meet more noise, so they start later.
+    """
+    total = mu * math.sqrt(facts.max_iter / network_of(facts).n_agents)
+    step, clip = default_steps(replace(facts, max_iter=n_steps), total)
+    if is_regression(facts):
+        # The rule is for a path that is averaged over many passes; a token settles less. Half the
+        # step was better where noise counts, and no worse elsewhere.
+        step /= 2
+    else:
+        signal = facts.signal(total)
+        per_parameter = signal / (facts.n_parameters * facts.loss.n_outputs**2)
+        plenty = min(max(0.18 * math.sqrt(per_parameter), 1.0), 4.0)
+        step, clip = step * math.sqrt(plenty), clip * plenty
+    several = facts.loss.n_outputs > 1
+    never_binds = certified.open_clip(facts.loss, facts.row_norm) / certified.typical_norm(facts)
+    if isinstance(clip_norm, str):
+        return step, never_binds if several else clip
+    if several and clip_norm < never_binds:
+        raise ValueError(
+            f"Got clip_norm={clip_norm:g} for {facts.loss.n_outputs} scores, expected at least"
+            f" {never_binds:.6g}, which never binds: a loss whose vector of derivatives is clipped"
+            " has no proximal step. Use 'auto'."
+        )
+    return step, float(clip_norm)
+
+
+def draw_hops(facts: Facts, cap: int, gate: Gate) -> Hops:
+    """Draw the walk, before the first hop; nothing here sees data."""
+    n_hops = facts.max_iter * network_of(facts).n_agents
+    holder = draw_walk(network_of(facts).topology, gate.uniform((n_hops + 1,)))
+    order = np.argsort(holder, kind="stable")
+    sizes = np.bincount(holder)
+    visit = np.empty(n_hops, dtype=np.intp)
+    visit[order] = np.arange(n_hops) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return Hops(holder, visit < cap)
+
+
+def token_walk(network: Network, n_hops: int, cap: int) -> TokenWalk | None:
+    """The law of the walk; None where nobody meets, or too many for their chances to be stored."""
+    n_agents = network.n_agents
+    if n_agents == 1 or (n_agents > LARGEST_TRANSITION and not network.topology.is_complete):
+        return None
+    transition = None
+    if not network.topology.is_complete:
+        matrix = mixing_matrix(network.topology, "metropolis").to_sparse().toarray()
+        transition = tuple(map(tuple, matrix.tolist()))
+    return TokenWalk(n_agents=n_agents, n_hops=n_hops, cap=cap, transition=transition)
+
+
+def walk_costs(network: Network, walk: TokenWalk | None, cap: int) -> Mapping[str, WalkCost]:
+    """The cost of a walk for any agent, for each observer; that of direct hand-overs at most."""
+    direct = WalkCost.direct(cap)
+    if walk is None:
+        return dict.fromkeys(network.observers, direct)
+    return {
+        EAVESDROPPER: direct,
+        PEER: walk.worst_cost(network.coalition),
+        MODEL: walk.worst_cost(0),
+    }
+
+
+def token_views(
+    facts: Facts,
+    token: StatelessToken,
+    walk: TokenWalk | None,
+    costs: Mapping[str, WalkCost],
+    mu: float,
+) -> tuple[View, ...]:
+    """What each observer learns of a token, where `mu` is that of a contribution seen at once."""
+    pairs = None
+    if walk is not None:
+        before = [release.view(PEER).guarantees[0] for release in facts.preparations]
+        pairs = TokenPairs(walk, token, mu, compose(*before))
+    return tuple(
+        View(
+            observer=observer,
+            guarantees=(token.guarantee(cost, mu),),
+            worst_cases=(token.direct(mu),),
+            pairs=pairs if observer == PEER else None,
+        )
+        for observer, cost in costs.items()
+    )
+
+
+def check_resolution(facts: Facts, radius: float, noise_std: float) -> None:
+    """Refuse tokens that arithmetic would move by more than a cell."""
+    if ROUNDINGS * 2.0**-53 * radius > GRID_CELL * noise_std:
+        raise ValueError(
+            f"Got n_samples={facts.n_samples} for RandomWalkProximalPoint, expected fewer: the"
+            " rounding of a token would not be small beside its noise. Use MultiStepADMM."
+        )
+
+
+def walk_assumptions(network: Network) -> tuple[str, ...]:
+    """What figures of a walk rest on, in words; and where they are no better than without one."""
+    unknown, lines = [], []
+    if not network.topology.is_complete:
+        too_large = network.n_agents > LARGEST_LAW
+        unknown = [PEER] * (network.coalition > 1 or too_large) + [MODEL] * too_large
+    known = [observer for observer in (PEER, MODEL) if observer not in unknown]
+    if known:
+        lines.append(
+            f"{', '.join(known)}: the token walks at random by the weights of the graph, whatever"
+            " the data, and all agents but the observers add their noise."
+        )
+    if unknown:
+        lines.append(
+            f"{', '.join(unknown)}: as for the eavesdropper, because how long a token walks before"
+            f" it meets somebody is not computed for a coalition, or for more than {LARGEST_LAW}"
+            " agents, unless the graph is complete."
+        )
+    return tuple(lines)
+
+
+def longest_step(facts: Facts, bounds: LossBounds) -> float:
+    """Proximal step at which inner problems are as badly conditioned as a default may make them."""
+    return (LARGEST_CONDITION - 1.0) / (_weight(facts) * bounds.curvature * _sizes(facts)[-1])
+
+
+def inner_steps(
+    facts: Facts, bounds: LossBounds, *, step_size: float, tolerance: float, farthest: float
+) -> tuple[int, ...]:
+    """Decide the number of inner steps that brings every agent within a tolerance of its step.
+
+    Lengths are in units of the distance that taking one record away can move a step.
+    """
+    base.check_zero_at_zero(facts.penalty)
+    advice = f"Got step_size={step_size:g}, expected a shorter step or a larger tolerance"
+    curvature = step_size * _weight(facts) * bounds.curvature
+    unit_bounds = LossBounds(row_norm=1.0, gradient_norm=1.0, curvature=curvature)
+
+    def steps_of(n_rows: int) -> int:
+        share, smoothness = n_rows / facts.n_samples, 1.0 + curvature * n_rows
+        of_step = certified.step_rounding(smoothness)
+        of_score = share * certified.score_rounding(facts, unit_bounds)
+        of_sum = share * certified.sum_rounding(facts, unit_bounds) + CLIPPING
+        try:
+            return certified.steps_to_reach(
+                tolerance,
+                strong_convexity=1.0,
+                smoothness=smoothness,
+                initial_distance=float(n_rows),
+                gradient_error=of_sum + of_step * n_rows + of_score * (farthest + n_rows),
+                relative_error=of_step + of_score,
+            )
+        except ValueError as error:
+            raise ValueError(f"{advice}: floats cannot solve agents' problems.") from error
+
+    n_steps = tuple(steps_of(n_rows) for n_rows in _sizes(facts))
+    if max(n_steps) > MOST_STEPS:
+        raise ValueError(
+            f"{advice}: an agent would take {max(n_steps)} inner steps at each hop, more than"
+            f" {MOST_STEPS}."
+        )
+    return n_steps
+
+
+def agent_proximal_steps(
+    facts: Facts,
+    problem: Problem,
+    bounds: LossBounds,
+    inner: tuple[int, ...],
+    *,
+    step_size: float,
+    is_private: bool = True,
+) -> Callable[[int, Array], Array]:
+    """Proximal steps of ``F_a = (A / n) sum_{i in a} f_i``, each f_i clipped if private."""
+    ownership = problem.ownership
+    assert ownership is not None
+    weight, convexity = _weight(facts), 1.0 / step_size
+    gradients, clips = [], bounds if is_private else certified.NO_BOUNDS
+    for agent in range(ownership.n_agents):
+        group = ownership.rows_of(agent)
+        own = replace(problem, rows=problem.rows.take([group]), target=problem.target[group])
+        gradients.append(clips.gradient(facts, own))
+    smoothness = convexity + weight * bounds.curvature * ownership.sizes
+    n_steps = np.asarray(inner)[np.searchsorted(_sizes(facts), ownership.sizes)]
+    n_steps = n_steps * (1 if is_private else certified.STEPS_WITHOUT_NOISE)
+
+    def step(agent: int, point: Array) -> Array:
+        gradient = gradients[agent]
+        # In terms of the displacement d rounding is relative to d.
+        return point + certified.accelerated_gradient(
+            lambda d: weight * gradient(point + d) + convexity * d,
+            np.zeros_like(point),
+            int(n_steps[agent]),
+            strong_convexity=convexity,
+            smoothness=float(smoothness[agent]),
+        )
+
+    return step
+
+
+def _weight(facts: Facts) -> float:
+    """Of a record in the loss of its agent."""
+    return network_of(facts).n_agents / facts.n_samples
+
+
+def _sizes(facts: Facts) -> list[int]:
+    """Numbers of rows that agents have, ascending."""
+    return sorted(set(network_of(facts).agent_sizes))

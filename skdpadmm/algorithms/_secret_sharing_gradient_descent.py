@@ -8,7 +8,6 @@ Gaussian mechanism, and with noise on the grid that shares are made on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
@@ -18,9 +17,9 @@ from numpy.typing import NDArray
 from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms._algorithm import Algorithm, Released
+from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import CERTAIN, surely_noise
-from skdpadmm.algorithms._network_steps import agent_gradients
 from skdpadmm.algorithms._noise_left import averaged_solution
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
@@ -171,7 +170,7 @@ class SecretSharingGradientDescent(Algorithm):
             )
         messages = shared_sum(facts, budget)
         # What a curator of all rows would spend on a record, for as much noise in the sum.
-        sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+        sensitivity = ClippedSum(facts).sensitivity
         mu = math.inf
         if budget.is_private:
             mu = math.sqrt(facts.max_iter) * sensitivity / messages.noise_std
@@ -211,14 +210,17 @@ class SecretSharingGradientDescent(Algorithm):
         """Run the rounds as planned; symbols as above."""
         facts, rows, settings = plan.facts, problem.rows, plan.settings
         clip_norm = settings.clip_norm * rows.clip_unit
-        summed = _shared_gradients(plan, problem, gate, clip_norm=clip_norm)
+        sums = ClippedSum(facts, clip_norm).of_agents(problem)
         # Sums are in units of the clip bound.
         scale = settings.step_size * clip_norm / facts.n_samples
         prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
-        w = previous = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        assert facts.agents is not None
+        shape = (facts.n_parameters, facts.loss.n_outputs)
+        w = previous = tail = np.zeros(shape)
         for k in range(settings.n_iter):
             point = w + settings.momentum * (w - previous)
-            u = point - scale * summed(point)
+            models = np.broadcast_to(point, (facts.agents.n_agents, *shape))
+            u = point - scale * gate.share(GRADIENT, sums(models))
             model = prox(u)
             previous, w = w, rows.from_coordinates(model)
             if k >= settings.n_iter - settings.n_averaged:
@@ -241,19 +243,6 @@ class SecretSharingGradientDescent(Algorithm):
 
     def _n_curators(self, agents: Agents) -> int:
         return agents.n_agents if self.n_curators is None else int(self.n_curators)
-
-
-def _shared_gradients(
-    plan: Plan, problem: Problem, gate: Gate, *, clip_norm: float
-) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Shared sums over all records of gradients at a public model, divided by the clip bound."""
-    agents, sums = plan.facts.agents, agent_gradients(plan.facts, problem, clip_norm)
-    assert agents is not None
-
-    def summed(model: NDArray[np.float64]) -> NDArray[np.float64]:
-        return gate.share(GRADIENT, sums(np.broadcast_to(model, (agents.n_agents, *model.shape))))
-
-    return summed
 
 
 def _traffic(plan: Plan) -> tuple[int, int]:
@@ -308,7 +297,7 @@ def shared_sum(facts: Facts, budget: Budget) -> Release:
             modulus=MODULUS,
             n_curators=agents.n_curators,
         )
-    sensitivity = facts.neighboring.sensitivity_factor * facts.working_rounding
+    sensitivity = ClippedSum(facts).sensitivity
     # Of two neighbouring messages each is rounded by half a cell in every entry; a cell is at most
     # that of noise of size one times the noise.
     diagonal = math.sqrt(math.prod(shape))

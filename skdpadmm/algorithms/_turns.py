@@ -7,17 +7,13 @@ made of its turns and of what it received, so its guarantee is that of its own t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import spent_before
-from skdpadmm.losses import Loss, clip_derivative, clip_vectors
-from skdpadmm.network import Ownership
+from skdpadmm.algorithms._clipped_sums import ClippedSum, Law
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import (
     GaussianDP,
@@ -29,13 +25,9 @@ from skdpadmm.privacy import (
     gaussian_mu,
 )
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, View
-from skdpadmm.records import Rows, Segments, collect_agents, prepare_agents
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
-Law = Literal["gaussian", "laplace"]
-# Rows of agents that are awake are gathered, so many entries at a time.
-GATHERED_ENTRIES = 2**21
 
 
 def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law: Law) -> Release:
@@ -47,10 +39,7 @@ def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law:
     agents = facts.agents
     assert agents is not None
     n_entries, is_gaussian = facts.n_parameters * facts.loss.n_outputs, law == "gaussian"
-    # Rounding is bounded in the Euclidean norm.
-    widened = 1.0 if is_gaussian else math.sqrt(n_entries)
-    unit = facts.neighboring.sensitivity_factor * (1.0 + (facts.working_rounding - 1.0) * widened)
-    moved = unit * weights
+    moved = ClippedSum(facts, law=law).sensitivity * weights
     # Both of two neighbours are rounded to the grid, each by half a cell in every entry.
     rounding = grid_cell(1.0) * (math.sqrt(n_entries) if is_gaussian else n_entries)
 
@@ -103,77 +92,6 @@ def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law:
     )
 
 
-def awake_gradients(
-    rows: Rows,
-    target: NDArray[Any],
-    ownership: Ownership,
-    *,
-    loss: Loss,
-    clip_norm: float,
-    law: Law,
-) -> Callable[[Positions, Array], Array]:
-    """Map agents that are awake and their models to sums of gradients of their rows, each clipped.
-
-    The norm is Euclidean or L1, by the law. Only the rows of these agents are read, no copy of X is
-    kept, and nothing loops over agents. Models have the shape (n_awake, n_parameters, n_outputs).
-    """
-    # K slopes have an L1 norm of at most sqrt(K) times their Euclidean one.
-    norms = (
-        np.sqrt(rows.squared_norm)
-        if law == "gaussian"
-        else absolute_sums(rows) * math.sqrt(loss.n_outputs)
-    )
-    with np.errstate(divide="ignore"):
-        slope_bound = clip_norm / norms
-    by_agent = np.argsort(ownership.index, kind="stable")
-    sizes = np.bincount(ownership.index, minlength=ownership.n_agents)
-    begins = np.cumsum(sizes) - sizes
-    most = max(GATHERED_ENTRIES // max(rows.coordinates.n_features, 1), 1)
-
-    def sums(agents: Positions, models: Array) -> Array:
-        own_sizes = sizes[agents]
-        total = int(own_sizes.sum())
-        if total == 0:
-            return np.zeros(models.shape)
-        first = np.repeat(begins[agents] - (np.cumsum(own_sizes) - own_sizes), own_sizes)
-        index = np.sort(by_agent[first + np.arange(total)])
-        position = np.empty(ownership.n_agents, dtype=np.int32)
-        position[agents] = np.arange(len(agents), dtype=np.int32)
-        own_target, own_bound = target[index], slope_bound[index]
-
-        def slopes(scores: Array, own: slice) -> Array:
-            flat = scores[:, 0] if loss.n_outputs == 1 else scores
-            slope = loss.derivative(flat, own_target[own])
-            return clip_derivative(slope, own_bound[own]).reshape(scores.shape)
-
-        segments = Segments(rows=rows.take([index]), owner=position[ownership.index[index]])
-        return collect_agents(rows, segments.sums(prepare_agents(rows, models), slopes))
-
-    def sums_in_pieces(agents: Positions, models: Array) -> Array:
-        piece, gradients = np.cumsum(sizes[agents]) // most, np.zeros(models.shape)
-        cuts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(agents)]
-        for low, high in pairwise(cuts):
-            gradients[low:high] = sums(agents[low:high], models[low:high])
-        return gradients
-
-    return sums_in_pieces
-
-
-def absolute_sums(rows: Rows) -> Array:
-    """L1 norms of augmented rows in public coordinates, rounded up."""
-    coordinates, sums = rows.coordinates, np.empty(rows.n_samples)
-    for block, where in enumerate(rows.slices):
-        X = rows.tame(block)
-        own, size = np.empty(X.shape[0]), max(GATHERED_ENTRIES // max(X.shape[1], 1), 1)
-        for start in range(0, X.shape[0], size):
-            part = X[start : start + size]
-            dense = part if isinstance(part, np.ndarray) else part.toarray()
-            seen = np.abs((dense - coordinates.offset) / coordinates.scale)
-            own[start : start + size] = seen.sum(axis=1)
-        sums[where] = own + float(coordinates.fit_intercept)
-    return np.asarray(sums * rows.weight * (1 + 1e-12))
-
-
 class GradientTurns:
     """Gradients of agents' losses, clipped in the norm of the noise and released in turns.
 
@@ -194,32 +112,21 @@ class GradientTurns:
         record_weights: Array,
         limits: Array,
     ) -> None:
-        release, of_records = plan.releases[-1], plan.facts.unit == "record"
+        release = plan.releases[-1]
         assert release.door == "take_turns"
-        assert problem.ownership is not None
-        is_clipped = math.isfinite(clip_norm)
         self._gate, self._release, self._turn_weights = gate, release, turn_weights
-        self._clips_agents = is_clipped and not of_records
         # The most that a unit adds to a sum of gradients, and to the gradient of its agent's loss.
-        self._limits = limits * (clip_norm if is_clipped else 1.0)
+        self._limits = limits * (clip_norm if math.isfinite(clip_norm) else 1.0)
         self._scales = record_weights * self._limits
         self._taken = np.zeros(len(limits), dtype=np.intp)
-        self._sums = awake_gradients(
-            problem.rows,
-            problem.target,
-            problem.ownership,
-            loss=plan.facts.loss,
-            clip_norm=clip_norm if of_records else math.inf,
-            law=release.law,
-        )
+        gradients = ClippedSum(plan.facts, clip_norm, law=release.law)
+        self._sums = gradients.of_some_agents(problem, self._limits)
 
     def gradient(self, agents: Positions, models: Array) -> Array:
         """Take the next turn of some agents, each once: noisy gradients at public models."""
         if not len(agents):
             return np.zeros(models.shape)
-        values = self._sums(agents, models) / self._limits[agents, None, None]
-        if self._clips_agents:
-            values = clip_vectors(values, np.ones(len(agents)), self._release.law)
+        values = self._sums(agents, models)
         weights = self._turn_weights[self._taken[agents], None, None]
         self._taken[agents] += 1
         noisy = self._gate.take_turns(self._release.name, agents, weights * values)

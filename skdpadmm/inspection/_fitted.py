@@ -13,14 +13,16 @@ from skdpadmm._document import Block, Document
 from skdpadmm._numbers import percent_up
 from skdpadmm._pipelines import Part, parts_of
 from skdpadmm.privacy import (
-    ASSUMED,
-    Claim,
-    Claims,
     Guarantee,
     PrivacyReport,
     round_up,
-    totals_of,
     worst,
+)
+from skdpadmm.privacy.claims import (
+    ASSUMED,
+    Claims,
+    claims_of_report,
+    totals_of,
 )
 
 
@@ -57,11 +59,7 @@ class FittedPart:
     @property
     def claims(self) -> Claims:
         """The guarantees against all observers, the adversary first; empty without a report."""
-        if self.report is None:
-            return ()
-        adversary = self.report.adversary
-        lines = sorted(self.report.observers, key=lambda line: line.name != adversary)
-        return tuple(map(Claim.of, lines))
+        return () if self.report is None else claims_of_report(self.report)
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +147,7 @@ class FittedReport(Document):
             line = f"Total{who}: ({', '.join(figure)}), {total.describe()}, {accuracy}"
             yield Block("text", [line])
         if self.total is not None:
-            yield Block("text", [f"It assumes: {ASSUMED}"])
+            yield Block("text", [f"A total assumes: {ASSUMED}"])
         if any(part.is_elsewhere and part.report is None for part in self.parts):
             yield Block("text", ["Fits elsewhere without noise are assumed to be of public rows."])
         # A fit to which nobody passed labels of agents looks like one of real agents.

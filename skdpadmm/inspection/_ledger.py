@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpadmm.inspection._display import Display
+from skdpadmm.inspection._display import Display, write_below
 from skdpadmm.ledger import PrivacyLedger
+from skdpadmm.privacy.claims import ASSUMED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,6 +100,7 @@ class PrivacyLedgerDisplay(Display):
             self.limit_ = ax.axhline(self.limit, color="0.35", linestyle="--", label="limit")
         ax.set_ylim(bottom=0.0)
         ax.set_xlabel("number of fits")
+        write_below(ax, f"A total assumes: {ASSUMED}")
         ax.set_ylabel(f"total epsilon (delta={self.delta:g})")
         ax.set_title(self.name, loc="left", fontsize=10)
         ax.legend(frameon=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from skdpadmm import privacy
-from skdpadmm.privacy import GaussianDP, Guarantee, is_within
+from skdpadmm.privacy import GaussianDP, Guarantee
+from skdpadmm.privacy.claims import is_within
 
 
 class LedgerError(RuntimeError):

@@ -27,21 +27,23 @@ from skdpadmm._numbers import percent_up
 from skdpadmm._search_cost import cost_of_search
 from skdpadmm.ledger._account import LedgerError, PrivacyBudgetExceeded, left_of
 from skdpadmm.privacy import (
-    ASSUMED,
-    Claim,
-    Claims,
     Guarantee,
     Neighboring,
     Observer,
     PrivacyReport,
+    round_up,
+    worst,
+)
+from skdpadmm.privacy.claims import (
+    ASSUMED,
+    Claim,
+    Claims,
     Relation,
     claims_against,
     is_within,
     keeps_limit,
-    round_up,
     total_of,
     totals_of,
-    worst,
 )
 
 _APPLICATION, _FORMAT = 0x64704C67, 3  # "dpLg"
@@ -59,7 +61,7 @@ CREATE TABLE limits (
     disjoint INTEGER NOT NULL, unit TEXT, neighboring TEXT);
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_FORMAT}"""
-_COLUMNS = "id dataset subject state observer unit neighboring epsilon delta guarantee reserved"
+_COLUMNS = "id dataset subject state observer unit who neighboring epsilon delta guarantee reserved"
 
 
 class _Fits(NamedTuple):
@@ -169,7 +171,7 @@ class PrivacyLedger:
     Notes
     -----
     **Sums** are against one observer, who sees what that observer sees of every fit. Of a fit that
-    does not name it, it counts as seeing what all do whom that fit names. Gaussian guarantees
+    does not name it, it counts as the observer of that fit that learns most. Gaussian guarantees
     compose exactly, others by privacy loss distributions (:func:`~skdpadmm.privacy.compose`; it
     needs the extra ``accounting``). Unit and neighbouring relation have to agree, or ``unit`` and
     ``neighboring`` ask for a conversion: zero out to replace one doubles the mu of a Gaussian
@@ -192,8 +194,9 @@ class PrivacyLedger:
     They are shown apart, and no part of a total unless ``include_simulated=True``, which gives what
     they would cost with ``random_state=None``. In limits they count so.
 
-    **The file** holds guarantees, times and names of machines, and nothing of the data. It is a
-    note to oneself: nothing notices that it was edited, deleted or put back from a copy.
+    **The file** holds guarantees, times and names of machines, and nothing of the data but the name
+    of the column of agents or persons, or, without a name, a digest of their labels. It is a note
+    to oneself: nothing notices that it was edited, deleted or put back from a copy.
 
     Examples
     --------
@@ -437,7 +440,8 @@ class PrivacyLedger:
 
         Their keys are "id", "dataset", "subject", "simulation", "digest", "delta", "host", "pid",
         "reserved" and "finished" (times, of the clock of the machine), "state" ("reserved" or
-        "done"), and of the adversary "observer", "unit", "neighboring", "guarantee" and "epsilon".
+        "done"), and of the adversary "observer", "unit", "who", "neighboring", "guarantee" and
+        "epsilon".
         """
         with self._transaction() as connection:
             rows = connection.execute("SELECT * FROM entries ORDER BY id")
@@ -455,6 +459,7 @@ class PrivacyLedger:
                 state="done" if entry["finished"] else "reserved",
                 observer=observer,
                 unit=relation.unit,
+                who=relation.who,
                 neighboring=str(relation.neighboring),
                 guarantee=guarantee.describe(),
                 epsilon=epsilons[fit],
@@ -484,8 +489,12 @@ class PrivacyLedger:
         n_open = sum(entry["state"] == "reserved" for entry in entries)
         n_simulated = sum(entry["simulation"] for entry in entries)
         totals = {f"total{about}": asked}
+        seen = dict.fromkeys(entry["observer"] for entry in entries)
+        if len(seen) > 1 and "observer" not in asked:
+            totals = {f"total{about} against {o}": {**asked, "observer": o} for o in seen}
         if n_simulated and not asked.get("include_simulated"):
-            totals["total as though without a seed"] = {**asked, "include_simulated": True}
+            for title, terms in list(totals.items()):
+                totals[f"{title} as though without a seed"] = {**terms, "include_simulated": True}
         yield Block("title", [f"Ledger {self.path}"])
         if entries:
             columns = _COLUMNS.split()
@@ -495,10 +504,6 @@ class PrivacyLedger:
         for limit in self.limits():
             about = f" of {limit['dataset']}" if limit["dataset"] else ""
             lines += [f"limit{about}: epsilon <= {limit['epsilon']:g} at delta={limit['delta']:g}"]
-        seen = dict.fromkeys(entry["observer"] for entry in entries)
-        if len(seen) > 1 and "observer" not in asked:
-            for title, terms in list(totals.items()):
-                totals |= {f"{title}, against {o}": {**terms, "observer": o} for o in seen}
         for title, terms in totals.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # simulations have a line of their own
@@ -510,6 +515,7 @@ class PrivacyLedger:
                     lines += [f"{title}: {figure}"]
                 except (LedgerError, ValueError, ImportError) as error:
                     lines += [f"{title}: none. {error}"]
+                    break
         yield Block("text", [*lines, f"A total assumes: {ASSUMED}"])
 
     def check(
@@ -676,18 +682,20 @@ def _relation(unit: Any, neighboring: Any) -> Relation | None:
 
 
 @cache
-def _claims_from(text: str) -> tuple[Claim, ...]:
+def _claims_from(text: str) -> Claims:
     """The guarantees of one fit, from JSON; cached, as many fits are equal."""
     try:
         return tuple(
-            Claim.of(Observer(name, "", unit, how, privacy.guarantee_from_dict(guarantee), who=who))
-            for name, unit, how, guarantee, who in ((*line, "")[:5] for line in json.loads(text))
+            Claim.of(
+                Observer(name, "", unit, how, privacy.guarantee_from_dict(g), who="".join(who))
+            )
+            for name, unit, how, g, *who in json.loads(text)
         )
     except (TypeError, ValueError) as error:
         raise LedgerError(f"Got an entry that cannot be read ({error}), expected one.") from error
 
 
-def _claims_by_cost(connection: sqlite3.Connection) -> dict[str, tuple[Claim, ...]]:
+def _claims_by_cost(connection: sqlite3.Connection) -> dict[str, Claims]:
     costs = connection.execute("SELECT cost, observers FROM costs")
     return {cost: _claims_from(observers) for cost, observers in costs}
 
@@ -738,7 +746,7 @@ def _sum_of(fits: list[_Fits], relation: Relation | None, observer: str = "adver
         )
     named = None if observer == "adversary" else observer
     totals = totals_of(_claims(fits), relation, named)
-    return worst(*(totals or {"nobody": privacy.GaussianDP(0.0)}).values())
+    return worst(*totals.values()) if totals else privacy.GaussianDP(0.0)
 
 
 def _cell(entry: dict[str, Any], column: str) -> str:

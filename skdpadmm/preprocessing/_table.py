@@ -321,14 +321,13 @@ def _column(key: Any, declared: Any) -> tuple[list[str], Range | _Categories]:
         return [name], _Categories({1.0: 0})
     values = list(declared) if isinstance(declared, list | range) else []
     entries = [_entry(value) for value in values if _is_category(value)]
-    _refuse_commas(entries)
     categories = {entry: number for number, entry in enumerate(entries) if entry is not None}
-    if not 0 < len(categories) == len(values):
+    if not 0 < len(categories) == len(values) or _has_commas(entries):
         raise ValueError(
             f"Got {declared!r} for column {key!r} of the schema, expected (lower, upper), a Range,"
             " bool, or a list of different categories: strings, booleans or ints below 2**53, of"
-            " which 1, True, '1' and 'True' are the same. Declare dates as numbers, and leave"
-            " missing values out."
+            " which 1, True, '1' and 'True' are the same. Declare dates as numbers, write decimals"
+            " with a point, and leave missing values out."
         )
     return [f"{name}_{value}" for value in values], _Categories(categories)
 
@@ -355,8 +354,12 @@ def _plain(values: NDArray[Any], *, are_numbers: bool) -> list[Entry]:
         with np.errstate(over="ignore"):
             return values.astype(np.float64).tolist()
     entries = [_entry(value) for value in values.tolist()]
-    if are_numbers:
-        _refuse_commas(entries)
+    if are_numbers and _has_commas(entries):
+        raise ValueError(
+            "Got a number with a comma as text, expected one with a point: whether a reader takes"
+            " '1,5' for a number depends on the rest of its column. Read the table as text,"
+            " dtype=str, and replace commas."
+        )
     return entries
 
 
@@ -378,11 +381,7 @@ def _entry(value: Any) -> Entry:
     return None if np.isnan(number) else number
 
 
-def _refuse_commas(entries: list[Entry]) -> None:
+def _has_commas(entries: list[Entry]) -> bool:
+    """Whether a text is a number but for commas."""
     texts = (text for text in entries if isinstance(text, str) and "," in text)
-    if any(isinstance(_entry(text.replace(",", "")), float) for text in texts):
-        raise ValueError(
-            "Got a number with a comma as text, expected one with a point: a reader takes it for a"
-            " number only if it can read the whole column so. Read the table as text, dtype=str,"
-            " and replace commas."
-        )
+    return any(isinstance(_entry(text.replace(",", "")), float) for text in texts)

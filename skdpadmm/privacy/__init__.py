@@ -8,19 +8,6 @@ for. A parameter outside the range that its entry states is refused by a ``Value
 from __future__ import annotations
 
 from skdpadmm._numbers import round_down, round_up
-from skdpadmm.privacy._claims import (
-    ASSUMED,
-    SAME_ROWS,
-    Claim,
-    Claims,
-    Relation,
-    claims_against,
-    converted,
-    is_within,
-    keeps_limit,
-    total_of,
-    totals_of,
-)
 from skdpadmm.privacy._composition import Composed, compose, compose_counts
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate, guarantee_from_dict
@@ -57,14 +44,10 @@ from skdpadmm.privacy._selection import (
     calibrate_trial,
     renyi_divergences,
 )
-from skdpadmm.privacy._token_walk import TokenWalk, WalkCost
+from skdpadmm.privacy._token_walk import StatelessToken, TokenPairs, TokenWalk, WalkCost
 
 __all__ = [
-    "ASSUMED",
-    "SAME_ROWS",
     "AmplifiedIteration",
-    "Claim",
-    "Claims",
     "Composed",
     "GaussianDP",
     "Guarantee",
@@ -80,9 +63,10 @@ __all__ = [
     "PoissonSubsampledGaussian",
     "PoissonTrials",
     "PrivacyReport",
-    "Relation",
     "ReleaseLine",
     "RenyiDP",
+    "StatelessToken",
+    "TokenPairs",
     "TokenWalk",
     "TrialLaw",
     "WalkCost",
@@ -93,16 +77,12 @@ __all__ = [
     "best_of_trials",
     "calibrate_noise",
     "calibrate_trial",
-    "claims_against",
     "compose",
     "compose_counts",
     "contribution_mu",
-    "converted",
     "expected_privacy_loss_factor_ceiling",
     "gaussian_mu",
     "guarantee_from_dict",
-    "is_within",
-    "keeps_limit",
     "last_iterate_mu",
     "mixture_of_slots",
     "participation_mixture",
@@ -113,8 +93,6 @@ __all__ = [
     "round_up",
     "single_use_mu",
     "split_budget",
-    "total_of",
-    "totals_of",
     "worst",
     "worst_participation",
 ]

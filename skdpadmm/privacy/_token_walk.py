@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import betainc
 
 from skdpadmm._numbers import quiet_underflow, require, require_count
+from skdpadmm.privacy._composition import compose
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee
 from skdpadmm.privacy._mixture import Mixture
@@ -69,6 +70,11 @@ class WalkCost:
     def worst(self, mu: float) -> GaussianDP:
         """Return the guarantee of the worst path; it belongs beside :meth:`guarantee`."""
         return GaussianDP(mu * math.sqrt(self.costs[-1]))
+
+    @classmethod
+    def direct(cls, cap: int) -> WalkCost:
+        """Return the cost of direct hand-overs at all of ``cap`` contributions."""
+        return cls((1.0,), (float(cap),))
 
 
 @dataclass(frozen=True)
@@ -192,6 +198,85 @@ class TokenWalk:
         return _worst_cost(self, int(n_peers))
 
 
+@dataclass(frozen=True, kw_only=True)
+class StatelessToken:
+    r"""The guarantee of a walk whose maps are only nearly non-expansive, from what it costs.
+
+    Parameters
+    ----------
+    n_hops, cap : int
+        As of `TokenWalk`.
+    drift : float
+        Two tokens on the same data are at most this much further apart after a hop, in units of the
+        sensitivity of a contribution without it.
+    grid : float
+        The same by rounding, in noise standard deviations.
+
+    Notes
+    -----
+    With c the sum of the two, a gap of m hops absorbs ``Delta / m + c`` in each hop, so
+    :math:`\mu_{path}^2 = \mu^2 (S + 2 \kappa c + K c^2)`, where S is the cost of the path,
+    :math:`\kappa` the cap, K the number of hops and :math:`\mu` that of one contribution. It is
+    at most :math:`\kappa (1 + drift)^2 \mu^2`, what the tokens of all hops reveal.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import StatelessToken, WalkCost
+    >>> token = StatelessToken(n_hops=100, cap=4, drift=0.0, grid=0.0)
+    >>> token.guarantee(WalkCost((1.0,), (1.0,)), 0.1), token.direct(0.1)
+    (GaussianDP(mu=0.1), GaussianDP(mu=0.2))
+    """
+
+    n_hops: int
+    cap: int
+    drift: float
+    grid: float
+
+    def guarantee(self, cost: WalkCost, mu: float) -> Guarantee:
+        """Return the average over the path, for the mu of a contribution that is seen at once."""
+        excess = self.drift + self.grid / mu
+        added = 2 * self.cap * excess + self.n_hops * excess**2
+        most = self.cap * (1.0 + self.drift) ** 2
+        raised = tuple(min(value + added, most) for value in cost.costs)
+        return WalkCost(cost.weights, raised).guarantee(mu)
+
+    def direct(self, mu: float) -> Guarantee:
+        """Return the guarantee against an observer of every token."""
+        return self.guarantee(WalkCost.direct(self.cap), mu)
+
+
+@dataclass(frozen=True)
+class TokenPairs:
+    """The guarantee of each agent against each peer: of a token, and of what came before.
+
+    Parameters
+    ----------
+    walk : TokenWalk
+    token : StatelessToken
+    mu : float
+        That of a contribution that is seen at once.
+    prior : Guarantee
+        Of all other releases.
+
+    Examples
+    --------
+    >>> from skdpadmm.privacy import GaussianDP, StatelessToken, TokenPairs, TokenWalk
+    >>> token = StatelessToken(n_hops=50, cap=5, drift=0.0, grid=0.0)
+    >>> pairs = TokenPairs(TokenWalk(10, 50, 5), token, 0.2, GaussianDP(0.0))
+    >>> pairs.guarantee(0, 1).epsilon(1e-5) < token.direct(0.2).epsilon(1e-5)
+    True
+    """
+
+    walk: TokenWalk
+    token: StatelessToken
+    mu: float
+    prior: Guarantee
+
+    def guarantee(self, agent: int, peer: int) -> Guarantee:
+        """Return what ``peer`` can learn of ``agent``, by their positions among sorted labels."""
+        return compose(self.prior, self.token.guarantee(self.walk.cost(agent, peer), self.mu))
+
+
 class Gaps(NamedTuple):
     """Laws (m,) of 1, 2, ..., m hops until an agent or an observer is met; the rest is given to m.
 
@@ -232,7 +317,7 @@ def _worst_cost(walk: TokenWalk, n_peers: int) -> WalkCost:
             excess = float(betainc(walk.cap + 1, walk.n_hops - walk.cap, 1.0 / n))
         return walk_cost(Gaps(gap, gap), walk.n_hops, walk.cap, excess * (1.0 + _ROUNDING))
     if n_peers > 1 or n > MOST_AGENTS:
-        return WalkCost((1.0,), (float(min(walk.cap, walk.n_hops)),))
+        return WalkCost.direct(min(walk.cap, walk.n_hops))
     if n_peers == 0:
         return _cost_on_a_graph(walk, np.arange(n), own)
     agents, peers = np.nonzero(~own)

@@ -150,17 +150,17 @@ def test_agents_with_one_row_each_take_the_steps_of_a_loop_over_agents(
         "owner": np.arange(25)[::-1], "participation": 1.0 if everyone else 0.5,
         "noise": 0.05 * rng.normal(size=(7, 4, direct.LOSSES[loss].n_outputs)),
     }  # fmt: skip
-    solved = record_blocks.LocalProblem.displacement
+    solved, made = record_blocks.LocalProblem.displacement, record_blocks.agent_blocks
     with monkeypatch.context() as patch:
         patch.setattr(record_blocks.LocalProblem, "displacement", None)  # no loop
         at_once = run(FederatedADMM(**knobs), X, y, **around).solution.parameters
 
     def in_a_loop(*arguments, **options):
-        blocks = record_blocks.agent_blocks(*arguments, **options)
+        blocks = made(*arguments, **options)
         return [replace(block, has_single_rows=False) for block in blocks]
 
     calls = []
-    monkeypatch.setattr(federated, "agent_blocks", in_a_loop)
+    monkeypatch.setattr(record_blocks, "agent_blocks", in_a_loop)
     monkeypatch.setattr(
         record_blocks.LocalProblem, "displacement", lambda *a: calls.append(1) or solved(*a)
     )

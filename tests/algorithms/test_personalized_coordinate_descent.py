@@ -12,10 +12,10 @@ from skdpadmm.algorithms import (
     PersonalizedOptimum,
     refit_at_home,
 )
-from skdpadmm.algorithms import _personalized_coordinate_descent as module
-from skdpadmm.algorithms._personalized_coordinate_descent import propagate, wake_order
+from skdpadmm.algorithms._clipped_sums import absolute_sums
+from skdpadmm.algorithms._personalized_coordinate_descent import wake_order
 from skdpadmm.algorithms._personalized_defaults import typical_curvature, wake_contraction
-from skdpadmm.algorithms._turns import absolute_sums
+from skdpadmm.algorithms._tempered_path import FARTHEST_PULL, propagate
 from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import gaussian_mu
@@ -146,7 +146,7 @@ def test_a_warm_start_smooths_a_step_from_zero_by_trust_and_is_a_turn_like_any_o
     relative = confidence * (np.array(SIZES) > 0) / confidence.max()
     first = np.array([summed_gradient(task, i, np.zeros((3, 1)), math.inf) for i in range(6)])
     first /= -curvature * np.maximum(SIZES, 1)[:, None, None]
-    pull = max(TRADE_OFF * curvature, module.FARTHEST_PULL) * np.maximum(relative, 1e-3)
+    pull = max(TRADE_OFF * curvature, FARTHEST_PULL) * np.maximum(relative, 1e-3)
     expected = propagation_limit(task.facts.agents.similarity, first[..., 0], pull)
     np.testing.assert_allclose(solution.parameters_per_agent[..., 0], expected, rtol=0, atol=1e-3)
     local = run(LocalModels(turns=1, clip_norm=50.0), task)[1].parameters_per_agent

@@ -5,7 +5,7 @@ import pytest
 
 from skdpadmm import algorithms as alg
 from skdpadmm.algorithms import RandomWalkADMM, RandomWalkProximalPoint
-from skdpadmm.algorithms._walks import draw_hops
+from skdpadmm.algorithms._random_walks import draw_hops
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import L1
 from skdpadmm.protocol import Gate

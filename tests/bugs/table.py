@@ -19,11 +19,11 @@ import pytest
 from skdpadmm._fitting import PendingFit
 from skdpadmm._linear_model import PrivateLinearModel
 from skdpadmm.algorithms import (
+    ClippedSum,
     ConsensusADMM,
     GradientADMM,
     GradientDescent,
     ObjectivePerturbation,
-    _turns,
 )
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
 from skdpadmm.engine import Engine
@@ -39,6 +39,7 @@ from tests.contract.registry import BY_ID, Row
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 ALGORITHMS = "skdpadmm.algorithms"
+SUMS = f"{ALGORITHMS}._clipped_sums"
 
 
 @dataclass(frozen=True)
@@ -263,19 +264,8 @@ weights_left_out = setting(
 
 def turns_with(**known: Any) -> Plant:
     """Turns that clip by another bound, or in the norm of another law."""
-
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        gradients, clip = _turns.awake_gradients, _turns.clip_vectors
-
-        def other(vectors: Any, bounds: Any, law: str) -> Any:
-            return clip(vectors, known.get("clip_norm", bounds + 0), known.get("law", law))
-
-        patch.setattr(
-            _turns, "awake_gradients", lambda *args, **old: gradients(*args, **old | known)
-        )
-        patch.setattr(_turns, "clip_vectors", other)
-
-    return plant
+    planting = replaces(ClippedSum, "of_some_agents")
+    return planting(lambda sums, own, *args: sums(dataclasses.replace(own, **known), *args))
 
 
 def largest_of_rows(rows: Any) -> Any:
@@ -303,7 +293,7 @@ def rounds_that_lose_messages(draw: Any, *args: Any, **known: Any) -> Any:
 
 def hops(changed: Callable[[Any], Any]) -> Plant:
     """A walk that is another one than was drawn."""
-    walks = replaces(f"{ALGORITHMS}._walks", "draw_hops")
+    walks = replaces(f"{ALGORITHMS}._random_walks", "draw_hops")
     return walks(lambda draw, *args, **known: changed(draw(*args, **known)))
 
 
@@ -576,18 +566,14 @@ BUGS = [
         "consensus-linearized-undeclared"),
     Bug("rows not scaled down", rows_not_scaled_down, REPLAY,
         "consensus-norm-sparse gradient-last-norm", knobs={"clip_norm": 0.1}),
-    Bug("no clip of a loss", no_clip(f"{ALGORITHMS}._certified_solves"), LINEAR, "averaged-path"),
     Bug("a clip before weights", clipped_before_weighted(f"{ALGORITHMS}._agent_blocks"), LINEAR,
         "weighted-consensus weighted-federated"),
-    Bug("a clip before weights of certified solves",
-        clipped_before_weighted(f"{ALGORITHMS}._certified_solves"), LINEAR, "weighted-averaged"),
-    Bug("a clip before weights in turns", clipped_before_weighted(f"{ALGORITHMS}._turns"), LINEAR,
-        "weighted-personal"),
-    Bug("no clip of coordinates", no_clip(f"{ALGORITHMS}._gradient_descent"), LINEAR,
-        "coordinates-cyclic"),
-    Bug("no clip of gradients", no_clip(f"{ALGORITHMS}._gradient_descent"), LINEAR,
-        "gradient-path"),
-    Bug("no clip of hidden gradients", no_clip(f"{ALGORITHMS}._gradient_descent"), REPLAY,
+    Bug("a clip before weights of gradients", clipped_before_weighted(SUMS), LINEAR,
+        "weighted-averaged weighted-personal"),
+    Bug("no clip of gradients", no_clip(SUMS), LINEAR,
+        "averaged-path coordinates-cyclic gradient-path multi-step graph-gradient"
+        " sharing-federated sharing-graph-coalition aggregators-admm aggregators-sgd"),
+    Bug("no clip of hidden gradients", no_clip(SUMS), REPLAY,
         "gradient-last-zero-out gradient-cyclic", knobs={"clip_norm": 0.01}),
     Bug("no clip of a record's step",
         all_of(*(unclipped(name, f"{ALGORITHMS}._gradient_admm_steps")
@@ -600,27 +586,18 @@ BUGS = [
         "consensus-persons consensus-persons-conditioned-scaled"),
     Bug("rows of persons clipped one by one",
         all_of(*(setting(f"{ALGORITHMS}.{name}.clip_persons", clip_of_rows_of_persons)
-                 for name in ("_agent_blocks", "_gradient_descent"))), REPLAY,
+                 for name in ("_agent_blocks", "_clipped_sums"))), REPLAY,
         "consensus-persons consensus-persons-three-classes-zero-out gradient-persons"),
     Bug("no clip of agents' blocks", no_vector_clip(f"{ALGORITHMS}._agent_blocks"), REPLAY,
         "federated-dropout-agent", knobs={"clip_norm": 0.001}),
-    Bug("no clip of agents' records", no_clip(f"{ALGORITHMS}._network_steps"), LINEAR,
-        "multi-step graph-gradient sharing-federated sharing-graph-coalition"),
-    Bug("no clip of agents' sums",
-        all_of(no_clip(f"{ALGORITHMS}._network_steps"),
-               no_vector_clip(f"{ALGORITHMS}._network_steps")),
-        REPLAY, "multi-step-agent-zero-out sharing-federated-agent-zero-out",
-        knobs={"clip_norm": 0.0001}),
-    Bug("no clip in turns of random aggregators", no_clip(f"{ALGORITHMS}._turns"), LINEAR,
-        "aggregators-admm aggregators-sgd"),
-    Bug("no clip of agents' sums in random aggregators",
-        all_of(no_clip(f"{ALGORITHMS}._turns"), no_vector_clip(f"{ALGORITHMS}._turns")),
-        REPLAY, "aggregators-sgd-gaussian-agent", knobs={"clip_norm": 0.0001}),
+    Bug("no clip of agents' sums", all_of(no_clip(SUMS), no_vector_clip(SUMS)), REPLAY,
+        "multi-step-agent-zero-out sharing-federated-agent-zero-out"
+        " aggregators-sgd-gaussian-agent", knobs={"clip_norm": 0.0001}),
     Bug("L1 norms of rows by their largest entry",
-        setting(f"{ALGORITHMS}._turns.absolute_sums", largest_of_rows), LINEAR,
+        setting(f"{SUMS}.absolute_sums", largest_of_rows), LINEAR,
         "aggregators-admm aggregators-sgd"),
     Bug("L1 norms of rows by their Euclidean norm",
-        setting(f"{ALGORITHMS}._turns.absolute_sums", lambda rows: np.sqrt(rows.squared_norm)),
+        setting(f"{SUMS}.absolute_sums", lambda rows: np.sqrt(rows.squared_norm)),
         LINEAR, "aggregators-admm aggregators-sgd"),
     Bug("no clip in turns", turns_with(clip_norm=math.inf), LINEAR, "personal-laplace"),
     Bug("no clip in turns of agents", turns_with(clip_norm=math.inf), REPLAY,
@@ -705,23 +682,16 @@ def lenient(name: str, factor: float) -> Plant:
     return replaces(module, attribute)(lambda true, *args, **known: true(*args, **known) * factor)
 
 
-def gradients_at_own_models(patch: pytest.MonkeyPatch) -> None:
+@replaces(ClippedSum, "of_agents")
+def gradients_at_own_models(of_agents: Any, self: Any, problem: Any) -> Any:
     """As in print: of each agent at the mean less its own last step."""
-    from skdpadmm.algorithms import _secret_sharing_gradient_descent as sharing
+    exact, own = of_agents(self, problem), []
 
-    def shared(plan: Any, problem: Any, gate: Any, *, clip_norm: float) -> Any:
-        agents, own = plan.facts.agents, []
-        exact = sharing.agent_gradients(plan.facts, problem, clip_norm)
+    def sums(models: Any) -> Any:
+        own.append(exact(models - 0.1 * own[-1] if own else models))
+        return own[-1]
 
-        def summed(model: Any) -> Any:
-            models = np.broadcast_to(model, (agents.n_agents, *model.shape))
-            sums = exact(models - 0.1 * own[-1] if own else models)
-            own.append(sums)
-            return gate.share(sharing.GRADIENT, sums)
-
-        return summed
-
-    patch.setattr(sharing, "_shared_gradients", shared)
+    return sums
 
 
 @replaces(ObjectivePerturbation, "run")
@@ -789,7 +759,7 @@ THEOREM_BUGS = [
     TheoremBug("half the noise of a perturbed objective", planned(noise_times(0.5)),
                f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",
                ("logistic", "zero_out")),
-    TheoremBug("no clip in a perturbed objective", no_clip(f"{ALGORITHMS}._certified_solves"),
+    TheoremBug("no clip in a perturbed objective", no_clip(SUMS),
                f"{OBJECTIVE}.test_a_clip_that_binds_stays_below_the_claim"),
     TheoremBug("a ridge that is weaker than planned", a_weak_ridge,
                f"{OBJECTIVE}.test_a_curved_loss_needs_the_planned_ridge", (1.0,)),
@@ -827,7 +797,7 @@ THEOREM_BUGS = [
                ("MIXTURE",)),
     TheoremBug("agents compared by the word", setting("skdpadmm.network.Ownership.name_of", lambda *_: "agents"),
                f"{TOTALS}.test_guarantees_of_hospitals_and_of_cities_do_not_add_up", (Path,)),
-    TheoremBug("each fit against its own adversary", setting("skdpadmm.privacy._claims.against", lambda fit, _: fit[0]),
+    TheoremBug("each fit against its own adversary", setting("skdpadmm.privacy.claims.against", lambda fit, _: fit[0]),
                f"{TOTALS}.test_a_total_against_an_observer_counts_all_that_it_sees_of_every_fit", (Path,)),
     TheoremBug("a relation that nobody checks", setting("skdpadmm.privacy.Guarantee.relations", lambda _: set()),
                f"{TOTALS}.test_a_guarantee_under_one_relation_is_not_taken_for_one_under_another", (Path,)),

@@ -80,7 +80,7 @@ def three_rounds(engine, n_parts, long_tasks=False):
     placed = None if engine is None else engine.place(parts, long_tasks=long_tasks)
     for _ in range(3):
         by_hand = (part.advance(message) for part in parts)
-        totals.append(placed.sum("advance", message) if placed else sum(by_hand, np.zeros(5)))
+        totals.append(placed.sum(Part.advance, message) if placed else sum(by_hand, np.zeros(5)))
         message = np.sqrt(np.abs(totals[-1]))
     return np.array(totals)
 
@@ -102,16 +102,18 @@ def test_long_tasks_run_in_the_workers_that_joblib_is_configured_for():
             return super().advance(message)
 
     with joblib.parallel_config(n_jobs=2), Engine().running() as engine:
-        engine.place([Listening(np.ones(1)) for _ in range(8)], long_tasks=True).sum("advance", 1.0)
+        engine.place([Listening(np.ones(1)) for _ in range(8)], long_tasks=True).sum(
+            Listening.advance, 1.0
+        )
     assert len(set(threads)) == 2
 
 
 def test_a_hidden_state_lasts_from_round_to_round_until_it_is_reset(engine):
     placed, other = engine.place(numbered(4)), engine.place(numbered(4))
-    assert [placed.sum("advance", 1.0)[0] for _ in range(3)] == [18.0, 36.0, 54.0]
-    placed.run("reset")
-    assert placed.sum("advance", 1.0) == other.sum("advance", 1.0) == 18.0
-    total = engine.place([Part(np.ones((2, 3))) for _ in range(3)]).sum("advance", 2.0)
+    assert [placed.sum(Part.advance, 1.0)[0] for _ in range(3)] == [18.0, 36.0, 54.0]
+    placed.run(Part.reset)
+    assert placed.sum(Part.advance, 1.0) == other.sum(Part.advance, 1.0) == 18.0
+    total = engine.place([Part(np.ones((2, 3))) for _ in range(3)]).sum(Part.advance, 2.0)
     np.testing.assert_array_equal(total, np.full((2, 3), 18.0))
 
 
@@ -120,18 +122,18 @@ def test_an_exception_in_a_part_reaches_the_caller(error, engine):
     placed = engine.place(numbered(3))
     for call in (placed.sum, placed.run):
         with pytest.raises(type(error), match=r"^part$"):
-            call("fail", error)
-    placed.run("reset")
-    assert placed.sum("advance", 1.0) == 9.0
+            call(Part.fail, error)
+    placed.run(Part.reset)
+    assert placed.sum(Part.advance, 1.0) == 9.0
 
 
 def test_floating_point_is_silent_and_blas_has_one_thread_in_every_worker(engine):
     with np.errstate(all="raise"):
-        assert engine.place(numbered(4)).sum("surroundings").tolist() == [4.0, 4.0]
+        assert engine.place(numbered(4)).sum(Part.surroundings).tolist() == [4.0, 4.0]
 
 
 def test_a_message_that_comes_twice_or_to_a_new_host_is_refused():
-    host, message = Host(numbered(2)), pickle.dumps(("advance", (1.0,), True))
+    host, message = Host(numbered(2)), pickle.dumps((Part.advance, (1.0,), True))
     assert pickle.loads(host.call(1, message)) == [0.0, 3.0]
     with pytest.raises(ConnectionError, match="Got round 1, expected round 2"):
         host.call(1, message)
@@ -142,15 +144,15 @@ def test_a_message_that_comes_twice_or_to_a_new_host_is_refused():
 @slow
 def test_parts_are_shared_among_workers_and_only_arguments_and_results_are_sent(on_dask):
     pids = on_dask.workers.client.run(os.getpid).values()
-    assert on_dask.place(numbered(2)).sum("process")[0] == sum(pids)
+    assert on_dask.place(numbered(2)).sum(Part.process)[0] == sum(pids)
     assert os.getpid() not in pids
     n_workers, n_parts, message = 2, 5, np.ones(1000)
     placed = on_dask.place([Part(np.ones(1000)) for _ in range(n_parts)])
     n_pickled, arguments = Part.n_pickled, n_workers * message.nbytes
-    placed.run("advance", message)
+    placed.run(Part.advance, message)
     assert arguments <= placed.bytes_sent < arguments + n_workers * 500
     before, exchanged = placed.bytes_sent, arguments + n_parts * message.nbytes
-    placed.sum("advance", message)
+    placed.sum(Part.advance, message)
     assert exchanged <= placed.bytes_sent - before < exchanged + (n_workers + n_parts) * 500
     assert Part.n_pickled == n_pickled
 
@@ -166,7 +168,7 @@ def test_parts_leave_the_workers_and_threads_are_given_back_when_the_engine_stop
     with client.as_current(), Engine(backend="dask").running() as engine:
         assert engine.workers.client is client
         placed = [engine.place(numbered(4)) for _ in range(2)]
-        assert placed[1].sum("advance", 1.0) == 18.0
+        assert placed[1].sum(Part.advance, 1.0) == 18.0
         assert held() >= 4
     wait_until(lambda: held() == 0)
     assert client.status == "running"
@@ -191,9 +193,9 @@ class DiesOnArrival:
 @slow
 def test_a_worker_that_dies_between_calls_or_while_rows_are_sent_is_an_error(on_dask):
     placed = on_dask.place(numbered(4))
-    os.kill(int(on_dask.place(numbered(1)).sum("process")[0]), signal.SIGKILL)
+    os.kill(int(on_dask.place(numbered(1)).sum(Part.process)[0]), signal.SIGKILL)
     with pytest.raises(RuntimeError, match=DIED):
-        placed.sum("advance", 1.0)
+        placed.sum(Part.advance, 1.0)
     with pytest.raises(RuntimeError, match="died while rows were sent"):
         on_dask.place([DiesOnArrival()])
 
@@ -202,10 +204,10 @@ def test_a_worker_that_dies_between_calls_or_while_rows_are_sent_is_an_error(on_
 def test_the_death_of_a_worker_is_noticed_while_others_work(on_dask, tmp_path):
     placed = on_dask.place(numbered(2))
     with pytest.raises(RuntimeError, match=DIED):
-        placed.sum("die", 1.0, tmp_path / "dawdled")
+        placed.sum(Part.die, 1.0, tmp_path / "dawdled")
     assert not (tmp_path / "dawdled").exists()
     with pytest.raises(RuntimeError, match="in round 2"):
-        placed.sum("advance", 1.0)
+        placed.sum(Part.advance, 1.0)
 
 
 @slow
@@ -224,10 +226,10 @@ def test_a_process_that_is_killed_ends_a_fit_over_a_network(killed, tmp_path, wa
             client.wait_for_workers(1, timeout=60)
             with Engine(backend="dask", client=client).running() as engine:
                 placed = engine.place(numbered(2))
-                assert placed.sum("process") == 2 * processes["dask_worker"].pid
+                assert placed.sum(Part.process) == 2 * processes["dask_worker"].pid
                 processes[killed].kill()
                 with pytest.raises(RuntimeError, match=DIED):
-                    placed.sum("advance", 1.0)
+                    placed.sum(Part.advance, 1.0)
     finally:
         for process in processes.values():
             process.kill()

@@ -175,7 +175,7 @@ def of_columns(step, columns, **parameters):
         (GridSearchCV(C, {"C": [1.0]}, cv=KFold(2)), 1, "search_cost\\(search"),
         (multioutput.RegressorChain(R, cv=2), 2, "keep its fits of folds"),
         (multiclass.OneVsOneClassifier(C), 1, "sum of its parts"),
-        (ensemble.BaggingClassifier(C, **BAG), 2, "rows are repeated"),
+        (ensemble.BaggingClassifier(C, **BAG), 2, "repeats rows"),
         (ensemble.BaggingClassifier(C, bootstrap=False, **BAG), 2, "with a seed"),
         (LogisticRegression(), 0, "there is no private fit"),
         (ensemble.VotingRegressor([("a", R), ("b", clone(R).set_params(neighboring="zero_out"))]),

@@ -203,27 +203,24 @@ def neighbours(draw):
     return draw(st.sampled_from(sorted(READERS))), columns, other, row
 
 
-def changes_no_other_row(reader, columns, other, row):
-    before, after = encoded(reader, columns), encoded(reader, other)
-    if before is not None and after is not None and len(before) == len(after):
-        np.testing.assert_allclose(
-            np.delete(before, row, axis=0), np.delete(after, row, axis=0), rtol=0, atol=1e-12
-        )
-
-
-@settings(max_examples=500)
-@given(case=neighbours())
 @pytest.mark.filterwarnings("ignore")  # of readers
-def test_one_entry_changes_the_encoding_of_no_other_row(case):
-    changes_no_other_row(*case)
+@pytest.mark.parametrize("n_tables", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_one_entry_changes_the_encoding_of_no_other_row(n_tables):
+    compared = []
 
+    @settings(max_examples=n_tables)
+    @given(case=neighbours())
+    def check(case):
+        reader, columns, other, row = case
+        before, after = encoded(reader, columns), encoded(reader, other)
+        if before is not None and after is not None and len(before) == len(after):
+            compared.append(case)
+            np.testing.assert_allclose(
+                np.delete(before, row, axis=0), np.delete(after, row, axis=0), rtol=0, atol=1e-12
+            )
 
-@pytest.mark.slow
-@settings(max_examples=10_000)
-@given(case=neighbours())
-@pytest.mark.filterwarnings("ignore")
-def test_one_entry_changes_the_encoding_of_no_other_row_of_many_tables(case):
-    changes_no_other_row(*case)
+    check()
+    assert len(compared) > 0.8 * n_tables
 
 
 @pytest.mark.parametrize("column", ["zone", "smoker"])
@@ -282,7 +279,7 @@ def test_a_range_is_what_a_bounded_scaler_does_to_numbers_or_their_logarithms(bo
         ({"a": [1, "01"]}, "1, True, '1' and 'True' are the same"),
         ({"a": ["true", True]}, "are the same"),
         ({"a": ["nan"]}, "leave missing values out"),
-        ({"a": ["1,5"]}, "with a comma"),
+        ({"a": ["1,5"]}, "decimals with a point"),
         ({"a": [None]}, "leave missing values out"),
         ({"a": [0.5]}, "strings, booleans or ints"),
         ({"a": []}, "expected"),

@@ -21,7 +21,6 @@ from skdpadmm.ledger import (
 )
 from skdpadmm.ledger.__main__ import main
 from skdpadmm.privacy import (
-    ASSUMED,
     GaussianDP,
     LaplaceDP,
     NonPrivate,
@@ -31,6 +30,9 @@ from skdpadmm.privacy import (
     compose,
     gaussian_mu,
     round_up,
+)
+from skdpadmm.privacy.claims import (
+    ASSUMED,
 )
 from tests.test_guides import blocks
 
@@ -223,7 +225,8 @@ def test_entries_are_plain_and_the_file_holds_guarantees_and_nothing_of_the_data
     assert (plain["dataset"], plain["state"], plain["observer"]) == ("adult", "done", "model")
     assert plain["epsilon"] == model.privacy_.epsilon()
     assert set(plain) == {
-        *("id", "dataset", "subject", "state", "observer", "unit", "neighboring", "guarantee"),
+        *("id", "dataset", "subject", "state", "observer", "unit", "who", "neighboring"),
+        "guarantee",
         *("epsilon", "delta", "simulation", "digest", "host", "pid", "reserved", "finished"),
     }
     assert ledger.to_frame().loc[0, list(plain)].to_dict() == plain

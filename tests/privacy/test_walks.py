@@ -9,8 +9,8 @@ import pytest
 
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor
 from skdpadmm.algorithms import RandomWalkProximalPoint
-from skdpadmm.algorithms._walks import StatelessToken, direct_cost, draw_hops, walk_costs
-from skdpadmm.privacy import GaussianDP, Mixture, WalkCost, compose
+from skdpadmm.algorithms._random_walks import draw_hops, walk_costs
+from skdpadmm.privacy import GaussianDP, Mixture, StatelessToken, WalkCost, compose
 
 # What peers learn of linear losses is known exactly, walk by walk.
 
@@ -143,7 +143,7 @@ def test_without_a_law_of_the_walk_peers_are_promised_what_the_eavesdropper_is()
     large = plan(300)
     assert large.guarantee("peer").epsilon(1e-5) < large.guarantee("eavesdropper").epsilon(1e-5)
     alone = plan(1)
-    assert walk_costs(alone.facts.agents, None, 3)["peer"] == direct_cost(3)
+    assert walk_costs(alone.facts.agents, None, 3)["peer"] == WalkCost.direct(3)
 
 
 def test_states_of_agents_are_never_promised_the_bound_of_a_token_without_any():

@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 
 from skdpadmm.privacy import (
-    Claim,
     GaussianDP,
     LaplaceDP,
     Mixture,
@@ -14,15 +13,11 @@ from skdpadmm.privacy import (
     NonPrivate,
     PerturbedObjectiveDP,
     PoissonSubsampledGaussian,
-    Relation,
     RenyiDP,
     Worst,
     compose,
-    converted,
-    is_within,
-    keeps_limit,
-    total_of,
 )
+from skdpadmm.privacy.claims import Claim, Relation, converted, is_within, keeps_limit, total_of
 
 REPLACE = Relation("record", Neighboring.REPLACE_ONE)
 ZERO = Relation("record", Neighboring.ZERO_OUT)

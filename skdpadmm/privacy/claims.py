@@ -12,48 +12,34 @@ from skdpadmm.privacy._composition import compose_counts
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate
 from skdpadmm.privacy._mixture import Mixture, Worst, worst
-from skdpadmm.privacy._report import Observer
+from skdpadmm.privacy._report import Observer, PrivacyReport
 
 # What every fit rests on, and so every sum of fits.
 SAME_ROWS = (
     "No private value decides which rows a fit gets: no stratified splits, no GroupKFold without"
-    " shuffle=True, and persons are split by a public list of persons rather than by rows."
+    " shuffle=True; where persons are protected, they are split by a public list, not by rows."
 )
 # What every sum rests on, beside what its parts do.
-ASSUMED = f"{SAME_ROWS} Every other fit on the same records is counted, too."
+ASSUMED = f"{SAME_ROWS} All fits on these records are counted."
 # A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.
 _ROUNDING = 1e-9
 
 
 class Relation(NamedTuple):
-    """What two neighbouring data sets differ in.
-
-    Parameters
-    ----------
-    unit : {"record", "agent", "person"}
-    neighboring : Neighboring
-    who : str, default=""
-        Which agents or persons are the unit, as in :class:`Observer`.
-    """
+    """The privacy unit, the neighbouring relation, and which agents or persons are the unit."""
 
     unit: str
     neighboring: Neighboring
     who: str = ""
 
     def describe(self) -> str:
+        """As a phrase, such as "record, replace one"."""
         who = f" ({self.who})" if self.who else ""
         return f"{self.unit}{who}, {str(self.neighboring).replace('_', ' ')}"
 
 
 class Claim(NamedTuple):
-    """The guarantee of a fit against one observer.
-
-    Parameters
-    ----------
-    observer : str
-    relation : Relation
-    guarantee : Guarantee
-    """
+    """The guarantee of a fit against one observer."""
 
     observer: str
     relation: Relation
@@ -73,7 +59,7 @@ Claims = tuple[Claim, ...]
 def against(fit: Claims, observer: str) -> Claim:
     """Return what a fit claims against an observer.
 
-    Whoever it does not name counts as seeing what all do whom it names.
+    Whoever it does not name counts as the one that learns most of those whom it names.
     """
     if named := [claim for claim in fit if claim.observer == observer]:
         return named[0]
@@ -82,7 +68,18 @@ def against(fit: Claims, observer: str) -> Claim:
             f"Got a fit without a guarantee against {observer!r}, and with several relations,"
             " expected one of the two."
         )
-    return Claim(observer, fit[0].relation, worst(*(claim.guarantee for claim in fit)))
+    return weakest(fit)._replace(observer=observer)
+
+
+def weakest(claims: Claims) -> Claim:
+    """Return the first of several claims, with a guarantee that all of them imply."""
+    return claims[0]._replace(guarantee=worst(*(claim.guarantee for claim in claims)))
+
+
+def claims_of_report(report: PrivacyReport) -> Claims:
+    """Return the claims of a report against all of its observers, the adversary's first."""
+    lines = sorted(report.observers, key=lambda line: line.name != report.adversary)
+    return tuple(map(Claim.of, lines))
 
 
 def claims_against(
@@ -103,37 +100,7 @@ def claims_against(
 def totals_of(
     fits: Mapping[Claims, int], target: Relation | None = None, observer: str | None = None
 ) -> dict[str, Guarantee]:
-    """Return the total of fits against each observer.
-
-    Parameters
-    ----------
-    fits : mapping from tuple of Claim to int
-        The claims of a fit against all of its observers, its adversary first, and how many fits
-        have them.
-    target : Relation or None, default=None
-        What the claims are converted to; None: the relation that all of them have.
-    observer : str or None, default=None
-        Against whom. None: against everybody whom the budget of a fit was spent against.
-
-    Returns
-    -------
-    dict from str to Guarantee
-        An observer counts as seeing what it sees of every fit, and of fits that do not name it what
-        all see whom they name.
-
-    Raises
-    ------
-    ValueError
-        If there is no total: under several relations, or for different agents or persons.
-
-    Examples
-    --------
-    >>> from skdpadmm.privacy import Claim, GaussianDP, Neighboring, Relation, totals_of
-    >>> relation = Relation("record", Neighboring.REPLACE_ONE)
-    >>> seen = Claim("model", relation, GaussianDP(3.0)), Claim("server", relation, GaussianDP(4.0))
-    >>> totals_of({seen: 1, seen[1:]: 1})["model"]
-    GaussianDP(mu=5.0)
-    """
+    """Return the total against each observer of :func:`claims_against`."""
     sums = claims_against(fits, observer)
     return {name: total_of(claims, target) for name, claims in sums.items()}
 
@@ -196,27 +163,31 @@ def is_within(guarantee: Guarantee, epsilon: float, delta: float) -> bool:
 
 def _converted_all(claims: Counter[Claim], target: Relation | None) -> dict[Guarantee, int]:
     """Return the guarantees of claims under one relation, and how often each occurs."""
-    relations = sorted({claim.relation for claim in claims})
-    if target is None and len({relation[:2] for relation in relations}) > 1:
+    relations = sorted({claim.relation[:2] for claim in claims})
+    if target is None and len(relations) > 1:
+        names = "; ".join(Relation(*relation).describe() for relation in relations)
         raise ValueError(
-            f"Got fits about {len(relations)} kinds of neighbours"
-            f" ({'; '.join(relation.describe() for relation in relations)}), expected one: their"
+            f"Got fits about {len(relations)} kinds of neighbours ({names}), expected one: their"
             " guarantees do not compose as they are. Report them separately, or ask a ledger for"
             " unit='record', neighboring='replace_one', to which some can be converted."
         )
-    for unit in ("agent", "person") if target is None else {target.unit} - {"record"}:
-        same = Counter(c.relation.who for c in claims.elements() if c.relation.unit == unit)
-        if same.total() > 1 and (len(same) > 1 or "" in same):
-            names = ", ".join(who or "without a name" for who in sorted(same))
-            raise ValueError(
-                f"Got fits about different {unit}s, or some without a name ({names}), expected the"
-                f" same {unit}s in all: what holds for one does not hold for another. Pass their"
-                " labels as a Series with a name, the same for all fits, or add up what holds for"
-                " records: unit='record', neighboring='replace_one'."
-            )
+    to = target or Relation(*(relations or [("record", Neighboring.REPLACE_ONE)])[0])
+    unit, same = to.unit, Counter[str]()
+    for claim, count in claims.items():
+        if claim.relation.unit == unit != "record":
+            same[claim.relation.who] += count
+    if same.total() > 1 and (len(same) > 1 or "" in same):
+        raise ValueError(
+            f"Got fits about {unit}s that are not known to be the same"
+            f" ({', '.join(who or 'made up, or without a name' for who in sorted(same))}), expected"
+            f" the same {unit}s in all: what holds for one does not hold for another. Name their"
+            " column, agent_column='hospital', or pass labels as a Series with a name; without a"
+            " name a digest of all labels stands for it. Or add up what holds for records:"
+            " unit='record', neighboring='replace_one'."
+        )
     counts: Counter[Guarantee] = Counter()
     for claim, count in claims.items():
-        counts[converted(claim.guarantee, claim.relation, target or relations[0])] += count
+        counts[converted(claim.guarantee, claim.relation, to)] += count
     return counts
 
 
