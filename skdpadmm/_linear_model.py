@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -94,10 +94,6 @@ class PrivateLinearModel(LinkedEstimator):
 
     # What scikit-learn has for the same model, as "module.Class" of it; empty: nothing.
     _sklearn_class = ""
-
-    @property
-    def _parameter_constraints(self) -> dict[str, Any]:
-        return {each.name: each.metadata["allowed"] for each in fields(self) if each.init}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of an algorithm object by ``algorithm__<parameter>``."""

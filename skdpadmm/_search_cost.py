@@ -27,11 +27,7 @@ from skdpadmm._pipelines import (
     require_plan,
     with_parameters,
 )
-from skdpadmm.privacy import (
-    Guarantee,
-    Observer,
-    PrivacyReport,
-)
+from skdpadmm.privacy import Guarantee, Observer, PrivacyReport
 from skdpadmm.privacy.claims import (
     SAME_ROWS,
     Claim,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, fields
 from numbers import Integral, Real
 from typing import Any
 
@@ -29,6 +29,10 @@ class LinkedEstimator(BaseEstimator):  # type: ignore[misc]
 
     _doc_link_module = "skdpadmm"
     _doc_link_template = DOCUMENTATION + "/generated/{estimator_module}.{estimator_name}.html"
+
+    @property
+    def _parameter_constraints(self) -> dict[str, Any]:
+        return {each.name: each.metadata["allowed"] for each in fields(self) if each.init}
 
 
 class Interval(_param_validation.Interval):  # type: ignore[misc]

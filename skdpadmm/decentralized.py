@@ -26,18 +26,9 @@ from numpy.typing import NDArray
 
 from skdpadmm._fitting import Fitted, Trust
 from skdpadmm._linear_model import Targets, elastic_net
-from skdpadmm._model_of_agents import (
-    ChosenClassification,
-    ChosenRegression,
-    OwnModels,
-)
+from skdpadmm._model_of_agents import ChosenClassification, ChosenRegression, OwnModels
 from skdpadmm._sklearn import ALGORITHM, COUNT, NON_NEGATIVE, SHARE, OneOf, parameter
-from skdpadmm.network import (
-    Ownership,
-    Topology,
-    ownership_of_labels,
-    resolve_topology,
-)
+from skdpadmm.network import Ownership, Topology, ownership_of_labels, resolve_topology
 from skdpadmm.penalties import L1, NoPenalty, Penalty, SquaredL2
 from skdpadmm.protocol import EAVESDROPPER, PEER, Agents, Network
 

@@ -29,11 +29,7 @@ from skdpadmm.algorithms._random_aggregators import (
     RandomizedSGD,
 )
 from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
-from skdpadmm.algorithms._registry import (
-    ALGORITHMS,
-    exact_algorithm,
-    resolve_algorithm,
-)
+from skdpadmm.algorithms._registry import ALGORITHMS, exact_algorithm, resolve_algorithm
 from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
 
 __all__ = [

@@ -9,7 +9,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -21,12 +21,7 @@ from sklearn import config_context
 from sklearn.base import MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
-from sklearn.utils import (
-    check_array,
-    check_consistent_length,
-    check_X_y,
-    get_tags,
-)
+from sklearn.utils import check_array, check_consistent_length, check_X_y, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -132,10 +127,6 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
     random_state: Any = parameter(None)
     n_jobs: int | None = parameter(None, Integral, None)
     ledger: str | os.PathLike[str] | None = parameter(None, str, os.PathLike, None)
-
-    @property
-    def _parameter_constraints(self) -> dict[str, Any]:
-        return {each.name: each.metadata["allowed"] for each in fields(self)}
 
     @abstractmethod
     def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
