@@ -23,7 +23,7 @@ from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
 from skdpadmm.privacy import PrivacyReport
-from skdpadmm.protocol import MODEL, Agents, Gate, Neighborhood, Plan, Problem, Solution
+from skdpadmm.protocol import MODEL, Agents, Budget, Gate, Neighborhood, Plan, Problem, Solution
 from skdpadmm.records import HUGE, Coordinates, Rows, feature_norms, standardising_coordinates
 
 Array = NDArray[np.float64]
@@ -46,6 +46,12 @@ class Trust:
     assumptions: tuple[str, ...] = ()
     # Where persons are the unit.
     max_rows_per_person: int = 0
+
+    def budget(self, epsilon: Any, delta: float) -> Budget:
+        """The budget of a fit; the largest one where agents have budgets of their own."""
+        epsilons = () if self.agents is None else self.agents.epsilons
+        epsilon = max(epsilons) if epsilons else float(epsilon)
+        return Budget(epsilon=epsilon, delta=float(delta), observer=self.observer)
 
 
 CURATOR = Trust()

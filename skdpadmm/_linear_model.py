@@ -1,6 +1,5 @@
 """What private linear models share, whatever the family: parameters, and a fit on one page."""
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 import os
@@ -8,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -26,18 +25,17 @@ from skdpadmm._fitting import CURATOR, Fitted, PendingFit, PlannedFit, Trust, re
 from skdpadmm._report import assumptions_of, warnings_of
 from skdpadmm._sklearn import (
     ALGORITHM,
-    AT_LEAST_0,
-    AT_LEAST_1,
+    COUNT,
     POSITIVE,
     POSITIVE_OR_INF,
-    SHARE,
+    SIZE,
     Interval,
     LinkedEstimator,
-    StrOptions,
+    OneOf,
     converting,
     parameter,
 )
-from skdpadmm.algorithms import exact_algorithm, prepared, resolve_algorithm
+from skdpadmm.algorithms import Algorithm, exact_algorithm, prepared, resolve_algorithm
 from skdpadmm.engine import require_backend
 from skdpadmm.exceptions import warn_user
 from skdpadmm.losses import (
@@ -47,16 +45,15 @@ from skdpadmm.losses import (
     MultinomialLoss,
     OneVsRestHinge,
     SmoothedHinge,
-    SquaredLoss,
     WeightedLoss,
     moderate,
     undo_clip,
 )
 from skdpadmm.network import Ownership
-from skdpadmm.penalties import L1, ElasticNet, Penalty, SquaredL2
+from skdpadmm.penalties import ElasticNet, Penalty
 from skdpadmm.privacy import Neighboring
-from skdpadmm.protocol import Budget, Facts, Plan
-from skdpadmm.records import declared_coordinates, rounding_factor, target_scale
+from skdpadmm.protocol import Agents, Budget, Facts, Plan
+from skdpadmm.records import Coordinates, declared_coordinates, rounding_factor, target_scale
 
 Array = NDArray[np.float64]
 
@@ -81,15 +78,15 @@ class PrivateLinearModel(LinkedEstimator):
 
     epsilon: Any = parameter(1.0, POSITIVE_OR_INF)
     delta: float = parameter(1e-5, Interval(Real, 0, 1, closed="neither"))
-    neighboring: str = parameter("replace_one", StrOptions({"replace_one", "zero_out"}))
+    neighboring: str = parameter("replace_one", OneOf("replace_one", "zero_out"))
     feature_bounds: Any = parameter(None)
-    row_norm: float | None = parameter(None, Interval(Real, 1e-100, 1e100, closed="both"), None)
+    row_norm: float | None = parameter(None, SIZE, None)
     fit_intercept: bool = parameter(True, "boolean")
     algorithm: Any = parameter("consensus-admm", *ALGORITHM)
-    scale: str | None = parameter("auto", StrOptions({"auto", "private"}), None)
-    conditioning: str | None = parameter("auto", StrOptions({"auto", "private"}), None)
-    max_iter: int = parameter(100, AT_LEAST_1)
-    sampler: str = parameter("floating-point", StrOptions({"floating-point", "opendp"}))
+    scale: str | None = parameter("auto", OneOf("auto", "private"), None)
+    conditioning: str | None = parameter("auto", OneOf("auto", "private"), None)
+    max_iter: int = parameter(100, COUNT)
+    sampler: str = parameter("floating-point", OneOf("floating-point", "opendp"))
     random_state: Any = parameter(None)
     n_jobs: int | None = parameter(None, Integral, None)
     ledger: str | None = parameter(None, str, os.PathLike, None)
@@ -97,10 +94,6 @@ class PrivateLinearModel(LinkedEstimator):
 
     # What scikit-learn has for the same model, as "module.Class" of it; empty: nothing.
     _sklearn_class = ""
-
-    @property
-    def _parameter_constraints(self) -> dict[str, Any]:
-        return {each.name: each.metadata["allowed"] for each in fields(self) if each.init}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of an algorithm object by ``algorithm__<parameter>``."""
@@ -152,18 +145,12 @@ class PrivateLinearModel(LinkedEstimator):
         trust: Trust = CURATOR,
     ) -> PlannedFit:
         """From parameters to facts to a plan: all of it public, without data."""
-        is_stream = self._is_stream()
         # Nobody knows how many records will arrive, and a penalty may be spread over all of them.
-        horizon = self.algorithm.n_expected if is_stream else n_samples
+        horizon = self.algorithm.n_expected if self._is_stream() else n_samples
         loss = self._weighted(self._loss(n_classes), classes)
         penalty = self._penalty(horizon, n_features)
         require_backend(trust.backend)
-        epsilons = () if trust.agents is None else trust.agents.epsilons
-        budget = Budget(
-            epsilon=max(epsilons) if epsilons else float(self.epsilon),
-            delta=float(self.delta),
-            observer=trust.observer,
-        )
+        budget = trust.budget(self.epsilon, self.delta)
         coordinates = declared_coordinates(
             n_features=n_features,
             fit_intercept=bool(self.fit_intercept),
@@ -173,67 +160,106 @@ class PrivateLinearModel(LinkedEstimator):
             feature_names=feature_names,
             has_target_scale=n_classes is None,
         )
-        curvature = 0.0
-        if not self.fit_intercept:
-            # Of all parameters, rounded down. The scale of the target cancels: it multiplies the
-            # coefficients and divides the penalty.
-            curvature = penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0
-            curvature *= 1 - 1e-12
-        agents = trust.agents
-        setting = "central" if agents is None else agents.setting
-        algorithm = resolve_algorithm(self.algorithm, setting, of_persons=trust.unit == "person")
-        # Without privacy a name stands for the optimum, and an object for its own iterations.
-        is_itself = algorithm.noiseless and not isinstance(self.algorithm, str)
-        if agents is not None and (budget.is_private or is_itself):
-            agents = algorithm.share_among(agents)
-        # The plan of a stream is that of one record.
-        n_samples = 1 if is_stream else n_samples
-        facts = Facts(
-            n_samples=n_samples,
-            n_parameters=coordinates.n_parameters,
-            loss=loss.in_units(coordinates.target_scale),
-            penalty=penalty.scaled(coordinates.target_scale**-2.0),
-            neighboring=Neighboring(self.neighboring),
-            row_norm=coordinates.row_norm,
-            rounding=rounding_factor(
-                n_samples=n_samples, coordinates=coordinates, per_unit=trust.max_rows_per_person
-            ),
-            max_iter=int(self.max_iter),
-            schema=coordinates.fingerprint,
-            is_declared=not coordinates.undeclared.any(),
-            penalty_curvature=curvature,
-            unit=trust.unit,
-            agents=agents,
-            is_stream=is_stream,
-            max_rows_per_person=trust.max_rows_per_person,
-            coordinates=coordinates,
-        )
+        algorithm, agents, is_exact = self._algorithm(trust, budget)
+        facts = self._facts(n_samples, loss, penalty, coordinates, replace(trust, agents=agents))
         # Whatever the budget: a grid over budgets should not fail at one end only.
         algorithm.check(facts)
         if budget.is_private:
             choices = {"scale": self.scale, "conditioning": self.conditioning}
             facts = prepared(facts, budget, algorithm, coordinates, **choices)
-        elif not (algorithm.exact or is_itself):
+        elif is_exact:
             algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)
         plan = algorithm.plan(facts, budget)
-        if budget.is_private:
-            general = assumptions_of(plan, coordinates, self.sampler)
-            lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
-            plan = replace(plan, assumptions=lines)
-            known = {"knows_target": getattr(self, "target_bounds", self) is not None}
-            for warning in warnings_of(plan, coordinates, scale=self.scale, **known):
-                warn_user(str(warning), type(warning))
         return PlannedFit(
-            plan=plan,
+            plan=self._warned(plan, coordinates, trust) if budget.is_private else plan,
             algorithm=algorithm,
             coordinates=coordinates,
             backend=trust.backend,
             who=trust.who if trust.unit != "record" else "",
         )
 
+    def _algorithm(self, trust: Trust, budget: Budget) -> tuple[Algorithm, Agents | None, bool]:
+        """The algorithm, its agents, and whether the exact optimum takes its place."""
+        agents, of_persons = trust.agents, trust.unit == "person"
+        setting = "central" if agents is None else agents.setting
+        algorithm = resolve_algorithm(self.algorithm, setting, of_persons=of_persons)
+        # Without privacy a name stands for the optimum, and an object for its own iterations.
+        is_named = isinstance(self.algorithm, str)
+        runs = budget.is_private or (algorithm.noiseless and not is_named)
+        if agents is not None and runs:
+            agents = algorithm.share_among(agents)
+        return algorithm, agents, not (runs or algorithm.exact)
+
+    def _facts(
+        self, n_samples: int, loss: Loss, penalty: Penalty, coordinates: Coordinates, trust: Trust
+    ) -> Facts:
+        """What is public: shapes, the objective in units of the target's scale, and bounds."""
+        is_stream, most = self._is_stream(), trust.max_rows_per_person
+        # The plan of a stream is that of one record.
+        n_samples = 1 if is_stream else n_samples
+        curvature = 0.0
+        if not self.fit_intercept:
+            # Of all parameters, rounded down. The scale of the target cancels: it multiplies the
+            # coefficients and divides the penalty.
+            curvature = penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0
+            curvature *= 1 - 1e-12
+        return Facts(
+            n_samples=n_samples,
+            n_parameters=coordinates.n_parameters,
+            loss=loss.in_units(coordinates.target_scale),
+            penalty=penalty.scaled(coordinates.target_scale**-2.0),
+            neighboring=Neighboring(self.neighboring),
+            row_norm=coordinates.row_norm,
+            rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates, per_unit=most),
+            max_iter=int(self.max_iter),
+            schema=coordinates.fingerprint,
+            is_declared=not coordinates.undeclared.any(),
+            penalty_curvature=curvature,
+            unit=trust.unit,
+            agents=trust.agents,
+            is_stream=is_stream,
+            max_rows_per_person=most,
+            coordinates=coordinates,
+        )
+
+    def _warned(self, plan: Plan, coordinates: Coordinates, trust: Trust) -> Plan:
+        """The plan with all that its guarantee rests on, after warnings of a weak guarantee."""
+        general = assumptions_of(plan, coordinates, self.sampler)
+        lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
+        plan = replace(plan, assumptions=lines)
+        knows_target = getattr(self, "target_bounds", self) is not None
+        for warning in warnings_of(plan, coordinates, knows_target=knows_target, scale=self.scale):
+            warn_user(str(warning), type(warning))
+        return plan
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Predictions for rows."""
         raise NotImplementedError
+
+    def to_sklearn(self: Any) -> Any:
+        """Make a fitted scikit-learn estimator with the same coefficients.
+
+        It holds nothing else: for tools that know scikit-learn's classes. Predictions and decision
+        functions are the same; probabilities are those of the plain scores, where `predict_proba`
+        corrects a private fit for clipping and noise.
+
+        Returns
+        -------
+        model : LinearRegression, LogisticRegression or LinearSVC
+            The latter where the loss is a hinge. It takes features alone, without a column of
+            agents, and is the model that `predict` uses without `agents`.
+        """
+        check_is_fitted(self)
+        model: Any = LinearRegression()
+        if is_classifier(self):
+            model = LogisticRegression() if hasattr(self, "predict_proba") else LinearSVC()
+        for name in ("coef_", "intercept_", "classes_", "n_iter_"):
+            if hasattr(self, name):
+                setattr(model, name, copy(getattr(self, name)))
+        model.n_features_in_ = self.coef_.shape[-1]
+        if (names := self._feature_names()) is not None:
+            model.feature_names_in_ = names.copy()
+        return model
 
     @abstractmethod
     def _answers(self, scores: Array) -> NDArray[Any]:
@@ -339,41 +365,10 @@ class PrivateLinearModel(LinkedEstimator):
         return tags
 
 
-class Exports:
-    """A fitted linear model that scikit-learn can take over."""
-
-    coef_: Array
-    _feature_names: Any
-
-    def to_sklearn(self) -> Any:
-        """Make a fitted scikit-learn estimator with the same coefficients.
-
-        It holds nothing else: for tools that know scikit-learn's classes. Predictions and decision
-        functions are the same; probabilities are those of the plain scores, where `predict_proba`
-        corrects a private fit for clipping and noise.
-
-        Returns
-        -------
-        model : LinearRegression, LogisticRegression or LinearSVC
-            The latter where the loss is a hinge. It takes features alone, without a column of
-            agents, and is the model that `predict` uses without `agents`.
-        """
-        check_is_fitted(self)
-        model: Any = LinearRegression()
-        if is_classifier(self):
-            model = LogisticRegression() if hasattr(self, "predict_proba") else LinearSVC()
-        for name in ("coef_", "intercept_", "classes_", "n_iter_"):
-            if hasattr(self, name):
-                setattr(model, name, copy(getattr(self, name)))
-        model.n_features_in_ = self.coef_.shape[-1]
-        if (names := self._feature_names()) is not None:
-            model.feature_names_in_ = names.copy()
-        return model
-
-
-class PredictsNumbers(Exports, RegressorMixin):
+class PredictsNumbers(RegressorMixin):
     """Predictions of a linear regression."""
 
+    coef_: Array
     intercept_: float
     _check_predict: Any
 
@@ -395,10 +390,11 @@ class PredictsNumbers(Exports, RegressorMixin):
         return scores[:, 0]
 
 
-class PredictsClasses(Exports, ClassifierMixin):
+class PredictsClasses(ClassifierMixin):
     """Predictions of a linear classification."""
 
     classes_: NDArray[Any]
+    coef_: Array
     intercept_: Array
     _check_predict: Any
 
@@ -444,7 +440,12 @@ class PredictsClasses(Exports, ClassifierMixin):
 
 
 class PredictsProbabilities(PredictsClasses):
-    """Probabilities of a logistic loss."""
+    """Probabilities of a logistic loss, corrected for clipping and noise."""
+
+    # Of the fit of a logistic loss.
+    _derivative_bound_: Any
+    _score_variance_: float
+    _doubt_: float
 
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class, of a private fit corrected for clipping and noise.
@@ -465,10 +466,14 @@ class PredictsProbabilities(PredictsClasses):
         return self._log_probabilities(self.decision_function(X))
 
     def _log_probabilities(self, scores: Array) -> Array:
-        """Logarithms of probabilities, as the loss sees them."""
-        if scores.ndim == 2:
-            return np.asarray(log_softmax(scores, axis=1))
-        return np.column_stack([log_expit(-scores), log_expit(scores)])
+        """Logarithms of probabilities, from scores in the shape that users see."""
+        if not hasattr(self, "_derivative_bound_"):
+            raise AttributeError(
+                "Got a loss of one's own, expected a logistic one: only its scores are logarithms"
+                " of odds. Use decision_function."
+            )
+        unclipped = undo_clip(log_probabilities(scores), self._derivative_bound_)
+        return moderate(unclipped, self._score_variance_, self._doubt_)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -493,9 +498,6 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
         """
         self._validate_params()
         return self._plan_shape(n_samples, n_features, n_persons)
-
-    def _loss(self, n_classes: int | None) -> Loss:
-        return SquaredLoss()
 
     def _huber(self, threshold: float) -> Loss:
         """Huber's loss, from a threshold in units of half of the target's range."""
@@ -592,86 +594,14 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
         super()._keep(fitted, targets)
         self.classes_ = targets.classes
         self.coef_, self.intercept_ = fitted.in_user_units()
-
-
-class CalibratedProbabilities(PredictsProbabilities, PrivateLinearClassifier):
-    """Probabilities of a logistic loss, corrected for clipping and noise."""
-
-    def _log_probabilities(self, scores: Array) -> Array:
-        if not hasattr(self, "_derivative_bound_"):
-            raise AttributeError(
-                "Got a loss of one's own, expected a logistic one: only its scores are logarithms"
-                " of odds. Use decision_function."
-            )
-        unclipped = undo_clip(super()._log_probabilities(scores), self._derivative_bound_)
-        return moderate(unclipped, self._score_variance_, self._doubt_)
-
-    def _keep(self, fitted: Fitted, targets: Targets) -> None:
-        super()._keep(fitted, targets)
-        loss = fitted.plan.facts.loss
+        loss, solution = fitted.plan.facts.loss, fitted.solution
         if isinstance(loss.unweighted, LogisticLoss | MultinomialLoss):
-            self._derivative_bound_: Any = fitted.solution.derivative_bound
-            if isinstance(loss, WeightedLoss):
-                self._derivative_bound_ = self._derivative_bound_ / np.array(loss.weights)
-            self._score_variance_ = fitted.solution.score_variance
+            # For `predict_proba`.
+            weights = np.array(loss.weights) if isinstance(loss, WeightedLoss) else 1.0
+            self._derivative_bound_ = solution.derivative_bound / weights
+            self._score_variance_ = solution.score_variance
             # A little is left of the order of the scores, whatever the noise.
-            self._doubt_ = min(fitted.solution.doubt, 0.999)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class RidgeRegression(PrivateLinearRegressor):
-    """Squared errors, and a squared l2 penalty of their sum."""
-
-    _sklearn_class = "linear_model.Ridge"
-
-    alpha: float = parameter(1.0, AT_LEAST_0)
-
-    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        return SquaredL2(float(self.alpha) / n_samples)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LassoRegression(PrivateLinearRegressor):
-    """Squared errors, and an l1 penalty of their mean."""
-
-    _sklearn_class = "linear_model.Lasso"
-
-    alpha: float = parameter(1.0, AT_LEAST_0)
-
-    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        return L1(float(self.alpha))
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class ElasticNetRegression(PrivateLinearRegressor):
-    """Squared errors, and both penalties of their mean."""
-
-    _sklearn_class = "linear_model.ElasticNet"
-
-    alpha: float = parameter(1.0, AT_LEAST_0)
-    l1_ratio: float = parameter(0.5, SHARE)
-
-    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        return ElasticNet(
-            float(self.alpha * self.l1_ratio), float(self.alpha * (1 - self.l1_ratio))
-        )
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLogisticRegression(CalibratedProbabilities):
-    """Logistic regression, binary and multinomial."""
-
-    _sklearn_class = "linear_model.LogisticRegression"
-
-    C: float = parameter(float("inf"), POSITIVE_OR_INF)
-    l1_ratio: float = parameter(0.0, SHARE)
-
-    def _loss(self, n_classes: int | None) -> Loss:
-        return logistic_loss(n_classes)
-
-    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        strength = 1.0 / (self.C * n_samples)
-        return ElasticNet(float(strength * self.l1_ratio), float(strength * (1 - self.l1_ratio)))
+            self._doubt_ = min(solution.doubt, 0.999)
 
 
 @contextmanager
@@ -713,6 +643,18 @@ def hinge_loss(n_classes: int | None, smoothing: float) -> Loss:
     assert n_classes is not None
     width = float(smoothing)
     return SmoothedHinge(width) if n_classes == 2 else OneVsRestHinge(n_classes, width)
+
+
+def elastic_net(strength: float, l1_ratio: float) -> Penalty:
+    """Both penalties, of which the l1 one has this share."""
+    return ElasticNet(float(strength * l1_ratio), float(strength * (1 - l1_ratio)))
+
+
+def log_probabilities(scores: Array) -> Array:
+    """Logarithms of probabilities, as a logistic loss sees scores."""
+    if scores.ndim == 2:
+        return np.asarray(log_softmax(scores, axis=1))
+    return np.column_stack([log_expit(-scores), log_expit(scores)])
 
 
 def _declared_classes(classes: Any) -> NDArray[Any]:

@@ -1,6 +1,5 @@
 """What estimators of agents share: who the agents are, which rows they hold, and their models."""
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -20,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpadmm._fitting import Fitted, Trust, all_or_nothing
 from skdpadmm._linear_model import (
-    CalibratedProbabilities,
+    PredictsProbabilities,
     PrivateLinearClassifier,
     PrivateLinearModel,
     PrivateLinearRegressor,
@@ -30,10 +29,10 @@ from skdpadmm._linear_model import (
     validating,
 )
 from skdpadmm._sklearn import (
-    AT_LEAST_1,
+    COUNT,
     POSITIVE,
     POSITIVE_OR_INF,
-    StrOptions,
+    OneOf,
     _fit_context,
     absent,
     parameter,
@@ -60,11 +59,11 @@ class ModelOfAgents(PrivateLinearModel):
 
     epsilon: Any = parameter(1.0, POSITIVE_OR_INF, "array-like", dict)
     adversary: str = absent(EAVESDROPPER)
-    privacy_unit: str = parameter("record", StrOptions({"record", "agent"}))
-    partition: Any = parameter("iid", StrOptions(set(PARTITIONS)), callable)
-    n_agents: int | None = parameter(None, AT_LEAST_1, None)
+    privacy_unit: str = parameter("record", OneOf("record", "agent"))
+    partition: Any = parameter("iid", OneOf(*PARTITIONS), callable)
+    n_agents: int | None = parameter(None, COUNT, None)
     agent_column: int | str | None = parameter(None, Integral, str, None)
-    engine: str = parameter("local", StrOptions({"local", "dask"}))
+    engine: str = parameter("local", OneOf("local", "dask"))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, agents: ArrayLike | None = None) -> Self:
@@ -98,6 +97,25 @@ class ModelOfAgents(PrivateLinearModel):
         with all_or_nothing(self):
             self._fit(X, y, self._labels_of_rows(X, agents))
         return self
+
+    def plan(self, n_samples: int, n_features: int, agent_sizes: Any = None) -> Plan:
+        """Plan, without data, what a fit of data of this shape releases at which privacy loss.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the data, without a column of agents.
+        agent_sizes : array-like of shape (n_agents,), dict or Series, default=None
+            Rows of each agent, in the order of their sorted labels, or by label. None: those that
+            `partition` would make.
+
+        Returns
+        -------
+        plan : Plan
+        """
+        self._validate_params()
+        trust = self._planned_trust(n_samples, agent_sizes)
+        return self._plan_shape(n_samples, n_features, trust=trust)
 
     @abstractmethod
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
@@ -247,11 +265,23 @@ class ModelOfAgents(PrivateLinearModel):
             X, y = check_X_y(X, y, accept_sparse="csr", dtype=FLOATS, estimator=self, **checks)
         return X, np.asarray(y)
 
-    def _check_predict(self, X: Any) -> Any:
-        return features_of(self, X)
+    def _check_predict(self: Any, X: Any) -> Any:
+        check_is_fitted(self, "coef_")
+        if self.agent_column is None:
+            with validating():
+                return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        with validating():
+            features = without_column(X, column_number(self.agent_column, X))
+            return check_array(features, accept_sparse="csr", dtype=FLOATS, estimator=self)
 
-    def _feature_names(self) -> Any:
-        return feature_names_of(self)
+    def _feature_names(self: Any) -> Any:
+        names = getattr(self, "feature_names_in_", None)
+        if names is None or self.agent_column is None:
+            return names
+        if isinstance(self.agent_column, str):
+            return names[names != self.agent_column]
+        return np.delete(names, int(self.agent_column))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -262,34 +292,10 @@ class ModelOfAgents(PrivateLinearModel):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RegressorOfAgents(ModelOfAgents, PrivateLinearRegressor):
-    """A linear regression of rows that agents hold."""
-
-    def plan(self, n_samples: int, n_features: int, agent_sizes: Any = None) -> Plan:
-        """Plan, without data, what a fit of data of this shape releases at which privacy loss.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            Shape of the data, without a column of agents.
-        agent_sizes : array-like of shape (n_agents,), dict or Series, default=None
-            Rows of each agent, in the order of their sorted labels, or by label. None: those that
-            `partition` would make.
-
-        Returns
-        -------
-        plan : Plan
-        """
-        self._validate_params()
-        trust = self._planned_trust(n_samples, agent_sizes)
-        return self._plan_shape(n_samples, n_features, trust=trust)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
 class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
     """A linear classification of rows that agents hold."""
 
-    def plan(
+    def plan(  # type: ignore[override]
         self,
         n_samples: int,
         n_features: int,
@@ -379,10 +385,10 @@ class OwnModels(ModelOfAgents):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ChosenRegression(OwnModels, RegressorOfAgents):
+class ChosenRegression(OwnModels, PrivateLinearRegressor):
     """A regression with the parameter `loss`."""
 
-    loss: str = parameter("squared_error", StrOptions({"squared_error", "huber"}))
+    loss: str = parameter("squared_error", OneOf("squared_error", "huber"))
     huber_threshold: float = parameter(0.2, POSITIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
@@ -399,10 +405,10 @@ def has_probabilities(model: Any) -> bool:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ChosenClassification(OwnModels, CalibratedProbabilities, ClassifierOfAgents):
+class ChosenClassification(OwnModels, PredictsProbabilities, ClassifierOfAgents):
     """A classification with the parameter `loss`."""
 
-    loss: str = parameter("log_loss", StrOptions({"log_loss", "smoothed_hinge"}))
+    loss: str = parameter("log_loss", OneOf("log_loss", "smoothed_hinge"))
     smoothing: float = parameter(1.0, POSITIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
@@ -460,28 +466,6 @@ def in_order_of_agents(values: Any, labels: list[Any] | None, name: str) -> Any:
             f" label in the type that it has.{hint}"
         )
     return [by_label[label] for label in labels]
-
-
-def features_of(model: Any, X: Any) -> Any:
-    """Validated features of rows to predict, without a column of agents."""
-    check_is_fitted(model, "coef_")
-    if model.agent_column is None:
-        with validating():
-            return validate_data(model, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-    validate_data(model, X, reset=False, skip_check_array=True)
-    with validating():
-        features = without_column(X, column_number(model.agent_column, X))
-        return check_array(features, accept_sparse="csr", dtype=FLOATS, estimator=model)
-
-
-def feature_names_of(model: Any) -> Any:
-    """Names of the features, without a column of agents; None where a fit has seen no names."""
-    names = getattr(model, "feature_names_in_", None)
-    if names is None or model.agent_column is None:
-        return names
-    if isinstance(model.agent_column, str):
-        return names[names != model.agent_column]
-    return np.delete(names, int(model.agent_column))
 
 
 def column_number(column: int | str, X: Any) -> int:

@@ -23,9 +23,7 @@ from skdpadmm.privacy import (
     gaussian_mu,
     worst,
 )
-from skdpadmm.privacy.claims import (
-    SAME_ROWS,
-)
+from skdpadmm.privacy.claims import SAME_ROWS
 from skdpadmm.protocol import (
     EAVESDROPPER,
     MODEL,

@@ -29,11 +29,7 @@ from skdpadmm._pipelines import (
     with_parameters,
 )
 from skdpadmm.network import condition_of
-from skdpadmm.privacy import (
-    Guarantee,
-    Observer,
-    PrivacyReport,
-)
+from skdpadmm.privacy import Guarantee, Observer, PrivacyReport
 from skdpadmm.privacy.claims import (
     SAME_ROWS,
     Claim,

@@ -6,36 +6,19 @@ The helpers may move with any release of scikit-learn. Works on 1.6.1 to 1.9.1; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, fields
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import _param_validation, _safe_indexing
-from sklearn.utils._param_validation import HasMethods, Options, StrOptions
-
-__all__ = [
-    "ALGORITHM",
-    "AT_LEAST_0",
-    "AT_LEAST_1",
-    "POSITIVE",
-    "POSITIVE_OR_INF",
-    "SHARE",
-    "HasMethods",
-    "Interval",
-    "LinkedEstimator",
-    "Options",
-    "StrOptions",
-    "_fit_context",
-    "_safe_indexing",
-    "absent",
-    "converting",
-    "parameter",
-]
-
+from sklearn.base import BaseEstimator
+from sklearn.base import _fit_context as _fit_context
+from sklearn.utils import _param_validation
+from sklearn.utils import _safe_indexing as _safe_indexing
+from sklearn.utils._param_validation import HasMethods as HasMethods
 
 # A placeholder, until the documentation is published somewhere.
 DOCUMENTATION = "https://skdpadmm.example/stable"
@@ -47,21 +30,91 @@ class LinkedEstimator(BaseEstimator):  # type: ignore[misc]
     _doc_link_module = "skdpadmm"
     _doc_link_template = DOCUMENTATION + "/generated/{estimator_module}.{estimator_name}.html"
 
+    @property
+    def _parameter_constraints(self) -> dict[str, Any]:
+        return {each.name: each.metadata["allowed"] for each in fields(self) if each.init}
+
 
 class Interval(_param_validation.Interval):  # type: ignore[misc]
-    """An interval of numbers, in which booleans are none."""
+    """An interval of numbers, in which booleans are none.
+
+    Parameters
+    ----------
+    type : {numbers.Real, numbers.Integral}
+    left, right : float, int or None
+        The ends; None is an infinite one.
+    closed : {"left", "right", "both", "neither"}
+        Which ends belong to it.
+    why : str, default=""
+        Follows the interval in the errors of an algorithm.
+
+    Examples
+    --------
+    >>> from numbers import Real
+    >>> from skdpadmm.algorithms import Interval
+    >>> Interval(Real, 0, 1, closed="left").expected
+    'a float in [0, 1)'
+    """
+
+    def __init__(self, type: Any, left: Any, right: Any, *, closed: str, why: str = "") -> None:
+        super().__init__(type, left, right, closed=closed)
+        self.low = -math.inf if left is None else left
+        self.high = math.inf if right is None else right
+        self.plain, self.why = float if type is Real else int, why
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Whether a value is a number in the interval."""
-        return not isinstance(val, bool) and super().is_satisfied_by(val)
+        if isinstance(val, bool) or not isinstance(val, self.type):
+            return False
+        above = val >= self.low if self.closed in ("left", "both") else val > self.low
+        below = val <= self.high if self.closed in ("right", "both") else val < self.high
+        return bool(above and below)
+
+    @property
+    def expected(self) -> str:
+        """What is allowed, in words."""
+        if self.type is Integral:
+            return f"an int of at least {self.left}"
+        left = "[" if self.closed in ("left", "both") else "("
+        right = "]" if self.closed in ("right", "both") else ")"
+        return f"a float in {left}{self.low:g}, {self.high:g}{right}{self.why}"
+
+
+class OneOf(_param_validation.StrOptions):  # type: ignore[misc]
+    """One of a few words.
+
+    Parameters
+    ----------
+    *words : str
+
+    Examples
+    --------
+    >>> from skdpadmm.algorithms import OneOf
+    >>> OneOf("path", "last").expected
+    "one of ['path', 'last']"
+    """
+
+    def __init__(self, *words: str) -> None:
+        super().__init__(set(words))
+        self.words = words
+
+    @property
+    def expected(self) -> str:
+        """What is allowed, in words."""
+        return f"one of {list(self.words)}" if len(self.words) > 1 else repr(self.words[0])
 
 
 ALGORITHM = (str, HasMethods(["plan", "run"]))
-AT_LEAST_0 = Interval(Real, 0, None, closed="left")
-AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
+AUTO = OneOf("auto")
+AT_LEAST_0 = Interval(Integral, 0, None, closed="left")
+COUNT = Interval(Integral, 1, None, closed="left")
+NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_INF = Interval(Real, 0, None, closed="right")
 SHARE = Interval(Real, 0, 1, closed="both")
+FRACTION = Interval(Real, 0, 1, closed="right")
+# Beyond this range products of two underflow, and a bound of 0 bounds nothing.
+SIZE = Interval(Real, 1e-100, 1e100, closed="both")
 
 
 @contextmanager
@@ -77,9 +130,49 @@ def converting() -> Iterator[None]:
         ) from None
 
 
-def parameter(default: Any, *allowed: Any) -> Any:
-    """A parameter and what it may be; without that, the fit looks at it."""
-    return field(default=default, metadata={"allowed": list(allowed) or "no_validation"})
+def parameter(default: Any, *allowed: Any, convert: Callable[[Any], Any] | None = None) -> Any:
+    """A parameter of an estimator or an algorithm: a dataclass field that knows its valid values.
+
+    Parameters
+    ----------
+    default : object
+    *allowed : object
+        What it may be: `Interval`, `OneOf`, "boolean", None, a type, or another constraint of
+        scikit-learn. There are `AUTO` (the word "auto", for which a value is chosen from public
+        facts), `SIZE` (floats in [1e-100, 1e100], as of step sizes and clip bounds), `FRACTION`
+        (floats in (0, 1]), `AT_LEAST_0` and `COUNT` (ints). Nothing: any value.
+    convert : callable, default=None
+        What makes a valid value of an algorithm plain for a run; None: `float`, `int` or `bool`, as
+        it was declared.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from skdpadmm.algorithms import AUTO, SIZE, Algorithm, parameter
+    >>> @dataclass(kw_only=True, eq=False, repr=False)
+    ... class Mine(Algorithm):
+    ...     step_size: float | str = parameter("auto", AUTO, SIZE)
+    """
+    kinds = [each.plain for each in allowed if isinstance(each, Interval)]
+    kinds += [bool] if "boolean" in allowed else []
+    convert = convert or (kinds[0] if kinds else lambda value: value)
+    metadata = {"allowed": list(allowed) or "no_validation", "convert": convert}
+    return field(default=default, metadata=metadata)
+
+
+def is_allowed(value: Any, allowed: Any) -> bool:
+    """Whether a value is one of those that a parameter may be."""
+    make = _param_validation.make_constraint
+    return allowed == "no_validation" or any(make(each).is_satisfied_by(value) for each in allowed)
+
+
+def expected(allowed: list[Any]) -> str:
+    """What a parameter may be, in words that follow "expected"."""
+    words = {None: "None", "boolean": "True or False"}
+    return " or ".join(
+        f"a {each.__name__}" if isinstance(each, type) else words.get(each) or each.expected
+        for each in allowed
+    )
 
 
 def absent(value: Any = None) -> Any:

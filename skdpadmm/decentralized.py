@@ -16,7 +16,6 @@ whoever runs it.
    Accuracy via Multi-Step Approximation".
 """
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -26,20 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._fitting import Fitted, Trust
-from skdpadmm._linear_model import Targets
-from skdpadmm._model_of_agents import (
-    ChosenClassification,
-    ChosenRegression,
-    OwnModels,
-)
-from skdpadmm._sklearn import ALGORITHM, AT_LEAST_0, AT_LEAST_1, SHARE, StrOptions, parameter
-from skdpadmm.network import (
-    Ownership,
-    Topology,
-    ownership_of_labels,
-    resolve_topology,
-)
-from skdpadmm.penalties import L1, ElasticNet, NoPenalty, Penalty, SquaredL2
+from skdpadmm._linear_model import Targets, elastic_net
+from skdpadmm._model_of_agents import ChosenClassification, ChosenRegression, OwnModels
+from skdpadmm._sklearn import ALGORITHM, COUNT, NON_NEGATIVE, SHARE, OneOf, parameter
+from skdpadmm.network import Ownership, Topology, ownership_of_labels, resolve_topology
+from skdpadmm.penalties import L1, NoPenalty, Penalty, SquaredL2
 from skdpadmm.protocol import EAVESDROPPER, PEER, Agents, Network
 
 __all__ = ["DPDecentralizedClassifier", "DPDecentralizedRegressor"]
@@ -51,11 +41,11 @@ Array = NDArray[np.float64]
 class DecentralizedModel(OwnModels):
     """Parameters of a network, and the models of its agents."""
 
-    penalty: str | None = parameter("l2", StrOptions({"l1", "l2", "elasticnet"}), None)
-    alpha: float = parameter(1e-4, AT_LEAST_0)
+    penalty: str | None = parameter("l2", OneOf("l1", "l2", "elasticnet"), None)
+    alpha: float = parameter(1e-4, NON_NEGATIVE)
     l1_ratio: float = parameter(0.15, SHARE)
-    adversary: str = parameter(EAVESDROPPER, StrOptions({EAVESDROPPER, PEER}))
-    coalition: int = parameter(1, AT_LEAST_1)
+    adversary: str = parameter(EAVESDROPPER, OneOf(EAVESDROPPER, PEER))
+    coalition: int = parameter(1, COUNT)
     topology: Any = parameter("complete")
     algorithm: Any = parameter("multi-step-admm", *ALGORITHM)
 
@@ -67,7 +57,7 @@ class DecentralizedModel(OwnModels):
             return SquaredL2(alpha)
         if self.penalty == "l1":
             return L1(alpha)
-        return ElasticNet(alpha * l1_ratio, alpha * (1 - l1_ratio))
+        return elastic_net(alpha, l1_ratio)
 
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
         ownership, trust = super()._owners(X, y, agents)

@@ -14,7 +14,6 @@ a pipeline, scores on private data, or other fits on the same records.
    Centralized and Federated Learning", ICML 2023.
 """
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -25,13 +24,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._linear_model import (
-    ElasticNetRegression,
-    LassoRegression,
-    PrivateLogisticRegression,
-    RidgeRegression,
+    PredictsProbabilities,
+    PrivateLinearRegressor,
+    elastic_net,
+    logistic_loss,
 )
-from skdpadmm._model_of_agents import ClassifierOfAgents, ModelOfAgents, RegressorOfAgents
-from skdpadmm._sklearn import ALGORITHM, AT_LEAST_1, Interval, StrOptions, parameter
+from skdpadmm._model_of_agents import ClassifierOfAgents, ModelOfAgents
+from skdpadmm._sklearn import (
+    ALGORITHM,
+    AUTO,
+    COUNT,
+    FRACTION,
+    NON_NEGATIVE,
+    POSITIVE_OR_INF,
+    SHARE,
+    Interval,
+    OneOf,
+    parameter,
+)
+from skdpadmm.losses import Loss, SquaredLoss
+from skdpadmm.penalties import L1, Penalty, SquaredL2
 from skdpadmm.protocol import SERVER, Agents, Federation
 
 __all__ = ["DPFedElasticNet", "DPFedLasso", "DPFedLogisticRegression", "DPFedRidge"]
@@ -41,12 +53,10 @@ __all__ = ["DPFedElasticNet", "DPFedLasso", "DPFedLogisticRegression", "DPFedRid
 class FederatedModel(ModelOfAgents):
     """Parameters of a federation, and who is trusted with what."""
 
-    adversary: str = parameter(SERVER, StrOptions(set(Federation.observers)))
-    participation: float | str = parameter(
-        "auto", StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")
-    )
+    adversary: str = parameter(SERVER, OneOf(*Federation.observers))
+    participation: float | str = parameter("auto", AUTO, FRACTION)
     dropout: float = parameter(0.0, Interval(Real, 0, 1, closed="left"))
-    n_honest: int | None = parameter(None, AT_LEAST_1, None)
+    n_honest: int | None = parameter(None, COUNT, None)
     algorithm: Any = parameter("federated-admm", *ALGORITHM)
 
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
@@ -69,7 +79,7 @@ class FederatedModel(ModelOfAgents):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPFedElasticNet(FederatedModel, RegressorOfAgents, ElasticNetRegression):
+class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
     r"""Federated, differentially private linear regression with an l1 and a squared l2 penalty.
 
     Minimises, as :class:`sklearn.linear_model.ElasticNet` does,
@@ -185,9 +195,20 @@ class DPFedElasticNet(FederatedModel, RegressorOfAgents, ElasticNetRegression):
     array([ 0.97, -1.95,  0.  ])
     """
 
+    _sklearn_class = "linear_model.ElasticNet"
+
+    alpha: float = parameter(1.0, NON_NEGATIVE)
+    l1_ratio: float = parameter(0.5, SHARE)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return SquaredLoss()
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return elastic_net(self.alpha, self.l1_ratio)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPFedLasso(FederatedModel, RegressorOfAgents, LassoRegression):
+class DPFedLasso(FederatedModel, PrivateLinearRegressor):
     r"""Federated, differentially private linear regression with an l1 penalty.
 
     Minimises, as :class:`sklearn.linear_model.Lasso` does,
@@ -298,9 +319,19 @@ class DPFedLasso(FederatedModel, RegressorOfAgents, LassoRegression):
     array([ 0.98, -1.97,  0.  ])
     """
 
+    _sklearn_class = "linear_model.Lasso"
+
+    alpha: float = parameter(1.0, NON_NEGATIVE)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return SquaredLoss()
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return L1(float(self.alpha))
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisticRegression):
+class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierOfAgents):
     r"""Federated, differentially private logistic regression, binary and multinomial.
 
     Minimises, as :class:`sklearn.linear_model.LogisticRegression` does,
@@ -424,9 +455,20 @@ class DPFedLogisticRegression(FederatedModel, ClassifierOfAgents, PrivateLogisti
     0.88
     """
 
+    _sklearn_class = "linear_model.LogisticRegression"
+
+    C: float = parameter(float("inf"), POSITIVE_OR_INF)
+    l1_ratio: float = parameter(0.0, SHARE)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return logistic_loss(n_classes)
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return elastic_net(1.0 / (self.C * n_samples), self.l1_ratio)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPFedRidge(FederatedModel, RegressorOfAgents, RidgeRegression):
+class DPFedRidge(FederatedModel, PrivateLinearRegressor):
     r"""Federated, differentially private linear regression with a squared l2 penalty.
 
     Minimises, as :class:`sklearn.linear_model.Ridge` does,
@@ -538,3 +580,13 @@ class DPFedRidge(FederatedModel, RegressorOfAgents, RidgeRegression):
     >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
     {'server': 1.0, 'sums': 0.55, 'model': 0.47}
     """
+
+    _sklearn_class = "linear_model.Ridge"
+
+    alpha: float = parameter(1.0, NON_NEGATIVE)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return SquaredLoss()
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return SquaredL2(float(self.alpha) / n_samples)

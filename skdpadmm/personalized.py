@@ -17,7 +17,6 @@ privacy loss. `fit` simulates all agents in one place, and protects nobody from 
    for Decentralized Collaborative Machine Learning", 2017.
 """
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -39,23 +38,23 @@ from skdpadmm._linear_model import (
     Targets,
     encoded_targets,
     finite_numbers,
+    log_probabilities,
     validating,
 )
 from skdpadmm._model_of_agents import (
     ChosenClassification,
     ChosenRegression,
+    ModelOfAgents,
     OwnModels,
-    feature_names_of,
-    features_of,
     has_probabilities,
 )
 from skdpadmm._sklearn import (
     ALGORITHM,
-    AT_LEAST_0,
+    FRACTION,
+    NON_NEGATIVE,
     POSITIVE,
-    Interval,
     LinkedEstimator,
-    StrOptions,
+    OneOf,
     _safe_indexing,
     absent,
     parameter,
@@ -89,14 +88,12 @@ NO_ROWS = 0.5
 class PersonalizedModel(OwnModels):
     """Parameters of a neighbourhood, and models of its agents."""
 
-    alpha: float = parameter(1e-4, AT_LEAST_0)
+    alpha: float = parameter(1e-4, NON_NEGATIVE)
     trade_off: float = parameter(1.0, POSITIVE)
     similarity: Any = parameter("uniform")
     agent_features: Any = parameter(None)
-    confidence: Any = parameter(
-        None, Interval(Real, 0, 1, closed="right"), "array-like", dict, None
-    )
-    partition: Any = parameter(None, StrOptions(set(PARTITIONS)), callable, None)
+    confidence: Any = parameter(None, FRACTION, "array-like", dict, None)
+    partition: Any = parameter(None, OneOf(*PARTITIONS), callable, None)
     algorithm: Any = parameter("personalized-coordinate-descent", *ALGORITHM)
     # Distances of models are measured in declared units, so nothing is released before the descent.
     scale: str | None = absent()
@@ -301,6 +298,10 @@ class _LocalModel(LinkedEstimator):
 
     agent_: Any
     agent_column: Any = None
+    # It takes the columns of the fit.
+    _check_predict = ModelOfAgents._check_predict
+    _feature_names = ModelOfAgents._feature_names
+    to_sklearn = ModelOfAgents.to_sklearn
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> NoReturn:
         """Refuse: the model depends on those of neighbours."""
@@ -309,12 +310,6 @@ class _LocalModel(LinkedEstimator):
             " on those of its neighbours. Call local_model(agent, X, y) of the fitted personalised"
             " estimator."
         )
-
-    def _check_predict(self, X: Any) -> Any:
-        return features_of(self, X)
-
-    def _feature_names(self) -> Any:
-        return feature_names_of(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -377,6 +372,7 @@ class LocalClassifier(PredictsProbabilities, _LocalModel):
     loss: str = "log_loss"
     predict_proba = available_if(has_probabilities)(PredictsProbabilities.predict_proba)
     predict_log_proba = available_if(has_probabilities)(PredictsProbabilities.predict_log_proba)
+    _log_probabilities = staticmethod(log_probabilities)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from skdpadmm.algorithms import Algorithm, count, size
+from skdpadmm.algorithms import AUTO, COUNT, SIZE, Algorithm, parameter
 from skdpadmm.losses import LogisticLoss, SmoothedHinge
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import (
@@ -67,9 +67,9 @@ class DualPerturbationADMM(Algorithm):
     setting, units, conditionable = "decentralized", ("record",), False
     releases_path = True  # Every observer counts as seeing every message.
 
-    max_rounds: int = count(10)
-    clip_norm: float = size(0.5)
-    penalty_weight: float | str = size()
+    max_rounds: int = parameter(10, COUNT)
+    clip_norm: float = parameter(0.5, SIZE)
+    penalty_weight: float | str = parameter("auto", AUTO, SIZE)
 
     def check_facts(self, facts: Facts) -> None:
         consensus.check(facts)

@@ -7,11 +7,12 @@ Accuracy via Multi-Step Approximation", equations (6) to (9).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from skdpadmm.algorithms import Algorithm, count, number
+from skdpadmm.algorithms import COUNT, Algorithm, Interval, parameter
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of, not_private
 
 from . import _network as consensus
@@ -36,8 +37,8 @@ class ExactConsensusADMM(Algorithm):
 
     setting, conditionable, exact = "decentralized", False, True
 
-    tolerance: float = number(1e-9, 1e-14, 1)
-    max_rounds: int = count(10_000)
+    tolerance: float = parameter(1e-9, Interval(Real, 1e-14, 1, closed="both"))
+    max_rounds: int = parameter(10_000, COUNT)
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
         if budget.is_private:

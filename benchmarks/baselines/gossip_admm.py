@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpadmm.algorithms import Algorithm, LocalModels, choice, count, size
+from skdpadmm.algorithms import AT_LEAST_0, COUNT, SIZE, Algorithm, LocalModels, OneOf, parameter
 from skdpadmm.noise import noise_source
 from skdpadmm.protocol import (
     Budget,
@@ -55,10 +55,10 @@ class GossipADMM(Algorithm):
 
     setting, conditionable, exact = "personalized", False, True
 
-    penalty_weight: float = size(1.0)
-    inner_steps: int = count(10)
-    start: str = choice("zero", "local")
-    order_seed: int = count(0, least=0)
+    penalty_weight: float = parameter(1.0, SIZE)
+    inner_steps: int = parameter(10, COUNT)
+    start: str = parameter("zero", OneOf("zero", "local"))
+    order_seed: int = parameter(0, AT_LEAST_0)
 
     def check_facts(self, facts: Facts) -> None:
         if neighborhood_of(facts).n_agents < 2 or facts.loss.n_outputs > 1:

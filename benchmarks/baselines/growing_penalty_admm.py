@@ -8,8 +8,9 @@ distributed algorithms", ICML 2018, M-ADMM, with Gaussian noise on what is sent,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
-from skdpadmm.algorithms import number
+from skdpadmm.algorithms import Interval, parameter
 
 from .primal_perturbation_admm import PrimalPerturbationADMM
 
@@ -30,7 +31,7 @@ class GrowingPenaltyADMM(PrimalPerturbationADMM):
         At least 1. `penalty_weight` is that of the first round.
     """
 
-    growth: float = number(1.05, 1, 2)
+    growth: float = parameter(1.05, Interval(Real, 1, 2, closed="both"))
 
     def penalty_weights(self, first: float, n_rounds: int) -> list[float]:
         return [first * self.growth**k for k in range(n_rounds)]

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from skdpadmm.algorithms import Algorithm, LocalModels, PersonalizedOptimum, choice, number
+from skdpadmm.algorithms import (
+    Algorithm,
+    Interval,
+    LocalModels,
+    OneOf,
+    PersonalizedOptimum,
+    parameter,
+)
 from skdpadmm.losses import HuberLoss, SquaredLoss
 from skdpadmm.noise import noise_source
 from skdpadmm.privacy import GaussianDP, gaussian_mu
@@ -58,8 +66,8 @@ class PerturbedData(Algorithm):
 
     setting, units, conditionable = "personalized", ("record",), False
 
-    models: str = choice("joint", "local")
-    target_share: float = number(0.5, 0, 1, closed="neither")
+    models: str = parameter("joint", OneOf("joint", "local"))
+    target_share: float = parameter(0.5, Interval(Real, 0, 1, closed="neither"))
 
     def check_facts(self, facts: Facts) -> None:
         PersonalizedOptimum().check(facts)

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from skdpadmm.algorithms import Algorithm, ClippedSum, count, size
+from skdpadmm.algorithms import AUTO, COUNT, SIZE, Algorithm, ClippedSum, parameter
 from skdpadmm.privacy import GaussianDP
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
@@ -43,9 +43,9 @@ class PrimalPerturbationADMM(Algorithm):
     setting, units, conditionable = "decentralized", ("record",), False
     releases_path = True  # Every observer counts as seeing every message.
 
-    clip_norm: float = size(0.1)
-    penalty_weight: float | str = size()
-    inner_steps: int = count(30)
+    clip_norm: float = parameter(0.1, SIZE)
+    penalty_weight: float | str = parameter("auto", AUTO, SIZE)
+    inner_steps: int = parameter(30, COUNT)
 
     def check_facts(self, facts: Facts) -> None:
         consensus.check(facts)

@@ -9,9 +9,10 @@ composition.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
-from skdpadmm.algorithms import number
+from skdpadmm.algorithms import Interval, parameter
 
 from . import _network as consensus
 from .primal_perturbation_admm import PrimalPerturbationADMM
@@ -35,7 +36,7 @@ class RecycledADMM(PrimalPerturbationADMM):
         Gamma, beside ``c_a = 1``.
     """
 
-    proximal_weight: float = number(0.0, 0, 1e6)
+    proximal_weight: float = parameter(0.0, Interval(Real, 0, 1e6, closed="both"))
 
     def n_noisy(self, n_rounds: int) -> int:
         return (n_rounds + 1) // 2

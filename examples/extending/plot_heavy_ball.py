@@ -10,13 +10,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_diabetes
 
 from skdpadmm import DPAdmmRidge
-from skdpadmm.algorithms import Algorithm, ClippedSum, number, penalty_operator, size
+from skdpadmm.algorithms import (
+    AUTO,
+    SIZE,
+    Algorithm,
+    ClippedSum,
+    Interval,
+    parameter,
+    penalty_operator,
+)
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution
 
 
@@ -41,9 +50,9 @@ class HeavyBall(Algorithm):
     setting, units = "central", ("record",)
     conditionable = False
 
-    step_size: float | str = size()
-    clip_norm: float = size(0.3)
-    momentum: float = number(0.8, 0, 1, closed="left")
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float = parameter(0.3, SIZE)
+    momentum: float = parameter(0.8, Interval(Real, 0, 1, closed="left"))
 
     def check_facts(self, facts: Facts) -> None:
         if not math.isfinite(facts.row_norm):

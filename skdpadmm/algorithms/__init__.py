@@ -5,17 +5,8 @@ budget)`` sees no data and decides every noise scale; ``run(plan, problem, gate)
 can change nothing of the guarantee. A new algorithm is a new file here and a name in the registry.
 """
 
-from skdpadmm.algorithms._algorithm import (
-    Algorithm,
-    choice,
-    count,
-    flag,
-    number,
-    parameter,
-    penalty_operator,
-    share,
-    size,
-)
+from skdpadmm._sklearn import AT_LEAST_0, AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
+from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
@@ -38,15 +29,16 @@ from skdpadmm.algorithms._random_aggregators import (
     RandomizedSGD,
 )
 from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
-from skdpadmm.algorithms._registry import (
-    ALGORITHMS,
-    exact_algorithm,
-    resolve_algorithm,
-)
+from skdpadmm.algorithms._registry import ALGORITHMS, exact_algorithm, resolve_algorithm
 from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
 
 __all__ = [
     "ALGORITHMS",
+    "AT_LEAST_0",
+    "AUTO",
+    "COUNT",
+    "FRACTION",
+    "SIZE",
     "Algorithm",
     "AveragedADMM",
     "ClippedSum",
@@ -56,9 +48,11 @@ __all__ = [
     "FederatedADMM",
     "GradientADMM",
     "GradientDescent",
+    "Interval",
     "LocalModels",
     "MultiStepADMM",
     "ObjectivePerturbation",
+    "OneOf",
     "PersonalizedCoordinateDescent",
     "PersonalizedOptimum",
     "ProximalNewton",
@@ -68,19 +62,13 @@ __all__ = [
     "RandomizedGradientDescent",
     "RandomizedSGD",
     "SecretSharingGradientDescent",
-    "choice",
     "condition",
-    "count",
     "exact_algorithm",
-    "flag",
     "is_streaming",
-    "number",
     "parameter",
     "penalty_operator",
     "prepared",
     "refit_at_home",
     "rescale",
     "resolve_algorithm",
-    "share",
-    "size",
 ]

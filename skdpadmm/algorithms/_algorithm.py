@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm._sklearn import LinkedEstimator
+from skdpadmm._sklearn import AUTO, LinkedEstimator, expected, is_allowed, parameter
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import GaussianDP, Guarantee, compose
 from skdpadmm.protocol import (
@@ -37,87 +36,12 @@ Operator = Callable[[Array], Array]
 Released = tuple[Settings, *tuple[Release, ...]]
 
 
-def parameter(
-    default: Any, check: Callable[[Any], bool], expected: str, *, convert: Any = None
-) -> Any:
-    """A parameter of an algorithm: a dataclass field that knows which values it takes.
-
-    Parameters
-    ----------
-    default : object
-        If it is "auto" or None, that is allowed beside what `check` takes.
-    check : callable
-        Whether a value is allowed.
-    expected : str
-        What is allowed, in words that follow "expected".
-    convert : type, default=None
-        What a value is turned into for a run.
-    """
-    metadata = {"check": check, "expected": expected, "convert": convert or (lambda v: v)}
-    return field(default=default, metadata=metadata)
-
-
-def number(
-    default: float | str,
-    low: float,
-    high: float,
-    *,
-    closed: str = "both",
-    why: str = "",
-) -> Any:
-    """A parameter that is a float in an interval; closed: "both", "left", "right" or "neither"."""
-    left, right = closed in ("both", "left"), closed in ("both", "right")
-
-    def check(value: Any) -> bool:
-        is_real = isinstance(value, Real) and not isinstance(value, bool)
-        above = is_real and (value >= low if left else value > low)
-        return bool(above and (value <= high if right else value < high))
-
-    interval = f"{'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
-    return parameter(default, check, f"a float in {interval}{why}", convert=float)
-
-
-def size(default: float | str = "auto") -> Any:
-    """A parameter that is a step size, a clip bound or a weight."""
-    # Beyond this range products of two underflow, and a bound of 0 bounds nothing.
-    return number(default, 1e-100, 1e100)
-
-
-def share(default: float | str) -> Any:
-    """A parameter that is a share of a whole, in (0, 1]."""
-    return number(default, 0, 1, closed="right")
-
-
-def count(default: int | str | None, *, least: int = 1) -> Any:
-    """A parameter that is an int, at least `least`."""
-
-    def check(value: Any) -> bool:
-        return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-
-    return parameter(default, check, f"an int of at least {least}", convert=int)
-
-
-def choice(default: str, *others: str) -> Any:
-    """A parameter that is one of a few words, of which the first is its default."""
-    words = [word for word in (default, *others) if word != "auto"]
-    return parameter(default, lambda value: value in words, f"one of {words}")
-
-
-def flag(default: bool | str) -> Any:
-    """A parameter that is True or False."""
-
-    def check(value: Any) -> bool:
-        return isinstance(value, bool | np.bool_)
-
-    return parameter(default, check, "True or False", convert=bool)
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class Algorithm(LinkedEstimator, ABC):
     """Base of all algorithms: a plan is made without data, then run on data through a gate.
 
     A subclass is a ``@dataclass(kw_only=True, eq=False, repr=False)`` whose fields are its
-    parameters (`number`, `size`, `share`, `count`, `choice`, `flag`, or any `parameter`).
+    parameters, each a `parameter`.
 
     Parameters
     ----------
@@ -148,14 +72,18 @@ class Algorithm(LinkedEstimator, ABC):
 
     setting: ClassVar[str | tuple[str, ...]]
     units: ClassVar[tuple[str, ...]] = ("record", "agent")
-    exact: ClassVar[bool] = False
     noiseless: ClassVar[bool] = False
 
-    trace: bool = flag(False)
+    trace: bool = parameter(False, "boolean")
 
     @property
     def releases_path(self) -> bool:
         """Whether every iterate counts as released; not, unless an algorithm says so."""
+        return False
+
+    @property
+    def exact(self) -> bool:
+        """Whether it finds the optimum at ``epsilon=inf`` by itself."""
         return False
 
     @property
@@ -166,15 +94,11 @@ class Algorithm(LinkedEstimator, ABC):
     def check_parameters(self) -> None:
         """Refuse parameters outside of their range."""
         for entry in fields(self):
-            value, default = getattr(self, entry.name), entry.default
-            if default in ("auto", None) and type(value) is type(default) and value == default:
-                continue
-            if not entry.metadata["check"](value):
-                also = f"{default!r} or " if default in ("auto", None) else ""
-                advice = " 'auto' is chosen from public facts." if default == "auto" else ""
+            value, allowed = getattr(self, entry.name), entry.metadata["allowed"]
+            if not is_allowed(value, allowed):
+                advice = " 'auto' is chosen from public facts." if AUTO in allowed else ""
                 raise ValueError(
-                    f"Got {entry.name}={value!r}, expected {also}{entry.metadata['expected']}."
-                    + advice
+                    f"Got {entry.name}={value!r}, expected {expected(allowed)}.{advice}"
                 )
 
     def check(self, facts: Facts) -> None:
@@ -284,7 +208,8 @@ class Algorithm(LinkedEstimator, ABC):
                 assert entry.name in values, f"no value for {entry.name}"
             else:
                 assert entry.default == "auto" or entry.name not in values, f"{entry.name} is set"
-                constants[entry.name] = None if value is None else entry.metadata["convert"](value)
+                is_plain = value is None or isinstance(value, str)
+                constants[entry.name] = value if is_plain else entry.metadata["convert"](value)
         if "n_iter" in constants and "tail_fraction" in constants:
             tail = tail_length(constants["tail_fraction"], constants["n_iter"])
             constants.setdefault("n_averaged", tail)
@@ -293,9 +218,9 @@ class Algorithm(LinkedEstimator, ABC):
 
 def refuse(advice: str, *cases: tuple[bool, str, str]) -> None:
     """Raise for the first case that applies: a condition, what was got, what is expected."""
-    for applies, got, expected in cases:
+    for applies, got, instead in cases:
         if applies:
-            raise ValueError(f"Got {got}, expected {expected}. {advice}")
+            raise ValueError(f"Got {got}, expected {instead}. {advice}")
 
 
 def spent_before(facts: Facts, budget: Budget) -> list[Guarantee]:

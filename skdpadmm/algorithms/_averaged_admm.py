@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms import _algorithm as base
+from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms import _last_iterate as last_iterate
 from skdpadmm.algorithms._algorithm import Algorithm, refuse
@@ -111,13 +111,13 @@ class AveragedADMM(Algorithm):
     units = ("record",)  # The averaged loss moves by one record.
     noiseless = True
 
-    step_size: float | Literal["auto"] = base.size()
-    clip_norm: float | Literal["auto"] = base.size()
-    relaxation: float = base.share(0.5)
-    row_bound: float = base.number(2.0, 1e-2, 1e2)
-    tail_fraction: float | Literal["auto"] = base.share("auto")
-    guarantee: Literal["path", "last"] = base.choice("path", "last")
-    tolerance: float = base.number(0.01, 1e-6, 1.0)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    relaxation: float = parameter(0.5, FRACTION)
+    row_bound: float = parameter(2.0, Interval(Real, 1e-2, 1e2, closed="both"))
+    tail_fraction: float | str = parameter("auto", AUTO, FRACTION)
+    guarantee: str = parameter("path", OneOf("path", "last"))
+    tolerance: float = parameter(0.01, Interval(Real, 1e-6, 1.0, closed="both"))
 
     @property
     def releases_path(self) -> bool:

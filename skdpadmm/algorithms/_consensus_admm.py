@@ -16,11 +16,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _agent_blocks as blocks
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _messages as messages
@@ -44,10 +45,10 @@ class _Consensus(Algorithm):
     releases_path = True  # Whoever sees the model counts as seeing every released mean.
     noiseless = True
 
-    step_size: float | Literal["auto"] = base.size()
-    clip_norm: float | Literal["auto"] = base.size()
-    relaxation: float = base.number(0.5, 0, 1, closed="neither", why=UNBOUNDED)
-    tail_fraction: float = base.share(0.5)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    relaxation: float = parameter(0.5, Interval(Real, 0, 1, closed="neither", why=UNBOUNDED))
+    tail_fraction: float = parameter(0.5, FRACTION)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -120,7 +121,7 @@ class ConsensusADMM(_Consensus):
     setting = "central"
     units = ("record", "person")  # Records are blocks, or persons by linearized steps.
 
-    record_step: Literal["auto", "exact", "linearized"] = base.choice("auto", "exact", "linearized")
+    record_step: str = parameter("auto", AUTO, OneOf("exact", "linearized"))
 
     def check_facts(self, facts: Facts) -> None:
         """Persons have no exact steps."""
@@ -254,10 +255,10 @@ class FederatedADMM(_Consensus):
 
     setting = "federated"
 
-    local_step: Literal["auto", "exact", "linearized"] = base.choice("auto", "exact", "linearized")
-    message: Literal["state", "increment"] = base.choice("state", "increment")
-    sampling: Literal["poisson", "fixed"] = base.choice("poisson", "fixed")
-    max_participations: int | None = base.count(None)
+    local_step: str = parameter("auto", AUTO, OneOf("exact", "linearized"))
+    message: str = parameter("state", OneOf("state", "increment"))
+    sampling: str = parameter("poisson", OneOf("poisson", "fixed"))
+    max_participations: int | None = parameter(None, None, COUNT)
 
     def check_facts(self, facts: Facts) -> None:
         """States of agents that sit rounds out need a relaxation of one half."""

@@ -7,12 +7,13 @@ Transactions on Automatic Control 54, 2009, with noise on clipped gradients and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Real
 
 import numpy as np
 
+from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _network_steps as graph
-from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, number, share, size
+from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.network import mixing_matrix
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
@@ -81,13 +82,11 @@ class DecentralizedGradientDescent(Algorithm):
     releases_path = True  # Every observer counts as seeing all noisy gradients.
     noiseless = True
 
-    step_size: float | Literal["auto"] = size()
-    clip_norm: float | Literal["auto"] = size()
-    mixing: Literal["metropolis", "max_degree", "laplacian"] = choice(
-        "metropolis", "max_degree", "laplacian"
-    )
-    batch_fraction: float = number(1.0, 1e-6, 1.0)
-    tail_fraction: float = share(0.5)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    mixing: str = parameter("metropolis", OneOf("metropolis", "max_degree", "laplacian"))
+    batch_fraction: float = parameter(1.0, Interval(Real, 1e-6, 1.0, closed="both"))
+    tail_fraction: float = parameter(0.5, FRACTION)
 
     def check_facts(self, facts: Facts) -> None:
         """Batches protect records."""

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Literal, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._sklearn import AT_LEAST_0, AUTO, COUNT, SIZE, OneOf, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _gradient_admm_steps as steps
 from skdpadmm.algorithms import _last_iterate as last_iterate
@@ -200,23 +201,19 @@ class GradientADMM(base.Algorithm):
     conditionable = False
     noiseless = True
 
-    step_size: float | Literal["auto"] = base.size()
-    penalty_weight: float | Literal["auto"] = base.size()
-    clip_norm: float | Literal["auto"] = base.size()
-    passes: int | Literal["auto"] = base.count("auto")
-    schedule: Literal["cyclic", "sampling", "stopping", "stream"] = base.choice(
-        "cyclic", "sampling", "stopping", "stream"
-    )
-    order: Literal["auto", "random", "arrival"] = base.choice("auto", "random", "arrival")
-    cap: int | Literal["auto"] = base.count("auto")
-    release: Literal["auto", "last", "path"] = base.choice("auto", "last", "path")
-    average: bool | Literal["auto"] = base.flag("auto")
-    constraint: LinearConstraint | None = base.parameter(  # noqa: RUF009
-        None, lambda value: isinstance(value, LinearConstraint), "a LinearConstraint"
-    )
-    horizon: int = base.count(10_000)
-    order_seed: int = base.count(0, least=0)
-    compiled: bool = base.flag(False)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    penalty_weight: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    passes: int | str = parameter("auto", AUTO, COUNT)
+    schedule: str = parameter("cyclic", OneOf("cyclic", "sampling", "stopping", "stream"))
+    order: str = parameter("auto", AUTO, OneOf("random", "arrival"))
+    cap: int | str = parameter("auto", AUTO, COUNT)
+    release: str = parameter("auto", AUTO, OneOf("last", "path"))
+    average: bool | str = parameter("auto", AUTO, "boolean")
+    constraint: LinearConstraint | None = parameter(None, None, LinearConstraint)
+    horizon: int = parameter(10_000, COUNT)
+    order_seed: int = parameter(0, AT_LEAST_0)
+    compiled: bool = parameter(False, "boolean")
 
     @property
     def releases_path(self) -> bool:
@@ -224,7 +221,7 @@ class GradientADMM(base.Algorithm):
         return self._release == "path" and not is_streaming(self)
 
     @property
-    def exact(self) -> bool:  # type: ignore[override]
+    def exact(self) -> bool:
         """Whether it serves ``epsilon=inf`` by itself: nothing else knows a user's constraint."""
         return self.constraint is not None
 
@@ -235,13 +232,13 @@ class GradientADMM(base.Algorithm):
         return int(self.horizon)
 
     @property
-    def _release(self) -> Literal["last", "path"]:
+    def _release(self) -> str:
         if self.release == "auto":
             return "path" if is_streaming(self) else "last"
         return self.release
 
     @property
-    def _order(self) -> Literal["random", "arrival"]:
+    def _order(self) -> str:
         if self.order == "auto":
             return "arrival" if self.schedule in ("stopping", "stream") else "random"
         return self.order
@@ -250,44 +247,39 @@ class GradientADMM(base.Algorithm):
         """Refuse parameters that contradict each other, the loss, the penalty or the units."""
         self._splitting(facts)
         release, schedule = self._release, self.schedule
-        averages = self.average not in ("auto", False)
         of_coefficients = self._splits_coefficients(facts)
         known = type(facts.loss) in steps.LOSSES and type(facts.penalty) in steps.PENALTIES
         # Schedules that use records once, in the order of the data: what they release, and passes.
         once = {"stopping": ("last", "arrival", 1), "stream": ("path", "arrival", 1)}
         passes = 1 if self.passes == "auto" else self.passes
         chosen = (release, self._order, passes)
-        for applies, refusal in (
-            (
-                self.cap != "auto" and schedule != "sampling",
-                f"cap={self.cap!r} with {schedule=}, expected 'auto': each record is used once in a"
-                " pass. Use schedule='sampling'.",
-            ),
-            (
-                release == "last" and averages,
-                "average=True with release='last', expected False: amplified guarantees are of the"
-                " last iterate alone. Use release='path'.",
-            ),
-            (
-                once.get(schedule, chosen) != chosen,
-                f"{release=}, order={self.order!r} and passes={self.passes!r} with {schedule=},"
-                " expected 'auto': records are used once, in the order of the data, the path would"
-                " show where a run stops, and states of a stream are seen in between. Use"
-                " schedule='cyclic', or `finalize` for the end of a stream.",
-            ),
-            (
-                self.compiled and not (known and of_coefficients),
-                f"compiled=True with {facts.loss!r} and {facts.penalty!r}, expected one score and"
-                " a penalty of single coefficients. Use compiled=False.",
-            ),
-            (
-                facts.scaling is not None and (is_streaming(self) or not of_coefficients),
-                "scale='private' with a penalty of a linear image or a stream, expected scale=None:"
-                " units have to be known in advance. Declare feature_bounds.",
-            ),
-        ):
-            if applies:
-                raise ValueError(f"Got {refusal}")
+        if self.cap != "auto" and schedule != "sampling":
+            raise ValueError(
+                f"Got cap={self.cap!r} with {schedule=}, expected 'auto': each record is used once"
+                " in a pass. Use schedule='sampling'."
+            )
+        if release == "last" and self.average not in ("auto", False):
+            raise ValueError(
+                "Got average=True with release='last', expected False: amplified guarantees are of"
+                " the last iterate alone. Use release='path'."
+            )
+        if once.get(schedule, chosen) != chosen:
+            raise ValueError(
+                f"Got {release=}, order={self.order!r} and passes={self.passes!r} with"
+                f" {schedule=}, expected 'auto': records are used once, in the order of the data,"
+                " the path would show where a run stops, and states of a stream are seen in"
+                " between. Use schedule='cyclic', or `finalize` for the end of a stream."
+            )
+        if self.compiled and not (known and of_coefficients):
+            raise ValueError(
+                f"Got compiled=True with {facts.loss!r} and {facts.penalty!r}, expected one score"
+                " and a penalty of single coefficients. Use compiled=False."
+            )
+        if facts.scaling is not None and (is_streaming(self) or not of_coefficients):
+            raise ValueError(
+                "Got scale='private' with a penalty of a linear image or a stream, expected"
+                " scale=None: units have to be known in advance. Declare feature_bounds."
+            )
         if self.compiled and find_spec("numba") is None:
             raise ImportError(
                 "Got compiled=True without numba, expected it to be installed: pip install"

@@ -15,11 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._sklearn import AT_LEAST_0, AUTO, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _last_iterate as last_iterate
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, penalty_operator, refuse
@@ -140,13 +142,13 @@ class GradientDescent(Algorithm):
     units = ("record", "person")  # Gradients of records, or means of persons, are clipped.
     noiseless = True
 
-    step_size: float | Literal["auto"] = base.size()
-    clip_norm: float | Literal["auto"] = base.size()
-    momentum: float | Literal["auto"] = base.number("auto", 0, 1, closed="left")
-    tail_fraction: float | Literal["auto"] = base.share("auto")
-    schedule: Literal["full", "cyclic"] = base.choice("full", "cyclic")
-    guarantee: Literal["auto", "path", "last"] = base.choice("auto", "path", "last")
-    order_seed: int = base.count(0, least=0)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    momentum: float | str = parameter("auto", AUTO, Interval(Real, 0, 1, closed="left"))
+    tail_fraction: float | str = parameter("auto", AUTO, FRACTION)
+    schedule: str = parameter("full", OneOf("full", "cyclic"))
+    guarantee: str = parameter("auto", AUTO, OneOf("path", "last"))
+    order_seed: int = parameter(0, AT_LEAST_0)
 
     @property
     def conditionable(self) -> bool:
@@ -325,22 +327,25 @@ def batch_order(sizes: NDArray[np.intp], seed: int) -> NDArray[np.intp]:
     return np.random.default_rng(seed).permutation(in_turn)
 
 
-def _per_coordinate() -> Any:
-    """A parameter that is a size, or a sequence of them: one for each parameter."""
+class _Sizes(Interval):
+    """A size for all parameters, or one for each."""
 
-    def convert(value: Any) -> float | tuple[float, ...]:
-        values = np.asarray(value, dtype=np.float64)
-        return float(values) if values.ndim == 0 else tuple(values.tolist())
+    expected = f"{SIZE.expected}, or one for each parameter, the intercept last"
 
-    def check(value: Any) -> bool:
-        values = np.asarray(value)
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Whether all entries of a value are in the interval."""
+        values = np.asarray(val)
         if values.dtype.kind not in "iuf" or values.ndim > 1:
             return False
-        # Beyond this range products of two underflow, and a bound of 0 bounds nothing.
-        return bool(((values >= 1e-100) & (values <= 1e100)).all())
+        return all(map(super().is_satisfied_by, np.atleast_1d(values)))
 
-    expected = "a float in [1e-100, 1e+100], or one for each parameter, the intercept last"
-    return base.parameter("auto", check, expected, convert=convert)
+
+SIZES = _Sizes(Real, SIZE.low, SIZE.high, closed="both")
+
+
+def _plain_sizes(value: Any) -> float | tuple[float, ...]:
+    values = np.asarray(value, dtype=np.float64)
+    return float(values) if values.ndim == 0 else tuple(values.tolist())
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -412,11 +417,11 @@ class CoordinateDescent(Algorithm):
     releases_path = True  # Whoever sees the model counts as seeing every step.
     noiseless = True
 
-    step_size: float | Sequence[float] | Literal["auto"] = _per_coordinate()
-    clip_norm: float | Sequence[float] | Literal["auto"] = _per_coordinate()
-    schedule: Literal["cyclic", "random"] = base.choice("cyclic", "random")
-    tail_fraction: float = base.share(0.5)
-    order_seed: int = base.count(0, least=0)
+    step_size: float | Sequence[float] | str = parameter("auto", AUTO, SIZES, convert=_plain_sizes)
+    clip_norm: float | Sequence[float] | str = parameter("auto", AUTO, SIZES, convert=_plain_sizes)
+    schedule: str = parameter("cyclic", OneOf("cyclic", "random"))
+    tail_fraction: float = parameter(0.5, FRACTION)
+    order_seed: int = parameter(0, AT_LEAST_0)
 
     def check_facts(self, facts: Facts) -> None:
         """Refuse what is no sum over coordinates, and sequences of another length."""

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +49,7 @@ class Rounds:
 
     n_rounds: int
     participation: float
-    sampling: Literal["poisson", "fixed"]
+    sampling: str
     cap: int | None
     everyone_sends: bool
     fewest: int
@@ -89,9 +88,7 @@ class Schedule:
     sends: NDArray[np.bool_]
 
 
-def plan_rounds(
-    facts: Facts, budget: Budget, *, sampling: Literal["poisson", "fixed"], cap: int | None
-) -> Rounds:
+def plan_rounds(facts: Facts, budget: Budget, *, sampling: str, cap: int | None) -> Rounds:
     """Decide whose noise is in a sum.
 
     Where some agents sit a round out, the sums that hide who took part need noise from everyone,

@@ -10,21 +10,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from numbers import Real
 
 import numpy as np
 
-from skdpadmm.algorithms import _algorithm as base
+from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._network_steps import Array
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 from skdpadmm.records import Rows
-
-
-def _is_weight(value: Any) -> bool:
-    is_number = isinstance(value, int | float | np.integer | np.floating)
-    return value == "growing" or (is_number and value is not True and 0 < value <= 1e100)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -112,19 +107,16 @@ class MultiStepADMM(Algorithm):
     releases_path = True  # Every observer counts as seeing all noisy gradients.
     noiseless = True
 
-    inner_steps: int = base.count(2)
-    step_size: float | Literal["auto"] = base.size()
-    clip_norm: float | Literal["auto"] = base.size()
-    penalty_weight: float | Literal["auto"] = base.size()
-    proximal_weight: float | Literal["growing"] | None = base.parameter(
-        None,
-        _is_weight,
-        "'growing' or a float in (0, 1e+100]",
-        convert=lambda weight: weight if weight == "growing" else float(weight),
+    inner_steps: int = parameter(2, COUNT)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    penalty_weight: float | str = parameter("auto", AUTO, SIZE)
+    proximal_weight: float | str | None = parameter(
+        None, None, OneOf("growing"), Interval(Real, 0, 1e100, closed="right")
     )
-    diameter: float = base.number(math.inf, 1e-100, math.inf)
-    batch_fraction: float = base.number(1.0, 1e-6, 1.0)
-    tail_fraction: float = base.share(0.5)
+    diameter: float = parameter(math.inf, Interval(Real, 1e-100, math.inf, closed="both"))
+    batch_fraction: float = parameter(1.0, Interval(Real, 1e-6, 1.0, closed="both"))
+    tail_fraction: float = parameter(0.5, FRACTION)
 
     def check_facts(self, facts: Facts) -> None:
         """Weights make up steps, and batches protect records."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm import privacy
+from skdpadmm._sklearn import AUTO, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, refuse
@@ -97,9 +98,9 @@ class ObjectivePerturbation(Algorithm):
     setting = "central"
     units = ("record",)  # The theorem is about the gradient of one record.
 
-    clip_norm: float | Literal["auto"] = base.size()
-    ridge: float | Literal["auto"] = base.number("auto", 1e-3, 1e12)
-    row_bound: float = base.number(1.5, 1e-2, 1e2)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    ridge: float | str = parameter("auto", AUTO, Interval(Real, 1e-3, 1e12, closed="both"))
+    row_bound: float = parameter(1.5, Interval(Real, 1e-2, 1e2, closed="both"))
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release, Release]:
         """The linear term, which stays hidden, and the minimiser; settings say how accurate."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._sklearn import AT_LEAST_0, AUTO, COUNT, SIZE, OneOf, parameter
 from skdpadmm.algorithms import _personalized_defaults as defaults
 from skdpadmm.algorithms import _tempered_path as paths
-from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, flag, parameter, size
+from skdpadmm.algorithms._algorithm import Algorithm, Released
+from skdpadmm.algorithms._clipped_sums import Law
 from skdpadmm.algorithms._defaults import is_regression
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.penalties import NoPenalty, SquaredL2
@@ -56,9 +57,9 @@ class InTurns(Personal):
 
     releases_path = True  # Every observer counts as seeing all models that are sent.
 
-    turns: int | Literal["auto"] = count("auto")
-    noise: Literal["gaussian", "laplace"] = choice("gaussian", "laplace")
-    clip_norm: float | Literal["auto"] = size()
+    turns: int | str = parameter("auto", AUTO, COUNT)
+    noise: Law = parameter("gaussian", OneOf("gaussian", "laplace"))
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
 
     def default_turns(self, facts: Facts, budget: Budget) -> int:
         """How often agents use their rows by default, the warm start included.
@@ -198,13 +199,11 @@ class PersonalizedCoordinateDescent(InTurns):
 
     noiseless = True
 
-    averaging_wakes: int | Literal["auto"] = count("auto", least=0)
-    split: Literal["equal", "optimal"] = choice("equal", "optimal")
-    warm_start: Literal["auto", "propagation"] | None = parameter(
-        "auto", lambda value: value in ("propagation", None), "'propagation' or None"
-    )
-    tempered: bool = flag(True)
-    order_seed: int = count(0, least=0)
+    averaging_wakes: int | str = parameter("auto", AUTO, AT_LEAST_0)
+    split: str = parameter("equal", OneOf("equal", "optimal"))
+    warm_start: str | None = parameter("auto", AUTO, OneOf("propagation"), None)
+    tempered: bool = parameter(True, "boolean")
+    order_seed: int = parameter(0, AT_LEAST_0)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Gradients of all agents, in turns of equal noise or of less and less."""

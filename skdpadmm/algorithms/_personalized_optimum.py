@@ -12,14 +12,16 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from skdpadmm._sklearn import Interval, parameter
 from skdpadmm.algorithms import _personalized_defaults as defaults
-from skdpadmm.algorithms._algorithm import Released, number
+from skdpadmm.algorithms._algorithm import Released
 from skdpadmm.algorithms._personalized_coordinate_descent import GRADIENTS, InTurns, Personal
 from skdpadmm.algorithms._turns import agent_turns
 from skdpadmm.engine import one_blas_thread
@@ -73,7 +75,7 @@ class PersonalizedOptimum(Personal):
 
     exact = True
 
-    tolerance: float = number(TOLERANCE, 0, 1)
+    tolerance: float = parameter(TOLERANCE, Interval(Real, 0, 1, closed="both"))
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """All models, without noise."""

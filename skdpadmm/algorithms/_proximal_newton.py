@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from skdpadmm._sklearn import Interval, parameter
 from skdpadmm.algorithms._agent_blocks import hessian_of
-from skdpadmm.algorithms._algorithm import Algorithm, number, penalty_operator, refuse
+from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator, refuse
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, not_private
 
 OPTIMUM = "optimum"
@@ -53,7 +55,7 @@ class ProximalNewton(Algorithm):
     exact = True
     units = ("record", "agent", "person")
 
-    tolerance: float = number(1e-10, 0.0, 1.0)
+    tolerance: float = parameter(1e-10, Interval(Real, 0.0, 1.0, closed="both"))
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Any, ...]:
         """The optimum, without noise; a finite budget is refused."""

@@ -16,13 +16,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._sklearn import AT_LEAST_0, AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _network_steps as graph
-from skdpadmm.algorithms._algorithm import Algorithm, Released, choice, count, number, share, size
+from skdpadmm.algorithms._algorithm import Algorithm, Released
+from skdpadmm.algorithms._clipped_sums import Law
 from skdpadmm.algorithms._defaults import is_regression, typical_row
 from skdpadmm.algorithms._network_steps import Array
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
@@ -329,13 +331,13 @@ class RandomizedADMM(Algorithm):
     noiseless = True
     conditionable = False
 
-    aggregator: Literal["random", "fixed"] = choice("random", "fixed")
-    curvature: float | Literal["auto"] = size()
-    dual_step: float | Literal["auto"] = size()
-    clip_norm: float | Literal["auto"] = size()
-    noise: Literal["laplace", "gaussian"] = choice("laplace", "gaussian")
-    noise_decay: float = number(1.0, 0.5, 2.0)
-    tail_fraction: float = share(0.5)
+    aggregator: str = parameter("random", OneOf("random", "fixed"))
+    curvature: float | str = parameter("auto", AUTO, SIZE)
+    dual_step: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    noise: Law = parameter("laplace", OneOf("laplace", "gaussian"))
+    noise_decay: float = parameter(1.0, Interval(Real, 0.5, 2.0, closed="both"))
+    tail_fraction: float = parameter(0.5, FRACTION)
 
     def check_facts(self, facts: Facts) -> None:
         """Noise of all rounds can be added."""
@@ -475,17 +477,15 @@ class RandomizedGradientDescent(Algorithm):
     noiseless = True
     conditionable = False
 
-    mixing: Literal["metropolis", "neighbors", "pair", "interval"] = choice(
-        "metropolis", "neighbors", "pair", "interval"
-    )
-    step_size: float | Literal["auto"] = size()
-    step_power: float = number(0.0, 0.0, 1.0)
-    step_decay: float = number(1.0, 0.5, 1.0)
-    clip_norm: float | Literal["auto"] = size()
-    noise: Literal["laplace", "gaussian"] = choice("laplace", "gaussian")
-    noise_decay: float = number(1.0, 0.5, 2.0)
-    order_seed: int = count(0, least=0)
-    tail_fraction: float = share(0.5)
+    mixing: str = parameter("metropolis", OneOf("metropolis", "neighbors", "pair", "interval"))
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    step_power: float = parameter(0.0, Interval(Real, 0.0, 1.0, closed="both"))
+    step_decay: float = parameter(1.0, Interval(Real, 0.5, 1.0, closed="both"))
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    noise: Law = parameter("laplace", OneOf("laplace", "gaussian"))
+    noise_decay: float = parameter(1.0, Interval(Real, 0.5, 2.0, closed="both"))
+    order_seed: int = parameter(0, AT_LEAST_0)
+    tail_fraction: float = parameter(0.5, FRACTION)
 
     def check_facts(self, facts: Facts) -> None:
         """Noise of all rounds can be added."""
@@ -590,12 +590,12 @@ class RandomizedSGD(Algorithm):
     noiseless = True
     conditionable = False
 
-    rounds: int | Literal["auto"] = count("auto")
-    step_size: float | Literal["auto"] = size()
-    clip_norm: float | Literal["auto"] = size()
-    noise: Literal["laplace", "gaussian"] = choice("laplace", "gaussian")
-    order_seed: int = count(0, least=0)
-    tail_fraction: float = share(0.5)
+    rounds: int | str = parameter("auto", AUTO, COUNT)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    noise: Law = parameter("laplace", OneOf("laplace", "gaussian"))
+    order_seed: int = parameter(0, AT_LEAST_0)
+    tail_fraction: float = parameter(0.5, FRACTION)
 
     def check_facts(self, facts: Facts) -> None:
         """A round takes two groups of agents, of whom each takes part once."""

@@ -17,14 +17,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _certified_solves as certified
-from skdpadmm.algorithms._algorithm import Algorithm, Released, count, number, share, size
+from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import default_steps, is_regression, usual_smoothness
@@ -91,10 +93,10 @@ class _RandomWalk(Algorithm):
     conditionable = False
     noiseless = True
 
-    step_size: float | Literal["auto"] = size()
-    clip_norm: float | Literal["auto"] = size()
-    max_contributions: int | Literal["auto"] = count("auto")
-    tolerance: float = number(0.01, 1e-6, 1.0)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    max_contributions: int | str = parameter("auto", AUTO, COUNT)
+    tolerance: float = parameter(0.01, Interval(Real, 1e-6, 1.0, closed="both"))
 
     def check_facts(self, facts: Facts) -> None:
         """One epsilon for records, whose rows have a bound."""
@@ -286,8 +288,8 @@ class RandomWalkADMM(_RandomWalk):
 
     releases_path = True  # Every observer counts as seeing the token after every hop.
 
-    relaxation: float = share(0.5)
-    tail_fraction: float = share(0.5)
+    relaxation: float = parameter(0.5, FRACTION)
+    tail_fraction: float = parameter(0.5, FRACTION)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The update of the token, at each hop."""
@@ -450,7 +452,7 @@ class RandomWalkProximalPoint(_RandomWalk):
     [2.4, 1.0]
     """
 
-    relaxation: float = share(1.0)
+    relaxation: float = parameter(1.0, FRACTION)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The token, at each hop."""
@@ -556,7 +558,7 @@ class Hops(NamedTuple):
 
 
 def walk_steps(
-    facts: Facts, mu: float, n_steps: int, clip_norm: float | Literal["auto"]
+    facts: Facts, mu: float, n_steps: int, clip_norm: float | str
 ) -> tuple[float, float]:
     """Default step size, and the clip bound, by the rule of a curator with as much noise in steps.
 
@@ -578,7 +580,7 @@ def walk_steps(
         step, clip = step * math.sqrt(plenty), clip * plenty
     several = facts.loss.n_outputs > 1
     never_binds = certified.open_clip(facts.loss, facts.row_norm) / certified.typical_norm(facts)
-    if clip_norm == "auto":
+    if isinstance(clip_norm, str):
         return step, never_binds if several else clip
     if several and clip_norm < never_binds:
         raise ValueError(

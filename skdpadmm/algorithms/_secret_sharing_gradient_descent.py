@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
-from skdpadmm.algorithms._algorithm import Algorithm, Released, count, number, share, size
+from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import CERTAIN, surely_noise
@@ -127,11 +128,11 @@ class SecretSharingGradientDescent(Algorithm):
     releases_path = True  # Every sum counts, against every observer.
     noiseless = True
 
-    step_size: float | Literal["auto"] = size()
-    clip_norm: float | Literal["auto"] = size()
-    momentum: float | Literal["auto"] = number("auto", 0, 1, closed="left")
-    tail_fraction: float = share(0.5)
-    n_curators: int | None = count(None, least=2)
+    step_size: float | str = parameter("auto", AUTO, SIZE)
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+    momentum: float | str = parameter("auto", AUTO, Interval(Real, 0, 1, closed="left"))
+    tail_fraction: float = parameter(0.5, FRACTION)
+    n_curators: int | None = parameter(None, None, Interval(Integral, 2, None, closed="left"))
 
     def share_among(self, agents: Agents) -> Agents:
         """The same agents with their curators, which decide who sees what."""

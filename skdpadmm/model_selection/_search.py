@@ -1,6 +1,5 @@
 """Private searches: candidates of a grid, or drawn from distributions, under one total budget."""
 
-# ruff: noqa: RUF009
 from __future__ import annotations
 
 import copy
@@ -10,7 +9,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -22,12 +21,7 @@ from sklearn import config_context
 from sklearn.base import MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
-from sklearn.utils import (
-    check_array,
-    check_consistent_length,
-    check_X_y,
-    get_tags,
-)
+from sklearn.utils import check_array, check_consistent_length, check_X_y, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -41,12 +35,12 @@ from skdpadmm._pipelines import (
     with_parameters,
 )
 from skdpadmm._sklearn import (
-    AT_LEAST_1,
+    COUNT,
     POSITIVE_OR_INF,
     HasMethods,
     Interval,
     LinkedEstimator,
-    StrOptions,
+    OneOf,
     _fit_context,
     _safe_indexing,
     converting,
@@ -123,7 +117,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
     epsilon: float = parameter(1.0, POSITIVE_OR_INF)
     delta: float = parameter(1e-5, Interval(Real, 0, 1, closed="neither"))
     n_trials: float | None = parameter(None, Interval(Real, 1, None, closed="neither"), None)
-    trials: str = parameter("geometric", StrOptions(set(LAWS)))
+    trials: str = parameter("geometric", OneOf(*LAWS))
     scoring: Any = parameter(None, str, callable, None)
     score_bounds: Any = parameter(None)
     public_validation: Any = parameter(None)
@@ -133,10 +127,6 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
     random_state: Any = parameter(None)
     n_jobs: int | None = parameter(None, Integral, None)
     ledger: str | os.PathLike[str] | None = parameter(None, str, os.PathLike, None)
-
-    @property
-    def _parameter_constraints(self) -> dict[str, Any]:
-        return {each.name: each.metadata["allowed"] for each in fields(self)}
 
     @abstractmethod
     def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
@@ -605,7 +595,7 @@ class DPRandomizedSearchCV(BaseDPSearch):
     """
 
     param_distributions: Any = field(kw_only=False, metadata={"allowed": [dict, list]})
-    n_iter: int = parameter(10, AT_LEAST_1)
+    n_iter: int = parameter(10, COUNT)
 
     def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
         drawn = int.from_bytes(os.urandom(4), "little") if seed is None else seed

@@ -438,7 +438,7 @@ def sums_by_number_of_jobs(total: Any, self: Any, *args: Any) -> Any:
 
 
 def attributes_of_a_fit_that_fails(patch: pytest.MonkeyPatch) -> None:
-    for module in ("central", "_model_of_agents"):
+    for module in ("central", "_streaming", "_model_of_agents"):
         patch.setattr(f"skdpadmm.{module}.all_or_nothing", contextlib.nullcontext)
 
 

@@ -301,7 +301,7 @@ def test_every_copy_of_a_stream_that_goes_on_is_counted(begun):
 def test_a_piece_that_failed_is_used_up_and_one_without_room_is_refused(begun, monkeypatch):
     model, X, y, account = begun
     with monkeypatch.context() as patch:
-        patch.setattr("skdpadmm.central.gate_of", None)
+        patch.setattr("skdpadmm._streaming.gate_of", None)
         with pytest.raises(TypeError):
             model.partial_fit(X[20:], y[20:])
     assert (model.n_samples_seen_, len(account.entries())) == (20, 1)
