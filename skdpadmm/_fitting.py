@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
 from skdpadmm.privacy import PrivacyReport
-from skdpadmm.protocol import MODEL, Agents, Gate, Neighborhood, Plan, Problem, Solution
+from skdpadmm.protocol import MODEL, Agents, Curator, Gate, Neighborhood, Plan, Problem, Solution
 from skdpadmm.records import HUGE, Coordinates, Rows, feature_norms, standardising_coordinates
 
 Array = NDArray[np.float64]
@@ -35,8 +35,7 @@ NEVER_REACHED = 2.0**300
 class Trust:
     """Who holds the rows, what is protected, and who the budget is spent against."""
 
-    # None: a trusted curator.
-    agents: Agents | None = None
+    agents: Agents = field(default_factory=Curator)
     unit: str = "record"
     # Which agents or persons, where they are the unit: of others a guarantee says nothing.
     who: str = ""

@@ -158,7 +158,7 @@ class PrivateLinearModel(LinkedEstimator):
         loss = self._weighted(self._loss(n_classes), classes)
         penalty = self._penalty(horizon, n_features)
         require_backend(trust.backend)
-        epsilons = () if trust.agents is None else trust.agents.epsilons
+        epsilons = trust.agents.epsilons
         budget = Budget(
             epsilon=max(epsilons) if epsilons else float(self.epsilon),
             delta=float(self.delta),
@@ -180,11 +180,11 @@ class PrivateLinearModel(LinkedEstimator):
             curvature = penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0
             curvature *= 1 - 1e-12
         agents = trust.agents
-        setting = "central" if agents is None else agents.setting
+        setting = agents.setting
         algorithm = resolve_algorithm(self.algorithm, setting, of_persons=trust.unit == "person")
         # Without privacy a name stands for the optimum, and an object for its own iterations.
         is_itself = algorithm.noiseless and not isinstance(self.algorithm, str)
-        if agents is not None and (budget.is_private or is_itself):
+        if budget.is_private or is_itself:
             agents = algorithm.share_among(agents)
         # The plan of a stream is that of one record.
         n_samples = 1 if is_stream else n_samples

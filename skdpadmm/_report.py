@@ -103,11 +103,10 @@ def _observers(plan: Plan, *, traced: bool, who: str) -> Iterator[Observer]:
             kinds, always = plan.guarantees(name), plan.worst_cases(name)
             if always != kinds:
                 line = replace(line, always=worst(*always))
-            if agents is not None:
-                pairs = [r.view(name).pairs for r in plan.releases]
-                first = next((known for known in pairs if known is not None), None)
-                own = tuple(kinds[k] for k in agents.kind)
-                line = replace(line, per_agent=own, pairs=first)
+            pairs = [r.view(name).pairs for r in plan.releases]
+            first = next((known for known in pairs if known is not None), None)
+            own = tuple(kinds[k] for k in agents.kind)
+            line = replace(line, per_agent=own, pairs=first)
         yield line
 
 
@@ -183,9 +182,9 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         )
     if is_record:
         yield "One record is one row: a person with several rows is protected less."
-    if agents is not None:
+    if agents.n_agents:
         yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
-    if agents is not None and is_zero_out and facts.unit == "agent":
+    if is_zero_out and facts.unit == "agent":
         yield "An agent that is zeroed out sends noise alone."
     if isinstance(agents, Network):
         rounds = (g.rounds() for g in plan.guarantees(plan.budget.observer))
@@ -319,7 +318,7 @@ def _weak_signal(plan: Plan, signal: Signal) -> str:
     missing = WEAK / signal.strength
     mu = missing * gaussian_mu(budget.epsilon, budget.delta)
     choices = [f"epsilon={GaussianDP(mu).epsilon(budget.delta):.2g}"]
-    if agents is None or facts.unit == "record":
+    if facts.unit != "agent":
         choices.insert(0, f"{_rounded_up(missing * facts.n_samples)} {facts.unit}s")
     elif not isinstance(agents, Neighborhood):
         # Where the noise of each hides it alone, noise grows with the root of their number.

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm._fitting import Fitted, Trust
+from skdpadmm._fitting import Fitted
 from skdpadmm._linear_model import Targets
 from skdpadmm._model_of_agents import (
     ChosenClassification,
@@ -34,13 +34,12 @@ from skdpadmm._model_of_agents import (
 )
 from skdpadmm._sklearn import ALGORITHM, AT_LEAST_0, AT_LEAST_1, SHARE, StrOptions, parameter
 from skdpadmm.network import (
-    Ownership,
     Topology,
     ownership_of_labels,
     resolve_topology,
 )
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, Penalty, SquaredL2
-from skdpadmm.protocol import EAVESDROPPER, PEER, Agents, Network
+from skdpadmm.protocol import EAVESDROPPER, PEER, Agents, Network, network_of
 
 __all__ = ["DPDecentralizedClassifier", "DPDecentralizedRegressor"]
 
@@ -69,12 +68,6 @@ class DecentralizedModel(OwnModels):
             return L1(alpha)
         return ElasticNet(alpha * l1_ratio, alpha * (1 - l1_ratio))
 
-    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
-        ownership, trust = super()._owners(X, y, agents)
-        assert isinstance(trust.agents, Network)
-        self.topology_ = trust.agents.topology
-        return ownership, trust
-
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
         return Network(
             agent_sizes=tuple(sizes.tolist()),
@@ -97,6 +90,7 @@ class DecentralizedModel(OwnModels):
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
+        self.topology_ = network_of(fitted.plan.facts).topology
         n_agents, squares = len(self.agent_labels_), 0.0
         # Squares of noisy models may overflow.
         with np.errstate(all="ignore"):

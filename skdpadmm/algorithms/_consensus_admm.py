@@ -417,14 +417,15 @@ def placed_blocks(
     That is a function of z, of the public part of states, and of who takes part if not everyone.
     """
     facts, settings, rows, agents = plan.facts, plan.settings, problem.rows, plan.facts.agents
+    is_central = facts.setting == "central"
     update = blocks.BlockUpdate(
         loss=facts.loss,
         step_size=settings.step_size,
         relaxation=settings.relaxation,
-        exact="exact" == (settings.record_step if agents is None else settings.local_step),
+        exact="exact" == (settings.record_step if is_central else settings.local_step),
         increments=settings.message == "increment",
     )
-    if facts.unit == "agent" and agents is not None:
+    if facts.unit == "agent":
         limits, unit = unit_limits(facts)[agents.kind], settings.step_size * clip_norm
         parts = blocks.agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
         is_long = not parts[0].keeps_closed_forms

@@ -163,7 +163,7 @@ def plan_release(
 ) -> Release:
     """Plan one release to which everyone contributes, for a curator or for agents."""
     agents = facts.agents
-    if agents is None:
+    if facts.setting == "central":
         return gaussian_release(name, shape, (sensitivity,), mu)
     total = gaussian_mu(budget.epsilon, budget.delta)
     budgets = agents.budgets(budget.epsilon)
@@ -214,7 +214,6 @@ def calibrated_multipliers(
 ) -> tuple[float, ...]:
     """Noise with which a family of guarantees meets the budget of each kind of agent."""
     agents = facts.agents
-    assert agents is not None
 
     @cache
     def calibrated(epsilon: float, prior: Guarantee) -> float:
@@ -256,7 +255,6 @@ def message_sum(
 ) -> Release:
     """Plan noise for each kind of agent and state what each observer learns."""
     agents = facts.agents
-    assert agents is not None
     needed = limits * np.asarray(multipliers)
     if not agents.sees_each_message(budget.observer):
         # A sum has one noise: that which protects whoever needs the most.

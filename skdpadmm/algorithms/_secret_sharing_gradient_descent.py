@@ -144,7 +144,6 @@ class SecretSharingGradientDescent(Algorithm):
     def check_facts(self, facts: Facts) -> None:
         """Agents that are all there, at least three, of whom some are curators."""
         agents = facts.agents
-        assert agents is not None
         if agents.n_agents < FEWEST_AGENTS:
             raise ValueError(
                 f"Got {agents.n_agents} agents with n_samples={facts.n_samples} rows in all,"
@@ -161,7 +160,6 @@ class SecretSharingGradientDescent(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The shared sum of gradients, in each round."""
         agents = facts.agents
-        assert agents is not None
         if agents.n_curators != self._n_curators(agents):
             raise ValueError(
                 f"Got facts of {agents.n_curators} curators, expected {self._n_curators(agents)}:"
@@ -192,7 +190,6 @@ class SecretSharingGradientDescent(Algorithm):
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """Secure channels, and whose budget protects whom."""
         agents = facts.agents
-        assert agents is not None
         lines = [
             f"Every message is shared out among {agents.n_curators} curators through secure"
             " channels, and everybody follows the protocol. Whoever has all that curators got sees"
@@ -213,7 +210,6 @@ class SecretSharingGradientDescent(Algorithm):
         # Sums are in units of the clip bound.
         scale = settings.step_size * clip_norm / facts.n_samples
         prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
-        assert facts.agents is not None
         shape = (facts.n_parameters, facts.loss.n_outputs)
         w = previous = tail = np.zeros(shape)
         for k in range(settings.n_iter):
@@ -247,7 +243,6 @@ class SecretSharingGradientDescent(Algorithm):
 def _traffic(plan: Plan) -> tuple[int, int]:
     """Messages along edges or to and from servers, and the numbers in them."""
     facts, agents, (*before, sums) = plan.facts, plan.facts.agents, plan.releases
-    assert agents is not None
     n_curators = agents.n_curators
     each = (2 * agents.n_agents + 1) * n_curators
     if isinstance(agents, Network):
@@ -280,7 +275,6 @@ def shared_sum(facts: Facts, budget: Budget) -> Release:
     relative error is below ``exp(-10000)``, and no float can tell.
     """
     agents, n_times, limits = facts.agents, facts.max_iter, unit_limits(facts)
-    assert agents is not None
     shape = (facts.n_parameters, facts.loss.n_outputs)
     if not budget.is_private:
         return not_private(

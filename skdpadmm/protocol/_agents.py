@@ -1,4 +1,4 @@
-"""Public facts of agents that hold rows: a federation around a server, or a network without one."""
+"""Public facts of agents that hold rows: a curator of all, or many with a server or without."""
 
 from __future__ import annotations
 
@@ -98,6 +98,23 @@ class Agents:
         if self.sees_each_message(observer):
             return 1
         return n_messages if observer == MODEL else max(1, n_messages - self.n_dishonest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curator(Agents):
+    """Whoever is trusted with all rows: there is no agent from whom something is hidden."""
+
+    setting: ClassVar[str] = "central"
+    observers: ClassVar[tuple[str, ...]] = (MODEL,)
+
+    agent_sizes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Nothing can be wrong."""
+
+    def budgets(self, epsilon: float) -> tuple[float, ...]:
+        """The one budget that there is."""
+        return (epsilon,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,9 +54,8 @@ def signal_of(facts: Facts, guarantees: tuple[Guarantee, ...], delta: float) -> 
     """
     mu = np.array([_gaussian(guarantee, delta) for guarantee in guarantees])
     factor, agents = facts.neighboring.sensitivity_factor, facts.agents
-    if agents is not None:
-        mu = np.broadcast_to(mu, len(agents.sizes))
-    if agents is None:
+    if facts.setting == "central":
+        mu = np.broadcast_to(mu, 1)
         strength = facts.signal(float(mu[0]))
     elif isinstance(agents, Neighborhood):
         sizes = np.asarray(agents.agent_sizes, dtype=np.float64)
