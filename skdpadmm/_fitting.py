@@ -23,7 +23,7 @@ from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
 from skdpadmm.privacy import PrivacyReport
-from skdpadmm.protocol import MODEL, Agents, Curator, Gate, Neighborhood, Plan, Problem, Solution
+from skdpadmm.protocol import MODEL, Agents, Curator, Gate, Plan, Problem, Solution
 from skdpadmm.records import HUGE, Coordinates, Rows, feature_norms, standardising_coordinates
 
 Array = NDArray[np.float64]
@@ -170,7 +170,7 @@ class PendingFit:
                 )
         agents, coordinates = plan.facts.agents, declared.without_bounds()
         # Distances of models from each other are measured in public units.
-        is_public = isinstance(agents, Neighborhood) and agents.n_agents > 1
+        is_public = agents.is_personal and agents.n_agents > 1
         algorithm = self.planned.algorithm
         if algorithm.noiseless and not algorithm.exact:
             # So are steps of iterations, where rows are no longer than they were planned for.

@@ -26,9 +26,7 @@ from skdpadmm.protocol import (
     Agents,
     Budget,
     Facts,
-    Federation,
     Gate,
-    Network,
     Plan,
     Problem,
     Release,
@@ -150,8 +148,7 @@ class SecretSharingGradientDescent(Algorithm):
                 f" expected at least {FEWEST_AGENTS} agents: of two, each knows the message of the"
                 " other."
             )
-        absent = isinstance(agents, Federation) and (agents.participation < 1 or agents.dropout > 0)
-        if absent:
+        if agents.sit_out:
             raise ValueError(
                 "Got agents that sit rounds out or drop out, expected participation='auto' (or 1)"
                 " and dropout=0: without one share nobody can reconstruct a sum."
@@ -243,11 +240,7 @@ class SecretSharingGradientDescent(Algorithm):
 def _traffic(plan: Plan) -> tuple[int, int]:
     """Messages along edges or to and from servers, and the numbers in them."""
     facts, agents, (*before, sums) = plan.facts, plan.facts.agents, plan.releases
-    n_curators = agents.n_curators
-    each = (2 * agents.n_agents + 1) * n_curators
-    if isinstance(agents, Network):
-        # Shares and sums are passed on along shortest paths, to curators and from them.
-        each = 2 * sum(int(agents.topology.distances_from(c).sum()) for c in range(n_curators))
+    each = agents.n_messages_per_sum
     # Preparations are shared out too: the message of one agent alone has too little noise.
     n_numbers = facts.max_iter * math.prod(sums.shape)
     n_numbers += sum(math.prod(release.shape) for release in before)

@@ -28,7 +28,6 @@ from skdpadmm.privacy import (
     round_up,
     worst,
 )
-from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import Release
 from skdpadmm.protocol._signal import Signal, signal_of
@@ -184,8 +183,7 @@ class Plan(Document):
         lines = []
         if sizes := agents.agent_sizes:
             lines.append(("agents", f"{len(sizes)}, with {min(sizes)} to {max(sizes)} records"))
-        if isinstance(agents, Network):
-            lines.append(("topology", agents.topology.describe()))
+        lines.extend(agents.describe())
         relation = f"{facts.neighboring.value}, unit {facts.unit}"
         total = f"epsilon={budget.epsilon:g}, delta={budget.delta:g}, {relation}"
         lines.append(("budget", total))
