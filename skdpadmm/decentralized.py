@@ -98,7 +98,6 @@ class DecentralizedModel(OwnModels):
                 gap = getattr(self, f"{name}_per_agent_") - getattr(self, f"{name}_")
                 squares = squares + np.square(gap).reshape(n_agents, -1).sum(axis=1)
             self.consensus_error_ = float(np.sqrt(np.mean(squares)))
-        self.expected_privacy_loss_ = fitted.solution.expected_privacy_loss
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -212,9 +211,6 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     intercept_per_agent_ : ndarray of shape (n_agents, 1 or n_classes)
     consensus_error_ : float
         Root mean square, over agents, of the distance of their models from the average.
-    expected_privacy_loss_ : ndarray of shape (n_agents,) or None
-        With secret random weights: a bound of each agent's expected absolute privacy loss along the
-        released path. A diagnostic, and no guarantee.
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
@@ -359,9 +355,6 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     intercept_per_agent_ : ndarray of shape (n_agents,)
     consensus_error_ : float
         Root mean square, over agents, of the distance of their models from the average.
-    expected_privacy_loss_ : ndarray of shape (n_agents,) or None
-        With secret random weights: a bound of each agent's expected absolute privacy loss along the
-        released path. A diagnostic, and no guarantee.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int

@@ -24,7 +24,7 @@ from skdpadmm.privacy._claims import (
 from skdpadmm.privacy._composition import Composed, compose, compose_counts
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate, guarantee_from_dict
-from skdpadmm.privacy._laplace import LaplaceDP, expected_privacy_loss_factor_ceiling
+from skdpadmm.privacy._laplace import LaplaceDP
 from skdpadmm.privacy._last_iterate import (
     AmplifiedIteration,
     amplification_constant,
@@ -100,7 +100,6 @@ __all__ = [
     "compose_counts",
     "contribution_mu",
     "converted",
-    "expected_privacy_loss_factor_ceiling",
     "gaussian_mu",
     "guarantee_from_dict",
     "is_within",

@@ -322,9 +322,6 @@ class Solution:
         Where agents end up with models of their own.
     n_rounds, n_messages, bytes_sent : int, default=0
         Completed rounds, messages of agents and a server in all directions, and their size.
-    expected_privacy_loss : ndarray of shape (n_agents,), default=None
-        Where agents mix at random: what their absolute privacy losses are expected to be at most,
-        along the path that was released. A diagnostic, and no guarantee.
     """
 
     parameters: NDArray[np.float64]
@@ -336,4 +333,3 @@ class Solution:
     n_rounds: int = 0
     n_messages: int = 0
     bytes_sent: int = 0
-    expected_privacy_loss: NDArray[np.float64] | None = None
