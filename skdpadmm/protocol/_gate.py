@@ -229,7 +229,8 @@ class Gate:
 
     def _agents(self, release: Release) -> Agents:
         agents = self._plan.facts.agents
-        assert agents.n_agents, f"Nobody sends {release.name!r}."
+        if not agents.n_agents:
+            raise PlanViolation(f"Got messages of {release.name!r}, expected agents who send them.")
         return agents
 
     def _planned(self, name: str, door: str | None = None) -> tuple[int, Release]:
