@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
 from skdpadmm.privacy import PrivacyReport
-from skdpadmm.protocol import MODEL, Agents, Budget, Gate, Neighborhood, Plan, Problem, Solution
+from skdpadmm.protocol import MODEL, Agents, Budget, Curator, Gate, Plan, Problem, Solution
 from skdpadmm.records import HUGE, Coordinates, Rows, feature_norms, standardising_coordinates
 
 Array = NDArray[np.float64]
@@ -35,8 +35,7 @@ NEVER_REACHED = 2.0**300
 class Trust:
     """Who holds the rows, what is protected, and who the budget is spent against."""
 
-    # None: a trusted curator.
-    agents: Agents | None = None
+    agents: Agents = field(default_factory=Curator)
     unit: str = "record"
     # Which agents or persons, where they are the unit: of others a guarantee says nothing.
     who: str = ""
@@ -49,7 +48,7 @@ class Trust:
 
     def budget(self, epsilon: Any, delta: float) -> Budget:
         """The budget of a fit; the largest one where agents have budgets of their own."""
-        epsilons = () if self.agents is None else self.agents.epsilons
+        epsilons = self.agents.epsilons
         epsilon = max(epsilons) if epsilons else float(epsilon)
         return Budget(epsilon=epsilon, delta=float(delta), observer=self.observer)
 
@@ -177,7 +176,7 @@ class PendingFit:
                 )
         agents, coordinates = plan.facts.agents, declared.without_bounds()
         # Distances of models from each other are measured in public units.
-        is_public = isinstance(agents, Neighborhood) and agents.n_agents > 1
+        is_public = agents.is_personal and agents.n_agents > 1
         algorithm = self.planned.algorithm
         if algorithm.noiseless and not algorithm.exact:
             # So are steps of iterations, where rows are no longer than they were planned for.

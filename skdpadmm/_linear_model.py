@@ -178,15 +178,14 @@ class PrivateLinearModel(LinkedEstimator):
             who=trust.who if trust.unit != "record" else "",
         )
 
-    def _algorithm(self, trust: Trust, budget: Budget) -> tuple[Algorithm, Agents | None, bool]:
+    def _algorithm(self, trust: Trust, budget: Budget) -> tuple[Algorithm, Agents, bool]:
         """The algorithm, its agents, and whether the exact optimum takes its place."""
         agents, of_persons = trust.agents, trust.unit == "person"
-        setting = "central" if agents is None else agents.setting
-        algorithm = resolve_algorithm(self.algorithm, setting, of_persons=of_persons)
+        algorithm = resolve_algorithm(self.algorithm, agents.setting, of_persons=of_persons)
         # Without privacy a name stands for the optimum, and an object for its own iterations.
         is_named = isinstance(self.algorithm, str)
         runs = budget.is_private or (algorithm.noiseless and not is_named)
-        if agents is not None and runs:
+        if runs:
             agents = algorithm.share_among(agents)
         return algorithm, agents, not (runs or algorithm.exact)
 

@@ -25,15 +25,9 @@ from skdpadmm.privacy import (
 )
 from skdpadmm.privacy.claims import SAME_ROWS
 from skdpadmm.protocol import (
-    EAVESDROPPER,
     MODEL,
-    SERVER,
-    SUMS,
     WEAK,
     Budget,
-    Federation,
-    Neighborhood,
-    Network,
     Plan,
     Release,
     Signal,
@@ -98,7 +92,7 @@ def _observers(plan: Plan, *, traced: bool, who: str) -> Iterator[Observer]:
     for name in facts.observers:
         line = Observer(
             name=name,
-            sees=_visible(plan, name).replace("final model", seen),
+            sees=agents.sees(name, _released(plan, name)).replace("final model", seen),
             unit=facts.unit,
             neighboring=facts.neighboring,
             guarantee=plan.guarantee(name) if is_private else NonPrivate(),
@@ -108,49 +102,19 @@ def _observers(plan: Plan, *, traced: bool, who: str) -> Iterator[Observer]:
             kinds, always = plan.guarantees(name), plan.worst_cases(name)
             if always != kinds:
                 line = replace(line, always=worst(*always))
-            if agents is not None:
-                pairs = [r.view(name).pairs for r in plan.releases]
-                first = next((known for known in pairs if known is not None), None)
-                own = tuple(kinds[k] for k in agents.kind)
-                line = replace(line, per_agent=own, pairs=first)
+            pairs = [r.view(name).pairs for r in plan.releases]
+            first = next((known for known in pairs if known is not None), None)
+            own = tuple(kinds[k] for k in agents.kind)
+            line = replace(line, per_agent=own, pairs=first)
         yield line
 
 
-def _visible(plan: Plan, observer: str) -> str:
-    """What an observer sees of a fit."""
-    agents = plan.facts.agents
-    if isinstance(agents, Neighborhood):
-        models = "the final model" if agents.n_agents == 1 else "the final models of all agents"
-        return models if observer == MODEL else f"every message of every agent, and {models}"
-    if isinstance(agents, Network):
-        return _visible_in_network(agents, observer)
-    if isinstance(agents, Federation) and observer == SERVER:
-        count = agents.n_curators
-        together = f", all {count} curators together" if count else ""
-        return f"every message of every agent{together}"
-    if isinstance(agents, Federation) and observer == SUMS:
-        return f"sums of messages, and what {agents.n_dishonest} of {agents.n_agents} agents know"
+def _released(plan: Plan, observer: str) -> str:
+    """What whoever has the model sees of a fit."""
     seen = [release for release in plan.releases if observer in release.seen_by]
     if not any(release.is_hidden for release in seen):
         return "everything that was released, and the final model"
     return ("what prepared the fit, and " if len(seen) > 1 else "") + "the final model alone"
-
-
-def _visible_in_network(network: Network, observer: str) -> str:
-    """What an observer sees of agents that exchange messages along the edges of a graph."""
-    n_curators, coalition = network.n_curators, network.coalition
-    if observer == MODEL:
-        return "the final model"
-    if n_curators and network.sees_each_message(observer):
-        return f"all shares that {n_curators} curators received: every message"
-    if n_curators:
-        who = f"{coalition} peers know" if coalition > 1 else "one peer knows"
-        shares = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
-        return f"{shares}sums of messages, what {who}, and the final model"
-    if observer == EAVESDROPPER:
-        return "every message along every edge"
-    who = f"{coalition} peers receive together" if coalition > 1 else "one peer receives"
-    return f"what {who}, and the final model"
 
 
 def _hidden(release: Release) -> str:
@@ -188,31 +152,13 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         )
     if is_record:
         yield "One record is one row: a person with several rows is protected less."
-    if agents is not None:
+    if agents.n_agents:
         yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
-    if agents is not None and is_zero_out and facts.unit == "agent":
+    if is_zero_out and facts.unit == "agent":
         yield "An agent that is zeroed out sends noise alone."
-    if isinstance(agents, Network):
-        rounds = (g.rounds() for g in plan.guarantees(plan.budget.observer))
-        if any(isinstance(leaf, PoissonSubsampledGaussian) for each in rounds for leaf, _ in each):
-            yield "Which records are in a batch is drawn at random, and only their agent knows."
-        yield f"The graph is public: {agents.topology.describe()}."
-        if agents.coalition > 1:
-            yield (
-                "privacy_.pairwise is the figure of one peer by itself, not of a coalition of"
-                f" {agents.coalition}."
-            )
-    if isinstance(agents, Federation):
-        yield from _federal_assumptions(plan, agents)
-    if isinstance(agents, Neighborhood):
-        yield (
-            "The similarity of agents is public and was not learnt from these rows:"
-            f" {agents.similarity.describe()}."
-        )
-        yield (
-            "The confidence of agents is public, and so is the order in which they wake up: neither"
-            " depends on the values in rows. Wake-ups that only average have no privacy loss."
-        )
+    rounds = (each.rounds() for each in plan.guarantees(MODEL))
+    sampled = (isinstance(leaf, PoissonSubsampledGaussian) for each in rounds for leaf, _ in each)
+    yield from agents.assumptions(prepares=bool(facts.preparations), is_amplified=any(sampled))
     if coordinates.undeclared.any():
         yield (
             "feature_bounds not declared, or not for every column: rows (with their intercept) are"
@@ -228,25 +174,6 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     hidden = any(r.door == "path_noise" and r.is_hidden for r in plan.releases)
     if sampler == "floating-point" or hidden:
         yield "Noise is sampled in floating point: not certified against attacks on its last bits."
-
-
-def _federal_assumptions(plan: Plan, federation: Federation) -> Iterator[str]:
-    n_agents, n_honest = federation.n_agents, federation.n_honest
-    yield (
-        f"sums: {n_honest} of {n_agents} agents add their noise and keep it secret; the sums are"
-        " computed by a protocol that reveals nothing else."
-    )
-    yield (
-        f"model: whichever of all {n_agents} agents sends a message adds its noise, also those that"
-        " need not be honest for the figure of sums."
-    )
-    if federation.participation < 1 or federation.dropout > 0:
-        yield "Who takes part in a round, and who drops out, does not depend on data."
-    if federation.dropout > 0 and plan.facts.preparations:
-        yield "Preparations, such as the second moment, wait for every agent: no message is lost."
-    rounds = getattr(plan.settings, "rounds", None)
-    if rounds is not None and rounds.are_secret(plan.facts):
-        yield "model: an observer of the model does not learn who took part in which round."
 
 
 def weak_delta(budget: Budget, n_samples: int, unit: str = "record") -> Iterator[str]:
@@ -324,14 +251,13 @@ def _weak_signal(plan: Plan, signal: Signal) -> str:
     missing = WEAK / signal.strength
     mu = missing * gaussian_mu(budget.epsilon, budget.delta)
     choices = [f"epsilon={GaussianDP(mu).epsilon(budget.delta):.2g}"]
-    if agents is None or facts.unit == "record":
+    if facts.unit != "agent":
         choices.insert(0, f"{_rounded_up(missing * facts.n_samples)} {facts.unit}s")
-    elif not isinstance(agents, Neighborhood):
+    elif not agents.is_personal:
         # Where the noise of each hides it alone, noise grows with the root of their number.
         power = 2 if agents.sees_each_message(budget.observer) else 1
         choices.insert(0, f"{_rounded_up(missing**power * agents.n_agents)} agents")
-    if isinstance(agents, Federation) and budget.observer != MODEL:
-        gain = math.sqrt(agents.n_agents / agents.together(budget.observer, agents.n_agents))
+    if (gain := agents.gain(budget.observer)) > 1:
         choices.append(f'adversary="model" (signal {signal.strength * gain:.2g})')
     return (
         f"Got a weak signal, n mu / c = {signal.strength:.2g}, expected at least {WEAK:g}: noise"

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm._fitting import Fitted, Trust
+from skdpadmm._fitting import Fitted
 from skdpadmm._linear_model import Targets, elastic_net
 from skdpadmm._model_of_agents import ChosenClassification, ChosenRegression, OwnModels
 from skdpadmm._sklearn import ALGORITHM, COUNT, NON_NEGATIVE, SHARE, OneOf, parameter
-from skdpadmm.network import Ownership, Topology, ownership_of_labels, resolve_topology
+from skdpadmm.network import Topology, ownership_of_labels, resolve_topology
 from skdpadmm.penalties import L1, NoPenalty, Penalty, SquaredL2
-from skdpadmm.protocol import EAVESDROPPER, PEER, Agents, Network
+from skdpadmm.protocol import EAVESDROPPER, PEER, Agents, Network, network_of
 
 __all__ = ["DPDecentralizedClassifier", "DPDecentralizedRegressor"]
 
@@ -59,12 +59,6 @@ class DecentralizedModel(OwnModels):
             return L1(alpha)
         return elastic_net(alpha, l1_ratio)
 
-    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
-        ownership, trust = super()._owners(X, y, agents)
-        assert isinstance(trust.agents, Network)
-        self.topology_ = trust.agents.topology
-        return ownership, trust
-
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
         return Network(
             agent_sizes=tuple(sizes.tolist()),
@@ -87,6 +81,7 @@ class DecentralizedModel(OwnModels):
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
+        self.topology_ = network_of(fitted.plan.facts).topology
         n_agents, squares = len(self.agent_labels_), 0.0
         # Squares of noisy models may overflow.
         with np.errstate(all="ignore"):
@@ -94,7 +89,6 @@ class DecentralizedModel(OwnModels):
                 gap = getattr(self, f"{name}_per_agent_") - getattr(self, f"{name}_")
                 squares = squares + np.square(gap).reshape(n_agents, -1).sum(axis=1)
             self.consensus_error_ = float(np.sqrt(np.mean(squares)))
-        self.expected_privacy_loss_ = fitted.solution.expected_privacy_loss
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -208,9 +202,6 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
     intercept_per_agent_ : ndarray of shape (n_agents, 1 or n_classes)
     consensus_error_ : float
         Root mean square, over agents, of the distance of their models from the average.
-    expected_privacy_loss_ : ndarray of shape (n_agents,) or None
-        With secret random weights: a bound of each agent's expected absolute privacy loss along the
-        released path. A diagnostic, and no guarantee.
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
@@ -355,9 +346,6 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     intercept_per_agent_ : ndarray of shape (n_agents,)
     consensus_error_ : float
         Root mean square, over agents, of the distance of their models from the average.
-    expected_privacy_loss_ : ndarray of shape (n_agents,) or None
-        With secret random weights: a bound of each agent's expected absolute privacy loss along the
-        released path. A diagnostic, and no guarantee.
     n_iter_ : int
         Number of steps that were taken; at ``epsilon=inf`` of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int

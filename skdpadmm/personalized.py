@@ -31,7 +31,7 @@ from sklearn.utils import check_X_y
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm._fitting import Fitted, Trust
+from skdpadmm._fitting import Fitted
 from skdpadmm._linear_model import (
     PredictsNumbers,
     PredictsProbabilities,
@@ -69,7 +69,7 @@ from skdpadmm.network import (
     resolve_similarity,
 )
 from skdpadmm.penalties import Penalty, SquaredL2
-from skdpadmm.protocol import Agents, Neighborhood
+from skdpadmm.protocol import Agents, Neighborhood, neighborhood_of
 from skdpadmm.records import Rows
 
 __all__ = [
@@ -132,12 +132,6 @@ class PersonalizedModel(OwnModels):
         is_known = named.issuperset(ownership.labels.tolist())
         return ownership.joined_by(named) if is_known else ownership
 
-    def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
-        ownership, trust = super()._owners(X, y, agents)
-        assert isinstance(trust.agents, Neighborhood)
-        self.similarity_ = trust.agents.similarity
-        return ownership, trust
-
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
         known, n_agents = labels, len(sizes)
         if labels is None:
@@ -172,6 +166,7 @@ class PersonalizedModel(OwnModels):
         # What `local_model` needs to know of other agents.
         assert fitted.solution.parameters_per_agent is not None
         self._facts_, self._coordinates_ = fitted.plan.facts, fitted.coordinates
+        self.similarity_ = neighborhood_of(self._facts_).similarity
         self._public_models_ = fitted.solution.parameters_per_agent
         self._trusts_by_size_ = self.confidence is None
 
@@ -278,8 +273,7 @@ class PersonalizedModel(OwnModels):
     def _refit(self, position: int, features: Any, encoded: NDArray[Any]) -> tuple[Array, Array]:
         """Coefficients and intercepts of one agent's model, from its rows as they are."""
         coordinates, facts = self._coordinates_.without_bounds(), self._facts_
-        agents = facts.agents
-        assert isinstance(agents, Neighborhood)
+        agents = neighborhood_of(facts)
         if self._trusts_by_size_ and not agents.agent_sizes[position]:
             # There were no rows in the fit, so its confidence is that of none.
             confidence = list(agents.confidence)

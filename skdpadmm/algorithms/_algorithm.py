@@ -225,7 +225,6 @@ def refuse(advice: str, *cases: tuple[bool, str, str]) -> None:
 
 def spent_before(facts: Facts, budget: Budget) -> list[Guarantee]:
     """The guarantee of all preparations, for each kind of agent."""
-    assert facts.agents is not None
     views = [release.view(budget.observer).guarantees for release in facts.preparations]
     nothing: list[Guarantee] = [GaussianDP(0.0)] * len(facts.agents.sizes)
     return [compose(*parts) for parts in zip(*views, strict=True)] or nothing

@@ -117,7 +117,6 @@ class ClippedSum:
         where the engine works.
         """
         facts, rows, ownership = self.facts, problem.rows, problem.ownership
-        assert facts.agents is not None
         assert ownership is not None
         losses = self._losses(problem)
         limits, owner = unit_limits(facts)[facts.agents.kind], ownership.index.astype(np.int32)

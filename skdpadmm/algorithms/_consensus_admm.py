@@ -30,7 +30,7 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, longest_step
 from skdpadmm.algorithms._messages import Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import averaged_solution
-from skdpadmm.protocol import Budget, Facts, Federation, Gate, Plan, Problem, Solution, unit_limits
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, unit_limits
 from skdpadmm.records import CANCELLATION
 
 Array = NDArray[np.float64]
@@ -262,10 +262,7 @@ class FederatedADMM(_Consensus):
 
     def check_facts(self, facts: Facts) -> None:
         """States of agents that sit rounds out need a relaxation of one half."""
-        federation = facts.agents
-        assert isinstance(federation, Federation)
-        absent = federation.participation < 1 or federation.dropout > 0
-        if absent and self.message == "state" and self.relaxation != 0.5:
+        if facts.agents.sit_out and self.message == "state" and self.relaxation != 0.5:
             raise ValueError(
                 f"Got relaxation={self.relaxation} where agents may sit a round out, expected 0.5:"
                 " else a state reveals in which rounds its agent took part. Use 0.5, or"
@@ -274,8 +271,6 @@ class FederatedADMM(_Consensus):
 
     def released(self, facts: Facts, budget: Budget) -> base.Released:
         """The sum of agents' messages, in each round."""
-        federation = facts.agents
-        assert isinstance(federation, Federation)
         rounds = messages.plan_rounds(
             facts, budget, sampling=self.sampling, cap=self.max_participations
         )
@@ -299,7 +294,7 @@ class FederatedADMM(_Consensus):
             multipliers=messages.calibrated_multipliers(facts, budget, guarantee),
         )
         # The steps of a curator whose mean has as much noise.
-        noise = sums.noise_std / float(rounds.expected_shares(federation)[0])
+        noise = sums.noise_std / float(rounds.expected_shares(facts.agents)[0])
         mu = math.hypot(*sensitivities) / noise if budget.is_private else math.inf
         step_size, clip_norm = default_steps(facts, mu)
         # Messages of agents are shorter than those of records: a wider clip and a shorter step.
@@ -318,10 +313,9 @@ class FederatedADMM(_Consensus):
         """Run the rounds as planned; symbols as above."""
         facts, settings, rows = plan.facts, plan.settings, problem.rows
         gamma, n_iter, n_averaged = settings.step_size, settings.n_iter, settings.n_averaged
-        clip_norm, federation = settings.clip_norm * rows.clip_unit, facts.agents
-        assert isinstance(federation, Federation)
-        schedule = draw_schedule(settings.rounds, federation, gate)
-        server = (States if settings.message == "state" else Increments)(plan, federation)
+        clip_norm = settings.clip_norm * rows.clip_unit
+        schedule = draw_schedule(settings.rounds, facts.agents, gate)
+        server = (States if settings.message == "state" else Increments)(plan)
         everyone = bool(schedule.takes_part.all())
         message = placed_blocks(plan, problem, clip_norm, everyone=everyone)
         prox = penalty_operator(facts.penalty, gamma, rows)
@@ -356,9 +350,9 @@ class FederatedADMM(_Consensus):
 class States:
     """The server's mean where messages are states, whose public part is the same for all."""
 
-    def __init__(self, plan: Plan, federation: Federation) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.relaxation = plan.settings.relaxation
-        self.arriving = plan.settings.rounds.expected_shares(federation)
+        self.arriving = plan.settings.rounds.expected_shares(plan.facts.agents)
         self.center = np.zeros(plan.releases[-1].shape)
 
     def mean(self, noisy: Array, z: Array, k: int, active: NDArray[np.bool_]) -> Array:
@@ -370,10 +364,10 @@ class States:
 class Increments:
     """The server's mean where messages are changes of states, whose public parts may differ."""
 
-    def __init__(self, plan: Plan, federation: Federation) -> None:
+    def __init__(self, plan: Plan) -> None:
         # Agents that are protected as a whole send all of a change, others what is not public.
         self.relaxation, self.sends_all = plan.settings.relaxation, plan.facts.unit == "agent"
-        self.weights = np.asarray(federation.agent_sizes) / plan.facts.n_samples
+        self.weights = np.asarray(plan.facts.agents.agent_sizes) / plan.facts.n_samples
         self.centers = np.zeros((len(self.weights), *plan.releases[-1].shape))
         self.last, self.arriving = np.zeros(self.centers[0].shape), np.ones(plan.settings.n_iter)
 
@@ -418,14 +412,15 @@ def placed_blocks(
     That is a function of z, of the public part of states, and of who takes part if not everyone.
     """
     facts, settings, rows, agents = plan.facts, plan.settings, problem.rows, plan.facts.agents
+    is_central = facts.setting == "central"
     update = blocks.BlockUpdate(
         loss=facts.loss,
         step_size=settings.step_size,
         relaxation=settings.relaxation,
-        exact="exact" == (settings.record_step if agents is None else settings.local_step),
+        exact="exact" == (settings.record_step if is_central else settings.local_step),
         increments=settings.message == "increment",
     )
-    if facts.unit == "agent" and agents is not None:
+    if facts.unit == "agent":
         limits, unit = unit_limits(facts)[agents.kind], settings.step_size * clip_norm
         parts = blocks.agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
         is_long = not parts[0].keeps_closed_forms

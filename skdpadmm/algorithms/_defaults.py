@@ -15,7 +15,7 @@ import math
 from dataclasses import replace
 
 from skdpadmm import losses
-from skdpadmm.protocol import Facts
+from skdpadmm.protocol import Curator, Facts
 
 # Share of the squared budget that goes into units, where they are asked for.
 SCALING_SHARE = 0.03
@@ -122,7 +122,7 @@ def agent_clip_factor(facts: Facts) -> float:
     A mean over m rows of one law is shorter by up to the root of m; where agents differ it is not.
     This is far from both ends, and was best or close to it on agents of both sorts.
     """
-    if facts.unit == "record" or facts.agents is None:
+    if facts.unit != "agent":
         return 1.0
     return float((facts.n_samples / facts.agents.n_agents) ** -0.125)
 
@@ -197,7 +197,8 @@ def default_stochastic_descent(facts: Facts, mu: float, n_steps: int) -> tuple[f
     for a full pass over ``sqrt(n_steps)`` records: with that many, the rule of `default_steps`. The
     last iterate has no average to calm it: where signal is little, steps are shorter.
     """
-    alike = replace(facts, n_samples=max(math.isqrt(n_steps), 1), max_iter=n_steps, agents=None)
+    n = max(math.isqrt(n_steps), 1)
+    alike = replace(facts, n_samples=n, max_iter=n_steps, agents=Curator())
     step_size, clip_norm = default_steps(alike, mu)
     signal = alike.signal(mu)
     return step_size * min(signal / 20, 1.0), clip_norm

@@ -24,9 +24,9 @@ from skdpadmm.privacy import GaussianDP, Guarantee, gaussian_mu
 from skdpadmm.protocol import (
     MODEL,
     SERVER,
+    Agents,
     Budget,
     Facts,
-    Federation,
     Gate,
     Release,
     View,
@@ -54,12 +54,12 @@ class Rounds:
     everyone_sends: bool
     fewest: int
 
-    def expected_shares(self, federation: Federation) -> Array:
+    def expected_shares(self, agents: Agents) -> Array:
         """Share of the agents that takes part in each round, and does not drop out, on average."""
         free = np.ones(self.n_rounds)
         if self.cap is not None:
             free = np.asarray(binom.cdf(self.cap - 1, np.arange(self.n_rounds), self.participation))
-        return np.asarray(self.participation * free * (1 - federation.dropout))
+        return np.asarray(self.participation * free * (1 - agents.dropout))
 
     def are_secret(self, facts: Facts) -> bool:
         """Whether the model hides who takes part, so that sampling amplifies privacy.
@@ -94,12 +94,11 @@ def plan_rounds(facts: Facts, budget: Budget, *, sampling: str, cap: int | None)
     Where some agents sit a round out, the sums that hide who took part need noise from everyone,
     whatever the sample. Against a server that sees each message, noise of others is of no use.
     """
-    federation = facts.agents
-    assert isinstance(federation, Federation)
-    q, n_agents, n_rounds = federation.participation, federation.n_agents, facts.max_iter
+    agents, n_agents, n_rounds = facts.agents, facts.agents.n_agents, facts.max_iter
+    q = agents.participation
     if sampling == "fixed":
         # A whole number of agents may be more than the share that was asked for.
-        q = sample_size(federation) / n_agents
+        q = sample_size(agents) / n_agents
     if cap is not None:
         n_rounds = min(n_rounds, math.ceil(cap / q))
         cap = None if cap >= n_rounds else cap
@@ -108,10 +107,10 @@ def plan_rounds(facts: Facts, budget: Budget, *, sampling: str, cap: int | None)
     if not everyone:
         # How many are left of a fixed number once some have reached the cap is not known before.
         is_known = sampling == "fixed" and cap is None
-        n_senders = sample_size(federation) if is_known else 1
+        n_senders = sample_size(agents) if is_known else 1
     fewest = n_senders
-    if federation.dropout > 0:
-        fewest = max(1, int(binom.ppf(VOID_ROUNDS, n_senders, 1 - federation.dropout)))
+    if agents.dropout > 0:
+        fewest = max(1, int(binom.ppf(VOID_ROUNDS, n_senders, 1 - agents.dropout)))
     return Rounds(
         n_rounds=n_rounds,
         participation=q,
@@ -122,27 +121,27 @@ def plan_rounds(facts: Facts, budget: Budget, *, sampling: str, cap: int | None)
     )
 
 
-def sample_size(federation: Federation) -> int:
+def sample_size(agents: Agents) -> int:
     """Agents in a round of fixed size."""
-    return max(1, round(federation.participation * federation.n_agents))
+    return max(1, round(agents.participation * agents.n_agents))
 
 
-def draw_schedule(rounds: Rounds, federation: Federation, gate: Gate) -> Schedule:
+def draw_schedule(rounds: Rounds, agents: Agents, gate: Gate) -> Schedule:
     """Draw who takes part and who drops out; nothing here sees data."""
-    shape = (rounds.n_rounds, federation.n_agents)
+    shape = (rounds.n_rounds, agents.n_agents)
     takes_part = np.ones(shape, dtype=bool)
     if rounds.participation < 1:
         drawn = gate.uniform(shape)
         if rounds.sampling == "fixed":
             rank = drawn.argsort(axis=1).argsort(axis=1)
-            takes_part = rank < sample_size(federation)
+            takes_part = rank < sample_size(agents)
         else:
             takes_part = drawn < rounds.participation
     if rounds.cap is not None:
         takes_part &= np.cumsum(takes_part, axis=0) <= rounds.cap
     sends = np.ones(shape, dtype=bool) if rounds.everyone_sends else takes_part.copy()
-    if federation.dropout > 0:
-        arrives = gate.uniform(shape) >= federation.dropout
+    if agents.dropout > 0:
+        arrives = gate.uniform(shape) >= agents.dropout
         takes_part, sends = takes_part & arrives, sends & arrives
     void = sends.sum(axis=1) < rounds.fewest
     takes_part[void] = sends[void] = False
@@ -160,7 +159,7 @@ def plan_release(
 ) -> Release:
     """Plan one release to which everyone contributes, for a curator or for agents."""
     agents = facts.agents
-    if agents is None:
+    if facts.setting == "central":
         return gaussian_release(name, shape, (sensitivity,), mu)
     total = gaussian_mu(budget.epsilon, budget.delta)
     budgets = agents.budgets(budget.epsilon)
@@ -211,7 +210,6 @@ def calibrated_multipliers(
 ) -> tuple[float, ...]:
     """Noise with which a family of guarantees meets the budget of each kind of agent."""
     agents = facts.agents
-    assert agents is not None
 
     @cache
     def calibrated(epsilon: float, prior: Guarantee) -> float:
@@ -253,7 +251,6 @@ def message_sum(
 ) -> Release:
     """Plan noise for each kind of agent and state what each observer learns."""
     agents = facts.agents
-    assert agents is not None
     needed = limits * np.asarray(multipliers)
     if not agents.sees_each_message(budget.observer):
         # A sum has one noise: that which protects whoever needs the most.
@@ -285,7 +282,7 @@ def message_sum(
         )
 
     arriving = 1.0  # A round that waits for everyone loses nobody.
-    if isinstance(agents, Federation) and rounds.fewest < agents.n_agents:
+    if rounds.fewest < agents.n_agents:
         share = 1.0 if rounds.everyone_sends else rounds.participation
         arriving = share * (1 - agents.dropout)
     return Release(

@@ -29,7 +29,6 @@ from skdpadmm.algorithms._defaults import is_regression, typical_row
 from skdpadmm.algorithms._network_steps import Array
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.network import Topology, mixing_matrix
-from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
 from skdpadmm.protocol import (
     Budget,
     Facts,
@@ -132,7 +131,6 @@ class MixedTurns(GradientTurns):
     """Steps along gradients of ``F_a = (A / n) sum_{i in a} f_i``, from mixes with secret weights.
 
     The clip is in the norm of the noise: the Euclidean one, or L1 at ``clip_norm * law_factor``.
-    `expected_loss` is the expected absolute privacy loss of each agent; None where it is unknown.
     """
 
     def __init__(self, plan: Plan, problem: Problem, gate: Gate, turn_weights: Array) -> None:
@@ -147,10 +145,6 @@ class MixedTurns(GradientTurns):
             record_weights=np.full(network.n_agents, network.n_agents / facts.n_samples),
             limits=unit_limits(facts)[network.kind],
         )
-        counts_losses = release.law == "laplace" and release.noise_std > 0
-        self.expected_loss = np.zeros(network.n_agents) if counts_losses else None
-        # Laplace noise of scale one has the standard deviation sqrt(2).
-        self._noise_scales = np.asarray(release.agent_noise_std)[network.kind] / math.sqrt(2.0)
 
     def step(self, agents: Agents, box: Box, at: Array, step_sizes: Array) -> Array:
         """Draw mixes, and subtract steps along noisy gradients at public models.
@@ -158,32 +152,20 @@ class MixedTurns(GradientTurns):
         Noise meets the gradient before the mix does, which has the same law: sums with public
         numbers of any size would round what the noise is calibrated for.
         """
-        mixes, steps = box.draw(self._gate.uniform), step_sizes[:, None, None]
-        points = mixes - steps * self.gradient(agents, at)
-        if self.expected_loss is not None:
-            turns, noise_scales = self._taken[agents] - 1, self._noise_scales[agents]
-            losses = np.asarray(self._release.sensitivities)[turns] / noise_scales
-            noise = step_sizes * self._scales[agents] * noise_scales / self._turn_weights[turns]
-            factors = expected_privacy_loss_factor_ceiling(
-                1.0,
-                np.abs(box.extent) / noise[:, None, None],
-                losses[:, None, None] / box.extent[0].size,
-            )
-            self.expected_loss[agents] += losses * factors.mean(axis=(1, 2))
-        return points
+        mixes = box.draw(self._gate.uniform)
+        return mixes - step_sizes[:, None, None] * self.gradient(agents, at)
 
     def solution(self, tail: graph.TailAverage) -> Solution:
-        """What agents end up with, and their expected privacy losses."""
+        """What agents end up with."""
         settings = self._plan.settings
         weights = self._turn_weights[-settings.n_averaged :]
         noise_std = noise_of_mean(self._plan, self._clip_norm, weights)
         if tail.are_common:
             # Each agent takes part in one of the rounds.
             noise_std *= math.sqrt(settings.n_iter)
-        solution = tail.solution(
+        return tail.solution(
             noise_std=noise_std, clip_norm=self._clip_norm, n_rounds=settings.n_iter
         )
-        return replace(solution, expected_privacy_loss=self.expected_loss)
 
 
 def check_noise_decay(noise_decay: float, n_rounds: int) -> None:
@@ -306,8 +288,7 @@ class RandomizedADMM(Algorithm):
     -----
     **Guarantee.** As for :class:`RandomizedGradientDescent`, whose sketch of a proof it shares:
     given the weights and what was released before, a broadcast is a public function of the noisy
-    gradient. "fixed" weights have the same figure. Other agents need not be honest. The
-    estimator's ``expected_privacy_loss_`` is explained there too: it is no guarantee.
+    gradient. "fixed" weights have the same figure. Other agents need not be honest.
 
     The mix is added to what has noise already, which has the same law and rounds nothing that the
     noise is calibrated for.
@@ -453,12 +434,6 @@ class RandomizedGradientDescent(Algorithm):
     GDP with :math:`\mu^2 = \sum_k (c\,C A / (n s_k))^2`, whatever the mix: what random weights hide
     beyond that is not counted. It needs neither convexity nor honest neighbours.
 
-    **No guarantee.** The estimator's ``expected_privacy_loss_`` is, for Laplace noise, each agent's
-    sum over steps and entries of an upper bound of the expected absolute privacy loss, where a
-    record changes all entries alike, given the intervals of its mixes: by
-    :func:`~skdpadmm.privacy.expected_privacy_loss_factor_ceiling`. It is a function of the path
-    that was released, and holds at no level of confidence.
-
     References
     ----------
     .. [1] H. Xiao, "Local Differential Privacy in Decentralized Optimization", SM thesis, MIT,
@@ -566,8 +541,7 @@ class RandomizedSGD(Algorithm):
     **Guarantee.** As for :class:`RandomizedGradientDescent`, whose sketch of a proof it shares. An
     agent broadcasts once, so its whole budget goes into one release: with noise s it is
     :class:`~skdpadmm.privacy.LaplaceDP` with :math:`\epsilon = c\,C A / (n s)`, or GDP with
-    :math:`\mu = c\,C A / (n s)`. Who is in which group is public, and amplifies nothing. The
-    estimator's ``expected_privacy_loss_`` is explained there too: it is no guarantee.
+    :math:`\mu = c\,C A / (n s)`. Who is in which group is public, and amplifies nothing.
 
     Broadcasts are passed on along all edges of the graph, which is all that it is for.
 

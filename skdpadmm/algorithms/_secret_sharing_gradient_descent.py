@@ -27,9 +27,7 @@ from skdpadmm.protocol import (
     Agents,
     Budget,
     Facts,
-    Federation,
     Gate,
-    Network,
     Plan,
     Problem,
     Release,
@@ -145,15 +143,13 @@ class SecretSharingGradientDescent(Algorithm):
     def check_facts(self, facts: Facts) -> None:
         """Agents that are all there, at least three, of whom some are curators."""
         agents = facts.agents
-        assert agents is not None
         if agents.n_agents < FEWEST_AGENTS:
             raise ValueError(
                 f"Got {agents.n_agents} agents with n_samples={facts.n_samples} rows in all,"
                 f" expected at least {FEWEST_AGENTS} agents: of two, each knows the message of the"
                 " other."
             )
-        absent = isinstance(agents, Federation) and (agents.participation < 1 or agents.dropout > 0)
-        if absent:
+        if agents.sit_out:
             raise ValueError(
                 "Got agents that sit rounds out or drop out, expected participation='auto' (or 1)"
                 " and dropout=0: without one share nobody can reconstruct a sum."
@@ -162,7 +158,6 @@ class SecretSharingGradientDescent(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The shared sum of gradients, in each round."""
         agents = facts.agents
-        assert agents is not None
         if agents.n_curators != self._n_curators(agents):
             raise ValueError(
                 f"Got facts of {agents.n_curators} curators, expected {self._n_curators(agents)}:"
@@ -193,7 +188,6 @@ class SecretSharingGradientDescent(Algorithm):
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """Secure channels, and whose budget protects whom."""
         agents = facts.agents
-        assert agents is not None
         lines = [
             f"Every message is shared out among {agents.n_curators} curators through secure"
             " channels, and everybody follows the protocol. Whoever has all that curators got sees"
@@ -214,7 +208,6 @@ class SecretSharingGradientDescent(Algorithm):
         # Sums are in units of the clip bound.
         scale = settings.step_size * clip_norm / facts.n_samples
         prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
-        assert facts.agents is not None
         shape = (facts.n_parameters, facts.loss.n_outputs)
         w = previous = tail = np.zeros(shape)
         for k in range(settings.n_iter):
@@ -248,12 +241,7 @@ class SecretSharingGradientDescent(Algorithm):
 def _traffic(plan: Plan) -> tuple[int, int]:
     """Messages along edges or to and from servers, and the numbers in them."""
     facts, agents, (*before, sums) = plan.facts, plan.facts.agents, plan.releases
-    assert agents is not None
-    n_curators = agents.n_curators
-    each = (2 * agents.n_agents + 1) * n_curators
-    if isinstance(agents, Network):
-        # Shares and sums are passed on along shortest paths, to curators and from them.
-        each = 2 * sum(int(agents.topology.distances_from(c).sum()) for c in range(n_curators))
+    each = agents.n_messages_per_sum
     # Preparations are shared out too: the message of one agent alone has too little noise.
     n_numbers = facts.max_iter * math.prod(sums.shape)
     n_numbers += sum(math.prod(release.shape) for release in before)
@@ -281,7 +269,6 @@ def shared_sum(facts: Facts, budget: Budget) -> Release:
     relative error is below ``exp(-10000)``, and no float can tell.
     """
     agents, n_times, limits = facts.agents, facts.max_iter, unit_limits(facts)
-    assert agents is not None
     shape = (facts.n_parameters, facts.loss.n_outputs)
     if not budget.is_private:
         return not_private(

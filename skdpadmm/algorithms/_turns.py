@@ -37,7 +37,6 @@ def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law:
     before noise is added. Refuses a budget that the grid alone exceeds.
     """
     agents = facts.agents
-    assert agents is not None
     n_entries, is_gaussian = facts.n_parameters * facts.loss.n_outputs, law == "gaussian"
     moved = ClippedSum(facts, law=law).sensitivity * weights
     # Both of two neighbours are rounded to the grid, each by half a cell in every entry.

@@ -16,7 +16,6 @@ from sklearn.base import ClassifierMixin, clone
 
 from skdpadmm._fitting import gates_by, progress_bar
 from skdpadmm._pipelines import last_step
-from skdpadmm.protocol import Neighborhood
 
 Array = NDArray[np.float64]
 Seed = np.random.SeedSequence | None
@@ -149,7 +148,7 @@ class Trials:
         noise = self.pending.noise(random_state, self.plan.digest())
         fitted = self.pending.solve(noise)
         parameters, models = fitted.solution.parameters, fitted.solution.parameters_per_agent
-        if isinstance(self.plan.facts.agents, Neighborhood) and models is not None:
+        if self.plan.facts.agents.is_personal and models is not None:
             # Each agent has a model there, and all of them are published.
             parameters = np.concatenate(list(models), axis=1)
         coef, intercept = fitted.coordinates.to_user(parameters)

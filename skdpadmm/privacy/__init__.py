@@ -11,7 +11,7 @@ from skdpadmm._numbers import round_down, round_up
 from skdpadmm.privacy._composition import Composed, compose, compose_counts
 from skdpadmm.privacy._gaussian import GaussianDP, calibrate_noise, gaussian_mu
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate, guarantee_from_dict
-from skdpadmm.privacy._laplace import LaplaceDP, expected_privacy_loss_factor_ceiling
+from skdpadmm.privacy._laplace import LaplaceDP
 from skdpadmm.privacy._last_iterate import (
     AmplifiedIteration,
     amplification_constant,
@@ -80,7 +80,6 @@ __all__ = [
     "compose",
     "compose_counts",
     "contribution_mu",
-    "expected_privacy_loss_factor_ceiling",
     "gaussian_mu",
     "guarantee_from_dict",
     "last_iterate_mu",

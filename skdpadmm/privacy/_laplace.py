@@ -1,4 +1,4 @@
-"""Releases with Laplace noise, and the expected loss that they leave beside uniform noise."""
+"""Releases with Laplace noise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from skdpadmm import _numbers as numbers
 from skdpadmm._numbers import require
@@ -75,53 +75,3 @@ class LaplaceDP(Guarantee, kind="laplace"):
 
     def loss_std(self) -> float:
         return self.pure_epsilon
-
-
-def expected_privacy_loss_factor_ceiling(
-    rates: ArrayLike, widths: ArrayLike, shifts: ArrayLike
-) -> NDArray[np.float64]:
-    r"""Return upper bounds of the expected absolute privacy loss of entries, by their largest loss.
-
-    .. math:: \gamma = \frac{1}{\beta t} E_{x \sim p} \max_{\pm}
-              \Big| \log \frac{p(x)}{p(x \mp t)} \Big|
-              \le \min\Big\{1, \frac{1 - e^{-u/2}}{u/2} \, \frac{e^s - 1}s\Big\},
-              \qquad u = \beta \omega, \quad s = \beta t
-
-    with p the density of a uniform number on an interval of width :math:`\omega` plus Laplace noise
-    of rate :math:`\beta`, which t moves. **It is not a guarantee of privacy, and does not turn into
-    one:** no epsilon and delta follow from an average of losses, and the realised loss depends on
-    private data.
-
-    Left of its middle the density p rises along the shift, by a factor of at most :math:`e^s`. So
-    the loss there, the integral of :math:`p'/p` along the shift, has at most :math:`e^s` times the
-    mean which :math:`p'` itself gives it. Where s is small it is exact.
-
-    Parameters
-    ----------
-    rates : array-like
-        :math:`\beta` in (0, inf), the inverse of the scale of the noise.
-    widths : array-like
-        :math:`\omega` in [0, inf].
-    shifts : array-like
-        t in [0, inf).
-
-    Returns
-    -------
-    ndarray
-        Of the shape that all three broadcast to; in [0, 1], one where there is no interval.
-
-    Examples
-    --------
-    >>> from skdpadmm.privacy import expected_privacy_loss_factor_ceiling
-    >>> expected_privacy_loss_factor_ceiling(2.0, [0.0, 1.0, 5.0], 0.001).round(4)
-    array([1.    , 0.6328, 0.1989])
-    """
-    rate, width, shift = (np.asarray(x, dtype=np.float64) for x in (rates, widths, shifts))
-    require(bool(np.all((rate > 0) & (rate < math.inf))), "rates", rates, "floats in (0, inf)")
-    require(bool(np.all(width >= 0)), "widths", widths, "floats in [0, inf]")
-    require(bool(np.all((shift >= 0) & (shift < math.inf))), "shifts", shifts, "floats in [0, inf)")
-    with np.errstate(over="ignore"):
-        half, s = np.maximum(0.5 * rate * width, 1e-300), np.maximum(rate * shift, 1e-300)
-    # Beyond it nothing but one is claimed.
-    rise = np.expm1(np.minimum(s, 50.0)) / np.minimum(s, 50.0)
-    return np.where(s > 50.0, 1.0, np.minimum(-np.expm1(-half) / half * rise, 1.0))

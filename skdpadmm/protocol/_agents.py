@@ -1,7 +1,9 @@
-"""Public facts of agents that hold rows: a federation around a server, or a network without one."""
+"""Public facts of agents that hold rows: a curator of all, or many with a server or without."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -38,6 +40,8 @@ class Agents:
     observers: ClassVar[tuple[str, ...]]
     # Rows that an agent has at least.
     fewest_rows: ClassVar[int] = 1
+    # Whether each agent has a model of its own, and not one that all have in common.
+    is_personal: ClassVar[bool] = False
 
     agent_sizes: tuple[int, ...]
     epsilons: tuple[float, ...] = ()
@@ -93,11 +97,68 @@ class Agents:
         """Agents that may reveal to an observer of sums what noise they added."""
         return self.n_agents
 
+    @property
+    def participation(self) -> float:
+        """Fraction of agents that takes part in a round."""
+        return 1.0
+
+    @property
+    def dropout(self) -> float:
+        """Probability that a message does not arrive."""
+        return 0.0
+
+    @property
+    def sit_out(self) -> bool:
+        """Whether an agent may miss a round."""
+        return self.participation < 1 or self.dropout > 0
+
+    @property
+    def n_messages_per_sum(self) -> int:
+        """Messages of a secret-shared sum: shares to curators, and what they add up to everyone."""
+        return (2 * self.n_agents + 1) * self.n_curators
+
     def together(self, observer: str, n_messages: int) -> int:
         """Number of messages whose noise protects an agent in a sum of at least `n_messages`."""
         if self.sees_each_message(observer):
             return 1
         return n_messages if observer == MODEL else max(1, n_messages - self.n_dishonest)
+
+    def gain(self, observer: str) -> float:
+        """How much stronger the signal is where a budget is met for the model alone."""
+        return 1.0
+
+    def sees(self, observer: str, released: str) -> str:
+        """What an observer sees, in words; `released` is what whoever has the model sees."""
+        return released
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """Lines of a plan on how they communicate: names and values."""
+        yield from ()
+
+    def assumptions(self, *, prepares: bool, is_amplified: bool) -> Iterator[str]:
+        """What guarantees rest on, in words.
+
+        `prepares`: whether anything is released before the algorithm starts. `is_amplified`:
+        whether secret sampling amplifies the privacy of the model.
+        """
+        yield from ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curator(Agents):
+    """Whoever is trusted with all rows: there is no agent from whom something is hidden."""
+
+    setting: ClassVar[str] = "central"
+    observers: ClassVar[tuple[str, ...]] = (MODEL,)
+
+    agent_sizes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Nothing can be wrong."""
+
+    def budgets(self, epsilon: float) -> tuple[float, ...]:
+        """The one budget that there is."""
+        return (epsilon,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +194,39 @@ class Federation(Agents):
         """All but the honest ones."""
         return self.n_agents - self.n_honest
 
+    def gain(self, observer: str) -> float:
+        """The noise of all agents hides each of them in the model."""
+        return math.sqrt(self.n_agents / self.together(observer, self.n_agents))
+
+    def sees(self, observer: str, released: str) -> str:
+        """Messages, sums of them, or what was released."""
+        if observer == SERVER:
+            together = f", all {self.n_curators} curators together" if self.n_curators else ""
+            return f"every message of every agent{together}"
+        if observer == SUMS:
+            known = f"what {self.n_dishonest} of {self.n_agents} agents know"
+            return f"sums of messages, and {known}"
+        return released
+
+    def assumptions(self, *, prepares: bool, is_amplified: bool) -> Iterator[str]:
+        """Who adds noise, and who takes part."""
+        yield (
+            f"sums: {self.n_honest} of {self.n_agents} agents add their noise and keep it secret;"
+            " the sums are computed by a protocol that reveals nothing else."
+        )
+        yield (
+            f"model: whichever of all {self.n_agents} agents sends a message adds its noise, also"
+            " those that need not be honest for the figure of sums."
+        )
+        if self.sit_out:
+            yield "Who takes part in a round, and who drops out, does not depend on data."
+        if self.dropout > 0 and prepares:
+            yield (
+                "Preparations, such as the second moment, wait for every agent: no message is lost."
+            )
+        if is_amplified:
+            yield "model: an observer of the model does not learn who took part in which round."
+
 
 @dataclass(frozen=True, kw_only=True)
 class Network(Agents):
@@ -164,6 +258,46 @@ class Network(Agents):
         """The coalition, an eavesdropper's too: it never learns less than a peer."""
         return self.coalition
 
+    @property
+    def n_messages_per_sum(self) -> int:
+        """Shares and sums are passed on along shortest paths, to curators and from them."""
+        away = (self.topology.distances_from(c) for c in range(self.n_curators))
+        return 2 * sum(int(distances.sum()) for distances in away)
+
+    def sees(self, observer: str, released: str) -> str:
+        """Messages along edges, or sums of them; whoever has the model has it alone."""
+        if observer == MODEL:
+            return "the final model"
+        if self.n_curators and self.sees_each_message(observer):
+            return f"all shares that {self.n_curators} curators received: every message"
+        if self.n_curators:
+            who = f"{self.coalition} peers know" if self.coalition > 1 else "one peer knows"
+            shares = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
+            return f"{shares}sums of messages, what {who}, and the final model"
+        if observer == EAVESDROPPER:
+            return "every message along every edge"
+        who = (
+            f"{self.coalition} peers receive together"
+            if self.coalition > 1
+            else "one peer receives"
+        )
+        return f"what {who}, and the final model"
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """The graph."""
+        yield "topology", self.topology.describe()
+
+    def assumptions(self, *, prepares: bool, is_amplified: bool) -> Iterator[str]:
+        """The graph, and batches at random."""
+        if is_amplified:
+            yield "Which records are in a batch is drawn at random, and only their agent knows."
+        yield f"The graph is public: {self.topology.describe()}."
+        if self.coalition > 1:
+            yield (
+                "privacy_.pairwise is the figure of one peer by itself, not of a coalition of"
+                f" {self.coalition}."
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Neighborhood(Agents):
@@ -178,6 +312,7 @@ class Neighborhood(Agents):
     observers: ClassVar[tuple[str, ...]] = (EAVESDROPPER, MODEL)
     # An agent without rows learns from its neighbours.
     fewest_rows: ClassVar[int] = 0
+    is_personal: ClassVar[bool] = True
 
     similarity: Similarity
     confidence: tuple[float, ...]
@@ -195,3 +330,19 @@ class Neighborhood(Agents):
             )
         expected = "a float in (0, inf)"
         require(0 < self.trade_off < float("inf"), "trade_off", self.trade_off, expected)
+
+    def sees(self, observer: str, released: str) -> str:
+        """All models, and all messages but for whoever has the models alone."""
+        models = "the final model" if self.n_agents == 1 else "the final models of all agents"
+        return models if observer == MODEL else f"every message of every agent, and {models}"
+
+    def assumptions(self, *, prepares: bool, is_amplified: bool) -> Iterator[str]:
+        """The similarity of agents, their confidence, and their order."""
+        yield (
+            "The similarity of agents is public and was not learnt from these rows:"
+            f" {self.similarity.describe()}."
+        )
+        yield (
+            "The confidence of agents is public, and so is the order in which they wake up: neither"
+            " depends on the values in rows. Wake-ups that only average have no privacy loss."
+        )

@@ -12,7 +12,7 @@ from skdpadmm._numbers import require
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
 from skdpadmm.privacy import Neighboring, gaussian_mu
-from skdpadmm.protocol._agents import MODEL, Agents, Neighborhood, Network
+from skdpadmm.protocol._agents import Agents, Curator, Neighborhood, Network
 from skdpadmm.protocol._release import Release
 from skdpadmm.records import Coordinates
 
@@ -135,8 +135,8 @@ class Facts:
     penalty_curvature : float, default=0.0
         Strong convexity of the penalty over all parameters in public coordinates, before any
         preparation: 0 with an intercept. It follows from the penalty and the schema.
-    agents : Agents or None, default=None
-        None: a curator.
+    agents : Agents, default=Curator()
+        Who holds the records.
     is_stream : bool, default=False
         Whether records arrive one after the other, nobody knows how many: the plan is that of one
         record, and `n_samples` is 1.
@@ -160,7 +160,7 @@ class Facts:
     scaling: Scaling | None = None
     conditioning: Conditioning | None = None
     penalty_curvature: float = 0.0
-    agents: Agents | None = field(default=None, metadata={"unless": None})
+    agents: Agents = field(default_factory=Curator, metadata={"unless": Curator()})
     is_stream: bool = field(default=False, metadata={"unless": False})
     max_rows_per_person: int = field(default=0, metadata={"unless": 0})
     coordinates: Coordinates | None = field(default=None, compare=False, repr=False)
@@ -171,18 +171,19 @@ class Facts:
         require(self.row_norm > 0, "row_norm", self.row_norm, "a float in (0, inf]")
         size, of_persons = self.max_rows_per_person, self.unit == "person"
         require((size >= 1) == of_persons, "max_rows_per_person", size, "at least 1 for persons")
-        n = self.n_samples if self.agents is None else sum(self.agents.agent_sizes)
-        require(self.n_samples == n, "n_samples", self.n_samples, f"{n}, the rows of all agents")
+        n, sizes = self.n_samples, self.agents.agent_sizes
+        is_whole = not sizes or n == sum(sizes)
+        require(is_whole, "n_samples", n, f"{sum(sizes)}, the rows of all agents")
 
     @property
     def setting(self) -> str:
         """Who holds the records: "central", "federated", "decentralized" or "personalized"."""
-        return "central" if self.agents is None else self.agents.setting
+        return self.agents.setting
 
     @property
     def observers(self) -> tuple[str, ...]:
         """Who a plan states guarantees against."""
-        return (MODEL,) if self.agents is None else self.agents.observers
+        return self.agents.observers
 
     @property
     def preparations(self) -> tuple[Release, ...]:
@@ -205,7 +206,8 @@ class Facts:
 
     def remaining_mu(self, budget: Budget) -> float:
         """The Gaussian-DP parameter that the preparations leave of a curator's budget."""
-        require(self.agents is None, "agents", self.agents, "None: their budgets are their own")
+        expected = "a curator: budgets of others are their own"
+        require(self.setting == "central", "agents", self.agents, expected)
         if not budget.is_private:
             return math.inf
         total = gaussian_mu(budget.epsilon, budget.delta)
@@ -217,7 +219,6 @@ class Facts:
 
 def unit_sizes(facts: Facts) -> NDArray[np.float64]:
     """Records in a protected unit, for each kind of agent."""
-    assert facts.agents is not None
     sizes = facts.agents.sizes.astype(np.float64)
     return sizes if facts.unit == "agent" else np.ones(len(sizes))
 
@@ -225,7 +226,7 @@ def unit_sizes(facts: Facts) -> NDArray[np.float64]:
 def unit_limits(facts: Facts) -> NDArray[np.float64]:
     """Most that a protected unit may weigh in a message, in records, for each kind of agent."""
     limits, agents = unit_sizes(facts), facts.agents
-    if facts.unit == "record" or agents is None:
+    if facts.unit == "record":
         return limits
     return np.minimum(limits, LARGEST_AGENT * facts.n_samples / agents.n_agents)
 

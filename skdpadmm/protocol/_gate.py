@@ -228,8 +228,10 @@ class Gate:
         return np.asarray(release.agent_noise_std)[self._agents(release).kind]
 
     def _agents(self, release: Release) -> Agents:
-        assert self._plan.facts.agents is not None, f"Nobody sends {release.name!r}."
-        return self._plan.facts.agents
+        agents = self._plan.facts.agents
+        if not agents.n_agents:
+            raise PlanViolation(f"Got messages of {release.name!r}, expected agents who send them.")
+        return agents
 
     def _planned(self, name: str, door: str | None = None) -> tuple[int, Release]:
         """A release of this name, which that method releases."""

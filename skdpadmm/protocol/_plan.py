@@ -28,7 +28,6 @@ from skdpadmm.privacy import (
     round_up,
     worst,
 )
-from skdpadmm.protocol._agents import Network
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import Release
 from skdpadmm.protocol._signal import Signal, signal_of
@@ -97,11 +96,10 @@ class Plan(Document):
             expected = "a positive finite bound for each repetition"
             require(is_bounded, f"{name} with sensitivities", release.sensitivities, expected)
             # An observer that is left out would count as one who sees nothing of it.
-            is_stated = facts.agents is None or set(facts.observers) <= set(release.seen_by)
+            is_stated = not facts.agents.n_agents or set(facts.observers) <= set(release.seen_by)
             expected = f"one of each of {facts.observers}"
             require(is_stated, f"{name} with views of", release.seen_by, expected)
-        total = self.budget.epsilon
-        budgets = (total,) if facts.agents is None else facts.agents.budgets(total)
+        budgets = facts.agents.budgets(self.budget.epsilon)
         promised: dict[float, list[Guarantee]] = {}
         for epsilon, guarantee in zip(budgets, self.guarantees(observer), strict=True):
             promised.setdefault(epsilon, []).append(guarantee)
@@ -149,7 +147,7 @@ class Plan(Document):
         facts, budget = self.facts, self.budget
         if not budget.is_private or facts.is_stream:
             return None
-        if facts.agents is None:
+        if facts.setting == "central":
             total = GaussianDP(gaussian_mu(budget.epsilon, budget.delta))
             return signal_of(facts, (total,), budget.delta)
         return signal_of(facts, self.guarantees(facts.observers[0]), budget.delta)
@@ -183,11 +181,9 @@ class Plan(Document):
         }
         yield picture_of(figures, budget.observer)
         lines = []
-        if agents is not None:
-            sizes = agents.agent_sizes
+        if sizes := agents.agent_sizes:
             lines.append(("agents", f"{len(sizes)}, with {min(sizes)} to {max(sizes)} records"))
-        if isinstance(agents, Network):
-            lines.append(("topology", agents.topology.describe()))
+        lines.extend(agents.describe())
         relation = f"{facts.neighboring.value}, unit {facts.unit}"
         total = f"epsilon={budget.epsilon:g}, delta={budget.delta:g}, {relation}"
         lines.append(("budget", total))
@@ -200,7 +196,7 @@ class Plan(Document):
         if self.signal is not None:
             lines.append(("signal", str(self.signal)))
         # Who takes part in rounds is no question where there are no agents.
-        settings = (s for s in self.settings if agents is not None or s[0] != "rounds")
+        settings = (s for s in self.settings if agents.n_agents or s[0] != "rounds")
         lines.append(("settings", ", ".join(dict.fromkeys(_described(settings)))))
         for r in self.releases:
             verb = "hides" if r.door == "hidden_term" else "releases"
@@ -326,9 +322,6 @@ class Solution:
         Where agents end up with models of their own.
     n_rounds, n_messages, bytes_sent : int, default=0
         Completed rounds, messages of agents and a server in all directions, and their size.
-    expected_privacy_loss : ndarray of shape (n_agents,), default=None
-        Where agents mix at random: what their absolute privacy losses are expected to be at most,
-        along the path that was released. A diagnostic, and no guarantee.
     """
 
     parameters: NDArray[np.float64]
@@ -340,4 +333,3 @@ class Solution:
     n_rounds: int = 0
     n_messages: int = 0
     bytes_sent: int = 0
-    expected_privacy_loss: NDArray[np.float64] | None = None

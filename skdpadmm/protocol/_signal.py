@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from skdpadmm.privacy import GaussianDP, Guarantee, gaussian_mu
-from skdpadmm.protocol._agents import Neighborhood
 from skdpadmm.protocol._facts import Facts, unit_limits
 
 # Above it noise is as good as none.
@@ -52,13 +51,12 @@ def signal_of(facts: Facts, guarantees: tuple[Guarantee, ...], delta: float) -> 
     guarantee against it says how much there is, whoever the budget is spent against. The noise of
     all agents adds up; the models of agents that have their own meet that of a typical one.
     """
-    mu = np.array([_gaussian(guarantee, delta) for guarantee in guarantees])
     factor, agents = facts.neighboring.sensitivity_factor, facts.agents
-    if agents is not None:
-        mu = np.broadcast_to(mu, len(agents.sizes))
-    if agents is None:
+    mu = np.array([_gaussian(guarantee, delta) for guarantee in guarantees])
+    mu = np.broadcast_to(mu, max(len(agents.sizes), 1))
+    if facts.setting == "central":
         strength = facts.signal(float(mu[0]))
-    elif isinstance(agents, Neighborhood):
+    elif agents.is_personal:
         sizes = np.asarray(agents.agent_sizes, dtype=np.float64)
         units = np.minimum(sizes, 1.0) if facts.unit == "agent" else sizes
         strength = float(np.median((units * mu[agents.kind])[units > 0])) / factor

@@ -13,7 +13,7 @@ from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._messages import VOID_ROUNDS, draw_schedule
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.privacy import participation_mixture
-from skdpadmm.protocol import MODEL, SERVER, Budget, Federation
+from skdpadmm.protocol import MODEL, SERVER, Budget, Curator, Federation
 from tests.algorithms.runs import BUDGET, coordinates_of, facts_for
 
 OBSERVERS = Federation.observers
@@ -34,7 +34,7 @@ def rounds_of(fed, *, observer=SERVER, sampling="poisson", cap=None, max_rounds=
 
 
 def facts_of(fed, unit="record", max_iter=20):
-    n = 70 if fed is None else sum(fed.agent_sizes)
+    n = sum(fed.agent_sizes) or 70
     return facts_for(coordinates_of(2), n, SquaredLoss(), agents=fed, unit=unit, max_iter=max_iter)
 
 
@@ -133,5 +133,5 @@ def test_a_preparation_costs_each_agent_its_share_of_the_budget(observer, unit):
     # Preparations wait for everyone: drop-outs take nothing of their noise.
     arrives = np.square(np.asarray(release.agent_noise_std)[fed.kind]).sum()
     assert release.noise_std == pytest.approx(np.sqrt(arrives))
-    plain = messages.plan_release(facts_of(None), BUDGET, **asked)  # of a curator
+    plain = messages.plan_release(facts_of(Curator()), BUDGET, **asked)
     assert (plain.guarantee.mu, plain.noise_std) == (pytest.approx(0.05), pytest.approx(2.0))

@@ -233,7 +233,7 @@ def scale_of(plan: Plan, release: Any, observer: str | None = None, agent: int =
     None: the adversary of the budget.
     """
     agents = plan.facts.agents
-    if agents is None or release.made_of == "value":
+    if release.made_of == "value":
         return release.noise_std
     noise_std = np.asarray(release.agent_noise_std)[agents.kind]
     if release.law == "laplace":

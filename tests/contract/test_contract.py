@@ -87,7 +87,7 @@ def budget_is_met_and_used_up(row):
     kinds = plan.guarantees(budget.observer)
     agents = plan.facts.agents
     budgets = [budget.epsilon] * len(kinds)
-    if agents is not None and agents.epsilons:
+    if agents.epsilons:
         budgets = [agents.epsilons[agent] for agent in agents.examples]
     spent = []
     for guarantee, epsilon in zip(kinds, budgets, strict=True):
@@ -174,7 +174,7 @@ def linear_losses_attain_the_claim(row):
     agents, budget = plan.facts.agents, plan.budget
     releases = {release.name: release for release in plan.releases}
     for observer in plan.facts.observers:
-        claim = plan.guarantees(observer)[0 if agents is None else agents.kind[0]]
+        claim = plan.guarantees(observer)[agents.kind[0] if agents.n_agents else 0]
         scales = [harness.scale_of(plan, releases[move.name], observer) for move in found]
         costs = [move.distance / scale for move, scale in zip(found, scales, strict=True)]
         is_laplace = found[0].law == "laplace"
@@ -185,8 +185,7 @@ def linear_losses_attain_the_claim(row):
         claimed = claim.epsilon(0.0) if is_laplace else claim.mu
         assert row.reaches * (1 - 1e-3) * claimed <= cost <= claimed * SLACK, observer
         if observer == budget.observer and not is_laplace:
-            has_own = agents is not None and agents.epsilons
-            epsilon = agents.epsilons[0] if has_own else budget.epsilon
+            epsilon = agents.epsilons[0] if agents.epsilons else budget.epsilon
             delta = harness.gaussian_delta(cost, epsilon)
             assert delta <= budget.delta * (1 + 1e-6)
             assert delta >= 0.99 * budget.delta or row.reaches < 1

@@ -1,17 +1,13 @@
 """Laplace releases, labels and splits: bounds above what is attained, closed forms, references."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.integrate import quad
 
 from skdpadmm import privacy
 from skdpadmm.privacy import GaussianDP, LaplaceDP, compose, compose_counts, split_budget
-from tests.privacy_accounting.attained import attained_delta, log_density
+from tests.privacy_accounting.attained import attained_delta
 
 FIVE = math.exp(-5)
 # epsilon of a release, releases, delta, epsilon exact
@@ -123,29 +119,3 @@ def test_every_share_is_positive_and_all_are_the_whole_budget():
         shares = split_budget(kind, 50, contraction)
         assert shares.min() > 0
         assert shares.sum() == pytest.approx(1.0, rel=1e-12)
-
-
-# The expected absolute loss beside random weights: an average, and no epsilon ---------------------
-
-ceiling = privacy.expected_privacy_loss_factor_ceiling
-
-
-@settings(max_examples=40)
-@given(st.floats(0.2, 20.0), st.floats(1e-3, 3.0), st.floats(1e-3, 2.0))
-def test_the_expected_loss_of_the_worse_sign_is_below_its_ceiling_and_close(rate, width, shift):
-    u, s = rate * width, rate * shift
-
-    def term(x):
-        here = float(log_density(x, u))
-        return math.exp(here) * max(abs(here - float(log_density(x + t, u))) for t in (s, -s))
-
-    cuts = sorted({-40.0, 0.0, min(s, u / 2), u / 2})
-    exact = 2 * sum(quad(term, a, b, epsabs=1e-12)[0] for a, b in pairwise(cuts)) / s
-    largest = exact * (math.expm1(s) / s) ** 2
-    assert exact * (1 - 1e-7) <= float(ceiling(rate, width, shift)) <= largest * (1 + 1e-6)
-
-
-def test_ceilings_where_shifts_are_small_and_where_nothing_is_claimed():
-    for u, limit in {0.5: 0.885, 1: 0.787, 2: 0.632, 3: 0.518, 5: 0.367, 10: 0.199}.items():
-        assert float(ceiling(7.0, u / 7.0, 0.0)) == pytest.approx(limit, abs=6e-4)
-    assert [float(ceiling(1.0, w, s)) for w in (1.0, math.inf) for s in (60.0, 1e300)] == [1.0] * 4

@@ -36,7 +36,6 @@ REFUSED = [
     (sampled, "(samp|noi|n_r)", [(0.0, 1, 1), (1.1, 1, 1), (NAN, 1, 1), (0.5, 0, 1), (0.5, 1, 0)]),
     (p.RenyiDP, "", [((1,), (1,)), ((INF,), (1,)), ((3, 2), (1, 1)), ((2,), (-1,)), ((2,), ())]),
     (objective, "(grad|curv|satur)", [(-1, 0), (INF, 0), (1, NAN), (1, 1, ANY, 0.5)]),
-    (p.expected_privacy_loss_factor_ceiling, "", [([1, 0], 1, 1), (1, [-1], 1), (1, 1, [INF])]),
     (participation, "(noise|n_r|cap)", [{"noise_std": 0}, {"n_rounds": 1.5}, {"cap": 0}]),
     (participation, "(sensitivity=|1 sens)", [((1.0,),), ((1.0, -1.0),), ((1.0, NAN),)]),
     (participation, r".*use NonPrivate\(\)", [((1e308, 1.0), 1e-308)]),

@@ -319,3 +319,13 @@ def test_turns_that_are_not_planned_are_refused():
         gate.take_turns("turns", np.array([0]), one)
     with pytest.raises(PlanViolation, match="the release 'turns' 0 times, expected 2"):
         gate.close()
+
+
+@pytest.mark.parametrize("made_of", ["sum", "agents"])
+def test_nobody_sends_messages_to_a_curator(made_of):
+    """Their noise is that of agents, of whom there are none."""
+    mean, count = example_plan().releases
+    mean = dataclasses.replace(mean, made_of=made_of, agent_noise_std=(50.0,))
+    gate = Gate(plan_of(facts_of(), mean, count), Recorder())
+    with pytest.raises(PlanViolation, match=r"^Got messages of 'mean', expected agents"):
+        gate.release("mean", np.zeros((2, 1)))

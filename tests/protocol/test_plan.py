@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skdpadmm import DPAdmmRidge, DPFedRidge, losses, penalties
 from skdpadmm.privacy import GaussianDP, Mixture, Neighboring, NonPrivate, gaussian_mu
-from skdpadmm.protocol import Budget, Facts, Plan, Release, Settings, View
+from skdpadmm.protocol import Budget, Curator, Facts, Plan, Release, Settings, View
 
 MU = gaussian_mu(1.0, 1e-5)
 NOISE = 0.01 * math.sqrt(5) / MU
@@ -77,6 +77,12 @@ CHANGED = [
         ("repeats", None), ("views", views() + views(observer="all")), ("is_hidden", False),
     ]),
 ]  # fmt: skip
+
+
+def test_the_curator_of_a_plan_is_no_part_of_its_digest():
+    """So that seeds have the noise that they had before there were agents."""
+    assert PLAN.facts.agents == Curator()
+    assert PLAN.digest().hex().startswith("abd227760799dc27")
 
 
 def test_every_field_enters_equality_and_the_digest():
