@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm._report import report_of
+from skdpadmm._report import fit_report
 from skdpadmm.algorithms import Algorithm, condition, rescale
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
@@ -120,7 +120,7 @@ class PendingFit:
         """What running a plan with this noise guarantees."""
         labels = () if self.ownership is None else tuple(self.ownership.labels.tolist())
         who, simulated = self.planned.who, noise.simulation
-        return report_of(self.estimator, plan, simulated=simulated, labels=labels, who=who)
+        return fit_report(self.estimator, plan, simulated=simulated, labels=labels, who=who)
 
     def solve(self, noise: NoiseSource) -> Fitted:
         """Take the data through the gate: scale, condition, run."""

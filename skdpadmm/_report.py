@@ -35,7 +35,7 @@ from skdpadmm.protocol import (
 from skdpadmm.records import Coordinates
 
 
-def report_of(
+def fit_report(
     estimator: Any, plan: Plan, *, simulated: bool, labels: tuple[Any, ...] = (), who: str = ""
 ) -> PrivacyReport:
     """What a fit by a plan guarantees, its assumptions, and what it does not cover."""

@@ -8,6 +8,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,15 @@ def test_no_package_imports_a_private_module_of_another():
                     )
                     seen += [(path.name, package)] if is_private and package != own else []
     assert not seen, "Export the name from its package."
+
+
+def test_no_name_at_the_top_of_modules_has_two_meanings():
+    places = defaultdict(list)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                places[node.name].append(path.name)
+    assert not {name: where for name, where in places.items() if len(where) > 1}
 
 
 def test_every_class_that_a_package_exports_is_in_the_reference():

@@ -27,7 +27,7 @@ from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
-from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, longest_step
+from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import averaged_solution
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, unit_limits
@@ -135,7 +135,7 @@ class ConsensusADMM(_Consensus):
         step_size, clip_norm = default_steps(facts, mu)
         if facts.unit == "person" and is_exact:
             # Exact steps bear any size, and linearized ones do not.
-            step_size, is_exact = min(step_size, longest_step(facts)), False
+            step_size, is_exact = min(step_size, stable_step(facts)), False
         settings = self.resolved(
             n_iter=facts.max_iter,
             step_size=step_size,

@@ -84,7 +84,7 @@ def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
     """
     if math.isinf(mu):
         # Without noise nothing is clipped: the longest step that is stable for every data set.
-        return longest_step(facts), math.inf
+        return stable_step(facts), math.inf
     if facts.loss.unweighted is not facts.loss:
         return _weighted_steps(facts, mu)
     signal = facts.signal(mu)
@@ -181,11 +181,11 @@ def default_descent(
         # Momentum multiplies the distance that a path travels.
         step_size *= 1.0 - momentum
     if facts.conditioning is None:
-        step_size = min(step_size, longest_step(facts))
+        step_size = min(step_size, stable_step(facts))
     return step_size, clip_norm, momentum
 
 
-def longest_step(facts: Facts) -> float:
+def stable_step(facts: Facts) -> float:
     """A gradient step that is stable for every data set, where rows are not conditioned."""
     return 1.0 / (facts.loss.smoothness * facts.row_norm**2)
 

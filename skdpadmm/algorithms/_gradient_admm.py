@@ -391,7 +391,7 @@ class GradientADMM(base.Algorithm):
         settings, facts, path = plan.settings, plan.facts, plan.releases[-1]
         is_long = settings.step_size > 2.0 / last_iterate.curvature_bound(facts)
         # To clip a vector is no contraction, unless the clip never binds.
-        never_binds = last_iterate.open_clip(facts) * typical_norm(facts)
+        never_binds = last_iterate.relative_open_clip(facts) * typical_norm(facts)
         clips_vectors = facts.loss.n_outputs > 1 and settings.clip_norm < never_binds
         if settings.average or not self._has_exact_step(facts) or is_long or clips_vectors:
             return ()
@@ -505,9 +505,9 @@ class GradientADMM(base.Algorithm):
             step_size *= 1.0 + tied.smallest / tied.largest
         if hidden:
             # Longer steps need not contract; shorter ones always do.
-            step_size = min(step_size, last_iterate.longest_step(facts))
+            step_size = min(step_size, last_iterate.longest_non_expansive_step(facts))
             if facts.loss.n_outputs > 1:
-                clip_norm = last_iterate.open_clip(facts)
+                clip_norm = last_iterate.relative_open_clip(facts)
         step_size = self._chosen("step_size", step_size)
         clip_norm = self._chosen("clip_norm", clip_norm)
         if hidden:

@@ -193,9 +193,9 @@ class GradientDescent(Algorithm):
         step_size, clip_norm, momentum = default_descent(facts, mu, n_iter, momentum=given)
         if hidden:
             # Longer steps need not contract; shorter ones always do.
-            step_size = min(step_size, last_iterate.longest_step(facts))
+            step_size = min(step_size, last_iterate.longest_non_expansive_step(facts))
             if facts.loss.n_outputs > 1:
-                clip_norm = last_iterate.open_clip(facts)
+                clip_norm = last_iterate.relative_open_clip(facts)
         settings = self.resolved(
             n_iter=n_iter,
             step_size=step_size,

@@ -116,12 +116,12 @@ def curvature_bound(facts: Facts) -> float:
     return facts.loss.smoothness * facts.row_norm**2 * (1 + SLACK)
 
 
-def longest_step(facts: Facts) -> float:
+def longest_non_expansive_step(facts: Facts) -> float:
     """The longest gradient step that moves no two iterates apart."""
     return 2.0 / curvature_bound(facts) / (1 + SLACK)
 
 
-def open_clip(facts: Facts) -> float:
+def relative_open_clip(facts: Facts) -> float:
     """A clip bound, in units of the typical norm, that no gradient reaches."""
     return facts.loss.lipschitz * facts.row_norm / typical_norm(facts) * (1 + SLACK)
 
@@ -133,7 +133,7 @@ def check_smooth_steps(facts: Facts, step_size: float, clip_norm: float, *, othe
     for none of this.
     """
     curvature, n_outputs = curvature_bound(facts), facts.loss.n_outputs
-    clips, too_long = not clip_norm >= open_clip(facts), step_size > 2.0 / curvature
+    clips, too_long = not clip_norm >= relative_open_clip(facts), step_size > 2.0 / curvature
     refuse(
         "Otherwise steps can move two iterates apart, and the last is as little private as all of"
         f" them. Use 'auto', or {otherwise}.",
@@ -141,12 +141,13 @@ def check_smooth_steps(facts: Facts, step_size: float, clip_norm: float, *, othe
         (
             n_outputs > 1 and clips,
             f"clip_norm={clip_norm:g} for {n_outputs} scores",
-            f"at least {open_clip(facts):.6g}, which never binds",
+            f"at least {relative_open_clip(facts):.6g}, which never binds",
         ),
         (
             too_long,
             f"step_size={step_size:g} for a guarantee of the last iterate",
-            f"a float in (0, {longest_step(facts):.6g}], at most 2 over the bound of the curvature",
+            f"a float in (0, {longest_non_expansive_step(facts):.6g}], at most 2 over the bound of"
+            " the curvature",
         ),
     )
 

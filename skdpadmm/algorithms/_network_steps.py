@@ -20,7 +20,7 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import (
     agent_clip_factor,
     default_steps,
-    longest_step,
+    stable_step,
     usual_smoothness,
 )
 from skdpadmm.algorithms._messages import calibrated_multipliers
@@ -124,7 +124,7 @@ def default_network_steps(
     if noise == 0:
         # Losses of agents with more rows than others are that much steeper.
         steepest = max(network_of(facts).agent_sizes) * network_of(facts).n_agents / facts.n_samples
-        return longest_step(facts) / steepest, math.inf
+        return stable_step(facts) / steepest, math.inf
     step_size, clip_norm = default_steps(
         replace(facts, max_iter=n_times), math.sqrt(n_times) * sensitivity / noise
     )

@@ -75,7 +75,7 @@ def penalty_curvature(facts: Facts, coordinates: Coordinates | None) -> Array:
     return curvature
 
 
-def smoothness_of_agents(facts: Facts, coordinates: Coordinates | None) -> float:
+def largest_smoothness(facts: Facts, coordinates: Coordinates | None) -> float:
     """Public bound of the curvature of an agent's mean loss plus penalty."""
     largest = float(penalty_curvature(facts, coordinates).max())
     assert coordinates is not None
@@ -96,7 +96,7 @@ def wake_contraction(facts: Facts) -> float:
     if facts.coordinates is None or n == 1:
         return 1.0
     degrees, pull = weights_of_agents(agents.similarity), own_pull(facts)
-    growth = 1.0 + pull * smoothness_of_agents(facts, facts.coordinates)
+    growth = 1.0 + pull * largest_smoothness(facts, facts.coordinates)
     convexity = float(penalty_curvature(facts, facts.coordinates).min())
     convexity = float((degrees * pull * convexity).min())
     one_step = 1.0 - convexity / (n * float(np.max(degrees * growth)))
@@ -178,7 +178,7 @@ def pace_of_agents(
     agents = neighborhood_of(facts)
     if isolated_step is None:
         pull = own_pull(facts) * have_rows(facts)
-        smoothness = smoothness_of_agents(facts, coordinates)
+        smoothness = largest_smoothness(facts, coordinates)
     else:
         pull, smoothness = np.ones(agents.n_agents), 1.0 / isolated_step
     alone = isolated_step is not None or agents.n_agents == 1

@@ -150,7 +150,7 @@ class _RandomWalk(Algorithm):
         n_hops, cap = self._walk(facts)
         step_size, clip_norm = walk_steps(facts, mu, n_steps, self.clip_norm)
         bounds = bounds_in_basis(facts, None, clip_norm=clip_norm, row_bound=1.0)
-        step_size = min(step_size / relaxation, longest_step(facts, bounds))
+        step_size = min(step_size / relaxation, longest_well_conditioned_step(facts, bounds))
         if self.step_size != "auto":
             step_size = float(self.step_size)
         return self.resolved(
@@ -679,7 +679,7 @@ def walk_assumptions(network: Network) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def longest_step(facts: Facts, bounds: LossBounds) -> float:
+def longest_well_conditioned_step(facts: Facts, bounds: LossBounds) -> float:
     """Proximal step at which inner problems are as badly conditioned as a default may make them."""
     return (LARGEST_CONDITION - 1.0) / (_weight(facts) * bounds.curvature * _sizes(facts)[-1])
 

@@ -45,7 +45,7 @@ class PlainPath:
     def __init__(self, plan: Plan, clip_norm: float, coordinates: Coordinates) -> None:
         facts = plan.facts
         self.pull = defaults.own_pull(facts) * defaults.have_rows(facts)
-        smoothness = defaults.smoothness_of_agents(facts, coordinates)
+        smoothness = defaults.largest_smoothness(facts, coordinates)
         self.step = np.asarray(1.0 / (1.0 + self.pull * smoothness))
 
     def start(self, models: Array, noise: Array) -> None:

@@ -124,7 +124,7 @@ def parameters_of(model: Any) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Trials:
+class AuditedFits:
     """Fits of one estimator on one data set, with what is planned for one of this library."""
 
     estimator: Any
@@ -169,7 +169,7 @@ def _stop(fit: Any, *gate: Any) -> NoReturn:
     raise _Planned(fit)
 
 
-def trials_of(estimator: Any, data: tuple[Any, Any], fit_params: dict[str, Any]) -> Trials:
+def trials_of(estimator: Any, data: tuple[Any, Any], fit_params: dict[str, Any]) -> AuditedFits:
     """Plan fits of an estimator on data."""
     plan = pending = None
     if is_ours(estimator):
@@ -182,11 +182,11 @@ def trials_of(estimator: Any, data: tuple[Any, Any], fit_params: dict[str, Any])
     # Pieces of a stream follow each other, and earlier steps of a pipeline may learn from data.
     if plan is None or plan.facts.is_stream or last_step(estimator) is not estimator:
         pending = None
-    return Trials(estimator, data, fit_params, plan, pending)
+    return AuditedFits(estimator, data, fit_params, plan, pending)
 
 
 def run_trials(
-    worlds: list[Trials], n_runs: int, *, n_jobs: int | None, random_state: Any, verbose: int
+    worlds: list[AuditedFits], n_runs: int, *, n_jobs: int | None, random_state: Any, verbose: int
 ) -> list[Array]:
     """Parameters of `n_runs` fits of each of some trials: arrays (n_runs, n_parameters).
 
@@ -195,7 +195,7 @@ def run_trials(
     n_chunks = max(-(-n_runs // LARGEST_CHUNK), min(4 * effective_n_jobs(n_jobs), n_runs))
     sizes = [len(part) for part in np.array_split(np.arange(n_runs), n_chunks)]
     root = None if random_state is None else np.random.SeedSequence(random_state)
-    call: Callable[..., Any] = delayed(Trials.run)
+    call: Callable[..., Any] = delayed(AuditedFits.run)
     jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
         call(trials, [None] * size if root is None else list(root.spawn(size)))
         for trials in worlds

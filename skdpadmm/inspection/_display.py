@@ -114,7 +114,7 @@ class PrivacyReportDisplay(Display):
         It has `privacy_`, or is a Pipeline that ends in one that does; the rest is as in
         `from_report`.
         """
-        return cls.from_report(report_of(estimator), delta=delta, ax=ax)
+        return cls.from_report(find_report(estimator), delta=delta, ax=ax)
 
     @classmethod
     def from_report(
@@ -177,7 +177,7 @@ class PrivacyReportDisplay(Display):
         return self
 
 
-def report_of(estimator: Any) -> PrivacyReport:
+def find_report(estimator: Any) -> PrivacyReport:
     """The report of a fitted estimator, or of the last step of a Pipeline."""
     last = last_step(estimator)
     check_is_fitted(last)

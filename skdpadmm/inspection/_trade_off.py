@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._numbers import percent_up
-from skdpadmm.inspection._display import Display, report_of, require_report
+from skdpadmm.inspection._display import Display, find_report, require_report
 from skdpadmm.privacy import Guarantee, PrivacyReport
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class TradeOffDisplay(Display):
 
         It has `privacy_`, or is a Pipeline that ends in one that does.
         """
-        return cls.from_report(report_of(estimator), ax=ax)
+        return cls.from_report(find_report(estimator), ax=ax)
 
     @classmethod
     def from_report(cls, report: PrivacyReport, *, ax: Axes | None = None) -> Self:

@@ -159,12 +159,6 @@ def sum_of_classes(terms: FloatArray) -> FloatArray:
     return total
 
 
-def check_positive(name: str, value: float) -> None:
-    """Refuse what is not positive and finite."""
-    if not 0 < value < np.inf:
-        raise ValueError(f"Got {name}={value!r}, expected a float in (0, inf).")
-
-
 def check_classes(n_classes: int) -> None:
     """Refuse fewer than two classes."""
     if n_classes < 2:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skdpadmm._numbers import require_positive
 from skdpadmm.losses._loss import (
     ClosedForm,
     FloatArray,
     Loss,
     TargetArray,
     check_classes,
-    check_positive,
     sum_of_classes,
 )
 
@@ -199,7 +199,7 @@ class SmoothedHinge(_Hinge):
         return min(max((1.0 - target * score) / self.smoothing, 0.0), 1.0) * -target
 
     def __post_init__(self) -> None:
-        check_positive("smoothing", self.smoothing)
+        require_positive(self.smoothing, "smoothing")
 
     def _signs(self, target: TargetArray) -> TargetArray:
         return target
@@ -232,7 +232,7 @@ class OneVsRestHinge(_Hinge):
 
     def __post_init__(self) -> None:
         check_classes(self.n_classes)
-        check_positive("smoothing", self.smoothing)
+        require_positive(self.smoothing, "smoothing")
 
     @property
     def lipschitz(self) -> float:

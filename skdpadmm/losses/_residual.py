@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdpadmm.losses._loss import ClosedForm, FloatArray, TargetArray, check_positive
+from skdpadmm._numbers import require_positive
+from skdpadmm.losses._loss import ClosedForm, FloatArray, TargetArray
 
 
 class _Residual(ClosedForm):
@@ -90,7 +91,7 @@ class HuberLoss(_Residual):
     threshold: float
 
     def __post_init__(self) -> None:
-        check_positive("threshold", self.threshold)
+        require_positive(self.threshold, "threshold")
 
     def in_units(self, unit: float) -> HuberLoss:
         """See :meth:`Loss.in_units`; the threshold is in the units of the target."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpadmm.losses._loss import FloatArray, Loss, TargetArray, check_positive
+from skdpadmm._numbers import require_positive
+from skdpadmm.losses._loss import FloatArray, Loss, TargetArray
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class WeightedLoss(Loss):
 
     def __post_init__(self) -> None:
         for weight in self.weights:
-            check_positive("weights", weight)
+            require_positive(weight, "weights")
 
     @property
     def n_outputs(self) -> int:

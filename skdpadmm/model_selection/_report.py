@@ -13,7 +13,7 @@ from skdpadmm.model_selection._plan import SearchPlan
 from skdpadmm.privacy import NonPrivate, PrivacyReport
 
 
-def report_of(
+def search_report(
     search: Any, plan: SearchPlan, *, is_simulation: bool, is_declared: bool
 ) -> PrivacyReport:
     """The report of a search, from its plan; whether the classes are declared is public."""

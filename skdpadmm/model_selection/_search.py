@@ -50,7 +50,7 @@ from skdpadmm.exceptions import warn_user
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import _trials
 from skdpadmm.model_selection._plan import LAWS, SearchPlan, plan_search
-from skdpadmm.model_selection._report import report_of
+from skdpadmm.model_selection._report import search_report
 from skdpadmm.noise import NoiseSource, noise_source
 
 
@@ -232,7 +232,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
         plan = self._plan(self.candidates_, *shape, n_classes, columns, agents)
         self._require_accepted(data)
         source = noise_source(seed, plan.digest(), getattr(last, "sampler", "floating-point"))
-        report = report_of(self, plan, is_simulation=source.simulation, is_declared=own is None)
+        report = search_report(self, plan, is_simulation=source.simulation, is_declared=own is None)
         entry = LedgerEntry.of_report(report, plan.digest().hex())
         ledger = None if self.ledger is None else PrivacyLedger(self.ledger)
         with nullcontext() if ledger is None else ledger.counting(entry):

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 from scipy import linalg
 
+from skdpadmm._numbers import require_positive
 from skdpadmm.penalties._penalty import (
     ENTRYWISE,
     FloatArray,
@@ -19,7 +20,6 @@ from skdpadmm.penalties._penalty import (
     as_weights,
     certified,
     check_metric,
-    check_positive,
     check_strength,
     factor_matrix,
 )
@@ -55,7 +55,7 @@ class _ElasticNet(Penalty):
 
     def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
         """See :meth:`Penalty.proximal_operator`; closed form where the metric is diagonal."""
-        check_positive("step", step)
+        require_positive(step, "step")
         check_metric(metric)
         l1, l2 = (step * strength for strength in self._strengths())
         if metric is None or metric.ndim == 1:

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, sparse
 
+from skdpadmm._numbers import require_positive
 from skdpadmm.penalties._elastic_net import L1, NoPenalty
-from skdpadmm.penalties._matrix import SparseMatrix, as_matrix, fingerprint, require_rank
+from skdpadmm.penalties._matrix import SparseMatrix, as_matrix, matrix_fingerprint, require_rank
 from skdpadmm.penalties._penalty import (
     ENTRYWISE,
     FloatArray,
@@ -24,7 +25,6 @@ from skdpadmm.penalties._penalty import (
     certified,
     check_height,
     check_metric,
-    check_positive,
     check_strength,
     factor_matrix,
 )
@@ -156,7 +156,7 @@ class GeneralizedL1(Penalty):
         require_rank("a matrix", kept, int(kept.shape[0]), remedy)
         object.__setattr__(self, "matrix", kept)
         object.__setattr__(self, "strength", strength)
-        object.__setattr__(self, "fingerprint", fingerprint(kept))
+        object.__setattr__(self, "fingerprint", matrix_fingerprint(kept))
 
     @property
     def strong_convexity(self) -> float:
@@ -173,7 +173,7 @@ class GeneralizedL1(Penalty):
         Also raises a ValueError where the matrix is so ill-conditioned that the inverse metric
         of its rows is singular up to rounding.
         """
-        check_positive("step", step)
+        require_positive(step, "step")
         check_metric(metric)
         p = int(self.matrix.shape[1])
         check_height(p if metric is None else len(metric), p)

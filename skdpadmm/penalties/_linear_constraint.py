@@ -12,16 +12,17 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import splu
 from sklearn.utils import check_array
 
+from skdpadmm._numbers import require_positive
 from skdpadmm.penalties._matrix import (
     SparseMatrix,
     Spectrum,
     as_matrix,
     diagonal_of,
-    fingerprint,
+    matrix_fingerprint,
     require_rank,
     spectrum,
 )
-from skdpadmm.penalties._penalty import FloatArray, Penalty, ProximalOperator, check_positive
+from skdpadmm.penalties._penalty import FloatArray, Penalty, ProximalOperator
 
 # What maps columns of one height to columns of another.
 LinearMap = Callable[[FloatArray], FloatArray]
@@ -105,7 +106,7 @@ class LinearConstraint:
             )
             require_rank("B", right, int(right.shape[1]), remedy)
         names = ("identity" if left is None else left, "minus" if right is None else right)
-        digest = fingerprint(*names, "open" if offset is None else offset)
+        digest = matrix_fingerprint(*names, "open" if offset is None else offset)
         for name, value in {"A": left, "B": right, "c": offset, "fingerprint": digest}.items():
             object.__setattr__(self, name, value)
 
@@ -147,7 +148,7 @@ class LinearConstraint:
 
         The weight is in (0, inf); else a ValueError.
         """
-        check_positive("weight", weight)
+        require_positive(weight, "weight")
         if self.A is None:
             return lambda v: v / (1.0 + weight)
         n = int(self.A.shape[1])
@@ -182,7 +183,7 @@ class LinearConstraint:
         ValueError
             If `weight` is outside (0, inf), or the penalty is for another number of variables.
         """
-        check_positive("weight", weight)
+        require_positive(weight, "weight")
         solve, metric = self._least_squares
         prox, c = penalty.proximal_operator(1.0 / weight, metric), self.c
 

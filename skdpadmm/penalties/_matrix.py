@@ -35,7 +35,7 @@ def as_matrix(name: str, matrix: Any, least_rows: int = 1) -> SparseMatrix:
     return kept
 
 
-def fingerprint(*parts: SparseMatrix | FloatArray | str) -> str:
+def matrix_fingerprint(*parts: SparseMatrix | FloatArray | str) -> str:
     """SHA-256 of shapes and values, the same on every machine."""
     digest = hashlib.sha256()
     for part in parts:

@@ -127,13 +127,6 @@ def check_strength(name: str, strength: float) -> None:
         raise ValueError(f"Got {name}={strength!r}, expected a float in [0, inf).")
 
 
-def check_positive(name: str, value: float) -> float:
-    """Refuse what is not positive and finite."""
-    if not 0 < value < np.inf:
-        raise ValueError(f"Got {name}={value!r}, expected a float in (0, inf).")
-    return value
-
-
 def check_metric(metric: FloatArray | None) -> None:
     """Refuse what is neither a positive finite diagonal nor a square matrix."""
     if metric is None:

@@ -195,19 +195,19 @@ class PerturbedObjectiveDP(Guarantee, kind="perturbed_objective"):
         """Let the pointwise bound of the privacy loss take a Gaussian release."""
         return replace(self, gaussian_mu=math.hypot(self.gaussian_mu, gaussian_mu))
 
-    def directions(self) -> tuple[tuple[Law, ...], ...]:
+    def directions(self) -> tuple[tuple[LossLaw, ...], ...]:
         """For each direction of the comparison, laws of which each dominates the privacy loss."""
         scale = self.neighboring.sensitivity_factor * self.gradient_ratio
         shift = math.log1p(self.curvature_ratio)
         if scale == 0.0:  # no record has a gradient, so none has a curvature
-            return ((Law((), ((0.0, 1.0),)),),)
+            return ((LossLaw((), ((0.0, 1.0),)),),)
         replace_one = self.neighboring is Neighboring.REPLACE_ONE
         bounded = _replaced if replace_one else _removed
         one_sign = bounded(scale, shift, shift)
         if self.derivative is LossDerivative.ANY:
             if replace_one:
                 return ((_any_replaced(scale, shift),),)
-            return (one_sign,), (Law((Piece(2.0, scale, 0.0, 0.0),), ()),)
+            return (one_sign,), (LossLaw((Piece(2.0, scale, 0.0, 0.0),), ()),)
         if self.derivative is LossDerivative.ONE_SIGN:
             return ((one_sign,),)
         w = self.saturation
@@ -227,29 +227,29 @@ class Piece(NamedTuple):
     stop: float = math.inf
 
 
-class Law(NamedTuple):
+class LossLaw(NamedTuple):
     """Pieces of normal laws, and atoms: pairs of a position and a mass."""
 
     pieces: tuple[Piece, ...]
     atoms: tuple[tuple[float, float], ...]
 
 
-def _any_replaced(scale: float, shift: float) -> Law:
+def _any_replaced(scale: float, shift: float) -> LossLaw:
     # Positions of Z: x_c, from where on twice the tail suffices, is scale * convex + scale^2 / 2.
     convex = 0.5 * (math.sqrt(scale * scale + 12.0) - scale)
     start = min(_UPPER_QUARTILE, convex)
     pieces = (Piece(4.0, scale, shift, start, convex), Piece(2.0, scale, shift, convex))
     atom = 1.0 - 4.0 * (_tail(start) - _tail(convex)) - 2.0 * _tail(convex)
-    return Law(pieces, ((shift + scale * convex + 0.5 * scale * scale, max(0.0, atom)),))
+    return LossLaw(pieces, ((shift + scale * convex + 0.5 * scale * scale, max(0.0, atom)),))
 
 
-def _removed(scale: float, shift: float, floor: float) -> Law:
+def _removed(scale: float, shift: float, floor: float) -> LossLaw:
     """max(floor, shift + V)."""
     start = (floor - shift) / scale - 0.5 * scale
-    return Law((Piece(1.0, scale, shift, start),), ((floor, float(ndtr(start))),))
+    return LossLaw((Piece(1.0, scale, shift, start),), ((floor, float(ndtr(start))),))
 
 
-def _replaced(scale: float, shift: float, floor: float) -> Law:
+def _replaced(scale: float, shift: float, floor: float) -> LossLaw:
     """The tail of shift + V and those of two corners with half the shift, above a floor."""
     half = 0.5 * scale
     # Here the first tail is at most 1/2 and the others at most 1/4: together at most 1.
@@ -260,10 +260,10 @@ def _replaced(scale: float, shift: float, floor: float) -> Law:
         for s, c in ((scale, shift), (half, shift), (half, floor))
     )
     atom = 1.0 - math.fsum(_tail(piece.start) for piece in pieces)
-    return Law(pieces, ((lowest, max(0.0, atom)),))
+    return LossLaw(pieces, ((lowest, max(0.0, atom)),))
 
 
-def _expected_delta(law: Law, mu: float, epsilon: float) -> float:
+def _expected_delta(law: LossLaw, mu: float, epsilon: float) -> float:
     """Return E delta_GDP(mu)(epsilon - Y), rounded up."""
     terms = [
         mass * float(_gaussian_delta(mu, np.array([epsilon - position]))[0])

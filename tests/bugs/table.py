@@ -744,11 +744,11 @@ class TheoremBug:
     arguments: tuple[Any, ...] = ()
 
 
-OBJECTIVE = "tests.privacy.test_objective_perturbation"
-LAST = "tests.privacy.test_last_iterate"
-WALKS = "tests.privacy_accounting.test_token_walk"
+OBJECTIVE = "tests.divergence.test_objective_perturbation"
+LAST = "tests.divergence.test_last_iterate"
+WALKS = "tests.privacy.test_token_walk"
 CELLS = "tests.noise.test_exact_cells"
-ATTACKS = "tests.privacy_accounting.test_attack_accuracy"
+ATTACKS = "tests.privacy.test_attack_accuracy"
 TOTALS = "tests.test_totals"
 
 # fmt: off
@@ -771,13 +771,13 @@ THEOREM_BUGS = [
                f"{LAST}.test_the_state_of_gradient_admm_tells_of_no_record_more_than_is_claimed",
                (10.0, 3, 30.0)),
     TheoremBug("inner solutions that stop early", setting(f"{ALGORITHMS}._certified_solves.steps_to_reach", lambda *_, **__: 3),
-               "tests.privacy.test_inexact_solutions.test_more_steps_than_planned_move_what_averaged_admm_releases_within_its_tolerance",
+               "tests.divergence.test_inexact_solutions.test_more_steps_than_planned_move_what_averaged_admm_releases_within_its_tolerance",
                (pytest.MonkeyPatch,)),
     TheoremBug("steps that lose their noise", steps_that_lose_noise,
                "tests.algorithms.test_gradient_admm.test_a_step_and_an_average_are_those_of_the_docstring",
                (SquaredLoss(), L1(0.02), {"release": "path"}, pytest.MonkeyPatch)),
     TheoremBug("messages of hidden models", gradients_at_own_models,
-               "tests.privacy.test_federation.test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model"),
+               "tests.divergence.test_federation.test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model"),
     TheoremBug("one noise for every score", one_stream_for_scores,
                "tests.model_selection.test_search.test_every_score_of_a_search_has_noise_of_its_own",
                (pytest.MonkeyPatch,)),

@@ -11,7 +11,7 @@ from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor, DPPers
 from skdpadmm.algorithms import LocalModels
 from tests.contract import test_contract as contract
 from tests.contract.registry import AGENTS, NO_INTERCEPT, Row
-from tests.privacy.densities import divergence_of_hidden_term
+from tests.divergence.densities import divergence_of_hidden_term
 
 PRIMAL, DUAL = baselines.PrimalPerturbationADMM, baselines.DualPerturbationADMM
 PUBLISHED = Row("published", "DPPersonalizedRegressor", baselines.PerturbedData, linear=None)

@@ -179,7 +179,7 @@ def linear_losses_attain_the_claim(row):
         costs = [move.distance / scale for move, scale in zip(found, scales, strict=True)]
         is_laplace = found[0].law == "laplace"
         if not (is_laplace or hasattr(claim, "mu")):
-            # A theorem about a sample or a path, see tests/privacy.
+            # A theorem about a sample or a path, see tests/divergence.
             continue
         cost = sum(costs) if is_laplace else math.hypot(*costs)
         claimed = claim.epsilon(0.0) if is_laplace else claim.mu

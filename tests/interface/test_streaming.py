@@ -12,7 +12,7 @@ from sklearn.base import clone, is_classifier
 import skdpadmm._fitting as fitting
 from skdpadmm import DPAdmmHuberRegressor, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import GradientADMM
-from skdpadmm.algorithms._last_iterate import longest_step
+from skdpadmm.algorithms._last_iterate import longest_non_expansive_step
 from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from tests.interface.registry import DEFAULTS, STREAM, assert_alike, parameters
 
@@ -116,7 +116,7 @@ def test_a_report_speaks_of_the_end_only_after_it(lasso):
 )
 def test_nothing_is_said_of_an_end_where_no_theorem_is(estimator, knobs):
     model, X, y = of(estimator)
-    longest = longest_step(model.plan(50, 4).facts)
+    longest = longest_non_expansive_step(model.plan(50, 4).facts)
     # Of several scores the clip must not bind, which is for the user to ask for.
     several = is_classifier(model)
     honest = {"step_size": 1e-3, "clip_norm": 100.0} if several else {"step_size": longest}

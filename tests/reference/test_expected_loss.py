@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from benchmarks.figures._expected_loss import expected_losses, loss_ceiling
-from tests.privacy_accounting.attained import log_density
+from tests.privacy.attained import log_density
 
 
 @settings(max_examples=40)

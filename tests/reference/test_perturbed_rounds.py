@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from benchmarks.baselines._perturbed_rounds import perturbed_objective_rdp as rounds_of
 from skdpadmm.privacy import GaussianDP, compose
 from skdpadmm.privacy import PerturbedObjectiveDP as Objective
-from tests.privacy_accounting.test_objective_perturbation import (
+from tests.privacy.test_objective_perturbation import (
     NOBODY,
     RELATIONS,
     ROW,

@@ -15,7 +15,7 @@ from skdpadmm.privacy import (
     gaussian_mu,
     split_budget,
 )
-from tests.privacy_accounting.attained import log_density
+from tests.privacy.attained import log_density
 
 
 def token_admm_rdp(alpha, n_visits, lipschitz, step_size, noise_std, n_agents):

@@ -22,7 +22,7 @@ from skdpadmm.algorithms import (
     SecretSharingGradientDescent,
 )
 from tests.contract.harness import RecordingGate, runs_of
-from tests.privacy.densities import mu_lower_bound
+from tests.divergence.densities import mu_lower_bound
 
 SHARED = {"fit_intercept": False, "delta": 1e-3, "conditioning": None, "max_iter": 3}
 STEPS = {"step_size": 0.01, "clip_norm": 0.01}

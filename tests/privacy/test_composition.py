@@ -22,7 +22,7 @@ from skdpadmm.privacy import (
     compose_counts,
     worst,
 )
-from tests.privacy_accounting.attained import attained_delta
+from tests.privacy.attained import attained_delta
 
 Composed, Sampled = privacy.Composed, privacy.PoissonSubsampledGaussian
 calibrate_noise, all_rounds = privacy.calibrate_noise, privacy.worst_participation

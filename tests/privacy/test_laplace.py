@@ -7,7 +7,7 @@ import pytest
 
 from skdpadmm import privacy
 from skdpadmm.privacy import GaussianDP, LaplaceDP, compose, compose_counts, split_budget
-from tests.privacy_accounting.attained import attained_delta
+from tests.privacy.attained import attained_delta
 
 FIVE = math.exp(-5)
 # epsilon of a release, releases, delta, epsilon exact

@@ -14,7 +14,7 @@ from skdpadmm.privacy import Mixture, Neighboring, PoissonSubsampledGaussian
 from skdpadmm.protocol import Gate, PlanViolation
 from tests.contract.harness import moves, record, replay, scale_of
 from tests.contract.registry import ROWS
-from tests.privacy.densities import QuickNoise, delta_lower_bound
+from tests.divergence.densities import QuickNoise, delta_lower_bound
 
 OBSERVERS = ("server", "sums", "model")
 
