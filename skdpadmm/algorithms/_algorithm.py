@@ -205,7 +205,8 @@ class Algorithm(LinkedEstimator, ABC):
                 # The same noise is drawn with it and without it.
                 continue
             if isinstance(value, str) and value == "auto":
-                assert entry.name in values, f"no value for {entry.name}"
+                name = f"{type(self).__name__}.released"
+                assert entry.name in values, f"Pass {entry.name} to self.resolved in {name}."
             else:
                 assert entry.default == "auto" or entry.name not in values, f"{entry.name} is set"
                 is_plain = value is None or isinstance(value, str)

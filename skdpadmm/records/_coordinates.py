@@ -251,8 +251,25 @@ def _feature_box(
             j = position[name]
             lower[j], upper[j] = _pair(pair, name=f"feature_bounds[{name!r}]")
     elif bounds is not None:
+        bounds = _sides(bounds, n_features)
         lower[:], upper[:] = _pair(bounds, name="feature_bounds", shape=(n_features,))
     return lower, upper
+
+
+def _sides(bounds: Any, n_features: int) -> Any:
+    """Bounds as (lower, upper), also where they are pairs for columns, as elsewhere in Python."""
+    sequence = (list, tuple)
+    if not isinstance(bounds, sequence) or len(bounds) != n_features:
+        return bounds
+    if not all(isinstance(pair, sequence) and len(pair) == 2 for pair in bounds):
+        return bounds
+    if n_features == 2:
+        raise ValueError(
+            f"Got feature_bounds={reprlib.repr(bounds)} for two columns, expected bounds that can"
+            " be read in one way: these may be (lower, upper) or a pair for each column. Pass a"
+            " dict by column, or an array of shape (2, 2): all lower bounds, then all upper ones."
+        )
+    return tuple(zip(*bounds, strict=True))
 
 
 def _pair(

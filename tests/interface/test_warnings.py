@@ -93,7 +93,7 @@ def test_a_penalty_that_sets_all_to_zero_is_warned_of_and_none_that_may_not(
     Model, weight, fit_intercept
 ):
     lower, upper = (1.0, 2.0) if fit_intercept else (-0.5, 0.5)
-    bounds = {"feature_bounds": ([lower, -1.0], [upper, 1.0]), "target_bounds": (-2, 2)}
+    bounds = {"feature_bounds": np.array([[lower, -1.0], [upper, 1.0]]), "target_bounds": (-2, 2)}
     X = np.column_stack([np.full(20_000, upper), np.ones(20_000)])
     X[::2] = lower, -1.0
     y = np.where(X[:, 1] > 0, 2.0, -2.0)

@@ -71,7 +71,7 @@ def test_features_that_arrive_at_the_last_step_are_counted_or_a_fact(ledger, rid
     with pytest.raises(ValueError, match=r"OneHotEncoder at steps\[0\] learnt from the"):
         ledger.check(learned, X, y)
     frozen = FrozenEstimator(PCA(2).fit(X))  # on public rows
-    narrow = ridge(feature_bounds=([-9] * 2, [9] * 2))
+    narrow = ridge(feature_bounds=(-9, 9))
     known = grid(make_pipeline(frozen, narrow), "dpadmmridge__alpha")
     assert ledger.check(known, X, y).mu == by_hand(*[0.5] * 3)
     assert ledger.check(known, X, y, n_features=2).mu == by_hand(*[0.5] * 3)

@@ -102,11 +102,28 @@ def test_to_user_gives_the_same_predictions_in_the_units_of_the_user(seed, fit_i
     np.testing.assert_allclose(coef, c.coefficient_scale * parameters[:3].T, rtol=1e-14)
 
 
+def test_pairs_for_columns_are_read_as_everywhere_else_and_refused_where_they_are_ambiguous():
+    pairs = [(18, 100), (60, 250), (0, 1)]
+    by_column, by_side = (
+        declared(n_features=3, feature_bounds=pairs),
+        declared(n_features=3, feature_bounds=np.transpose(pairs)),
+    )
+    np.testing.assert_array_equal(by_column.lower, by_side.lower)
+    np.testing.assert_array_equal(by_column.upper, by_side.upper)
+    for two in (pairs[:2], tuple(pairs[:2]), ([18, 60], [100, 250])):
+        with pytest.raises(ValueError, match=r"\(lower, upper\) or a pair for each column"):
+            declared(n_features=2, feature_bounds=two)
+    assert declared(
+        n_features=2, feature_bounds=np.array([[18, 60], [100, 250]])
+    ).upper.tolist() == [100, 250]
+    assert declared(n_features=1, feature_bounds=[(18, 100)]).lower.tolist() == [18]
+
+
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
         ((2.0, 1.0), "Got feature_bounds with lower above upper, expected .* Swap"),
-        ([(3, 9), (2, 9), (0, 1)], "Got .*, expected a pair .* by pairs for columns in a dict"),
+        ([(3, 9), (2, 9)], "Got .*, expected a pair .* by pairs for columns in a dict"),
         (([0, 2, 0], [1, 1, 1]), "Got feature_bounds with lower above .* of all lower bounds"),
         (([0, 0], [1, 1]), r"Got feature_bounds=\(\[0, 0\], .*, expected a pair .* each"),
         (5.0, "Got feature_bounds=5.0, expected a pair .* Pass the range that is public"),
