@@ -78,7 +78,7 @@ class AveragedADMM(Algorithm):
     has one: clipped losses are convex, and rows are bounded.
 
     **Path.** Given the states so far, an update is a Gaussian mechanism, so K of them are GDP with
-    ``mu = sqrt(K) Delta / s``, exactly. This is equation (28) of the paper with exact composition.
+    ``mu = sqrt(K) Delta / s``, exactly. This is equation (26) of the paper with exact composition.
 
     **Last.** An update is a contraction with ``c' = 1 - lambda (1 - tau)``, ``tau = max((gamma beta
     - 1) / (gamma beta + 1), (1 - gamma m) / (1 + gamma m))``, on every data set, so the last state

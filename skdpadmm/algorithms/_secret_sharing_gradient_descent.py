@@ -102,7 +102,8 @@ class SecretSharingGradientDescent(Algorithm):
     Preparations are sums of the same kind.
 
     Gradients at hidden models, as in print, would let the noise of a round come back in the next
-    one: for two rounds of two agents, mu squared is up to 1.4 times what was claimed.
+    one: for two rounds of two agents, and a step of one over the curvature, mu squared is 1.4
+    times what was claimed.
 
     References
     ----------

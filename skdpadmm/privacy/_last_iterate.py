@@ -223,7 +223,7 @@ def amplification_constant(kappa: float) -> float:
     .. math:: C^*(\kappa) = \frac{2 + \kappa + \sqrt{\kappa^2 + 4}}{2 \kappa}
 
     A contribution whose effect lasts over T pairs of steps costs ``sqrt(C* / T)`` of what it costs
-    alone. The user guide derives it; Chan, Xie & Zhao, "Privacy Amplification by Iteration for ADMM
+    alone. The page of proofs derives it; Chan, Xie & Zhao, "Privacy Amplification by Iteration for ADMM
     with (Strongly) Convex Objective Functions", Lemma 6.10, have ``max(2, 3 / kappa)``.
 
     Parameters
@@ -297,7 +297,7 @@ class AmplifiedIteration:
     for a contribution whose effect lasts over m steps, its own included, and never more than for
     fewer of them. Here r is `ratio` and g is `grid_shift`. (After Chan, Xie & Zhao, "Privacy
     Amplification by Iteration for ADMM with (Strongly) Convex Objective Functions", Corollary 6.2,
-    with the constants that the user guide derives.)
+    with the constants that the page of proofs derives.)
 
     Conditions:
 
