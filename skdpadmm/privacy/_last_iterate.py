@@ -223,8 +223,8 @@ def amplification_constant(kappa: float) -> float:
     .. math:: C^*(\kappa) = \frac{2 + \kappa + \sqrt{\kappa^2 + 4}}{2 \kappa}
 
     A contribution whose effect lasts over T pairs of steps costs ``sqrt(C* / T)`` of what it costs
-    alone. The page of proofs derives it; Chan, Xie & Zhao, "Privacy Amplification by Iteration for ADMM
-    with (Strongly) Convex Objective Functions", Lemma 6.10, have ``max(2, 3 / kappa)``.
+    alone. The page of proofs derives it; Chan, Xie & Zhao, "Privacy Amplification by Iteration for
+    ADMM with (Strongly) Convex Objective Functions", Lemma 6.10, have ``max(2, 3 / kappa)``.
 
     Parameters
     ----------
