@@ -29,7 +29,8 @@ print(f"{caught[0].category.__name__}: {caught[0].message}")
 
 # %%
 # Ranges from the meaning of the columns. They may be wide: a range ten times too wide costs little.
-known = {"feature_bounds": ([0, 0], [200, 5_000]), "target_bounds": (0, 1_000_000)}
+bounds = np.array([[0, 0], [200, 5_000]])  # all lower bounds, then all upper ones
+known = {"feature_bounds": bounds, "target_bounds": (0, 1_000_000)}
 scores = {
     "nothing declared": raw.score(X_test, y_test),
     "ranges declared": DPAdmmRidge(epsilon=1.0, **known).fit(X, y).score(X_test, y_test),
