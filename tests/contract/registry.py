@@ -36,8 +36,13 @@ class Row:
     so that sensitivities are attained up to the factor `reaches`, and the claim where releases
     compose to it (`composes`); None where they are not tight. `spent` is the share of the budget
     that a plan uses at least. `optimum` has the parameters with which a fit without noise reaches
-    the optimum, and how closely; None where none does. `n_noise` is how many numbers are drawn to
-    test the noise. `is_slow`: other rows show nearly the same in the quick suite.
+    the optimum, and how closely; None where none does. `hides_path`: the guarantee is of the last
+    iterate, of one token, or of a secret order or end, or an algorithm of somebody else does not
+    declare more. `free` is how many iterations an object needs without privacy, and how far from
+    the optimum it ends; None where that is far: after one pass or random batches, and where steps
+    are short, for a declared bound that rows do not fill, or noise decays. `n_noise` is how many
+    numbers are drawn to test the noise. `is_slow`: other rows show nearly the same in the quick
+    suite; `is_quick`: the row shows there what most rows show in the slow one alone.
     """
 
     id: str
@@ -54,8 +59,11 @@ class Row:
     composes: bool = True
     spent: float = 0.999
     optimum: tuple[dict[str, float], float] | None = None
+    hides_path: bool = False
+    free: tuple[int, float] | None = (400, 2e-4)
     n_noise: int = 160
     is_slow: bool = False
+    is_quick: bool = False
 
     @property
     def has_agents(self) -> bool:
@@ -143,7 +151,7 @@ class Row:
 # fmt: off
 ROWS = [
     # Consensus ADMM: steps, relations, penalties, classes, sparse rows, private coordinates.
-    Row("consensus-exact", "DPAdmmRidge", "ConsensusADMM", optimum=(FAR, 1e-9)),
+    Row("consensus-exact", "DPAdmmRidge", "ConsensusADMM", optimum=(FAR, 1e-9), is_quick=True),
     Row("consensus-overrelaxed-zero-out", "DPAdmmLasso", "ConsensusADMM", {"relaxation": 0.8},
         params={"alpha": 0.01, **NO_INTERCEPT}, reaches=0.25),
     Row("consensus-linearized-undeclared", "DPAdmmHuberRegressor", "ConsensusADMM",
@@ -172,63 +180,68 @@ ROWS = [
         params=OF_PERSONS, linear=TINY, optimum=(FAR, 1e-9)),
     # Weights of classes: a clip of weighted gradients, or constants of the weighted loss.
     Row("weighted-consensus", "DPAdmmLogisticRegression", "ConsensusADMM", target="two",
-        params=WEIGHTED, optimum=(WIDE, 1e-6)),
+        params=WEIGHTED, optimum=(WIDE, 1e-6), free=(1500, 1e-4)),
     Row("weighted-consensus-conditioned", "DPAdmmLinearSVC", "ConsensusADMM", target="three",
-        params={"conditioning": "private", **WEIGHTED}, reaches=0.577),
+        params={"conditioning": "private", **WEIGHTED}, reaches=0.577, free=(3000, 1e-3)),
     Row("weighted-averaged", "DPAdmmLogisticRegression", "AveragedADMM", {"guarantee": "last"},
         target="two", params={"C": 1.0, **WEIGHTED, **NO_INTERCEPT}, reaches=0.98,
-        composes=False, is_slow=True),
+        composes=False, is_slow=True, hides_path=True),
     Row("weighted-gradient-last", "DPAdmmLogisticRegression", "GradientDescent",
         {"guarantee": "last"}, target="two", params={"C": 1.0, **WEIGHTED}, composes=False,
-        is_slow=True),
+        is_slow=True, hides_path=True),
     Row("weighted-gradient-admm", "DPAdmmLinearSVC", "GradientADMM", target="two",
-        params=WEIGHTED, composes=False),
+        params=WEIGHTED, composes=False, hides_path=True),
     Row("weighted-objective", "DPAdmmLogisticRegression", "ObjectivePerturbation", target="two",
-        unseen=("minimiser",), params=WEIGHTED, linear=None, is_slow=True),
+        unseen=("minimiser",), params=WEIGHTED, linear=None, is_slow=True, hides_path=True),
     Row("weighted-federated", "DPFedLogisticRegression", "FederatedADMM", target="three",
-        params=WEIGHTED, reaches=0.866),
+        params=WEIGHTED, reaches=0.866, free=(1500, 1e-4)),
     Row("weighted-walk", "DPDecentralizedClassifier", "RandomWalkADMM", target="two",
         params={"adversary": "peer", **WEIGHTED}, reaches=0.99, composes=False, is_slow=True),
     Row("weighted-personal", "DPPersonalizedClassifier", "PersonalizedCoordinateDescent",
-        {"warm_start": "propagation"}, target="two", params=WEIGHTED, linear=TINY, is_slow=True),
+        {"warm_start": "propagation"}, target="two", params=WEIGHTED, linear=TINY, is_slow=True,
+        free=(4000, 1e-6)),
     # Averaged ADMM, coordinates and gradients: the whole path, and the last iterate alone.
     Row("averaged-path", "DPAdmmRidge", "AveragedADMM", {"guarantee": "path"}, linear=TINY,
-        reaches=0.98, optimum=(FAR, 1e-7)),
+        reaches=0.98, optimum=(FAR, 1e-7), is_quick=True),
     Row("averaged-path-zero-out", "DPAdmmLogisticRegression", "AveragedADMM", target="two",
         params={"C": 1.0, **NO_INTERCEPT}, reaches=0.98, optimum=(FAR, 1e-6)),
     Row("averaged-last", "DPAdmmRidge", "AveragedADMM", {"guarantee": "last"},
-        params={"fit_intercept": False}, reaches=0.98, composes=False),
+        params={"fit_intercept": False}, reaches=0.98, composes=False, hides_path=True,
+        is_quick=True),
     Row("coordinates-cyclic", "DPAdmmLasso", "CoordinateDescent", params={"alpha": 0.01},
-        linear=TINY),
+        linear=TINY, is_quick=True),
     Row("coordinates-random-zero-out", "DPAdmmLogisticRegression", "CoordinateDescent",
         {"schedule": "random"}, target="two", params=NO_INTERCEPT, optimum=(FAR, 1e-9)),
     Row("gradient-path", "DPAdmmRidge", "GradientDescent", {"guarantee": "path"}, linear=TINY,
-        optimum=(FAR, 1e-9)),
+        optimum=(FAR, 1e-9), is_quick=True),
     Row("gradient-momentum-three-classes", "DPAdmmLogisticRegression", "GradientDescent",
         {"momentum": 0.5, "guarantee": "path"}, target="three", reaches=0.866,
         optimum=(FAR, 1e-9)),
     Row("gradient-last-zero-out", "DPAdmmHuberRegressor", "GradientDescent", {"guarantee": "last"},
-        params={"alpha": 1.0, **NO_INTERCEPT}, composes=False),
+        params={"alpha": 1.0, **NO_INTERCEPT}, composes=False, hides_path=True, is_quick=True),
     Row("gradient-last-norm", "DPAdmmRidge", "GradientDescent", {"guarantee": "last"},
-        params={"feature_bounds": None, "row_norm": 50.0}, composes=False),
+        params={"feature_bounds": None, "row_norm": 50.0}, composes=False, hides_path=True,
+        free=None),
     Row("gradient-cyclic", "DPAdmmRidge", "GradientDescent", {"schedule": "cyclic"},
-        composes=False),
+        composes=False, hides_path=True, free=None),
     # Gradient ADMM: orders of records, and what is released.
-    Row("gradient-admm-last", "DPAdmmRidge", "GradientADMM", composes=False),
+    Row("gradient-admm-last", "DPAdmmRidge", "GradientADMM", composes=False, hides_path=True),
     Row("gradient-admm-path-zero-out", "DPAdmmLogisticRegression", "GradientADMM",
-        {"release": "path"}, target="two", params={"C": 1.0, **NO_INTERCEPT}, composes=False),
+        {"release": "path"}, target="two", params={"C": 1.0, **NO_INTERCEPT}, composes=False,
+        is_quick=True),
     Row("gradient-admm-sampling", "DPAdmmRidge", "GradientADMM", {"schedule": "sampling"},
-        composes=False),
+        composes=False, hides_path=True),
     Row("gradient-admm-stopping", "DPAdmmRidge", "GradientADMM", {"schedule": "stopping"},
-        composes=False),
+        composes=False, hides_path=True),
     Row("gradient-admm-stream", "DPAdmmRidge", "GradientADMM", {"schedule": "stream"},
-        pieces=(5, 1, 6)),
+        pieces=(5, 1, 6), hides_path=True),
     # Noise that stays hidden.
-    Row("objective", "DPAdmmRidge", "ObjectivePerturbation", unseen=("minimiser",), linear=None),
+    Row("objective", "DPAdmmRidge", "ObjectivePerturbation", unseen=("minimiser",), linear=None,
+        hides_path=True, is_quick=True),
     Row("objective-zero-out", "DPAdmmLogisticRegression", "ObjectivePerturbation", target="two",
-        unseen=("minimiser",), params={"C": 1.0, **NO_INTERCEPT}, linear=None),
+        unseen=("minimiser",), params={"C": 1.0, **NO_INTERCEPT}, linear=None, hides_path=True),
     # Around a server.
-    Row("federated-server", "DPFedRidge", "FederatedADMM", optimum=(FAR, 1e-9)),
+    Row("federated-server", "DPFedRidge", "FederatedADMM", optimum=(FAR, 1e-9), is_quick=True),
     Row("federated-sums-honest-zero-out", "DPFedLogisticRegression", "FederatedADMM", target="two",
         params={"adversary": "sums", "n_honest": 3, **NO_INTERCEPT}, optimum=(FAR, 1e-9)),
     Row("federated-increments-poisson-agent", "DPFedLasso", "FederatedADMM",
@@ -242,52 +255,54 @@ ROWS = [
         "sampling": "fixed"}, params={"alpha": 0.01, "adversary": "server", "participation": 0.5,
         "max_iter": 8}, composes=False),
     Row("federated-dropout-agent", "DPFedRidge", "FederatedADMM", {"local_step": "linearized"},
-        params={"adversary": "sums", "dropout": 0.2, "privacy_unit": "agent", "random_state": 1}),
+        params={"adversary": "sums", "dropout": 0.2, "privacy_unit": "agent", "random_state": 1},
+        free=(400, 0.05)),
     Row("sharing-federated", "DPFedRidge", "SecretSharingGradientDescent",
-        params={"adversary": "sums"}, linear=TINY, optimum=(FAR, 1e-9)),
+        params={"adversary": "sums"}, linear=TINY, optimum=(FAR, 1e-9), is_quick=True),
     Row("sharing-federated-agent-zero-out", "DPFedLogisticRegression",
         "SecretSharingGradientDescent", {"n_curators": 2}, target="three",
         params={"adversary": "model", "privacy_unit": "agent", **NO_INTERCEPT},
         optimum=(FAR, 1e-9)),
     # On a graph.
     Row("graph-gradient", "DPDecentralizedRegressor", "DecentralizedGradientDescent",
-        params={"topology": "ring"}, optimum=({**FAR, "step_size": 0.3}, 0.03)),
+        params={"topology": "ring"}, optimum=({**FAR, "step_size": 0.3}, 0.03), free=(400, 0.03),
+        is_quick=True),
     Row("graph-gradient-agent-zero-out", "DPDecentralizedClassifier",
         "DecentralizedGradientDescent", {"batch_fraction": 0.5}, target="two",
-        params={"topology": "ring"}, reaches=0.5, composes=False),
+        params={"topology": "ring"}, reaches=0.5, composes=False, free=None),
     Row("multi-step", "DPDecentralizedRegressor", "MultiStepADMM", params={"topology": "ring"},
-        optimum=({**FAR, "step_size": 0.3}, 1e-9)),
+        optimum=({**FAR, "step_size": 0.3}, 1e-9), is_quick=True),
     Row("multi-step-agent-zero-out", "DPDecentralizedClassifier", "MultiStepADMM", target="three",
         params={"privacy_unit": "agent", **NO_INTERCEPT}, optimum=(FAR, 1e-9)),
     Row("multi-step-batches", "DPDecentralizedClassifier", "MultiStepADMM",
         {"batch_fraction": 0.5}, target="two", params={"neighboring": "zero_out"}, reaches=0.5,
-        composes=False, is_slow=True),
+        composes=False, is_slow=True, free=None),
     Row("aggregators-admm", "DPDecentralizedRegressor", "RandomizedADMM", linear=TINY,
-        optimum=(WIDE, 1e-4)),
+        optimum=(WIDE, 1e-4), is_quick=True),
     Row("aggregators-admm-fixed-zero-out", "DPDecentralizedClassifier", "RandomizedADMM",
         {"noise": "gaussian", "aggregator": "fixed"}, target="two", params=NO_INTERCEPT,
         linear=TINY),
     Row("aggregators-gradient", "DPDecentralizedRegressor", "RandomizedGradientDescent",
-        {"mixing": "interval", "noise_decay": 0.9}, params={"max_iter": 2}, linear=TINY),
+        {"mixing": "interval", "noise_decay": 0.9}, params={"max_iter": 2}, linear=TINY, free=None),
     Row("aggregators-gradient-gaussian-zero-out", "DPDecentralizedClassifier",
         "RandomizedGradientDescent", {"mixing": "pair", "noise": "gaussian"}, target="three",
-        params=NO_INTERCEPT),
-    Row("aggregators-sgd", "DPDecentralizedRegressor", "RandomizedSGD", linear=TINY),
+        params=NO_INTERCEPT, free=(400, 1.0)),
+    Row("aggregators-sgd", "DPDecentralizedRegressor", "RandomizedSGD", linear=TINY, free=None),
     Row("aggregators-sgd-gaussian-agent", "DPDecentralizedRegressor", "RandomizedSGD",
         {"noise": "gaussian"}, params={"privacy_unit": "agent", "neighboring": "zero_out"},
-        linear=TINY, reaches=0.91),
+        linear=TINY, reaches=0.91, free=None),
     Row("walk-admm", "DPDecentralizedRegressor", "RandomWalkADMM", params={"adversary": "peer"},
         reaches=0.99, composes=False, optimum=(FAR, 1e-5)),
     Row("walk-point-zero-out", "DPDecentralizedClassifier", "RandomWalkProximalPoint",
         target="two", params={"adversary": "eavesdropper", **NO_INTERCEPT}, reaches=0.99,
-        composes=False),
+        composes=False, hides_path=True, free=None, is_quick=True),
     Row("sharing-graph-coalition", "DPDecentralizedRegressor", "SecretSharingGradientDescent",
         params={"adversary": "peer", "coalition": 2}, linear=TINY),
     # Models of their own.
     Row("personal-laplace", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
         {"noise": "laplace", "warm_start": None}, linear=TINY),
     Row("personal-warm", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
-        {"warm_start": "propagation"}, linear=TINY),
+        {"warm_start": "propagation"}, linear=TINY, is_quick=True),
     Row("personal-agent-zero-out", "DPPersonalizedClassifier", "PersonalizedCoordinateDescent",
         {"warm_start": None, "split": "optimal"}, target="two", params={"privacy_unit": "agent",
         **NO_INTERCEPT}, linear=TINY),

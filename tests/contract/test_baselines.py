@@ -14,12 +14,13 @@ from tests.contract.registry import AGENTS, NO_INTERCEPT, Row
 from tests.divergence.densities import divergence_of_hidden_term
 
 PRIMAL, DUAL = baselines.PrimalPerturbationADMM, baselines.DualPerturbationADMM
-PUBLISHED = Row("published", "DPPersonalizedRegressor", baselines.PerturbedData, linear=None)
 # fmt: off
+PUBLISHED = Row("published", "DPPersonalizedRegressor", baselines.PerturbedData, linear=None,
+    hides_path=True)
 ROWS = [
     Row("heavy-ball", "DPAdmmLogisticRegression", HeavyBall, target="three", reaches=0.866,
-        optimum=({"clip_norm": 10.0, "step_size": 0.5}, 1e-6)),
-    Row("heavy-ball-zero-out", "DPAdmmRidge", HeavyBall, params=NO_INTERCEPT),
+        optimum=({"clip_norm": 10.0, "step_size": 0.5}, 1e-6), hides_path=True, is_quick=True),
+    Row("heavy-ball-zero-out", "DPAdmmRidge", HeavyBall, params=NO_INTERCEPT, hides_path=True),
     Row("primal", "DPDecentralizedRegressor", PRIMAL, {"inner_steps": 5}, composes=False,
         linear={"clip_norm": 0.001, "penalty_weight": 1.0}, reaches=0.97,
         optimum=({"clip_norm": 100.0, "penalty_weight": 1.0, "inner_steps": 20}, 1e-5)),
@@ -39,7 +40,8 @@ ROWS = [
         params={"max_iter": 2}, linear=None),
     PUBLISHED,
     Row("published-labels", "DPPersonalizedClassifier", baselines.PerturbedData,
-        {"models": "local"}, target="three", params={"neighboring": "zero_out"}, linear=None),
+        {"models": "local"}, target="three", params={"neighboring": "zero_out"}, linear=None,
+        hides_path=True),
 ]
 # fmt: on
 

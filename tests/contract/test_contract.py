@@ -4,7 +4,6 @@ import contextlib
 import io
 import math
 import pickle
-import re
 import struct
 import warnings
 from collections import Counter
@@ -281,28 +280,13 @@ def model_is_a_function_of_the_released(row):
         assert_same_model(recorded.model, replayed.model)
 
 
-# Whose guarantee is of the last iterate, of one token, or of a secret order or end; and algorithms
-# of somebody else, that do not say.
-HIDDEN_PATHS = set(
-    "weighted-averaged weighted-gradient-last weighted-gradient-admm weighted-objective"
-    " averaged-last gradient-last-zero-out gradient-last-norm gradient-cyclic gradient-admm-last"
-    " gradient-admm-sampling gradient-admm-stopping gradient-admm-stream objective"
-    " objective-zero-out walk-point-zero-out"
-    " heavy-ball heavy-ball-zero-out published published-labels".split()
-)
-
-
 @same_draws
 def the_path_is_released_or_refused(row):
     """A trace changes no bits and is a function of what was released; hidden paths have none."""
     trace = {"algorithm": {"trace": True}}
-    if row.id in HIDDEN_PATHS:
-        told = ""
-        try:
+    if row.hides_path:
+        with pytest.raises(ValueError, match=r"trace=True .* expected False: its guarantee does"):
             row.plan(**trace)
-        except ValueError as error:
-            told = str(error)
-        assert re.search("trace=True .* expected False: its guarantee does", told)
         return
     X, y = row.data()
     recorded = record(row, X, y, **trace)
@@ -365,31 +349,12 @@ def no_noise_reaches_the_optimum(row):
         np.testing.assert_allclose(model.coef_, exact.coef_, rtol=0, atol=least)
 
 
-# Iterations that an object needs without privacy, and how far from the optimum it ends.
-FREE = {
-    # One pass, random batches, and records drawn by lot end near the optimum or farther off.
-    **dict.fromkeys(("gradient-cyclic", "aggregators-sgd", "aggregators-sgd-gaussian-agent"), None),
-    **dict.fromkeys(("graph-gradient-agent-zero-out", "multi-step-batches"), None),
-    # So do constant steps of agents that differ; noise that decays ends after few rounds.
-    "graph-gradient": (400, 0.03),
-    "aggregators-gradient-gaussian-zero-out": (400, 1.0),
-    **dict.fromkeys(("aggregators-gradient", "walk-point-zero-out"), None),
-    # Rows fill a 50th of the declared bound, which makes steps that short.
-    "gradient-last-norm": None,
-    # Steps are for the largest of unequal weights.
-    **dict.fromkeys(("weighted-consensus", "weighted-federated"), (1500, 1e-4)),
-    "weighted-consensus-conditioned": (3000, 1e-3),
-    "weighted-personal": (4000, 1e-6),
-    "federated-dropout-agent": (400, 0.05),
-}
-
-
 @same_draws
 def an_object_without_privacy_runs_itself(row):
     """At epsilon = inf an object reaches the optimum by its own steps, and a name has it."""
     kind, (X, y) = row.algorithm_with({}), row.data()
     y = np.clip(y, -1, 1) if row.target == "number" else y
-    n_iter, error = FREE.get(row.id, (400, 2e-4)) or (4, 1e100)
+    n_iter, error = row.free or (4, 1e100)
     known = row.make().get_params()
     params = {"epsilon": math.inf, "max_iter": n_iter}
     params |= {name: None for name in ("conditioning", "scale") if name in known}
@@ -501,24 +466,18 @@ def applies(promise, row):
     return needs.get(promise, promise) is not None
 
 
-# Properties that most rows show in the slow suite, and the rows that show them in the quick one.
+# Properties that most rows show in the slow suite alone.
 OF_FEW = {
     the_path_is_released_or_refused,
     an_object_without_privacy_runs_itself,
     no_noise_reaches_the_optimum,
 }
-FEW = set(
-    "consensus-exact gradient-path gradient-last-zero-out averaged-path averaged-last"
-    " coordinates-cyclic gradient-admm-path-zero-out objective federated-server graph-gradient"
-    " multi-step aggregators-admm walk-point-zero-out sharing-federated personal-warm"
-    " heavy-ball".split()
-)
 
 
 def is_for_slow_suite(promise, row):
     """Whether it costs too much for the quick one: a refusal costs nothing."""
-    is_refusal = promise is the_path_is_released_or_refused and row.id in HIDDEN_PATHS
-    return promise in OF_FEW and row.id not in FEW and not is_refusal
+    is_refusal = promise is the_path_is_released_or_refused and row.hides_path
+    return promise in OF_FEW and not row.is_quick and not is_refusal
 
 
 def cases(rows, properties):
