@@ -264,11 +264,18 @@ def _sides(bounds: Any, n_features: int) -> Any:
     if not all(isinstance(pair, sequence) and len(pair) == 2 for pair in bounds):
         return bounds
     if n_features == 2:
-        raise ValueError(
-            f"Got feature_bounds={reprlib.repr(bounds)} for two columns, expected bounds that can"
-            " be read in one way: these may be (lower, upper) or a pair for each column. Pass a"
-            " dict by column, or an array of shape (2, 2): all lower bounds, then all upper ones."
-        )
+        (a, b), (c, d) = bounds
+        # As (lower, upper), and as a pair for each column.
+        by_side, by_column = a < c and b < d, a < b and c < d
+        if not by_column:
+            return bounds
+        if by_side:
+            raise ValueError(
+                f"Got feature_bounds={reprlib.repr(bounds)} for two columns, expected bounds that"
+                " can be read in one way: these may be (lower, upper) or a pair for each column."
+                " Pass a dict by column, or an array of shape (2, 2): all lower bounds, then all"
+                " upper ones."
+            )
     return tuple(zip(*bounds, strict=True))
 
 

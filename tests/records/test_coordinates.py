@@ -110,6 +110,9 @@ def test_pairs_for_columns_are_read_as_everywhere_else_and_refused_where_they_ar
     )
     np.testing.assert_array_equal(by_column.lower, by_side.lower)
     np.testing.assert_array_equal(by_column.upper, by_side.upper)
+    # One reading has a lower bound that is not below the upper one.
+    assert declared(n_features=2, feature_bounds=pairs[1::-1]).upper.tolist() == [250, 100]
+    assert declared(n_features=2, feature_bounds=([0, 0], [250, 10])).upper.tolist() == [250, 10]
     for two in (pairs[:2], tuple(pairs[:2]), ([18, 60], [100, 250])):
         with pytest.raises(ValueError, match=r"\(lower, upper\) or a pair for each column"):
             declared(n_features=2, feature_bounds=two)
