@@ -3,6 +3,7 @@
 import datetime
 import io
 import pickle
+import re
 from contextlib import nullcontext
 from decimal import Decimal
 from fractions import Fraction
@@ -184,7 +185,8 @@ def encoded(reader, columns):
     try:
         return PublicTableTransformer(schema).transform(table)
     except ValueError as error:
-        if "expected numbers, strings or booleans" in str(error):
+        # By the type of a column, or of an array that one entry made complex.
+        if re.search("expected numbers, strings or booleans|Complex data not supp", str(error)):
             return None
         raise
 
