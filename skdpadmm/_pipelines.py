@@ -125,7 +125,7 @@ _CONTAINERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "sklearn.calibration.CalibratedClassifierCV": ("calibrated_classifiers_", _nothing),
 }
 # What has learnt from public rows alone, and is frozen, may still compare by the type of a column.
-_BY_COLUMN = ("OneHotEncoder", "OrdinalEncoder", "TargetEncoder", "SimpleImputer", "KNNImputer")
+_BY_COLUMN = ("Encoder", "Imputer", "Indicator")
 # They learn nothing but the set of labels, which estimators assume to be public too, or nothing but
 # the number of columns.
 _INNOCENT = (
