@@ -213,8 +213,10 @@ class TailAverage:
             n_iter=settings.n_iter,
             n_averaged=settings.n_averaged,
         )
-        # Means of groups are passed on along all edges.
-        n_passed = network.n_agents if self.are_common else n_rounds
+        # Means of groups are broadcast, each along a spanning tree; models go along all edges.
+        n_messages = 2 * n_rounds * network.topology.n_edges
+        if self.are_common:
+            n_messages = network.n_agents * (network.n_agents - 1)
         return network_solution(
             facts,
             rows,
@@ -223,7 +225,7 @@ class TailAverage:
             parameters_per_agent=None if self.are_common else _side_by_side(answers, finish),
             n_iter=settings.n_iter,
             n_rounds=n_rounds,
-            n_messages=2 * n_passed * network.topology.n_edges,
+            n_messages=n_messages,
             derivative_bound=clip_norm / rows.typical_norm,
         )
 
@@ -239,8 +241,8 @@ def network_solution(
 ) -> Solution:
     """A common model whose noise has that variance, with the messages sent, beside preparations."""
     network, preparations = network_of(facts), facts.preparations
-    # Every agent's part of a preparation is passed on along each edge, in both directions.
-    passed = network.n_agents * 2 * network.topology.n_edges
+    # Every agent broadcasts its part of a preparation, along a spanning tree.
+    passed = network.n_agents * (network.n_agents - 1)
     n_numbers = passed * sum(math.prod(release.shape) for release in preparations)
     return noisy_solution(
         facts,

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from skdpadmm.algorithms import FederatedADMM, MultiStepADMM
+from skdpadmm.algorithms import FederatedADMM, MultiStepADMM, RandomizedSGD
 from tests.interface.registry import (
     DEFAULTS,
     ROWS,
@@ -283,7 +283,15 @@ def test_messages_are_two_along_each_edge_in_each_round(topology, edges, inner_s
         assert (model.n_rounds_, model.n_iter_) == (4, 4 * inner_steps)
         assert model.n_messages_ == 4 * 2 * edges
         assert model.bytes_sent_ == 4 * 2 * edges * 8 * 4
-    # Each agent's part of a preparation is passed on along every edge, in both directions.
+    # Each agent broadcasts its part of a preparation, along a spanning tree.
     model = unnamed("network", conditioning="private", **knobs).fit(X, y)
-    assert model.n_messages_ == 2 * edges * (4 + 5)
-    assert model.bytes_sent_ == 8 * 2 * edges * (4 * 4 + 5 * 10)
+    assert model.n_messages_ == 4 * 2 * edges + 5 * 4
+    assert model.bytes_sent_ == 8 * (4 * 2 * edges * 4 + 5 * 4 * 10)
+
+
+def test_a_broadcast_takes_one_message_for_each_edge_of_a_spanning_tree():
+    X, y = ROWS["network"].data()
+    knobs = {"n_agents": 6, "topology": "complete", "conditioning": None}
+    model = unnamed("network", algorithm=RandomizedSGD(), **knobs).fit(X, y)
+    assert model.n_messages_ == 6 * 5
+    assert model.bytes_sent_ == 8 * 4 * 6 * 5
