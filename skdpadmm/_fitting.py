@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._report import fit_report
-from skdpadmm.algorithms import Algorithm, condition, rescale
+from skdpadmm.algorithms import Algorithm, condition, rescale, without_clip_bias
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
@@ -135,6 +135,7 @@ class PendingFit:
                 coordinates = rescale(coordinates, norms, plan.facts.scaling, gate)
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
+                solution = without_clip_bias(solution, plan.facts.loss, problem.rows)
         gate.close()
         if not plan.budget.is_private:
             # Nothing was clipped, and there is no noise.

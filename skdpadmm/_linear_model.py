@@ -47,7 +47,6 @@ from skdpadmm.losses import (
     SmoothedHinge,
     WeightedLoss,
     moderate,
-    undo_clip,
 )
 from skdpadmm.network import Ownership
 from skdpadmm.penalties import ElasticNet, Penalty
@@ -442,7 +441,6 @@ class PredictsProbabilities(PredictsClasses):
     """Probabilities of a logistic loss, corrected for clipping and noise."""
 
     # Of the fit of a logistic loss.
-    _derivative_bound_: Any
     _score_variance_: float
     _doubt_: float
 
@@ -466,13 +464,12 @@ class PredictsProbabilities(PredictsClasses):
 
     def _log_probabilities(self, scores: Array) -> Array:
         """Logarithms of probabilities, from scores in the shape that users see."""
-        if not hasattr(self, "_derivative_bound_"):
+        if not hasattr(self, "_doubt_"):
             raise AttributeError(
                 "Got a loss of one's own, expected a logistic one: only its scores are logarithms"
                 " of odds. Use decision_function."
             )
-        unclipped = undo_clip(log_probabilities(scores), self._derivative_bound_)
-        return moderate(unclipped, self._score_variance_, self._doubt_)
+        return moderate(log_probabilities(scores), self._score_variance_, self._doubt_)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -596,8 +593,6 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
         loss, solution = fitted.plan.facts.loss, fitted.solution
         if isinstance(loss.unweighted, LogisticLoss | MultinomialLoss):
             # For `predict_proba`.
-            weights = np.array(loss.weights) if isinstance(loss, WeightedLoss) else 1.0
-            self._derivative_bound_ = solution.derivative_bound / weights
             self._score_variance_ = solution.score_variance
             # A little is left of the order of the scores, whatever the noise.
             self._doubt_ = min(solution.doubt, 0.999)

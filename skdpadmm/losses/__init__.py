@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skdpadmm.losses._loss import Loss, clip_derivative, clip_vectors, moderate, undo_clip
+from skdpadmm.losses._loss import Loss, clip_derivative, clip_vectors, moderate
 from skdpadmm.losses._margin import LogisticLoss, OneVsRestHinge, SmoothedHinge
 from skdpadmm.losses._multinomial import MultinomialLoss
 from skdpadmm.losses._residual import HuberLoss, SquaredLoss
@@ -20,5 +20,4 @@ __all__ = [
     "clip_derivative",
     "clip_vectors",
     "moderate",
-    "undo_clip",
 ]

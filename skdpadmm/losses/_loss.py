@@ -70,6 +70,14 @@ class Loss(ABC):
         """The loss without weights of classes."""
         return self
 
+    def unclipped_scale(self, size: float, bounds: tuple[float, float]) -> float:
+        """Factor that undoes how far a clip of derivatives has stretched the scores of a fit.
+
+        Scores are normal with mean 0 and standard deviation `size`; `bounds` are those of the
+        derivative for negative and positive targets. 1 for a loss that knows nothing of it.
+        """
+        return 1.0
+
     @property
     def typical_weight(self) -> float:
         """About the mean weight of records, which is 1 without weights of classes."""
@@ -233,40 +241,6 @@ def clip_vectors(vectors: FloatArray, bounds: FloatArray, law: str = "gaussian")
         norms, bounds = np.abs(scaled).sum(axis=(1, 2)), bounds / peak
     factor = np.where(norms > bounds, bounds / np.where(norms > 0, norms, 1.0), 1.0)
     return np.asarray(scaled * (peak * factor)[:, None, None])
-
-
-def undo_clip(log_probability: FloatArray, bound: FloatArray | float) -> FloatArray:
-    r"""Log probabilities, of shape (n, K), of a fit with clipped derivatives.
-
-    A fit whose derivatives are clipped ends where *clipped* derivatives balance. At a point with
-    softmax probabilities s, a record of class k pulls with :math:`s - e_k`, of size
-    :math:`r_k = \|s - e_k\|`, clipped to the bound c. If classes occur there with probabilities q,
-    the pulls balance where :math:`\sum_k q_k \min(1, c / r_k) (s - e_k) = 0`, that is, where
-    :math:`q_k \propto s_k \max(1, r_k / c)`. The order of the classes is kept.
-
-    With two classes, which have one score, sizes are those of its derivative. The bound, of the
-    derivative of a typical record, is in (0, inf]: one for all points keeps the probability a
-    function of the scores. Where records of class k have the weight :math:`w_k`, the bound of that
-    class is :math:`c / w_k`, and q are probabilities in the weighted population.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> np.exp(undo_clip(np.log([[0.1, 0.9]]), 0.3)).round(2)
-    array([[0.25, 0.75]])
-    """
-    s = np.exp(log_probability)
-    squared = 1.0 - 2.0 * s + np.square(s).sum(axis=1, keepdims=True)
-    size = 1.0 - s if s.shape[1] == 2 else np.sqrt(np.maximum(squared, 0.0))
-    with np.errstate(divide="ignore"):
-        stretch = np.log(np.maximum(size / bound, 1.0))
-    log_q = log_probability + stretch
-    # A likelier class keeps at least the probability of those below it.
-    order = np.argsort(log_probability, axis=1, kind="stable")
-    rising = np.maximum.accumulate(np.take_along_axis(log_q, order, axis=1), axis=1)
-    np.put_along_axis(log_q, order, rising, axis=1)
-    log_q -= logsumexp(log_q, axis=1, keepdims=True)
-    return np.logaddexp(log_q + np.log1p(-_UNCHANGED), log_probability + np.log(_UNCHANGED))
 
 
 def moderate(log_probability: FloatArray, score_variance: float, doubt: float = 0.0) -> FloatArray:
