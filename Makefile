@@ -94,7 +94,7 @@ $(VENV)/.installed: pyproject.toml
 
 # Data sets in wheels, from which no code is imported: benchmarks/_data.py has the line.
 $(VENV)/.data: $(VENV)/.installed benchmarks/_data.py
-	@$(BIN)/python -m $$(sed -n 's/^INSTALL = "\(.*\)"/\1/p' benchmarks/_data.py) --quiet
+	@$(BIN)/python -m $$(sed -n 's/^INSTALL = "\(.*\)".*/\1/p' benchmarks/_data.py) --quiet
 	@touch $@
 
 $(OLDEST)/.installed: pyproject.toml Makefile
