@@ -13,6 +13,7 @@ from sklearn import config_context
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.fixes import parse_version
 
+from examples.extending.plot_heavy_ball import HeavyBall
 from skdpadmm import (
     DPAdmmLogisticRegression,
     DPAdmmRidge,
@@ -24,7 +25,10 @@ from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.privacy import (
     GaussianDP,
     NegativeBinomialTrials,
+    PoissonSubsampledGaussian,
+    compose,
     gaussian_mu,
+    guarantee_from_dict,
     round_up,
 )
 
@@ -216,6 +220,27 @@ def test_defaults_of_every_family_learn_counts(own_losses, family, parameters):
         of_agents = {}
     for predicted in (model.predict(X, **of_agents), *local):
         assert d2_tweedie_score(y, predicted, power=1) > 0.35
+
+
+def test_an_accountant_of_ones_own_states_a_guarantee_that_holds():
+    names = {"HeavyBall": HeavyBall, "__name__": __name__}
+    printed = run("\n".join(blocks("adding_an_algorithm")), names)
+    (shown,) = blocks("adding_an_algorithm", "text")
+    assert printed.splitlines()[0] == shown.splitlines()[0]
+    assert float(printed.split()[-1]) == pytest.approx(float(shown.split()[-1]), abs=0.03)
+    own = names["plan"].guarantee()
+    exact = PoissonSubsampledGaussian(own.rate, own.noise_multiplier, own.n_steps, "zero_out")
+    for epsilon in (0.0, 0.1, 0.5, 1.0):
+        assert exact.delta(epsilon) <= own.delta(epsilon)
+    assert guarantee_from_dict(own.to_dict()) == own
+    assert own.epsilon(1e-5) < compose(own, GaussianDP(0.1)).epsilon(1e-5) < 1.2
+    with pytest.raises(ValueError, match="neighboring='zero_out'"):
+        names["model"].set_params(neighboring="replace_one").plan(1_000, 3)
+
+
+def test_a_category_that_is_left_out_is_the_reference():
+    (shown,) = blocks("tables", "text")
+    assert run("\n".join(blocks("tables")), {}).strip() == shown
 
 
 @pytest.mark.slow
