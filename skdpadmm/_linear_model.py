@@ -406,11 +406,6 @@ class PredictsNumbers(RegressorMixin):
         return scores[:, 0] if self._inverse_link_ is None else self._inverse_link_(scores[:, 0])
 
 
-def inverse_link(loss: Loss) -> Callable[[Array], Array] | None:
-    """That of a loss which has one; None: the identity."""
-    return None if type(loss).inverse_link is Loss.inverse_link else loss.inverse_link
-
-
 class PredictsClasses(ClassifierMixin):
     """Predictions of a linear classification."""
 
@@ -538,7 +533,9 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
         super()._keep(fitted, targets)
         coef, intercept = fitted.in_user_units()
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
-        self._inverse_link_ = inverse_link(fitted.plan.facts.loss)
+        loss = fitted.plan.facts.loss
+        if type(loss).inverse_link is not Loss.inverse_link:
+            self._inverse_link_ = loss.inverse_link
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

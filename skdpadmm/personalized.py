@@ -231,7 +231,8 @@ class PersonalizedModel(OwnModels):
             coef, intercept = self._refit(position, features, finite_numbers(target))
             model = LocalRegressor()
             model.coef_, model.intercept_ = coef[0], float(intercept[0])
-            model._inverse_link_ = self._inverse_link_
+            if self._inverse_link_ is not None:
+                model._inverse_link_ = self._inverse_link_
         else:
             targets, model = encoded_targets(target, self.classes_), LocalClassifier()
             model.coef_, model.intercept_ = self._refit(position, features, targets.encoded)
