@@ -231,6 +231,8 @@ class PersonalizedModel(OwnModels):
             coef, intercept = self._refit(position, features, finite_numbers(target))
             model = LocalRegressor()
             model.coef_, model.intercept_ = coef[0], float(intercept[0])
+            if self._inverse_link_ is not None:
+                model._inverse_link_ = self._inverse_link_
         else:
             targets, model = encoded_targets(target, self.classes_), LocalClassifier()
             model.coef_, model.intercept_ = self._refit(position, features, targets.encoded)
@@ -281,7 +283,7 @@ class PersonalizedModel(OwnModels):
             facts = replace(facts, agents=replace(agents, confidence=tuple(confidence)))
         with np.errstate(all="ignore"):
             rows = Rows(features, coordinates)
-            target = coordinates.target(encoded) if coordinates.has_target_scale else encoded
+            target = coordinates.target(encoded)
             models = self._public_models_
             parameters = refit_at_home(facts, rows, target, agent=position, models=models)
         return coordinates.to_user(parameters)

@@ -144,8 +144,9 @@ class PublicTableTransformer(_PublicTransformer):
         - ``(lower, upper)`` or `Range`: numbers, clipped to the range and mapped to [-1, 1].
           Missing ones become 0, the middle, or what the `Range` declares.
         - a list of strings, ints or booleans: categories. There is a column for each, which is 1 in
-          rows of that category and 0 elsewhere. Missing and unknown ones are 0 in all columns. So
-          ``[0, 120]`` is two categories, and ``(0, 120)`` is a range.
+          rows of that category and 0 elsewhere. Missing and unknown ones are 0 in all columns,
+          without a warning: leave out one category and it is the reference, together with them.
+          So ``[0, 120]`` is two categories, and ``(0, 120)`` is a range.
         - ``bool``: one column, 1 where the entry is True or 1, else 0: also where it is missing.
     sparse_output : bool, default=False
         Whether `transform` returns CSR, for many categories.
@@ -188,6 +189,12 @@ class PublicTableTransformer(_PublicTransformer):
            [ 0. ,  0. ,  0. ,  0. ]])
     >>> transformer.get_feature_names_out().tolist()
     ['age', 'city_Oslo', 'city_Bergen', 'smoker']
+
+    One category of two gives one column, and "f" is the reference:
+
+    >>> PublicTableTransformer({"sex": ["m"]}).transform(pd.DataFrame({"sex": ["m", "f"]}))
+    array([[1.],
+           [0.]])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
