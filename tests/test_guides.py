@@ -128,7 +128,7 @@ def test_narrower_bounds_divide_the_noise_of_scores_as_the_guide_says():
     wide = search.plan(10_000, 5).score_std
     narrow = search.set_params(score_bounds=(-1e6, 0)).plan(10_000, 5).score_std
     (noise,) = re.findall(r"near ([\d,]+), which", text_of("model_selection"))
-    (ratio,) = re.findall(r"divides the noise by\s+(\d+)", text_of("model_selection"))
+    (ratio,) = re.findall(r"divides the\s+noise by\s+(\d+)", text_of("model_selection"))
     assert wide == pytest.approx(float(noise.replace(",", "")), rel=0.1)
     assert wide / narrow == pytest.approx(float(ratio))
 
