@@ -35,7 +35,7 @@ mutants: $(VENV)/.installed ## Plant every known bug, and fail if the tests do n
 test-oldest: $(OLDEST)/.installed ## Run the contract and interface suites on the oldest scikit-learn, numpy and scipy
 	@$(OLDEST)/bin/python -m pytest -q -n 2 --dist worksteal -m "not slow and not mutant" $(OLDEST_TESTS)
 
-lint: $(VENV)/.installed ## Check style, format, types and the import rules of the rooms
+lint: $(VENV)/.installed ## Check style, format, types and the import rules of the packages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -94,7 +94,7 @@ $(VENV)/.installed: pyproject.toml
 
 # Data sets in wheels, from which no code is imported: benchmarks/_data.py has the line.
 $(VENV)/.data: $(VENV)/.installed benchmarks/_data.py
-	@$(BIN)/python -m $$(sed -n 's/^INSTALL = "\(.*\)"/\1/p' benchmarks/_data.py) --quiet
+	@$(BIN)/python -m $$(sed -n 's/^INSTALL = "\(.*\)".*/\1/p' benchmarks/_data.py) --quiet
 	@touch $@
 
 $(OLDEST)/.installed: pyproject.toml Makefile

@@ -147,9 +147,11 @@ class PendingFit:
         """The data in the coordinates of a plan, as long as its engine runs."""
         per_person = plan.facts.max_rows_per_person or 1
         rows = Rows(self.X, coordinates, per_person)
-        # A row that is scaled down takes its target along: a weighted record, not a distorted one.
-        has_scale = coordinates.has_target_scale
-        target = coordinates.target(self.y) * rows.weight if has_scale else self.y
+        target = coordinates.target(self.y)
+        if coordinates.has_target_scale:
+            # A row that is scaled down takes its target along: a weighted record, not a distorted
+            # one.
+            target = target * rows.weight
         workers = Engine(self.estimator.n_jobs, backend=self.planned.backend)
         with _progress(self.estimator, plan) as progress, workers.running() as engine:
             if plan.facts.conditioning is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -52,7 +52,13 @@ from skdpadmm.network import Ownership
 from skdpadmm.penalties import ElasticNet, Penalty
 from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Agents, Budget, Facts, Plan
-from skdpadmm.records import Coordinates, declared_coordinates, rounding_factor, target_scale
+from skdpadmm.records import (
+    UNDECLARED_TARGET_BOUNDS,
+    Coordinates,
+    declared_coordinates,
+    rounding_factor,
+    target_scale,
+)
 
 Array = NDArray[np.float64]
 
@@ -150,14 +156,17 @@ class PrivateLinearModel(LinkedEstimator):
         penalty = self._penalty(horizon, n_features)
         require_backend(trust.backend)
         budget = trust.budget(self.epsilon, self.delta)
+        target_bounds = getattr(self, "target_bounds", None)
+        if n_classes is None and target_bounds is None:
+            target_bounds = UNDECLARED_TARGET_BOUNDS
         coordinates = declared_coordinates(
             n_features=n_features,
             fit_intercept=bool(self.fit_intercept),
             feature_bounds=self.feature_bounds,
             row_norm=self.row_norm,
-            target_bounds=getattr(self, "target_bounds", None),
+            target_bounds=target_bounds,
             feature_names=feature_names,
-            has_target_scale=n_classes is None,
+            has_target_scale=loss.is_of_residual and n_classes is None,
         )
         algorithm, agents, is_exact = self._algorithm(trust, budget)
         facts = self._facts(n_samples, loss, penalty, coordinates, replace(trust, agents=agents))
@@ -249,6 +258,11 @@ class PrivateLinearModel(LinkedEstimator):
         """
         check_is_fitted(self)
         model: Any = LinearRegression()
+        if not is_classifier(self) and self._inverse_link_ is not None:
+            raise ValueError(
+                "Got a loss whose predictions are not the linear scores, expected one of"
+                " LinearRegression. Copy coef_ and intercept_ to an estimator with that link."
+            )
         if is_classifier(self):
             model = LogisticRegression() if hasattr(self, "predict_proba") else LinearSVC()
         for name in ("coef_", "intercept_", "classes_", "n_iter_"):
@@ -369,6 +383,8 @@ class PredictsNumbers(RegressorMixin):
     coef_: Array
     intercept_: float
     _check_predict: Any
+    # Of a loss of one's own; None: scores are predictions.
+    _inverse_link_: Callable[[Array], Array] | None = None
 
     def predict(self, X: Any) -> Array:
         """Predict the target.
@@ -381,11 +397,12 @@ class PredictsNumbers(RegressorMixin):
         -------
         y_pred : ndarray of shape (n_samples,)
         """
-        return np.asarray(self._check_predict(X) @ self.coef_ + self.intercept_)
+        scores = np.asarray(self._check_predict(X) @ self.coef_ + self.intercept_)
+        return self._answers(scores[:, None])
 
     def _answers(self, scores: Array) -> Array:
         """Predictions from scores of shape (n_samples, 1)."""
-        return scores[:, 0]
+        return scores[:, 0] if self._inverse_link_ is None else self._inverse_link_(scores[:, 0])
 
 
 class PredictsClasses(ClassifierMixin):
@@ -513,6 +530,9 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
         super()._keep(fitted, targets)
         coef, intercept = fitted.in_user_units()
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
+        loss = fitted.plan.facts.loss
+        if type(loss).inverse_link is not Loss.inverse_link:
+            self._inverse_link_ = loss.inverse_link
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.special
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.pipeline import Pipeline
 
@@ -20,10 +21,25 @@ def _is(expected: Any) -> _Setting:
     return (lambda value: type(value) is type(expected) and value == expected), repr(expected)
 
 
+def _is_entrywise(func: Any) -> bool:
+    """Whether a function is one of numpy or scipy itself that treats each entry by itself.
+
+    Not with a loop of its own for integers: squares of int64 wrap around, and one row can turn the
+    type of a column into a float. Not what a user made by frompyfunc.
+    """
+    if func is None:
+        return True
+    is_own = isinstance(func, np.ufunc) and any(
+        getattr(module, func.__name__, None) is func for module in (np, scipy.special)
+    )
+    is_unary = is_own and func.nin == func.nout == 1
+    return is_unary and not any(loop[0] in "?bBhHiIlLqQ" for loop in func.types)
+
+
 # Transformers that learn nothing and transform each row by itself, and what their parameters have
-# to be for that. By name, as importing all of them takes longer than a fit. Not PolynomialFeatures:
-# powers of finite rows may be infinite. Not encoders and imputers, which compare entries by the
-# type of the column, which one row can change. Subclasses may do more.
+# to be for that. By name, as importing all of them takes longer than a fit. Not encoders and
+# imputers, which compare entries by the type of the column, which one row can change. Subclasses
+# may do more.
 _BY_ROW: dict[str, dict[str, _Setting]] = {
     "sklearn.compose.ColumnTransformer": {
         # Else how many entries are zero decides whether the result is sparse.
@@ -42,8 +58,19 @@ _BY_ROW: dict[str, dict[str, _Setting]] = {
         "strip_accents": (lambda value: not callable(value), "no function"),
     },
     "sklearn.preprocessing.Binarizer": {},
-    "sklearn.preprocessing.FunctionTransformer": {"func": _IS_NONE, "inverse_func": _IS_NONE},
+    "sklearn.preprocessing.FunctionTransformer": {
+        "func": (
+            _is_entrywise,
+            "None, or a function of floats of numpy or scipy.special",
+        ),
+        # Both are compared on some rows, and warned of.
+        "inverse_func": _IS_NONE,
+        # Such as out, where and dtype.
+        "kw_args": _IS_NONE,
+        "feature_names_out": (lambda value: not callable(value), "no function"),
+    },
     "sklearn.preprocessing.Normalizer": {},
+    "sklearn.preprocessing.PolynomialFeatures": {},
 }
 
 
@@ -124,15 +151,14 @@ _CONTAINERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     # Its calibrators are without noise.
     "sklearn.calibration.CalibratedClassifierCV": ("calibrated_classifiers_", _nothing),
 }
-# What has learnt from public rows alone, and is frozen, may still compare by the type of a column.
-_BY_COLUMN = ("Encoder", "Imputer", "Indicator")
-# They learn nothing but the set of labels, which estimators assume to be public too, or nothing but
-# the number of columns.
-_INNOCENT = (
-    "sklearn.preprocessing.LabelEncoder",
-    "sklearn.preprocessing.LabelBinarizer",
-    "sklearn.preprocessing.PolynomialFeatures",
-)
+# What has learnt from public rows alone, and is frozen, may still compare by the type of a column,
+# or stop its iterations by all rows.
+_NOT_BY_ROW = ("Encoder", "Imputer", "Indicator", "NMF")
+# They learn nothing but the set of labels, which estimators assume to be public too.
+_INNOCENT = ("sklearn.preprocessing.LabelEncoder", "sklearn.preprocessing.LabelBinarizer")
+FROZEN = "sklearn.frozen.FrozenEstimator"
+# Lines and files can be counted, and rows that one trial changes reach the next.
+_SILENT = {"verbose": False, "memory": None, "copy": True}
 
 
 def last_step(estimator: Any) -> Any:
@@ -153,17 +179,16 @@ def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -
 
 
 def silent(estimator: Any) -> Any:
-    """The same estimator without printing, caching, and changing the rows that it is given.
+    """The same estimator without printing, caching, and changing the rows that it is given."""
+    return estimator.set_params(**_loud(estimator))
 
-    Lines and files can be counted, and rows that one trial changes reach the next.
-    """
-    off = {"verbose": False, "memory": None, "copy": True}
+
+def _loud(estimator: Any) -> dict[str, Any]:
+    """The parameters by which it prints, caches or changes rows, with what they should be."""
     parameters = estimator.get_params(deep=True)
     names = {name: name.rpartition("__")[2] for name in parameters}
-    values = {name: off[last] for name, last in names.items() if last in off}
-    return estimator.set_params(
-        **{n: value for n, value in values.items() if bool(parameters[n]) != bool(value)}
-    )
+    values = {name: _SILENT[last] for name, last in names.items() if last in _SILENT}
+    return {n: value for n, value in values.items() if bool(parameters[n]) != bool(value)}
 
 
 def public_name(value: Any) -> str:
@@ -187,7 +212,7 @@ def parts_of(
         return
     seen[id(value)] = value  # alive, so that no other object gets its number
     kind = public_name(value)
-    if kind == "sklearn.frozen.FrozenEstimator":
+    if kind == FROZEN:
         yield from parts_of(value.estimator, place, seen, is_frozen=True)
         return
     if kind.startswith("skdpadmm.") and callable(getattr(value, "plan", None)):
@@ -218,9 +243,12 @@ def _is_frozen_leaf(value: Any) -> bool:
     Not what may have private fits inside, or a function.
     """
     kind = public_name(value)
-    is_row_wise = not kind.endswith(_BY_COLUMN) and kind not in {*_CONTAINERS, *_BY_ROW}
+    if not kind or kind.endswith(_NOT_BY_ROW) or kind in {*_CONTAINERS, *_BY_ROW, FROZEN}:
+        return False
+    own = value.get_params(deep=False).values()
+    has_function = any(callable(each) and not isinstance(each, type) for each in own)
     is_composed = isinstance(value, MetaEstimatorMixin) or hasattr(value, "privacy_")
-    return bool(kind) and is_row_wise and not is_composed
+    return not (has_function or is_composed)
 
 
 def _fitted_names(value: Any) -> str:
@@ -243,32 +271,44 @@ def _why(value: Any) -> str:
 
 def acts_by_row(step: Any) -> bool:
     """Whether a transformer is known to learn nothing and to transform each row by itself."""
-    return not objection(step)
+    return not any(objections(step))
 
 
-def objection(step: Any) -> str:
-    """Why a transformer may learn from rows or mix them, as a phrase; empty if it does not."""
+def objections(step: Any, place: str = "", *, takes_frozen: bool = False) -> Iterator[str]:
+    """All parts of a transformer that may learn from rows or mix them, and parameters to pass.
+
+    With ``takes_frozen`` a frozen step is accepted that treats each row by itself.
+    """
     if step is None or (isinstance(step, str) and step in ("passthrough", "drop")):
-        return ""
-    kind = public_name(step)
-    if kind == "sklearn.pipeline.Pipeline":
-        return next(filter(None, (objection(part) for _, part in step.steps)), "")
+        return
+    kind, name = public_name(step), f"{type(step).__name__} {place!r}"
     if kind.startswith("skdpadmm.preprocessing."):
-        return ""
-    if kind not in _BY_ROW:
-        return f"{step!r}"
+        return
+    if kind == FROZEN and takes_frozen:
+        name = f"FrozenEstimator {place!r} of {type(step.estimator).__name__}"
+        if not _is_frozen_leaf(step.estimator) and not acts_by_row(step.estimator):
+            yield name
+        elif loud := _loud(step.estimator):
+            # Nothing changes the parameters of what is frozen.
+            yield f"{name} (freeze one with {', '.join(f'{n}={v}' for n, v in loud.items())})"
+        return
+    if kind not in {*_BY_ROW, "sklearn.pipeline.Pipeline"}:
+        yield name
+        return
     if wrong := _wrong_settings(step):
-        return f"{step!r} without {wrong}"
-    own = getattr(step, "transformers_", getattr(step, "transformers", ()))
-    parts = [part for _, part, _ in own]
-    return next(filter(None, map(objection, [*parts, getattr(step, "remainder", None)])), "")
+        yield f"{name} (pass {wrong})"
+    names = ("steps", "transformers_", "transformers")
+    parts = next((getattr(step, attribute) for attribute in names if hasattr(step, attribute)), ())
+    for part in (*parts, ("remainder", getattr(step, "remainder", None))):
+        inside = f"{place}.{part[0]}" if place else part[0]
+        yield from objections(part[1], inside, takes_frozen=takes_frozen)
 
 
 def _wrong_settings(step: Any) -> str:
     """Parameters that a listed transformer needs to treat each row by itself."""
     return ", ".join(
         f"{name}={words}"
-        for name, (is_right, words) in _BY_ROW[public_name(step)].items()
+        for name, (is_right, words) in _BY_ROW.get(public_name(step), {}).items()
         if not is_right(getattr(step, name))
     )
 
@@ -290,8 +330,8 @@ def require_known(estimator: Any) -> None:
         raise ValueError(
             f"Got a model that costs more than its private fits: {'; '.join(problems)}. Expected"
             " transformers that learn nothing, such as PublicTableTransformer and BoundedScaler, or"
-            " a FrozenEstimator around one that was fitted on public rows. Apply others, if they"
-            " treat each row by itself, before the pipeline."
+            " a FrozenEstimator around each one that was fitted on public rows. Apply others, if"
+            " they treat each row by itself, before the pipeline."
         )
 
 
@@ -300,6 +340,9 @@ def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None
     steps: Any = transformers_of(estimator)
     if steps is None:
         return n_features
+    # Functions of entries do not change how many columns there are, and not all take text.
+    functions = [n for n, value in steps.get_params().items() if isinstance(value, np.ufunc)]
+    steps.set_params(**dict.fromkeys(functions))
     # A zero as text is a number, a word and an unknown category. The columns of a table are text
     # where some of them are.
     for zero, dtype in ((0.0, np.float64), ("0", object)):

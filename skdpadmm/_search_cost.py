@@ -42,7 +42,8 @@ from skdpadmm.privacy.claims import (
 
 # The rows that train depend on positions alone. Subclasses may look at rows.
 _GIVEN = type(ms.check_cv([]))
-_BY_POSITION = (ms.KFold, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit, _GIVEN)
+_BY_POSITION = {ms.KFold, ms.LeaveOneOut, ms.PredefinedSplit, ms.RepeatedKFold, ms.ShuffleSplit}
+_BY_POSITION |= {ms.TimeSeriesSplit, _GIVEN}
 
 
 def claim_of(plan: Any, observer: str | None = None, who: str = "") -> Claim:

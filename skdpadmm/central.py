@@ -1,12 +1,13 @@
 """Estimators with a trusted curator: the curator holds the rows, the world sees the model.
 
-**Guarantee.** Adversary "model": whoever sees the fitted model, or every released iterate. Unit:
-one record, or with ``fit(X, y, persons=labels)`` all rows of a person, by one or more others.
-Neighbouring: `neighboring`. `fit` is (epsilon, delta)-differentially private, by
-default by composition over all that is released: the second moment and the path of Algorithm 2 of
-[1]_, with noise on the released mean only. `privacy_` lists it and states the guarantee, and the
-algorithm's own documentation the theorem: see :class:`~skdpadmm.algorithms.ConsensusADMM`. It holds
-for every finite input, because contributions are clipped after they are computed. It does not cover
+**Guarantee.** The adversary is "model": the public, which sees the fitted model or every released
+iterate. The unit is one record or, with ``fit(X, y, persons=labels)``, all rows of a person,
+replaced by one or more others. `neighboring` chooses the neighbouring relation. `fit` is (epsilon,
+delta)-differentially private, by default by composition over all releases: the second moment and
+the path of Algorithm 2 of [1]_, with noise on the released mean only. `privacy_` lists the releases
+and states the guarantee; the documentation of the algorithm, such as
+:class:`~skdpadmm.algorithms.ConsensusADMM`, states the theorem. The guarantee holds for every
+finite input, because contributions are clipped after they are computed. It does not cover
 transformers fitted earlier in a pipeline, scores on private data, or other fits on the same
 records.
 
@@ -67,8 +68,8 @@ class CentralModel(StreamingModel):
     def fit(self, X: Any, y: ArrayLike, persons: ArrayLike | None = None) -> Self:
         """Fit the model; spends the whole budget.
 
-        Sample weights are not accepted: they change what one record can do, and no bound of that
-        is implemented.
+        Sample weights are not accepted, because they change the sensitivity to one record and no
+        bound on that is implemented.
 
         Parameters
         ----------
@@ -77,12 +78,12 @@ class CentralModel(StreamingModel):
         y : array-like of shape (n_samples,)
             Target: finite numbers for a regressor, class labels for a classifier.
         persons : array-like of shape (n_samples,), default=None
-            Whose row it is: labels of any type that can be sorted, none missing. All rows of a
-            person are protected together then, and `max_rows_per_person` is needed. The objective
-            is the mean over persons of the mean loss of their rows, as with sample weights of one
-            over the number of rows of the person: n is the number of persons. How many rows a
-            person has stays private, so each takes up as many: memory and time are those of
-            ``n_persons * max_rows_per_person`` rows, in one copy of `X`. None: the unit is a row.
+            Label of the person of each row, of any type that can be sorted, none missing. The fit
+            then protects all rows of a person together and needs `max_rows_per_person`. The
+            objective is the mean over persons of the mean loss of their rows, as with sample
+            weights of one over the number of rows of the person; n is the number of persons. To
+            hide the number of rows, every person is padded to `max_rows_per_person` rows, in one
+            copy of `X`; memory and time grow with it. With None the unit is a row.
 
         Returns
         -------
@@ -91,7 +92,7 @@ class CentralModel(StreamingModel):
         Raises
         ------
         ValueError
-            Where a parameter or the input is not valid; nothing is stored then.
+            If a parameter or the input is invalid. The estimator then stores nothing.
         """
         with all_or_nothing(self):
             if self._is_stream():
@@ -136,7 +137,7 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
 
     where :math:`\rho` is `l1_ratio`.
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.central`.
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
 
     Parameters
     ----------
@@ -145,49 +146,53 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     l1_ratio : float, default=0.5
         Share of the l1 penalty, in [0, 1].
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
-        the exact optimum, an object its own iterations without noise and without clipping.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
-        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
+        Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
+        target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     max_rows_per_person : int or None, default=None
-        Public bound of the rows of a person, of whom only the first ones in the order given are
-        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
-        else.
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Length of the private iteration, fixed in advance. More steps need more noise in each.
+        Number of iterations, fixed in advance. More iterations need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -197,13 +202,13 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
-        Number of records that have arrived, after `partial_fit` alone.
+        Number of records that have arrived; only after `partial_fit`.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     Examples
     --------
@@ -238,10 +243,10 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
 
     .. math:: \frac{1}{2 n} \|y - X w - b\|_2^2 + \alpha \|D w\|_1
 
-    with the rows of D as what is to be zero: differences of neighbouring coefficients, for ones
-    that are piecewise constant, or second differences, for ones that are piecewise linear.
+    The penalty sets entries of D w to zero: differences of neighbouring coefficients, for piecewise
+    constant ones, or second differences, for piecewise linear ones.
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.central`.
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
 
     Parameters
     ----------
@@ -252,49 +257,53 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
-        the exact optimum, an object its own iterations without noise and without clipping.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
-        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
+        Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
+        target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     max_rows_per_person : int or None, default=None
-        Public bound of the rows of a person, of whom only the first ones in the order given are
-        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
-        else.
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Length of the private iteration, fixed in advance. More steps need more noise in each.
+        Number of iterations, fixed in advance. More iterations need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -304,13 +313,13 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
-        Number of records that have arrived, after `partial_fit` alone.
+        Number of records that have arrived; only after `partial_fit`.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     References
     ----------
@@ -366,65 +375,69 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     .. math:: \sum_{i=1}^n H(y_i - x_i^T w - b) + \alpha \|w\|_2^2, \qquad
         H(r) = \begin{cases} r^2 & |r| \le t \\ 2 t |r| - t^2 & \text{else} \end{cases}
 
-    where t is `huber_threshold` times half of the width of `target_bounds`, so that it does not
-    depend on the units of `y`. It is the objective of :class:`sklearn.linear_model.HuberRegressor`,
-    with t as its ``epsilon``, at a scale of one. No scale of the residuals is estimated, because
-    that would be one more release. Undeclared bounds are [-3, 3], also at ``epsilon=inf``, where
-    nothing is clipped: ``huber_threshold=0.45`` is then t = 1.35, scikit-learn's default.
+    where t is `huber_threshold` times half the width of `target_bounds`, so that it does not depend
+    on the units of `y`. This is the objective of :class:`sklearn.linear_model.HuberRegressor` at a
+    scale of one, with t as its ``epsilon``. The fit estimates no scale of the residuals, because
+    that would be one more release. Undeclared bounds are [-3, 3], also at ``epsilon=inf``, which
+    clips nothing: ``huber_threshold=0.45`` then means t = 1.35, scikit-learn's default.
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.central`.
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
 
     Parameters
     ----------
     huber_threshold : float, default=0.2
-        Residual beyond which Huber's loss is linear, in (0, inf), in units of half of the width of
-        `target_bounds` (without an intercept, of their largest absolute value).
+        Residual beyond which Huber's loss is linear, in (0, inf), in units of half the width of
+        `target_bounds` (without an intercept: of their largest absolute value).
     alpha : float, default=1e-4
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
-        the exact optimum, an object its own iterations without noise and without clipping.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
-        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
+        Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
+        target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     max_rows_per_person : int or None, default=None
-        Public bound of the rows of a person, of whom only the first ones in the order given are
-        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
-        else.
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Length of the private iteration, fixed in advance. More steps need more noise in each.
+        Number of iterations, fixed in advance. More iterations need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -434,13 +447,13 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
-        Number of records that have arrived, after `partial_fit` alone.
+        Number of records that have arrived; only after `partial_fit`.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     Examples
     --------
@@ -474,56 +487,60 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
 
     .. math:: \frac{1}{2 n} \|y - X w - b\|_2^2 + \alpha \|w\|_1
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.central`.
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
 
     Parameters
     ----------
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
-        the exact optimum, an object its own iterations without noise and without clipping.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
-        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
+        Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
+        target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     max_rows_per_person : int or None, default=None
-        Public bound of the rows of a person, of whom only the first ones in the order given are
-        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
-        else.
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Length of the private iteration, fixed in advance. More steps need more noise in each.
+        Number of iterations, fixed in advance. More iterations need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -533,13 +550,13 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
-        Number of records that have arrived, after `partial_fit` alone.
+        Number of records that have arrived; only after `partial_fit`.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     Examples
     --------
@@ -573,17 +590,17 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
 
     .. math:: \frac12 \|W\|_F^2 + C \sum_{i=1}^n \sum_k h(y_{ik} (w_k^T x_i + b_k))
 
-    with the hinge of a margin, its corner replaced by a parabola of width s = `smoothing`,
+    with a hinge whose corner is replaced by a parabola of width s = `smoothing`,
 
     .. math:: h(m) = \begin{cases} 0 & m \ge 1 \\ (1 - m)^2 / (2 s) & 1 - s \le m < 1 \\
         1 - m - s / 2 & m < 1 - s \end{cases}
 
-    For two classes there is one k, and y is -1 or +1. For more there is one for each class, against
-    all others; they are released together: a record's gradient is clipped in one joint norm, so the
-    budget is not divided among the classes. Unlike :class:`sklearn.svm.LinearSVC` it does not
-    penalise the intercept.
+    Two classes need one k, and y is -1 or +1. More classes need one k each, against all others. The
+    scores of all classes are released together, and a record's gradient is clipped in one joint
+    norm, so the budget is not divided among the classes. Unlike :class:`sklearn.svm.LinearSVC`,
+    this estimator does not penalise the intercept.
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.central`.
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
 
     Parameters
     ----------
@@ -592,54 +609,57 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     smoothing : float, default=1.0
         Width of the hinge's parabola in units of the margin, in (0, inf).
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
-        the exact optimum, an object its own iterations without noise and without clipping.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     classes : array-like of shape (n_classes,), default=None
-        All classes there can be, which are public. None: those seen in `y` are assumed to be
+        All possible class labels, which are public. With None the labels in `y` are assumed to be
         public.
     class_weight : dict, default=None
-        Public weights ``{label: weight}`` in (0, inf), which multiply the losses of records; 1 for
-        labels that are not named. `plan` then needs declared `classes`. "balanced" is refused,
-        because the frequencies of labels are private.
+        Public weights ``{label: weight}`` in (0, inf) of the losses of records; 1 for all other
+        labels. `plan` then needs declared `classes`. "balanced" is refused, because the frequencies
+        of labels are private.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     max_rows_per_person : int or None, default=None
-        Public bound of the rows of a person, of whom only the first ones in the order given are
-        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
-        else.
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Length of the private iteration, fixed in advance. More steps need more noise in each.
+        Number of iterations, fixed in advance. More iterations need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -651,13 +671,13 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
-        Number of records that have arrived, after `partial_fit` alone.
+        Number of records that have arrived; only after `partial_fit`.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     Examples
     --------
@@ -693,10 +713,10 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     .. math:: C \sum_{i=1}^n \ell(W x_i + b, y_i) + \rho \|W\|_1 + \frac{1 - \rho}{2} \|W\|_F^2,
 
     where :math:`\rho` is `l1_ratio`, with the logistic loss for two classes and the multinomial one
-    for more. The scores of all classes are released together: a record's gradient is clipped in one
-    joint norm.
+    for more. The scores of all classes are released together, and a record's gradient is clipped in
+    one joint norm.
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.central`.
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
 
     Parameters
     ----------
@@ -705,54 +725,57 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     l1_ratio : float, default=0.0
         Share of the l1 penalty, in [0, 1].
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
-        the exact optimum, an object its own iterations without noise and without clipping.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     classes : array-like of shape (n_classes,), default=None
-        All classes there can be, which are public. None: those seen in `y` are assumed to be
+        All possible class labels, which are public. With None the labels in `y` are assumed to be
         public.
     class_weight : dict, default=None
-        Public weights ``{label: weight}`` in (0, inf), which multiply the losses of records; 1 for
-        labels that are not named. `plan` then needs declared `classes`. "balanced" is refused,
-        because the frequencies of labels are private.
+        Public weights ``{label: weight}`` in (0, inf) of the losses of records; 1 for all other
+        labels. `plan` then needs declared `classes`. "balanced" is refused, because the frequencies
+        of labels are private.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     max_rows_per_person : int or None, default=None
-        Public bound of the rows of a person, of whom only the first ones in the order given are
-        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
-        else.
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Length of the private iteration, fixed in advance. More steps need more noise in each.
+        Number of iterations, fixed in advance. More iterations need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -764,13 +787,13 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
-        Number of records that have arrived, after `partial_fit` alone.
+        Number of records that have arrived; only after `partial_fit`.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     Examples
     --------
@@ -807,56 +830,60 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
 
     .. math:: \|y - X w - b\|_2^2 + \alpha \|w\|_2^2
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.central`.
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
 
     Parameters
     ----------
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
-        Total budget of one fit, in (0, inf]. At inf nothing is private: an algorithm's name means
-        the exact optimum, an object its own iterations without noise and without clipping.
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record or person, or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
-        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
+        Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
+        target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="consensus-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     max_rows_per_person : int or None, default=None
-        Public bound of the rows of a person, of whom only the first ones in the order given are
-        used; needed for ``fit(X, y, persons=labels)``, which protects persons, and for nothing
-        else.
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Length of the private iteration, fixed in advance. More steps need more noise in each.
+        Number of iterations, fixed in advance. More iterations need more noise in each.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -866,13 +893,13 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
-        Number of records that have arrived, after `partial_fit` alone.
+        Number of records that have arrived; only after `partial_fit`.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     Examples
     --------

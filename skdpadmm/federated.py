@@ -1,14 +1,15 @@
 """Federated estimators: rows stay with agents, and a server coordinates.
 
-**Guarantee.** Adversary: `adversary`, and the other two at their own figures. Unit: `privacy_unit`.
-Neighbouring: `neighboring`; neighbouring data sets agree on which agent holds which row. `fit` is
-(epsilon, delta)-differentially private against the adversary, by composition over all messages of
-Algorithm 3 of [1]_, corrected; `privacy_` lists them and states the guarantees, and
-:class:`~skdpadmm.algorithms.FederatedADMM` the theorem. It holds for every finite input, because
-contributions are clipped after they are computed. It does not cover transformers fitted earlier in
-a pipeline, scores on private data, or other fits on the same records.
+**Guarantee.** The budget holds against `adversary`; the other two observers have their own epsilon.
+The unit is `privacy_unit`. `neighboring` chooses the neighbouring relation; in neighbouring data
+sets the same agent holds the same row. `fit` is (epsilon, delta)-differentially private against the
+adversary, by composition over all messages of Algorithm 3 of [1]_, corrected. `privacy_` lists the
+messages and states the guarantees; :class:`~skdpadmm.algorithms.FederatedADMM` states the theorem.
+The guarantee holds for every finite input, because contributions are clipped after they are
+computed. It does not cover transformers fitted earlier in a pipeline, scores on private data, or
+other fits on the same records.
 
-`fit` simulates all agents in one place, and protects nobody from whoever runs it.
+`fit` simulates all agents in one process and does not protect anyone from the party that runs it.
 
 .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
    Centralized and Federated Learning", ICML 2023.
@@ -89,7 +90,7 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
 
     where :math:`\rho` is `l1_ratio`.
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.federated`.
+    The module :mod:`skdpadmm.federated` states the guarantee and the observers.
 
     Parameters
     ----------
@@ -99,68 +100,77 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
         Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
-        object its own iterations without noise and without clipping.
+        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
+        optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
-        Who the budget is spent against: a server that sees every message (of agents with budgets of
-        their own, too), one that sees sums by secure aggregation, or whoever sees the model.
+        The observer of the budget: a server that sees every message (required if agents have their
+        own budgets), a server that sees sums by secure aggregation, or the public that sees the
+        model.
     privacy_unit : {"record", "agent"}, default="record"
-        What is protected: one row, or all rows of an agent.
+        The unit of protection: one row, or all rows of an agent.
     partition : str or callable, default="iid"
-        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
-        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
-        returns labels. The last three look at the data: the guarantee
-        is conditional on the ownership that results.
+        Assignment of rows to artificial agents, without `agents` and `agent_column`: "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three use the data, so the guarantee is
+        conditional on the resulting assignment.
     n_agents : int, default=None
-        Number of agents that `partition` makes; None: ``min(10, n_samples)``.
+        Number of agents that `partition` makes. None means ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
+        Column of `X` with the agent of each row, in fits and predictions. It is not a feature.
     participation : float or "auto", default="auto"
-        Share of the agents that take part in a round, in (0, 1]. "auto" is 1: it needs least noise.
+        Proportion of agents that take part in a round, in (0, 1]. "auto" is 1, which needs the
+        least noise.
     dropout : float, default=0.0
-        Probability, in [0, 1), that a message is lost, for which noise is planned, in simulations.
+        Probability in [0, 1) that a message is lost, for simulations. The planned noise allows for
+        the losses.
     n_honest : int, default=None
-        Agents who keep their noise secret, for "sums". None: the smallest majority, and never all.
+        Number of agents that keep their noise secret, for "sums". None means the smallest majority,
+        but never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record (or agent) is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
-        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
+        Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
+        target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Number of rounds, or of a token's hops for each agent; fixed in advance. More need more
+        Number of rounds, or of hops of a token per agent, fixed in advance. More rounds need more
         noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     engine : {"local", "dask"}, default="local"
-        Where agents run: here, or in workers of dask (``skdpadmm[dask]``), no boundary of privacy.
+        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
+        privacy boundary.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -170,16 +180,16 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none of
-        the exact optimum at ``epsilon=inf``, which is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size in bytes. All are 0
+        for the exact optimum at ``epsilon=inf``, which is computed in one process.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     Examples
     --------
@@ -215,7 +225,7 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
 
     .. math:: \frac{1}{2 n} \|y - X w - b\|_2^2 + \alpha \|w\|_1
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.federated`.
+    The module :mod:`skdpadmm.federated` states the guarantee and the observers.
 
     Parameters
     ----------
@@ -223,68 +233,77 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
-        object its own iterations without noise and without clipping.
+        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
+        optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
-        Who the budget is spent against: a server that sees every message (of agents with budgets of
-        their own, too), one that sees sums by secure aggregation, or whoever sees the model.
+        The observer of the budget: a server that sees every message (required if agents have their
+        own budgets), a server that sees sums by secure aggregation, or the public that sees the
+        model.
     privacy_unit : {"record", "agent"}, default="record"
-        What is protected: one row, or all rows of an agent.
+        The unit of protection: one row, or all rows of an agent.
     partition : str or callable, default="iid"
-        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
-        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
-        returns labels. The last three look at the data: the guarantee
-        is conditional on the ownership that results.
+        Assignment of rows to artificial agents, without `agents` and `agent_column`: "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three use the data, so the guarantee is
+        conditional on the resulting assignment.
     n_agents : int, default=None
-        Number of agents that `partition` makes; None: ``min(10, n_samples)``.
+        Number of agents that `partition` makes. None means ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
+        Column of `X` with the agent of each row, in fits and predictions. It is not a feature.
     participation : float or "auto", default="auto"
-        Share of the agents that take part in a round, in (0, 1]. "auto" is 1: it needs least noise.
+        Proportion of agents that take part in a round, in (0, 1]. "auto" is 1, which needs the
+        least noise.
     dropout : float, default=0.0
-        Probability, in [0, 1), that a message is lost, for which noise is planned, in simulations.
+        Probability in [0, 1) that a message is lost, for simulations. The planned noise allows for
+        the losses.
     n_honest : int, default=None
-        Agents who keep their noise secret, for "sums". None: the smallest majority, and never all.
+        Number of agents that keep their noise secret, for "sums". None means the smallest majority,
+        but never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record (or agent) is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
-        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
+        Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
+        target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Number of rounds, or of a token's hops for each agent; fixed in advance. More need more
+        Number of rounds, or of hops of a token per agent, fixed in advance. More rounds need more
         noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     engine : {"local", "dask"}, default="local"
-        Where agents run: here, or in workers of dask (``skdpadmm[dask]``), no boundary of privacy.
+        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
+        privacy boundary.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -294,16 +313,16 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none of
-        the exact optimum at ``epsilon=inf``, which is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size in bytes. All are 0
+        for the exact optimum at ``epsilon=inf``, which is computed in one process.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     Examples
     --------
@@ -339,10 +358,10 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
     .. math:: C \sum_{i=1}^n \ell(W x_i + b, y_i) + \rho \|W\|_1 + \frac{1 - \rho}{2} \|W\|_F^2,
 
     where :math:`\rho` is `l1_ratio`, with the logistic loss for two classes and the multinomial one
-    for more. The scores of all classes are released together: a record's gradient is clipped in one
-    joint norm.
+    for more. The scores of all classes are released together, and a record's gradient is clipped in
+    one joint norm.
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.federated`.
+    The module :mod:`skdpadmm.federated` states the guarantee and the observers.
 
     Parameters
     ----------
@@ -352,73 +371,81 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
         Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
-        object its own iterations without noise and without clipping.
+        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
+        optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
-        Who the budget is spent against: a server that sees every message (of agents with budgets of
-        their own, too), one that sees sums by secure aggregation, or whoever sees the model.
+        The observer of the budget: a server that sees every message (required if agents have their
+        own budgets), a server that sees sums by secure aggregation, or the public that sees the
+        model.
     privacy_unit : {"record", "agent"}, default="record"
-        What is protected: one row, or all rows of an agent.
+        The unit of protection: one row, or all rows of an agent.
     partition : str or callable, default="iid"
-        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
-        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
-        returns labels. The last three look at the data: the guarantee
-        is conditional on the ownership that results.
+        Assignment of rows to artificial agents, without `agents` and `agent_column`: "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three use the data, so the guarantee is
+        conditional on the resulting assignment.
     n_agents : int, default=None
-        Number of agents that `partition` makes; None: ``min(10, n_samples)``.
+        Number of agents that `partition` makes. None means ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
+        Column of `X` with the agent of each row, in fits and predictions. It is not a feature.
     participation : float or "auto", default="auto"
-        Share of the agents that take part in a round, in (0, 1]. "auto" is 1: it needs least noise.
+        Proportion of agents that take part in a round, in (0, 1]. "auto" is 1, which needs the
+        least noise.
     dropout : float, default=0.0
-        Probability, in [0, 1), that a message is lost, for which noise is planned, in simulations.
+        Probability in [0, 1) that a message is lost, for simulations. The planned noise allows for
+        the losses.
     n_honest : int, default=None
-        Agents who keep their noise secret, for "sums". None: the smallest majority, and never all.
+        Number of agents that keep their noise secret, for "sums". None means the smallest majority,
+        but never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record (or agent) is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     classes : array-like of shape (n_classes,), default=None
-        All classes there can be, which are public. None: those seen in `y` are assumed to be
+        All possible class labels, which are public. With None the labels in `y` are assumed to be
         public.
     class_weight : dict, default=None
-        Public weights ``{label: weight}`` in (0, inf), which multiply the losses of records; 1 for
-        labels that are not named. `plan` then needs declared `classes`. "balanced" is refused,
-        because the frequencies of labels are private.
+        Public weights ``{label: weight}`` in (0, inf) of the losses of records; 1 for all other
+        labels. `plan` then needs declared `classes`. "balanced" is refused, because the frequencies
+        of labels are private.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Number of rounds, or of a token's hops for each agent; fixed in advance. More need more
+        Number of rounds, or of hops of a token per agent, fixed in advance. More rounds need more
         noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     engine : {"local", "dask"}, default="local"
-        Where agents run: here, or in workers of dask (``skdpadmm[dask]``), no boundary of privacy.
+        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
+        privacy boundary.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -430,16 +457,16 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none of
-        the exact optimum at ``epsilon=inf``, which is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size in bytes. All are 0
+        for the exact optimum at ``epsilon=inf``, which is computed in one process.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     Examples
     --------
@@ -475,7 +502,7 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
 
     .. math:: \|y - X w - b\|_2^2 + \alpha \|w\|_2^2
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.federated`.
+    The module :mod:`skdpadmm.federated` states the guarantee and the observers.
 
     Parameters
     ----------
@@ -483,68 +510,77 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
         Strength of the penalty, at least 0, in the user's units.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
-        object its own iterations without noise and without clipping.
+        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
+        optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"server", "sums", "model"}, default="server"
-        Who the budget is spent against: a server that sees every message (of agents with budgets of
-        their own, too), one that sees sums by secure aggregation, or whoever sees the model.
+        The observer of the budget: a server that sees every message (required if agents have their
+        own budgets), a server that sees sums by secure aggregation, or the public that sees the
+        model.
     privacy_unit : {"record", "agent"}, default="record"
-        What is protected: one row, or all rows of an agent.
+        The unit of protection: one row, or all rows of an agent.
     partition : str or callable, default="iid"
-        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
-        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
-        returns labels. The last three look at the data: the guarantee
-        is conditional on the ownership that results.
+        Assignment of rows to artificial agents, without `agents` and `agent_column`: "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three use the data, so the guarantee is
+        conditional on the resulting assignment.
     n_agents : int, default=None
-        Number of agents that `partition` makes; None: ``min(10, n_samples)``.
+        Number of agents that `partition` makes. None means ``min(10, n_samples)``.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
+        Column of `X` with the agent of each row, in fits and predictions. It is not a feature.
     participation : float or "auto", default="auto"
-        Share of the agents that take part in a round, in (0, 1]. "auto" is 1: it needs least noise.
+        Proportion of agents that take part in a round, in (0, 1]. "auto" is 1, which needs the
+        least noise.
     dropout : float, default=0.0
-        Probability, in [0, 1), that a message is lost, for which noise is planned, in simulations.
+        Probability in [0, 1) that a message is lost, for simulations. The planned noise allows for
+        the losses.
     n_honest : int, default=None
-        Agents who keep their noise secret, for "sums". None: the smallest majority, and never all.
+        Number of agents that keep their noise secret, for "sums". None means the smallest majority,
+        but never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record (or agent) is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
-        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
+        Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
+        target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="federated-admm"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
-        does so where signal is ample, if the algorithm can be conditioned.
+        does so if the signal is ample and the algorithm can be conditioned.
     conditioning : {"auto", "private", None}, default="auto"
-        "private" spends a share of the budget on a noisy second moment of the rows, and works where
-        it is near the identity. "auto" does so where that can help, up to 1,000 parameters.
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
     max_iter : int, default=100
-        Number of rounds, or of a token's hops for each agent; fixed in advance. More need more
+        Number of rounds, or of hops of a token per agent, fixed in advance. More rounds need more
         noise.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     engine : {"local", "dask"}, default="local"
-        Where agents run: here, or in workers of dask (``skdpadmm[dask]``), no boundary of privacy.
+        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
+        privacy boundary.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -554,16 +590,16 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
         Coefficients, in the units of `X` and `y`.
     intercept_ : float
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none of
-        the exact optimum at ``epsilon=inf``, which is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size in bytes. All are 0
+        for the exact optimum at ``epsilon=inf``, which is computed in one process.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets.
+        The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     Examples
     --------

@@ -1,17 +1,18 @@
 """Estimators for agents with models of their own, each pulled towards those of similar agents.
 
-**Guarantee.** Adversary: an eavesdropper, who sees all messages and all models. Unit:
-`privacy_unit`. Neighbouring: `neighboring`; neighbouring data sets agree on which agent holds which
-row. `fit` is (epsilon, delta)-differentially private for the rows of every agent, by composition
-over what that agent releases, whatever the others do, by the algorithm of [1]_ with corrected norms
-and composition; `privacy_` lists the releases, and
-:class:`~skdpadmm.algorithms.PersonalizedCoordinateDescent` states the theorem. It does not cover
-transformers fitted earlier in a pipeline, scores on private data, or other fits on the same
-records.
+**Guarantee.** The adversary is an eavesdropper, who sees all messages and all models. The unit is
+`privacy_unit`. `neighboring` chooses the neighbouring relation; in neighbouring data sets the same
+agent holds the same row. `fit` is (epsilon, delta)-differentially private for the rows of every
+agent, by composition over the releases of that agent, for any behaviour of the others. The
+algorithm is that of [1]_ with corrected norms and composition. `privacy_` lists the releases;
+:class:`~skdpadmm.algorithms.PersonalizedCoordinateDescent` states the theorem. The guarantee does
+not cover transformers fitted earlier in a pipeline, scores on private data, or other fits on the
+same records.
 
-The noise on the gradient of an agent does not shrink with the rows of others, so with few rows and
-many features gradients are mostly noise. Neighbours' models and `local_model` then help most, at no
-privacy loss. `fit` simulates all agents in one place, and protects nobody from whoever runs it.
+The noise on the gradient of an agent does not shrink with the rows of others, so gradients with few
+rows and many features are mostly noise. Neighbours' models and `local_model` then help most, at no
+privacy loss. `fit` simulates all agents in one process and does not protect anyone from the party
+that runs it.
 
 .. [1] A. Bellet, R. Guerraoui, M. Taziki, M. Tommasi, "Fast and Differentially Private Algorithms
    for Decentralized Collaborative Machine Learning", 2017.
@@ -231,6 +232,8 @@ class PersonalizedModel(OwnModels):
             coef, intercept = self._refit(position, features, finite_numbers(target))
             model = LocalRegressor()
             model.coef_, model.intercept_ = coef[0], float(intercept[0])
+            if self._inverse_link_ is not None:
+                model._inverse_link_ = self._inverse_link_
         else:
             targets, model = encoded_targets(target, self.classes_), LocalClassifier()
             model.coef_, model.intercept_ = self._refit(position, features, targets.encoded)
@@ -281,7 +284,7 @@ class PersonalizedModel(OwnModels):
             facts = replace(facts, agents=replace(agents, confidence=tuple(confidence)))
         with np.errstate(all="ignore"):
             rows = Rows(features, coordinates)
-            target = coordinates.target(encoded) if coordinates.has_target_scale else encoded
+            target = coordinates.target(encoded)
             models = self._public_models_
             parameters = refit_at_home(facts, rows, target, agent=position, models=models)
         return coordinates.to_user(parameters)
@@ -314,8 +317,8 @@ class _LocalModel(LinkedEstimator):
 class LocalRegressor(PredictsNumbers, _LocalModel):
     """A linear model of a number that stays with one agent: it is not private.
 
-    It is what :meth:`DPPersonalizedRegressor.local_model` returns, and cannot be fitted by itself.
-    It takes the columns of the fit, and does not use that of the agents.
+    :meth:`DPPersonalizedRegressor.local_model` returns it; it cannot be fitted by itself. It takes
+    the columns of the fit and ignores the column of agents.
 
     Attributes
     ----------
@@ -345,15 +348,15 @@ class LocalRegressor(PredictsNumbers, _LocalModel):
 class LocalClassifier(PredictsProbabilities, _LocalModel):
     """A linear model of a class that stays with one agent: it is not private.
 
-    It is what :meth:`DPPersonalizedClassifier.local_model` returns, and cannot be fitted by itself.
-    It takes the columns of the fit, and does not use that of the agents.
+    :meth:`DPPersonalizedClassifier.local_model` returns it; it cannot be fitted by itself. It takes
+    the columns of the fit and ignores the column of agents.
 
     Attributes
     ----------
     agent_ : object
         Label of the agent.
     loss : str
-        That of the fit.
+        Loss of the fit.
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
@@ -373,8 +376,9 @@ class LocalClassifier(PredictsProbabilities, _LocalModel):
 class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     r"""Personalised, differentially private linear classification.
 
-    Each agent keeps its rows and learns a model of its own, which is pulled towards those of
-    similar agents: the more, the fewer rows it has. There is no server. Minimises over all models
+    Each agent keeps its rows and learns its own model, without a server. Models are pulled towards
+    those of similar agents, the more strongly the fewer rows an agent has. Minimises over all
+    models
 
     .. math::
 
@@ -382,90 +386,92 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
         \Big( \frac1{m_i} \sum_{k \in i} \ell(W_i x_k + b_i, y_k) + \frac\alpha2 \|W_i\|_F^2 \Big),
         \qquad D_i = \sum_j S_{ij},
 
-    where :math:`\theta_i` are :math:`(W_i, b_i)` in the units that the declared bounds make, and
-    :math:`m_i` counts the rows of agent i. Fitted without agents there is one, who has all rows: an
-    ordinary model, the minimiser of the bracket. With several, a prediction needs to know whose
-    model is asked.
-    The scores of all classes are released together: a record's gradient is clipped in one joint
-    norm. An agent may lack classes that others have.
+    where :math:`\theta_i` is :math:`(W_i, b_i)` in the units of the declared bounds, and
+    :math:`m_i` is the number of rows of agent i. Without agents one agent holds all rows, and the
+    model is an ordinary one, the minimiser of the bracket. With several agents, a prediction needs
+    the agent of each row. The scores of all classes are released together, and a record's gradient
+    is clipped in one joint norm. An agent may lack classes that others have.
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.personalized`.
+    The module :mod:`skdpadmm.personalized` states the guarantee and the observers.
 
     Parameters
     ----------
     loss : {"log_loss", "smoothed_hinge"}, default="log_loss"
-        Logistic (multinomial), or a hinge whose corner is a parabola (one class against the rest).
+        Logistic (multinomial), or a hinge with a parabola in place of its corner (one class against
+        the rest).
     smoothing : float, default=1.0
         Width of the hinge's parabola in units of the margin, in (0, inf).
     alpha : float, default=1e-4
         Strength of the penalty, at least 0, in the user's units.
     trade_off : float, default=1.0
-        :math:`\mu`, in (0, inf): what own rows count beside models of others. Agents who differ
-        need 30 to 100; those of one mind with few rows 0.1 to 1. Not to be tuned on the private
-        rows.
+        :math:`\mu`, in (0, inf): the weight of own rows relative to the models of others. Agents
+        that differ need 30 to 100; agents that agree and have few rows 0.1 to 1. Do not tune it on
+        private rows.
     similarity : str, matrix, networkx graph or Similarity, default="uniform"
-        S, the public weights of pairs of agents: "uniform", "knn" or "gaussian" of
-        `agent_features`, or weights by label: see :func:`~skdpadmm.network.resolve_similarity`. An
-        agent with a label here and no rows gets a model from its neighbours. Weights learnt from
+        S, the public weights of pairs of agents: "uniform", "knn" or "gaussian" (both from
+        `agent_features`), or weights by label; see :func:`~skdpadmm.network.resolve_similarity`. An
+        agent with a label here but no rows gets a model from its neighbours. Weights learnt from
         private rows need a budget.
     agent_features : array-like of shape (n_agents, n_agent_features), default=None
-        Public facts for "knn" and "gaussian", in the order of the sorted labels or with them as
+        Public features for "knn" and "gaussian", in the order of the sorted labels or with them as
         index.
     confidence : float, array-like of shape (n_agents,), dict or Series, default=None
-        c, in (0, 1]: how much each agent trusts its own rows, by label or in the order of the
-        sorted labels. None: its number of rows, as a share of the largest. Public.
+        c, in (0, 1]: the weight that each agent gives to its own rows, by label or in the order of
+        the sorted labels. None means its number of rows relative to the largest. Public.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
-        object its own iterations without noise and without clipping.
+        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
+        optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
-        What is protected: one row, or all rows of an agent.
+        The unit of protection: one row, or all rows of an agent.
     partition : str or callable, default=None
-        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
-        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
-        returns labels. The last three look at the data: the guarantee
-        is conditional on the ownership that results. None: one agent holds all of them, or
-        `n_agents` as in "iid".
+        Assignment of rows to artificial agents, without `agents` and `agent_column`: "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three use the data, so the guarantee is
+        conditional on the resulting assignment. With None one agent holds all rows, or `n_agents`
+        hold them as in "iid".
     n_agents : int, default=None
         Number of agents that `partition` makes.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
+        Column of `X` with the agent of each row, in fits and predictions. It is not a feature.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record (or agent) is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     classes : array-like of shape (n_classes,), default=None
-        All classes there can be, which are public. None: those seen in `y` are assumed to be
+        All possible class labels, which are public. With None the labels in `y` are assumed to be
         public.
     class_weight : dict, default=None
-        Public weights ``{label: weight}`` in (0, inf), which multiply the losses of records; 1 for
-        labels that are not named. `plan` then needs declared `classes`. "balanced" is refused,
-        because the frequencies of labels are private.
+        Public weights ``{label: weight}`` in (0, inf) of the losses of records; 1 for all other
+        labels. `plan` then needs declared `classes`. "balanced" is refused, because the frequencies
+        of labels are private.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="personalized-coordinate-descent"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     max_iter : int, default=100
-        Bound of the number of turns in which an agent uses its rows, fixed in advance.
+        Largest number of turns in which an agent uses its rows, fixed in advance.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -480,18 +486,18 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none of
-        the exact optimum at ``epsilon=inf``, which is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size in bytes. All are 0
+        for the exact optimum at ``epsilon=inf``, which is computed in one process.
     agent_labels_ : ndarray of shape (n_agents,)
-        Labels of the agents, sorted, those without rows included.
+        Labels of the agents, sorted, including those without rows.
     similarity_ : Similarity
-        Who is like whom, in the order of `agent_labels_`.
+        The similarities, in the order of `agent_labels_`.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets, agent by agent.
+        The observers, what each of them sees, and the guarantee of each agent against each of them.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     See Also
     --------
@@ -528,8 +534,9 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
 class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
     r"""Personalised, differentially private linear regression.
 
-    Each agent keeps its rows and learns a model of its own, which is pulled towards those of
-    similar agents: the more, the fewer rows it has. There is no server. Minimises over all models
+    Each agent keeps its rows and learns its own model, without a server. Models are pulled towards
+    those of similar agents, the more strongly the fewer rows an agent has. Minimises over all
+    models
 
     .. math::
 
@@ -537,84 +544,87 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
         \Big( \frac1{m_i} \sum_{k \in i} \ell(y_k - x_k^T w_i - b_i) + \frac\alpha2 \|w_i\|^2 \Big),
         \qquad D_i = \sum_j S_{ij},
 
-    where :math:`\theta_i` are :math:`(w_i, b_i)` in the units that the declared bounds make, and
-    :math:`m_i` counts the rows of agent i. Fitted without agents there is one, who has all rows: an
-    ordinary model, the minimiser of the bracket. With several, a prediction needs to know whose
-    model is asked.
+    where :math:`\theta_i` is :math:`(w_i, b_i)` in the units of the declared bounds, and
+    :math:`m_i` is the number of rows of agent i. Without agents one agent holds all rows, and the
+    model is an ordinary one, the minimiser of the bracket. With several agents, a prediction needs
+    the agent of each row.
 
-    The guarantee, and for whom it holds: :mod:`skdpadmm.personalized`.
+    The module :mod:`skdpadmm.personalized` states the guarantee and the observers.
 
     Parameters
     ----------
     loss : {"squared_error", "huber"}, default="squared_error"
         Half the squared error, or Huber's, which is linear beyond `huber_threshold`.
     huber_threshold : float, default=0.2
-        Residual beyond which Huber's loss is linear, in (0, inf), in units of half of the width of
-        `target_bounds` (without an intercept, of their largest absolute value).
+        Residual beyond which Huber's loss is linear, in (0, inf), in units of half the width of
+        `target_bounds` (without an intercept: of their largest absolute value).
     alpha : float, default=1e-4
         Strength of the penalty, at least 0, in the user's units.
     trade_off : float, default=1.0
-        :math:`\mu`, in (0, inf): what own rows count beside models of others. Agents who differ
-        need 30 to 100; those of one mind with few rows 0.1 to 1. Not to be tuned on the private
-        rows.
+        :math:`\mu`, in (0, inf): the weight of own rows relative to the models of others. Agents
+        that differ need 30 to 100; agents that agree and have few rows 0.1 to 1. Do not tune it on
+        private rows.
     similarity : str, matrix, networkx graph or Similarity, default="uniform"
-        S, the public weights of pairs of agents: "uniform", "knn" or "gaussian" of
-        `agent_features`, or weights by label: see :func:`~skdpadmm.network.resolve_similarity`. An
-        agent with a label here and no rows gets a model from its neighbours. Weights learnt from
+        S, the public weights of pairs of agents: "uniform", "knn" or "gaussian" (both from
+        `agent_features`), or weights by label; see :func:`~skdpadmm.network.resolve_similarity`. An
+        agent with a label here but no rows gets a model from its neighbours. Weights learnt from
         private rows need a budget.
     agent_features : array-like of shape (n_agents, n_agent_features), default=None
-        Public facts for "knn" and "gaussian", in the order of the sorted labels or with them as
+        Public features for "knn" and "gaussian", in the order of the sorted labels or with them as
         index.
     confidence : float, array-like of shape (n_agents,), dict or Series, default=None
-        c, in (0, 1]: how much each agent trusts its own rows, by label or in the order of the
-        sorted labels. None: its number of rows, as a share of the largest. Public.
+        c, in (0, 1]: the weight that each agent gives to its own rows, by label or in the order of
+        the sorted labels. None means its number of rows relative to the largest. Public.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
-        object its own iterations without noise and without clipping.
+        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
+        optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
-        What is protected: one row, or all rows of an agent.
+        The unit of protection: one row, or all rows of an agent.
     partition : str or callable, default=None
-        Who holds which row, without `agents` and `agent_column`: "iid", "quantity", "dirichlet" or
-        "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a function of ``(X, y)`` that
-        returns labels. The last three look at the data: the guarantee
-        is conditional on the ownership that results. None: one agent holds all of them, or
-        `n_agents` as in "iid".
+        Assignment of rows to artificial agents, without `agents` and `agent_column`: "iid",
+        "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
+        function of ``(X, y)`` that returns labels. The last three use the data, so the guarantee is
+        conditional on the resulting assignment. With None one agent holds all rows, or `n_agents`
+        hold them as in "iid".
     n_agents : int, default=None
         Number of agents that `partition` makes.
     agent_column : int or str, default=None
-        Column of `X` with the agent of each row, in fits and predictions, which is no feature.
+        Column of `X` with the agent of each row, in fits and predictions. It is not a feature.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
-        What neighbouring data sets differ in: one record (or agent), or its loss, replaced by zero.
+        The difference of neighbouring data sets: one record (or agent) is replaced by another, or
+        its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range to which features are clipped, never taken from private data: ``(lower,
-        upper)``, or a dict of pairs by column name. None, and no `row_norm`: rows are clipped to a
-        norm of ``sqrt(n_features)``.
+        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
-        Public bound of the Euclidean norm of a row of features, in place of `feature_bounds`, such
-        as 1 for text that a vectorizer normalised. Longer rows are scaled down to it.
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
-        Public range to which the target is clipped. None: [-3, 3], for a standardised target.
+        Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
+        target.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="personalized-coordinate-descent"
-        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms`, which has parameters.
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
     max_iter : int, default=100
-        Bound of the number of turns in which an agent uses its rows, fixed in advance.
+        Largest number of turns in which an agent uses its rows, fixed in advance.
     sampler : {"floating-point", "opendp"}, default="floating-point"
         "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
     random_state : int, RandomState instance, Generator or None, default=None
-        None draws noise from the operating system; anything else makes the fit a simulation.
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
     n_jobs : int, default=None
-        Workers, as joblib counts them; None asks `joblib.parallel_config`. Passes over rows take
-        plain threads, since joblib needs longer to hand out a pass (10 ms) than a pass takes (2
-        ms); longer tasks, such as problems that agents solve by themselves, go through joblib. The
-        result does not depend on it.
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
     ledger : str or None, default=None
-        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, where `fit` reserves its cost before
-        data.
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -627,18 +637,18 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
         Coefficients of each agent's model, in the order of `agent_labels_`.
     intercept_per_agent_ : ndarray of shape (n_agents,)
     n_iter_ : int
-        Number of steps that were taken; at ``epsilon=inf`` of iterations.
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_rounds_, n_messages_, bytes_sent_ : int
-        Rounds (or hops of a token), messages in both directions, and their size; none of
-        the exact optimum at ``epsilon=inf``, which is computed in one place.
+        Rounds (or hops of a token), messages in both directions, and their size in bytes. All are 0
+        for the exact optimum at ``epsilon=inf``, which is computed in one process.
     agent_labels_ : ndarray of shape (n_agents,)
-        Labels of the agents, sorted, those without rows included.
+        Labels of the agents, sorted, including those without rows.
     similarity_ : Similarity
-        Who is like whom, in the order of `agent_labels_`.
+        The similarities, in the order of `agent_labels_`.
     privacy_ : PrivacyReport
-        Who sees what, and what guarantee each gets, agent by agent.
+        The observers, what each of them sees, and the guarantee of each agent against each of them.
     n_features_in_ : int
-        Number of columns of `X`; `feature_names_in_` has their names, where all are strings.
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
 
     See Also
     --------

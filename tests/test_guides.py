@@ -10,11 +10,27 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn import config_context
+from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.fixes import parse_version
 
-from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
+from examples.extending.plot_heavy_ball import HeavyBall
+from skdpadmm import (
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+    DPDecentralizedRegressor,
+    DPFedRidge,
+    DPPersonalizedRegressor,
+)
 from skdpadmm.model_selection import DPGridSearchCV
-from skdpadmm.privacy import GaussianDP, NegativeBinomialTrials, gaussian_mu, round_up
+from skdpadmm.privacy import (
+    GaussianDP,
+    NegativeBinomialTrials,
+    PoissonSubsampledGaussian,
+    compose,
+    gaussian_mu,
+    guarantee_from_dict,
+    round_up,
+)
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -128,15 +144,14 @@ def test_narrower_bounds_divide_the_noise_of_scores_as_the_guide_says():
     wide = search.plan(10_000, 5).score_std
     narrow = search.set_params(score_bounds=(-1e6, 0)).plan(10_000, 5).score_std
     (noise,) = re.findall(r"near ([\d,]+), which", text_of("model_selection"))
-    (ratio,) = re.findall(r"divides the noise by\s+(\d+)", text_of("model_selection"))
+    (ratio,) = re.findall(r"divides the\s+noise by\s+(\d+)", text_of("model_selection"))
     assert wide == pytest.approx(float(noise.replace(",", "")), rel=0.1)
     assert wide / narrow == pytest.approx(float(ratio))
 
 
 def test_a_candidate_is_left_out_as_often_as_the_guide_says():
-    (figures,) = re.findall(
-        r"by default (\.\d+) of two, (\.\d+) of three", text_of("model_selection")
-    )
+    words = r"by default (\.\d+)\s+with two candidates, (\.\d+) with three"
+    (figures,) = re.findall(words, text_of("model_selection"))
     for n_candidates, figure in zip((2, 3), figures, strict=True):
         law = NegativeBinomialTrials.of_mean(1.0, 2.0 * n_candidates)
         left_out = sum(law.probability(n) * (1 - 1 / n_candidates) ** n for n in range(1, 200))
@@ -147,12 +162,84 @@ def numbers(text):
     return [float(number) for number in re.findall(r"-?\d+\.\d*", text)]
 
 
-def test_the_code_of_a_new_loss_prints_what_its_guide_shows():
-    # The second block checks the derivatives of the loss.
-    printed = run("\n".join(blocks("adding_a_loss")), {})
-    (shown,) = blocks("adding_a_loss", "text")
-    assert len(numbers(shown)) == 7
-    np.testing.assert_allclose(numbers(printed), numbers(shown), atol=0.11)
+@pytest.fixture(scope="module")
+def own_losses():
+    """The names that the guide of losses defines, and what its code prints."""
+    # Its function `check` compares derivatives with differences.
+    printed = run("\n".join(blocks("adding_a_loss")), names := {"__name__": __name__})
+    return names, printed
+
+
+def test_the_code_of_a_new_loss_prints_what_its_guide_shows(own_losses):
+    shown = "".join(blocks("adding_a_loss", "text"))
+    assert len(numbers(shown)) == 20
+    np.testing.assert_allclose(numbers(own_losses[1]), numbers(shown), atol=0.11)
+
+
+def test_a_poisson_regression_of_ones_own_is_that_of_scikit_learn_and_predicts_counts(own_losses):
+    names, _ = own_losses
+    X, y, models = names["X"], names["y"], names["models"]
+    exact, expected = models["epsilon=inf"], models["scikit-learn"]
+    np.testing.assert_allclose(exact.coef_, expected.coef_, atol=1e-5)
+    assert exact.intercept_ == pytest.approx(expected.intercept_, abs=1e-5)
+    np.testing.assert_allclose(exact.predict(X), expected.predict(X), rtol=1e-4)
+    # Of the deviance that scikit-learn explains, a private fit keeps nearly all.
+    assert d2_tweedie_score(y, models["epsilon=1"].predict(X), power=1) > 0.95 * expected.score(
+        X, y
+    )
+    with pytest.raises(ValueError, match="predictions are not the linear scores"):
+        exact.to_sklearn()
+
+
+@pytest.mark.parametrize(
+    ("family", "parameters"),
+    [
+        (DPAdmmRidge, {"algorithm": "gradient-descent", "conditioning": None}),
+        (DPAdmmRidge, {"algorithm": "objective-perturbation", "conditioning": None}),
+        (DPFedRidge, {}),
+        (DPDecentralizedRegressor, {}),
+        (DPPersonalizedRegressor, {}),
+    ],
+)
+def test_defaults_of_every_family_learn_counts(own_losses, family, parameters):
+    names, _ = own_losses
+    X, y, agents = names["X"], names["y"], np.arange(7_500) % 5
+
+    class Poisson(family):
+        _loss = names["DPAdmmPoisson"]._loss
+
+    known = {"feature_bounds": (-1, 1), "target_bounds": (0, 20), "random_state": 0}
+    model, local = Poisson(**known, **parameters), []
+    of_agents = {} if family is DPAdmmRidge else {"agents": agents}
+    model.fit(X, y, **of_agents)
+    if family is DPPersonalizedRegressor:
+        # A model that stays with its agent.
+        local.append(model.local_model(0, X[agents == 0], y[agents == 0]).predict(X))
+    elif family is DPFedRidge:
+        of_agents = {}
+    for predicted in (model.predict(X, **of_agents), *local):
+        assert d2_tweedie_score(y, predicted, power=1) > 0.35
+
+
+def test_an_accountant_of_ones_own_states_a_guarantee_that_holds():
+    names = {"HeavyBall": HeavyBall, "__name__": __name__}
+    printed = run("\n".join(blocks("adding_an_algorithm")), names)
+    (shown,) = blocks("adding_an_algorithm", "text")
+    assert printed.splitlines()[0] == shown.splitlines()[0]
+    assert float(printed.split()[-1]) == pytest.approx(float(shown.split()[-1]), abs=0.03)
+    own = names["plan"].guarantee()
+    exact = PoissonSubsampledGaussian(own.rate, own.noise_multiplier, own.n_steps, "zero_out")
+    for epsilon in (0.0, 0.1, 0.5, 1.0):
+        assert exact.delta(epsilon) <= own.delta(epsilon)
+    assert guarantee_from_dict(own.to_dict()) == own
+    assert own.epsilon(1e-5) < compose(own, GaussianDP(0.1)).epsilon(1e-5) < 1.2
+    with pytest.raises(ValueError, match="neighboring='zero_out'"):
+        names["model"].set_params(neighboring="replace_one").plan(1_000, 3)
+
+
+def test_a_category_that_is_left_out_is_the_reference():
+    (shown,) = blocks("tables", "text")
+    assert run("\n".join(blocks("tables")), {}).strip() == shown
 
 
 @pytest.mark.slow

@@ -25,10 +25,10 @@ HEAD = """\
 Figures of the papers
 =====================
 
-The figures and tables of the five papers whose algorithms are in this package, from
-``make figures``: what each paper claims, what comes out under valid accounting, and why the two
-differ. Every number in a column "ours", and every table and picture, is written by that command.
-What the papers print, and what holds: :doc:`errata`. Other benchmarks: :doc:`benchmarks`.
+This page reproduces the figures and tables of the five papers behind the algorithms. For each it
+shows the claim of the paper, the result under valid accounting, and why the two differ.
+``make figures`` writes every number in a column "Ours", every table and every picture.
+:doc:`errata` lists statements that fail as printed, and :doc:`benchmarks` has other benchmarks.
 """
 
 

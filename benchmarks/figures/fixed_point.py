@@ -26,19 +26,19 @@ and Federated Learning", ICML 2023. Ours: `skdpadmm.algorithms.ConsensusADMM` an
 `skdpadmm.algorithms.FederatedADMM`, which correct its Algorithms 2 and 3.
 """
 SETTING = """\
-A Lasso with 64 features of which 8 matter, label noise .1, 1,000 rows to learn from and 1,000 to be
-judged by; delta 1e-6, replace-one, means of ten seeds. "Sphere": rows uniform on a sphere, as in
-the paper; "Gaussian": rows of normal entries, as in its code. In the federation each of 1,000 users
-holds one row, a tenth of them takes part in each round, and the adversary sees the model alone.
-Every method is tuned at each epsilon over the same 36 combinations of step, clip bound and length,
-on test rows of other seeds; no budget pays for that, nor for the penalty, which is scikit-learn's
-LassoCV's. The figure is the paper's: the objective on test rows, half the mean squared error plus
-the penalty.
+The problem is a Lasso with 64 features, 8 of them relevant, label noise .1, 1,000 training rows and
+1,000 test rows; delta 1e-6, replace-one, means of ten seeds. "Sphere" means rows uniform on a
+sphere, as in the paper; "Gaussian" means rows of normal entries, as in its code. In the federation
+each of 1,000 users holds one row, a tenth of them takes part in each round, and the adversary sees
+only the model. Every method is tuned at each epsilon over the same 36 combinations of step, clip
+bound and length, on test rows of other seeds. No budget covers this tuning, nor the choice of the
+penalty by scikit-learn's LassoCV. The tables show the paper's measure, the objective on test rows:
+half the mean squared error plus the penalty.
 
 All methods of a panel have the same accountant. "DP-SGD" is the federation's proximal gradient
-descent (``local_step="linearized"``) and "DP-GD" that of a curator, on all rows. "Algorithm 3" is
+descent (``local_step="linearized"``), and "DP-GD" that of a curator, on all rows. "Algorithm 3" is
 the paper's federated algorithm, corrected: users send changes of states, so noise adds up
-(``message="increment"``). "ADMM" sends states, whose noise is fresh in each round.
+(``message="increment"``). "ADMM" sends states, with fresh noise in each round.
 """
 
 N_ROWS, N_FEATURES, N_NONZERO, LABEL_NOISE = 1_000, 64, 8, 0.1
@@ -245,10 +245,10 @@ def compare(panels: list[Panel]) -> list[Comparison]:
             " user sampling and central DP.",
             f"{share}. Algorithm 3 beside DP-SGD:"
             f" {federation[1].verdict('Algorithm 3', 'DP-SGD')} (Gaussian).",
-            "The authors' code sets the standard deviation of the noise to what its formula gives"
-            " for the variance, so nominal .63 is about 10 and nominal 5 is vacuous. It shows the"
-            " lowest objective of all iterates on the test rows, tunes without noise, and"
-            " standardises with test rows. The noise of Algorithm 3 adds up over the rounds.",
+            "The authors' code uses the variance of its formula as the standard deviation of the"
+            " noise, so nominal .63 is about 10 and nominal 5 is vacuous. It shows the lowest"
+            " objective of all iterates on the test rows, tunes without noise, and standardises"
+            " with test rows. The noise of Algorithm 3 adds up over the rounds.",
             table=rst_table(head, [row for panel in federation for row in panel.rows()]),
         ),
         Comparison(
@@ -261,10 +261,10 @@ def compare(panels: list[Panel]) -> list[Comparison]:
                 for name, ratio in ratios.items()
             )
             + ".",
-            "It is, and both are worse than predicting zero at every epsilon: where one curve is"
-            " far below the other, two amounts of noise are compared. 1,000 rounds are too many for"
-            " these budgets. In the authors' code, too, both end far above the zero model at small"
-            " epsilon, nominal as it is.",
+            "It is, but both are worse than predicting zero at every epsilon: a curve far below"
+            " the other only shows a smaller amount of noise. 1,000 rounds are too many for these"
+            " budgets. In the authors' code, too, both end far above the zero model at small"
+            " nominal epsilon.",
             table=rst_table(head, paper.rows()),
         ),
         Comparison(
@@ -277,8 +277,8 @@ def compare(panels: list[Panel]) -> list[Comparison]:
                 for panel in curator
             )
             + ".",
-            "They agree: both release means of clipped vectors with the same sensitivity, and"
-            " differ in the step alone.",
+            "They agree: both release means of clipped vectors with the same sensitivity and"
+            " differ only in the step.",
             table=rst_table(head, [row for panel in curator for row in panel.rows()]),
         ),
     ]

@@ -28,13 +28,14 @@ SETTING = """\
 The paper's problem is an elastic net on 1,000 generated records with 64 features. Each step draws
 one record with replacement and adds noise to x; curves are means of 100 runs. **These runs are not
 private at any noise**: gradients have no bound, so the sensitivity is infinite, and the paper
-states no epsilon. They are a loop of the paper's iteration, not a fit of the library, which clips.
-Nor does the contraction LL hold for these losses: each is flat in all directions but one, and LL is
-what it would be if they were strongly convex.
+states no epsilon. They are a loop of the paper's iteration rather than a fit of the library, which
+clips. The contraction LL does not hold for these losses either, because each has curvature in one
+direction only (:doc:`errata`); LL is the value that strongly convex losses would have.
 
 The private run is ours: each of 1,000 records with eight features once, in a secret random order,
-replace-one, delta 1e-6; loss on 10,000 other records, mean of the seeds. "Tuned" is the best of 12
-multiples of the default step and clip bound, by that same loss, which no budget covers.
+replace-one, delta 1e-6. It shows the loss on 10,000 other records, mean of the seeds. "Tuned" is
+the best of 12 multiples of the default step and clip bound by that same loss, which no budget
+covers.
 """
 
 Array = NDArray[np.float64]
@@ -203,9 +204,10 @@ def compare_rates(n_runs: int, n_repetitions: int) -> tuple[list[Comparison], di
             "Larger LL converges more slowly.",
             "The curves of the gap are in the order of LL after"
             f" {in_order} of the six steps 5 to 10.",
-            "They agree in the order. The paper measures from the lowest value that a run of 100"
-            " noisy steps reached (2.81, 1.80, 1.31, 1.14), which is no optimum (1.36, .53, .14,"
-            " .06): its curves lie too low and go below zero. The four are different problems.",
+            "They agree in the order. The paper measures from the lowest value of a run of 100"
+            " noisy steps (2.81, 1.80, 1.31, 1.14) instead of the optimum (1.36, .53, .14, .06),"
+            " so its curves lie too low and go below zero. The four curves belong to different"
+            " problems.",
         ),
     ], curves  # fmt: skip
 
@@ -229,8 +231,8 @@ def compare_noises(n_runs: int, floor: float) -> tuple[list[Comparison], dict[fl
             "Table 2",
             "Gaps after 100 steps differ between any two noise scales: p at most 4.2e-27.",
             f"p at most {largest:.1e}.",
-            "They agree. The authors' code has a step size of 5 at noise .7, outside of (23);"
-            " here it is the same everywhere.",
+            "They agree. The authors' code has a step size of 5 at noise .7, outside of (23); here"
+            " it is the same for all noises.",
             table=table,
         ),
         Comparison(
@@ -238,7 +240,8 @@ def compare_noises(n_runs: int, floor: float) -> tuple[list[Comparison], dict[fl
             "More noise stagnates at a higher gap.",
             f"{means} after 100 steps, for noise .05, .1, .2, .5, .7. Above the floor the gap at .5"
             f" is {ratio:.1f} times that at .2.",
-            "They agree; the gap grows as the square of the noise, for which that ratio is 6.25.",
+            "They agree. The gap grows with the square of the noise, which implies a ratio of"
+            " 6.25.",
         ),
     ], {noise: found.mean(axis=1) for noise, found in runs.items()}
 
@@ -285,9 +288,9 @@ def compare_certified() -> tuple[list[Comparison], NDArray[np.intp], dict[float,
             f" for 6. A record with mu 1 alone (epsilon {made.local().epsilon(DELTA):.2f}) that"
             f" comes first has epsilon {', '.join(f'{e:.3f}' for e in first.values())} after 100,"
             " 1,000 and 10,000 steps.",
-            "The paper bounds two terms one by one, where their sum is bounded, and leaves out the"
-            " record's own step. Dashed lines are of strongly convex losses, which no estimator"
-            " claims.",
+            "The paper bounds two terms separately although their sum is bounded, and leaves out"
+            " the record's own step. Dashed lines show strongly convex losses, for which no"
+            " estimator claims a guarantee.",
             table=rst_table(
                 ["kappa", "bound", *(f"mu after {n[k]:,} steps" for k in at)], rows
             ),
@@ -414,9 +417,9 @@ def compare_private_run(n_jobs: int, n_seeds: int) -> tuple[Comparison, dict[str
         "Private run",
         "None: the paper calibrates no noise to an epsilon.",
         f"Loss at epsilon 4. {ours}.",
-        "A step on one record has noise that hides a whole record: 1,000 steps have the signal of"
-        " one full gradient over 32 records. Gradient ADMM is for streams; for many passes use"
-        " another algorithm.",
+        "A step on one record has noise that hides a whole record, so 1,000 steps have the signal"
+        " of one full gradient over 32 records. Use gradient ADMM for streams and another"
+        " algorithm for many passes.",
         table=rst_table(["loss", "method", *(f"epsilon {e:g}" for e in EPSILONS)], rows),
     ), found
 

@@ -32,13 +32,13 @@ SETTING = """\
 The setting is the thesis': 14 attributes of Adult, categories coded as integers, rows of norm 1,
 100 random rows at each agent of a random connected graph, logistic loss plus half the squared norm,
 100 rounds, D = 10, zeta = .5, Laplace noise of rate 1.02\\ :sup:`k`. Columns are divided by public
-bounds. Labels are -1 and 1, because with 0 and 1 that loss is a constant for one class. Distances
-are to the optimum of all rows, mean over agents and runs.
+bounds. Labels are -1 and 1, because with 0 and 1 the loss is a constant for one class. Distances
+are those to the optimum of all rows, means over agents and runs.
 
 Figures 2-1 (2) and E-1 are fits of the library at the epsilon that this noise has by the L1 norm
-and exact composition, 1.954 at delta 1e-5, and so are their rivals. Figures E-2 to E-4 are loops of
-the thesis' iterations, in which the penalty is a part of the losses. "Average" is the thesis'
-expected privacy loss given the intervals: it is **not a guarantee**, and no budget is met by it.
+and exact composition, 1.954 at delta 1e-5; so are their rivals. Figures E-2 to E-4 are loops of the
+thesis' iterations with the penalty as part of the losses. "Average" is the thesis' expected privacy
+loss given the intervals. It is **not a guarantee**, and it meets no budget.
 """
 
 Array = NDArray[np.float64]
@@ -379,10 +379,10 @@ def compare_private(done: dict[Any, list[Any]]) -> list[Comparison]:
             f" of the later rounds: {listed(rest)}. The model that is zero:"
             f" {mean(small, 'zero'):.3f}. For N = 100: random {mean(large, 'random', -1):.3f},"
             f" fixed {mean(large, 'fixed', -1):.3f}, zero {mean(large, 'zero'):.3f}.",
-            "Random weights cost little beside fixed ones. But at this noise the last model is"
-            " further from the optimum than zero: nothing was learnt, which a log scale without"
-            " that line hides. At the same epsilon, each by exact composition, rivals end"
-            " closer, and their averages below zero's distance.",
+            "Random weights cost little compared with fixed ones. But at this noise the last model"
+            " is further from the optimum than zero: nothing was learnt, which a log scale without"
+            " that line hides. At the same epsilon by exact composition, rivals end closer, and"
+            " their averages are closer than zero.",
         ),
     ]
 
@@ -403,9 +403,9 @@ def compare_intervals(done: dict[Any, list[Any]]) -> Comparison:
         f"Worst cases {own:.3f} and {other:.3f}; the average of 2* is {average / other:.2f} of the"
         f" worst case of descent. Distance after 10 rounds {path[9] / rival[9]:.1f} times that of"
         f" descent, at the end {path[-1] / rival[-1]:.2f} times.",
-        "The thesis compares an average with a worst case; worst case with worst case, 2* has more."
-        " Its interval lies between the extremes of a neighbourhood and keeps no mean, so it does"
-        " not end where descent does.",
+        "The thesis compares an average with a worst case; in the worst case 2* has the larger"
+        " loss. Its interval lies between the extremes of a neighbourhood and does not keep the"
+        " mean, so it ends at another point than descent.",
     )
 
 
@@ -419,7 +419,8 @@ def compare_free(done: dict[Any, list[Any]]) -> Comparison:
         "Figures E-3, E-4",
         "Without noise, random weights cost no accuracy.",
         f"Last distance with random and with fixed weights: {'; '.join(texts)}.",
-        "They agree. ADMM is that with the sign of the dual step corrected: :doc:`errata`.",
+        "They agree. The thesis ran ADMM here without first-order approximation; ours takes the"
+        " linearised step of Algorithm 1. The sign of the dual step is corrected: :doc:`errata`.",
     )
 
 
@@ -433,11 +434,11 @@ def compare_mixing(done: dict[Any, list[Any]]) -> Comparison:
         ends.append(f"{mixing}, {graph[0]} agents and {graph[1]} edges: {random:.2g}, {fixed:.2g}")
     return Comparison(
         "Figures 3-1, 3-2",
-        "The spread of columns of a product of K random weights falls exponentially; as fast as"
-        " with fixed weights on sparse graphs, more slowly on dense ones.",
+        "The spread of the columns of a product of K random mixing matrices falls exponentially:"
+        " as fast as with fixed weights on sparse graphs, more slowly on dense ones.",
         f"Random and fixed after K = 10. {'; '.join(ends)}.",
-        "They agree. The printed weights of a pair do not sum to one; here they are twice as large."
-        " Where all agents are linked the fixed ones mix at once.",
+        "They agree. The printed weights of a pair do not sum to one; here they are twice as"
+        " large. On a complete graph fixed weights mix at once.",
     )
 
 
@@ -457,8 +458,8 @@ def compare_sums() -> Comparison:
         f" pool what they know see noise of {seen:.3f} sigma (sqrt({n - known}) ="
         f" {math.sqrt(n - known):.3f}); {n - 1} of them {'' if last else 'do not '}recover the"
         " last message.",
-        "It holds where gradients are taken at the public mean, as in the library, and not for"
-        " gradients at hidden models, as printed: :doc:`errata`.",
+        "It holds for gradients at the public mean, as in the library, but fails for gradients at"
+        " hidden models, as printed: :doc:`errata`.",
     )
 
 
@@ -475,10 +476,10 @@ def compare_accuracy(done: dict[Any, list[Any]], image: str) -> Comparison:
         f"Accuracy on other rows, {N_TRAIN:,} rows at {LARGE[0]} agents with {LARGE[1]} edges,"
         f" defaults. Random minus fixed weights: {gaps}. Not private {free:.3f}, constant"
         f" {constant:.3f}.",
-        "At the same total budget random weights gain nothing over fixed ones. Secret sharing does,"
-        " because all agents together add the noise of one. The defaults of ADMM have the public"
-        " bound of the curvature, with which 100 rounds do not go far, and Laplace noise; D = .5 is"
-        " the best of four by the test rows, a choice that no budget covers.",
+        "At the same total budget random weights gain nothing over fixed ones. Secret sharing"
+        " does, because all agents together add the noise of one. The defaults of ADMM use Laplace"
+        " noise and the public bound of the curvature, with which 100 rounds do not go far. D = .5"
+        " is the best of four on the test rows, a choice that no budget covers.",
         table=rst_table(["accuracy", *(f"epsilon {e:g}" for e in epsilons)], rows),
         image=image,
         caption="Average over largest loss, private and exact runs, mixing, and accuracy",

@@ -31,14 +31,15 @@ SETTING = """\
 The task is the paper's: 100 agents with 10 to 100 rows each, linear separators that lie in a plane
 of p features, similarities from the angles between them, a twentieth of the labels flipped,
 accuracy on clean rows, delta exp(-5). Columns are in [-1, 1], which is public. The penalty is 1
-over the mean number of rows for all agents, where the paper has 1 over their own. Trade-offs were
+over the mean number of rows for all agents; the paper has 1 over their own number. Trade-offs were
 tuned on other instances, without privacy.
 
 The noise differs, because Theorem 1 does not hold as printed (:doc:`errata`). Ours is Gaussian:
 gradients are clipped in the Euclidean norm, and the turns of an agent are composed exactly.
-"Released" is what an agent publishes. "At home" is that model fitted again by its agent to its own
-rows, beside the released models of the others; nobody else sees it, so it is free. The excess is
-that of the objective above its minimum, over that of models of zeros.
+"Released" is the model that an agent publishes. "At home" is that model after its agent has fitted
+it again to its own rows, with the released models of the others fixed; nobody else sees it, so it
+spends no budget. The excess is that of the objective above its minimum, relative to that of models
+of zeros.
 """
 
 Array = NDArray[np.float64]
@@ -279,8 +280,9 @@ def compare_states(done: dict[Any, list[Any]], image: str) -> Comparison:
         f" each; delta 1e-5. At home {' and '.join(cells['personalised, at home'][:2])} at epsilon"
         f" 1 and 4, a curator's model for all"
         f" {' and '.join(cells['one for all, by a curator'][:2])}.",
-        "At epsilon 1 released models are mostly noise; refitted at home they are as good as a"
-        " curator's model, or better. Similarities are 1 within a census division, .1 elsewhere.",
+        "At epsilon 1 released models are mostly noise. Refitted at home they are as good as a"
+        " curator's model, or better. Similarities are 1 within a census division and .1"
+        " elsewhere.",
         table=rst_table(head, [[name, *values] for name, values in cells.items()]),
         image=image,
         caption="Convergence, turns, accuracy by features and by rows of personal models",
@@ -345,8 +347,8 @@ def compare_descent(found: list[dict[str, Array]], p: int) -> Comparison:
         f" {gossip[-1, 2]:,.0f} vectors; descent has {descent[there, 0]:.3f} after {SWEEPS[there]}"
         f" and {descent[there, 2]:,.0f}, and ends at {descent[-1, 0]:.4f}. Accuracy at the end:"
         f" {descent[-1, 1]:.3f} and {gossip[-1, 1]:.3f}.",
-        "They agree. Steps go by the curvature of an agent's own rows, which privacy forbids: with"
-        " public bounds descent is slower by far.",
+        "They agree. Step sizes use the curvature of an agent's own rows, which privacy forbids;"
+        " with public bounds descent is far slower.",
     )
 
 
@@ -361,13 +363,13 @@ def compare_turns(done: dict[Any, list[Any]], p: int) -> Comparison:
     rows = [[f"{name}, epsilon {e:g}", *(f"{v:.3f}" for v in means[name, e])] for name, e in means]
     return Comparison(
         "Figures 2a, 2b",
-        "More turns converge further and have more noise, so there is a best number, which grows"
-        " with epsilon. A private warm start has a lower objective with fewer turns.",
+        "More turns converge further but have more noise, so there is a best number, which grows"
+        " with epsilon. A private warm start reaches a lower objective with fewer turns.",
         f"p = {p}. Best numbers of turns from zero: {', '.join(map(str, best))}. With the warm"
         f" start at most two turns are below the best from zero at {wins} of {len(EPSILONS)}"
         " budgets.",
-        "The paper's formula has too little noise for many turns. At sound noise one or two turns"
-        " are best, and the warm start takes one of them.",
+        "The paper's formula adds too little noise for many turns. With valid noise one or two"
+        " turns are best, and the warm start takes one of them.",
         table=rst_table(["excess", *(f"{k} turn{'s' * (k > 1)}" for k in TURNS)], rows),
     )
 
@@ -387,9 +389,9 @@ def compare_accuracy(found: dict[str, list[float]], features: Any) -> list[Compa
             f"Above local models, p = {ps}. Released, {least}: {gains(f'released, {least}')};"
             f" at home: {gains(f'at home, {least}')}. Released, {most}:"
             f" {gains(f'released, {most}')}; at home: {gains(f'at home, {most}')}.",
-            "The paper's noise is too small by up to a factor of p. With sound noise"
-            " released models are better than *private* local ones everywhere, and those at home"
-            " better than local ones with up to 20 features, from epsilon .55 on.",
+            "The paper's noise is too small by up to a factor of p. With valid noise released"
+            " models are better than *private* local ones everywhere, and models at home better"
+            " than local ones for up to 20 features from epsilon .55 on.",
             table=rst_table(
                 ["accuracy", *(f"p = {p}" for p in features)],
                 [[name, *(f"{v:.3f}" for v in values)] for name, values in found.items()],
@@ -401,8 +403,8 @@ def compare_accuracy(found: dict[str, list[float]], features: Any) -> list[Compa
             f"Below local models by, p = {ps}:"
             f" {gains('local', f'rows perturbed, {most}')} at {most}, and"
             f" {gains('local', f'rows perturbed, {least}')} at {least}.",
-            "They agree. The paper has Laplace noise and pure privacy; here features and labels get"
-            " Gaussian noise, half of the squared budget each.",
+            "They agree. The paper has Laplace noise and pure privacy; here features and labels"
+            " get Gaussian noise, with half of the squared budget each.",
         ),
     ]
 
@@ -433,8 +435,8 @@ def compare_bins(done: dict[Any, list[Any]], p: int) -> Comparison:
         "All agents gain over their local models, those with few rows the most.",
         f"p = {p}, above local models, by number of rows"
         f" ({', '.join(f'{low} to {high - 1}' for low, high in BINS)}). {'; '.join(texts)}.",
-        "Without privacy they agree. With sound noise, at home nobody gains or loses much here, and"
-        " released models are better for agents with few rows alone.",
+        "They agree without privacy. With valid noise, models at home gain or lose little, and"
+        " released models are better only for agents with few rows.",
     )
 
 

@@ -52,7 +52,7 @@ def loss_bounds(loss: Loss, *, row_norm: float, clip_norm: float) -> LossBounds:
     """Bounds that follow from those of the norms of rows and of clipped gradients."""
     gradient_norm = min(clip_norm, loss.lipschitz * row_norm * (1 + SLACK))
     curvature = loss.smoothness * row_norm**2
-    if isinstance(loss, LogisticLoss):
+    if type(loss) is LogisticLoss:
         # s (R - s) at the largest s that the clip leaves.
         share = min(gradient_norm / row_norm, 0.5)
         curvature = share * (1 - share) * row_norm**2

@@ -110,7 +110,19 @@ def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
         travel = opening * USUAL_STEPS
     # A path of more steps has shorter ones, so that its clip opens all the same.
     part = min(1.0, USUAL_STEPS / facts.max_iter)
-    return 4.0 * part, travel / (part * facts.max_iter)
+    unit = derivative_unit(facts.loss)
+    return 4.0 / unit * part, unit * travel / (part * facts.max_iter)
+
+
+def derivative_unit(loss: losses.Loss) -> float:
+    """The bound of the derivative, to which clip bounds of a loss of one's own are relative.
+
+    The rule was fitted to losses of two classes, where it is 1. Losses of a residual have a scaled
+    target, those of several scores a rule of their own; without a bound nothing is known.
+    """
+    bound = loss.unweighted.lipschitz
+    is_fitted = loss.is_of_residual or loss.n_outputs > 1 or math.isinf(bound)
+    return 1.0 if is_fitted else bound
 
 
 def usual_smoothness(loss: losses.Loss) -> float:
@@ -163,13 +175,14 @@ def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:
 
 def _plain_classification_steps(facts: Facts, signal: float) -> tuple[float, float]:
     """Where rows are not conditioned; separable directions keep growing, so travel is longer."""
-    curvature = facts.loss.smoothness * facts.row_norm**2
+    unit = derivative_unit(facts.loss)
+    curvature = facts.loss.smoothness / unit * facts.row_norm**2
     clip = min(max(0.02 * math.sqrt(signal), 0.03), 0.3)
     travel = max(20.0, min(1.5 * signal, 200.0 * clip * curvature))
     if has_row_norm(facts):
         # Such rows reach their bound and others a part of theirs: steps are as long for both.
         travel *= facts.row_norm**2 / facts.n_parameters
-    return travel / (facts.max_iter * clip * curvature), clip
+    return travel / (facts.max_iter * clip * curvature * unit), clip * unit
 
 
 def default_descent(
@@ -229,5 +242,5 @@ def has_row_norm(facts: Facts) -> bool:
 
 
 def is_regression(facts: Facts) -> bool:
-    """Whether the target is a number in units."""
-    return facts.loss.is_regression
+    """Whether the loss is one of a residual, whose targets are scaled."""
+    return facts.loss.is_of_residual

@@ -21,7 +21,7 @@ from skdpadmm._sklearn import AUTO, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, refuse
-from skdpadmm.algorithms._defaults import largest_weight
+from skdpadmm.algorithms._defaults import derivative_unit, largest_weight
 from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, n_features, path_release, seen_in_model
 from skdpadmm.losses import LogisticLoss, Loss, SmoothedHinge
 from skdpadmm.noise import GRID_CELL
@@ -195,10 +195,11 @@ class ObjectivePerturbation(Algorithm):
 
 def derivative_kind(loss: Loss) -> LossDerivative:
     """What is known of the sign and the curvature of a loss of one score, clipped or not."""
-    if isinstance(loss, LogisticLoss):
+    # A class derived from one of them may have another derivative.
+    if type(loss) is LogisticLoss:
         return LossDerivative.LOGISTIC
     # Of a weighted logistic loss derivative and curvature are in no single relation.
-    is_of_margin = isinstance(loss.unweighted, LogisticLoss | SmoothedHinge)
+    is_of_margin = type(loss.unweighted) in (LogisticLoss, SmoothedHinge)
     return LossDerivative.ONE_SIGN if is_of_margin else LossDerivative.ANY
 
 
@@ -212,7 +213,8 @@ def default_perturbation(facts: Facts, budget: Budget) -> tuple[float, float]:
     smaller than the largest, so it can be tighter there.
     """
     regression = derivative_kind(facts.loss) is LossDerivative.ANY
-    clip_norm = 0.4 if regression else 0.7 * largest_weight(facts.loss)
+    weight = derivative_unit(facts.loss) if regression else largest_weight(facts.loss)
+    clip_norm = (0.4 if regression else 0.7) * weight
     return max(6.0 / budget.epsilon, 0.5), clip_norm
 
 

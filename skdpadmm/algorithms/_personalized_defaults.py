@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms._defaults import (
     agent_clip_factor,
+    derivative_unit,
     is_regression,
     largest_weight,
     typical_row,
@@ -112,7 +113,8 @@ def own_pull(facts: Facts) -> Array:
 def default_clip_norm(facts: Facts) -> float:
     """Clip bound of a record's gradient, or an agent's, in units of `Rows.clip_unit`."""
     row = typical_row(facts) / math.sqrt(facts.n_parameters)
-    return CLIP * row * agent_clip_factor(facts) * largest_weight(facts.loss)
+    weight = derivative_unit(facts.loss) * largest_weight(facts.loss)
+    return CLIP * row * agent_clip_factor(facts) * weight
 
 
 def typical_curvature(facts: Facts) -> float:

@@ -25,7 +25,7 @@ from skdpadmm._sklearn import AT_LEAST_0, AUTO, COUNT, FRACTION, SIZE, Interval,
 from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._clipped_sums import Law
-from skdpadmm.algorithms._defaults import is_regression, typical_row
+from skdpadmm.algorithms._defaults import derivative_unit, is_regression, typical_row
 from skdpadmm.algorithms._network_steps import Array
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.network import Topology, mixing_matrix
@@ -235,7 +235,7 @@ def default_aggregator_steps(
     if not is_regression(facts):
         # A shorter step with a wider clip goes as far, with as much noise in the model: half way.
         wider = clip_norm * math.sqrt(step_size / shorter)
-        clip_norm = max(min(wider, WIDEST_CLIP), clip_norm)
+        clip_norm = max(min(wider, WIDEST_CLIP * derivative_unit(facts.loss)), clip_norm)
     return shorter, clip_norm
 
 

@@ -1,6 +1,6 @@
-"""Attacks on the guarantees of estimators: what runs show, beside what is claimed.
+"""Attacks on estimators, whose results are compared with the claimed guarantees.
 
-A report of an audit of private data reveals them, and no guarantee covers it.
+A report of an audit with private data reveals the data, and no guarantee covers it.
 """
 
 from __future__ import annotations

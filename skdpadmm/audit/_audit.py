@@ -30,35 +30,36 @@ _COLUMNS = ("release", "times", "distance", "sensitivity", "noise / planned", "f
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AuditReport(Document):
-    """The result of an audit, beside the claimed guarantee.
+    """The result of an audit and the claimed guarantee.
 
     Attributes
     ----------
     subject : str
-        Which estimator.
+        Name of the estimator.
     method : {"replay", "black-box", "canaries"}
     observer : str
-        Whose guarantee was tried.
+        Observer of the tested guarantee.
     claimed_epsilon : float
-        At `delta`, for data sets that differ as much as those of the audit.
+        Claimed epsilon at `delta`, for data sets that differ as those of the audit do.
     delta : float
     guarantee : Guarantee or None
-        The claim, where it is more than a pair of numbers.
+        The claim, if it is more than a pair of numbers.
     confidence : float
-        Of each bound; a sound estimator is found to be wrong at most so rarely.
+        Confidence of each bound; a sound estimator is accused with at most one minus this
+        probability.
     lower_bound : float or None
-        Of epsilon at `delta`, whatever the mechanism; None for a replay.
+        Lower bound of epsilon at `delta`, for any mechanism; None for a replay.
     mu_lower_bound : float or None
-        Of mu, where the claim is one of Gaussian differential privacy.
+        Lower bound of mu, if the claim is one of Gaussian differential privacy.
     claimed_mu : float or None
     n_runs : int
         Replays, fits on each data set, or canaries in one fit.
     neighbors : str
-        In what the data sets differ.
+        Difference of the data sets.
     event : str
-        By which they were distinguished.
+        Event that distinguished them.
     lines : tuple of ReplayLine
-        Of a replay, release by release.
+        Lines of a replay, release by release.
     is_violation : bool
         Whether the claim is refuted.
 
@@ -186,43 +187,46 @@ def audit(
 ) -> AuditReport:
     """Attack the guarantee of an estimator, and compare the result with the claim.
 
-    An audit is for artificial or public data: no ledger counts its fits. A report about private
-    data reveals more than a fit, and no guarantee covers it.
+    Use artificial or public data: no ledger counts the fits of an audit, and a report about private
+    data reveals more than a fit.
 
     Parameters
     ----------
     estimator : estimator
-        Unfitted or fitted; it is cloned. For ``method="replay"`` one of this library, else anything
-        with `fit` and `coef_`; what scikit-learn cannot clone is copied. A pipeline is audited with
-        all of its steps, on data that is given: what they learn from data is in no claim.
+        Unfitted or fitted; it is cloned, or copied if scikit-learn cannot clone it.
+        ``method="replay"`` needs an estimator of this library, other methods any estimator with
+        `fit` and `coef_`. A pipeline is audited with all of its steps, on data that you pass,
+        because no claim covers what its steps learn.
     X : array-like of shape (n_samples, n_features), default=None
-        Records to hide one in. None: a few records are made from public facts: rows of the largest
-        norm, with targets at their bounds, where contributions are clipped.
+        Records to hide one in. With None a few records are made from public facts: rows of the
+        largest norm with targets at their bounds, which are clipped most.
     y : array-like of shape (n_samples,), default=None
     method : {"replay", "black-box", "canaries"}, default="replay"
-        "replay" fits a data set, runs the same plan on neighbouring ones with the same randomness
-        and the same past, and compares every released quantity with its declared sensitivity; and
-        the noise that was drawn with the noise that was planned. "black-box" fits both data sets
-        thousands of times, chooses an event by one half of the runs and counts it on the other.
-        "canaries" hides many records with random targets in one run, and guesses the targets.
+        "replay" fits a data set and runs the same plan on neighbouring ones with the same
+        randomness and the same earlier releases. It compares every released quantity with its
+        declared sensitivity, and the drawn noise with the planned noise. "black-box" fits both data
+        sets thousands of times, chooses an event by one half of the runs and counts it on the
+        other. "canaries" hides many records with random targets in one run and guesses the targets.
     n_runs : int, default=None
-        Replays, fits on each data set, or canaries. None: 5, 10,000, or 500 (at most as many as
-        there are records). A quarter of the canaries, the surest ones, is guessed.
+        Number of replays, of fits on each data set, or of canaries. None means 5, 10,000, or 500
+        (at most the number of records). The attack guesses the quarter of the canaries of which it
+        is surest.
     confidence : float, default=0.99
-        With which each report's finding holds; in (0, 1).
+        Confidence of the finding, in (0, 1).
     delta : float, default=None
-        At which epsilon is bounded; None: the estimator's.
+        Delta at which epsilon is bounded; None means that of the estimator.
     neighbors : pair of (X, y), default=None
-        Two data sets with their rows in the same order, which differ in one record, or in records
-        of one agent where the unit is an agent. None: a record is replaced by its opposite.
+        Two data sets with their rows in the same order that differ in one record, or in records of
+        one agent if the unit is an agent. With None a record is replaced by its opposite.
     observer : str, default=None
-        Whose guarantee is attacked. None: for a replay the adversary, who sees all releases; else
-        "model", where there is one, who sees coefficients and intercept as the attack does.
+        Observer of the attacked guarantee. None means the adversary for a replay, who sees all
+        releases, and otherwise "model", if there is one, who sees coefficients and intercept as the
+        attack does.
     n_jobs : int, default=None
-        Processes for "black-box"; None: one. Other methods take no more than one.
+        Processes for "black-box"; None means one. Other methods use one process.
     random_state : int, RandomState instance, Generator or None, default=None
-        Seed of the coins of canaries, and of noise: each run then has a seed of its own. None:
-        noise comes from where a user's does.
+        Seed of the coins of canaries and of the noise; each run then has its own seed. With None
+        the noise comes from the same source as in a fit.
     verbose : int, default=0
         Above 0, a bar shows how many runs are done.
     **fit_params : dict
@@ -236,26 +240,25 @@ def audit(
     Raises
     ------
     ValueError
-        Where a parameter is out of range, where data cannot be made from public facts, or where
-        `neighbors` are not neighbouring.
+        If a parameter is out of range, data cannot be made from public facts, or `neighbors` are
+        not neighbouring.
 
     Notes
     -----
-    **Replace one, zero out.** Neighbours replace a unit, made here or given. A zero-out guarantee
-    is compared at two steps, whatever the rows are.
+    **Replace one, zero out.** Neighbours replace a unit, made here or passed by you. A zero-out
+    guarantee is always compared at two steps.
 
-    **Replay.** The second fit releases what the first one released, so each release differs by at
-    most its sensitivity, given the past. Noise is tested for being too little, and for being used
-    twice: between runs, repetitions, agents and entries. A release whose sensitivity is not
-    measured is "not replayed", with the reason: iterates of gradient ADMM, whose noise is added in
-    a loop without a gate, and hidden terms of perturbed objectives with their solutions. Only the
-    noise is tested there; use "black-box" for the rest.
+    **Replay.** The second fit continues from the releases of the first, so each release differs by
+    at most its sensitivity, given the earlier ones. Noise fails the test if it is too small, or is
+    used twice between runs, repetitions, agents or entries. A release with an unmeasured
+    sensitivity is "not replayed", with the reason: iterates of gradient ADMM, which get their noise
+    in a loop without the gate, and hidden terms of perturbed objectives with their solutions. There
+    only the noise is tested; use "black-box" for the rest.
 
-    **Black box.** Of the neighbours that are made here those are used whose releases differ the
-    most in a replay. For an event of probability p on one data set and q on the other,
-    ``log((p - delta) / q)`` bounds epsilon from below, by bounds of Clopper and Pearson. A claim of
-    mu-GDP is also refuted where ``ppf(p) - ppf(q)`` is larger than mu. Both together hold at the
-    confidence.
+    **Black box.** From the neighbours made here, it uses those whose releases differ the most in a
+    replay. For an event of probability p on one data set and q on the other, ``log((p - delta) /
+    q)`` bounds epsilon from below, by bounds of Clopper and Pearson. A claim of mu-GDP is also
+    refuted if ``ppf(p) - ppf(q)`` is larger than mu. Both together hold at the confidence.
 
     **Canaries.** The number of correct guesses is compared with the number that epsilon and delta
     allow (Theorem 5.2 of [1]_). One run shows less than thousands of them, so the bound is often

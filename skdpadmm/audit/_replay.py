@@ -44,18 +44,18 @@ class ReplayLine:
     Attributes
     ----------
     name : str
-        What is released.
+        Name of the release.
     times : int
-        How often, in one fit.
+        Number of repetitions in one fit.
     distance : float or None
-        Its largest distance between neighbouring data sets, given the earlier releases; None: not
+        Largest distance between neighbouring data sets, given the earlier releases; None if not
         measured.
     sensitivity : float or None
-        Its sensitivity where that distance is closest to it; None: not compared.
+        Sensitivity of the repetition whose distance is closest to it; None if not compared.
     noise : float or None
-        Its measured noise, in units of the planned scale; None: not measured.
+        Measured noise, in units of the planned scale; None if not measured.
     found : str
-        In words; "not replayed", and why, where `distance` is None.
+        Result in words; "not replayed" with the reason if `distance` is None.
     is_violation : bool
     """
 

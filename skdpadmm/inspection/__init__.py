@@ -1,4 +1,4 @@
-"""Pictures of what a fit released, and of what privacy costs; they need the extra ``[plot]``."""
+"""Pictures of guarantees, networks and accuracy against epsilon; they need the extra ``[plot]``."""
 
 from __future__ import annotations
 

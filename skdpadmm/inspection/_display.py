@@ -62,20 +62,20 @@ class PrivacyReportDisplay(Display):
     ----------
     report : PrivacyReport
     delta : float, default=None
-        At which epsilon is drawn, in [0, 1]; None is the report's own.
+        Delta at which epsilon is drawn, in [0, 1]; None means that of the report.
 
     Attributes
     ----------
     epsilons : dict of str to float
-        Against each observer; inf where the fit is not private.
+        Epsilon against each observer; inf if the fit is not private.
     worst_epsilons : dict of str to float
-        For taking part in every round, or for the worst path, where `epsilons` are averages.
+        Epsilon for taking part in every round, or for the worst path, if `epsilons` are averages.
     agent_epsilons : dict of label to float
-        Of each agent against the adversary, where agents differ.
+        Epsilon of each agent against the adversary, if agents differ.
     ax_, figure_ : matplotlib Axes and Figure
     bars_, worst_bars_, agent_bars_ : list of Rectangle
-        Of observers, of their worst cases, and of agents: of more than ten the lowest, the median
-        and the highest.
+        Bars of observers, of their worst cases, and of agents; of more than ten agents the lowest,
+        the median and the highest.
 
     Examples
     --------
@@ -122,9 +122,8 @@ class PrivacyReportDisplay(Display):
     ) -> Self:
         """Draw a report, such as `privacy_` of a fit or what `search_cost` returns.
 
-        `delta` in [0, 1] is that at which epsilon is drawn, by default the report's own, and `ax`
-        where, by default in a new figure. Errors name what is wrong, or the extra
-        ``skdpadmm[plot]``.
+        Epsilon is drawn at `delta` in [0, 1], by default that of the report, into `ax`, by default
+        a new figure. Errors name the invalid argument, or the extra ``skdpadmm[plot]``.
         """
         return cls(report=require_report(report), delta=delta).plot(ax=ax)
 

@@ -1,4 +1,4 @@
-"""What a fitted object of any kind has learnt from data, with noise and without."""
+"""Reports on fitted objects of any kind: what they learnt with noise and without."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class FittedPart:
     Parameters
     ----------
     place : str
-        Where it is, such as ``pipeline.steps[0]``.
+        Its place, such as ``pipeline.steps[0]``.
     name : str
         Its type.
     report : PrivacyReport or None
-        Of a private fit.
+        Report of a private fit.
     problem : str
-        Why it has no guarantee that adds up; empty if it has one.
+        Reason why it has no guarantee that adds up; empty if it has one.
     is_elsewhere : bool
-        Whether it was fitted before the object it is in.
+        Whether it was fitted before the object that contains it.
 
     Examples
     --------
@@ -67,22 +67,22 @@ class FittedPart:
 
 @dataclass(frozen=True, repr=False)
 class FittedReport(Document):
-    """What the parts of a fitted object cost together, or why nobody can say.
+    """Private fits in an object with their total, or the reasons why there is no total.
 
     Parameters
     ----------
     subject : str
     parts : tuple of FittedPart
-        All that learnt from data.
+        All parts that learnt from data.
     total : Guarantee or None
-        Of all private fits together, the weakest of `totals`; None where there is a reason against
-        it.
+        Guarantee of all private fits together, the weakest of `totals`; None if `reasons` is not
+        empty.
     delta : float
-        The delta at which epsilons are printed: the largest of the fits.
+        Delta at which epsilons are printed: the largest of the fits.
     reasons : tuple of str
-        Why there is no total.
+        Reasons why there is no total.
     totals : tuple of (str, Guarantee), default=()
-        The total against each observer that the budget of a fit was spent against.
+        Total against each observer that is the adversary of a fit.
 
     See Also
     --------
@@ -173,11 +173,11 @@ def _cells(part: FittedPart) -> tuple[str, str]:
 
 
 def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport:
-    """Report what a fitted object has learnt from data, and what all of it costs together.
+    """Report private fits in an object, their total, and steps that learnt without noise.
 
     A Pipeline, a search or an ensemble contains several fits: private ones of this package, and
-    others without noise. All are found and named. There is a total only if nothing learnt without
-    noise; guarantees are summed as a ledger sums them.
+    others without noise. The report names them all. It has a total only if nothing learnt without
+    noise; guarantees are composed as in a ledger.
 
     Parameters
     ----------
@@ -195,17 +195,17 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     NotFittedError
         If an estimator is not fitted.
     TypeError
-        If there is something that is no estimator.
+        If something is not an estimator.
 
     Notes
     -----
-    Every fit counts for every record, so an ensemble fitted on subsets of the rows costs at most
-    the sum. There is a total only if everything is known to have a guarantee or to learn nothing:
-    classes of this package, those of scikit-learn that consist of their parts or treat each row by
-    itself with the parameters that they have, and no subclasses. Encoders of scikit-learn are not
-    among them: one row can change the type of a column, and so whether listed categories match. Use
-    :class:`~skdpadmm.preprocessing.PublicTableTransformer`. Fits that were not kept are not found,
-    nor are choices made by looking at data.
+    Every fit counts for every record, so the total is an upper bound for an ensemble fitted on
+    subsets of the rows. There is a total only if every part is known to have a guarantee or to
+    learn nothing: classes of this package, and classes of scikit-learn that consist of their parts
+    or treat each row by itself with their current parameters, but no subclasses. Encoders of
+    scikit-learn are not among them, because one row can change the type of a column and so whether
+    listed categories match. Use :class:`~skdpadmm.preprocessing.PublicTableTransformer` instead.
+    The report cannot find fits that were not kept, or choices made by looking at data.
 
     Examples
     --------

@@ -28,9 +28,9 @@ class PrivacyLedgerDisplay(Display):
     n_fits : array-like of shape (n_points,)
         Numbers of fits, ascending.
     epsilons : array-like of shape (n_points,)
-        The total epsilon of so many fits.
+        Total epsilon of these fits.
     delta : float
-        At which epsilon is drawn.
+        Delta at which epsilon is drawn.
     limit : float, default=None
         Epsilon of the limit at `delta`, if there is one.
     name : str, default=""
@@ -73,10 +73,10 @@ class PrivacyLedgerDisplay(Display):
     ) -> Self:
         """Draw the account of a ledger, or of the data set in its path.
 
-        `delta` in [0, 1] is that at which epsilon is drawn, by default the limit's; a limit at
-        another one is not drawn. `asked` are parameters of
-        :meth:`~skdpadmm.ledger.PrivacyLedger.guarantee`, such as ``include_simulated=True``. Of
-        more than 60 fits the total after 60 of them is computed.
+        Epsilon is drawn at `delta` in [0, 1], by default that of the limit; a limit at another
+        delta is not drawn. `asked` are parameters of
+        :meth:`~skdpadmm.ledger.PrivacyLedger.guarantee`, such as ``include_simulated=True``. For
+        more than 60 fits, 60 totals are computed.
         """
         name = ledger.dataset
         entries = [e for e in ledger.entries() if not name or e["dataset"] in ("", name)]

@@ -55,28 +55,28 @@ class PrivacyUtilityDisplay(Display):
     non_private_name : str, default="epsilon=inf"
         Whose scores these are.
     name, score_name, epsilon_name, note : str
-        What was fitted, labels of the axes, and a note below them.
+        Name of the fitted model, labels of the axes, and a note below them.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     lines_, fill_between_ : list of Line2D and list of PolyCollection
-        The mean score against epsilon, and the band: one standard deviation of the seeds' scores
-        to either side, of noise and not of rows. No band where there is one seed.
+        The mean score against epsilon, and the band: one standard deviation of the scores over
+        seeds to either side, which shows noise rather than rows. No band for a single seed.
     baselines_, note_ : list of Line2D and Text
         The mean without privacy and the constant; and the note.
 
     Notes
     -----
-    **Not private** is the better of two models, and the legend names it: the estimator at
-    ``epsilon=inf``, with its own parameters and the exact optimum, and scikit-learn's counterpart
-    with its defaults, after a `StandardScaler`. At ``epsilon=inf`` a model without a penalty can
-    overfit, and be less accurate than a private one. Where scikit-learn has no counterpart, or rows
-    have an `agent_column`, it is the estimator's.
+    **The line without privacy** shows the better of two models, and the legend names it: the
+    estimator at ``epsilon=inf``, with its own parameters and the exact optimum, or scikit-learn's
+    counterpart with its defaults, after a `StandardScaler`. At ``epsilon=inf`` a model without a
+    penalty can overfit and be less accurate than a private one. If scikit-learn has no counterpart,
+    or rows have an `agent_column`, it is the estimator.
 
-    **No guarantee.** The picture is for public data, or for whoever may see the rows: seeds are
-    known, one fit has no noise, and scores on private rows are exact and outside every guarantee.
-    So is a choice that was made by them: :class:`~skdpadmm.model_selection.DPGridSearchCV` makes a
+    **No guarantee.** Draw this picture from public data, or for people who may see the rows: seeds
+    are known, one fit has no noise, and scores on private rows are exact. A choice by such scores
+    is outside every guarantee, too; :class:`~skdpadmm.model_selection.DPGridSearchCV` makes a
     private one.
 
     Examples
@@ -146,10 +146,10 @@ class PrivacyUtilityDisplay(Display):
             there are agents.
         y_test : array-like of shape (n_test,), default=None
         agents : array-like of shape (n_samples,), default=None
-            Whose each row is, for estimators whose `fit` asks for it.
+            Owner of each row, for estimators whose `fit` takes it.
         agents_test : array-like of shape (n_test,), default=None
-            The same for `X_test`. Where `predict` takes agents, each row is predicted by its
-            agent's own model; None asks the average model.
+            The same for `X_test`. If `predict` takes agents, each row is predicted by its agent's
+            own model; None uses the average model.
         scoring : str, callable or None, default=None
             None: the accuracy of a classifier in percent, R2 of a regressor. A name or callable as
             in scikit-learn; "neg_mean_absolute_error" and others that begin with "neg" are drawn as
@@ -158,7 +158,7 @@ class PrivacyUtilityDisplay(Display):
             Label of the vertical axis, such as "mean absolute error in EUR"; None is that of
             `scoring`.
         random_state : int, default=0
-            At least 0: the first seed, which the others follow, and the seed of the held-out rows.
+            First seed, at least 0, which the others follow, and the seed of the held-out rows.
         n_jobs : int, default=None
             Number of fits at a time; None is 1, -1 all processors.
         ax, name, plot_baselines : object

@@ -29,7 +29,7 @@ _COLORS = ("leak", "epsilon", "disagreement")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TopologyDisplay(Display):
-    """The graph of a network, its agents coloured by what they leak, risk or learn.
+    """The graph of a network, with agents coloured by epsilon, leak or disagreement.
 
     Make it by `from_estimator`.
 
@@ -40,11 +40,11 @@ class TopologyDisplay(Display):
     agent_labels : ndarray of shape (n_agents,)
     positions : ndarray of shape (n_agents, 2)
     values : ndarray of shape (n_agents,), default=None
-        Numbers that their colours stand for; None: all alike.
+        Numbers shown by the colours; None draws all agents alike.
     values_title : str, default=""
         Label of the colour bar.
     peer : label, default=None
-        Of an agent to be marked.
+        Label of an agent to mark.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class TopologyDisplay(Display):
             A fitted decentralised estimator, a Pipeline that ends in one, or a graph alone, such as
             ``resolve_topology("ring", np.arange(8))``; its agents have the labels 0, 1, ...
         color : str or array-like of shape (n_agents,), default=None
-            What the colour of an agent stands for. Names need an estimator.
+            Quantity shown by the colour of an agent. Names need an estimator.
 
             - "leak": its epsilon against the agent `peer`, ``privacy_.pairwise``. If the theorem
               tells pairs apart it is computed for each of them: seconds for 50 agents.
@@ -92,7 +92,7 @@ class TopologyDisplay(Display):
         color_title : str, default=""
             Label of the colour bar of an array, with its unit.
         peer : label, default=None
-            Of an agent to be marked; "leak" needs one.
+            Label of an agent to mark; "leak" needs one.
         positions : array-like of shape (n_agents, 2), default=None
             Where to draw the agents. None: a circle for a complete graph or a ring, the hub in the
             middle of a star, otherwise a layout by networkx, the same each time.

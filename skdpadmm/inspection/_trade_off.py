@@ -20,28 +20,28 @@ _POINTS = 201
 
 
 class TradeOffDisplay(Display):
-    """Errors that an attack has to make: the trade-off functions of guarantees.
+    """Trade-off curves: the errors that an attack on a guarantee has to make.
 
-    An attack tells from what was released which of two neighbouring data sets it came from. The
-    curve is its least false negative rate at each false positive rate, the region below is
-    impossible, and on the diagonal it knows nothing. Make it by `from_estimator`, `from_report` or
-    `from_guarantee`.
+    An attack decides from the releases which of two neighbouring data sets they came from. The
+    curve is the smallest false negative rate at each false positive rate. The region below is
+    impossible, and on the diagonal the attack knows nothing. Make it by `from_estimator`,
+    `from_report` or `from_guarantee`.
 
     Parameters
     ----------
     guarantees : dict of str to Guarantee
-        By the names of their curves.
+        The guarantees, by the names of their curves.
 
     Attributes
     ----------
     false_positive_rates : ndarray of shape (n_points,)
     false_negative_rates : dict of str to ndarray of shape (n_points,)
-        Of the best attack on each guarantee: `Guarantee.trade_off`.
+        Rates of the best attack on each guarantee: `Guarantee.trade_off`.
     accuracies : dict of str to float
-        How often that attack is right at most: `Guarantee.attack_accuracy`.
+        Largest accuracy of an attack: `Guarantee.attack_accuracy`.
     ax_, figure_ : matplotlib Axes and Figure
     lines_, fill_between_ : list of Line2D, and list of collections
-        Of the guarantees: their curves, and what is impossible.
+        The curves of the guarantees, and the impossible regions.
     diagonal_ : Line2D
         Perfect privacy.
 

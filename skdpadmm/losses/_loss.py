@@ -38,11 +38,13 @@ class Loss(ABC):
     finite; the one exception is the value of the squared loss, which leaves the range of
     float64, as inf, for residuals beyond 1e154.
 
-    ``is_regression`` says whether the target is a number in units of its own, for which default
-    step sizes and clip bounds are others than for classes.
+    ``is_of_residual`` says whether the loss is a function of ``scores - target``. Only then does a
+    regressor scale the target to [-1, 1] (see `in_units`), and the predictions back. Any other
+    loss gets numerical targets as they are, clipped to their bounds, and may predict by another
+    `inverse_link` than the identity.
     """
 
-    is_regression: ClassVar[bool] = False
+    is_of_residual: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """Let no class inherit a `slope` of another derivative."""
@@ -82,6 +84,10 @@ class Loss(ABC):
     def typical_weight(self) -> float:
         """About the mean weight of records, which is 1 without weights of classes."""
         return 1.0
+
+    def inverse_link(self, scores: FloatArray) -> FloatArray:
+        """Predictions of a regressor from scores of shape (n,)."""
+        return scores
 
     def in_units(self, unit: float) -> Loss:
         """The loss of scores and numerical targets in units of `unit`, in units of its square."""

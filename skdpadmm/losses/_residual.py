@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from skdpadmm.losses._loss import ClosedForm, FloatArray, TargetArray
 class _Residual(ClosedForm):
     """Squared up to a threshold, which may be infinite, and linear beyond."""
 
-    is_regression = True
+    is_of_residual = True
     threshold: float
     smoothness = 1.0  # attained inside the threshold
 
@@ -95,4 +95,4 @@ class HuberLoss(_Residual):
 
     def in_units(self, unit: float) -> HuberLoss:
         """See :meth:`Loss.in_units`; the threshold is in the units of the target."""
-        return HuberLoss(self.threshold / unit)
+        return replace(self, threshold=self.threshold / unit)

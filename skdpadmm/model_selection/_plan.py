@@ -17,15 +17,22 @@ from sklearn.pipeline import Pipeline
 
 from skdpadmm import privacy
 from skdpadmm._document import Block, Document, picture_of
-from skdpadmm._pipelines import last_step, objection, require_plan, with_parameters
+from skdpadmm._pipelines import (
+    FROZEN,
+    last_step,
+    objections,
+    public_name,
+    require_plan,
+    with_parameters,
+)
 from skdpadmm._search_cost import claim_of, common_relation, covers, plan_fits
 from skdpadmm.algorithms import is_streaming
 from skdpadmm.exceptions import PrivacyWarning
 from skdpadmm.model_selection import _trials
 from skdpadmm.network import condition_of, ownership_of_labels
-from skdpadmm.privacy import Guarantee, Neighboring, NonPrivate, round_down, round_up
+from skdpadmm.privacy import Guarantee, Neighboring, NonPrivate, round_up
 
-# Noise that is a larger share of the bounds than this leaves little for a choice to go by.
+# Noise that is a larger part of a typical score than this leaves little for a choice to go by.
 _NOISY = 0.1
 # A trial's budget is found by a search of its own where its candidates are not Gaussian.
 _STEPS = 20
@@ -36,6 +43,11 @@ LAWS: dict[str, Callable[[float], privacy.TrialLaw]] = {
     "logarithmic": lambda mean: privacy.NegativeBinomialTrials.of_mean(0.0, mean),
     "poisson": privacy.PoissonTrials.of_mean,
 }
+OF_PERSONS = (
+    "To protect persons, give the search one row for each of them, such as the mean of their rows,"
+    " or choose parameters on public rows and fit the model with persons=labels."
+)
+_PUBLIC_STEPS = "FrozenEstimator steps were fitted on public rows alone."
 # The last parts of names that a candidate may not set.
 _SET_BY_SEARCH = {"epsilon", "delta", "random_state", "ledger", "verbose"}
 
@@ -149,9 +161,8 @@ class SearchPlan(Document):
 
         rows, final, noise = "public rows", "that of the chosen trial", []
         if self.score is not None:
-            rows, std = f"{self.n_validation} rows", round_down(self.score_std)
-            share = f", {100 * self.score_std / self.score.width:.3g}% of the width"
-            noise = [("a score", f"{self.score.describe()} with noise std {std}{share}")]
+            rows, std = f"{self.n_validation} rows", self.score.noise(self.score_std)
+            noise = [("a score", f"{self.score.describe()} with noise std {std}")]
         if self.refit_epsilon is not None:
             final = f"a fit of all rows with epsilon={round_up(self.refit_epsilon)}"
         title = f"Plan of a search among {self.n_candidates} candidates: the best of"
@@ -197,6 +208,7 @@ def plan_search(
     mean = 2 * len(candidates) if search.n_trials is None else search.n_trials
     law = LAWS[search.trials](float(mean))
     epsilon, delta = float(search.epsilon), float(search.delta)
+    assumed = [_PUBLIC_STEPS] if _has_frozen(search.estimator, candidates) else []
     is_private = epsilon < math.inf
 
     shape: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes, "columns": columns}
@@ -230,12 +242,13 @@ def plan_search(
         noise = privacy.GaussianDP(mu) if is_private else NonPrivate()
         score_std = 0.0 if score is None or mu == 0 else score.sensitivity(n_validation) / mu
         warned = refit_warned | warned
-        if score is not None and score_std > _NOISY * score.width:
+        if score is not None and score_std > _NOISY * score.typical:
             noisy = (
-                f"Got scores with noise of standard deviation {score_std:.3g}, where"
+                f"Got scores with noise of standard deviation {score.noise(score_std)}, where"
                 f" {score.describe()} is the mean of {n_validation} rows: choices are nearly random"
-                ". Declare narrower score_bounds, ask for fewer trials or a larger budget, let more"
-                " rows validate, or pass public_validation, whose scores have no noise."
+                " among candidates whose scores differ by less than that. Declare narrower"
+                " score_bounds, ask for fewer trials or a larger budget, let more rows validate, or"
+                " pass public_validation, whose scores have no noise."
             )
             warned[noisy] = PrivacyWarning
         all_plans = (*plans, *refit_plans)
@@ -255,7 +268,9 @@ def plan_search(
             refit_epsilon=refit_epsilon if search.refit else None,
             refit_guarantee=refit,
             neighboring=neighboring,
-            assumptions=tuple(dict.fromkeys(a for plan in all_plans for a in plan.assumptions)),
+            assumptions=tuple(
+                dict.fromkeys([*assumed, *(a for plan in all_plans for a in plan.assumptions)])
+            ),
             warnings=tuple(warned.items()),
             digests=tuple(plan.digest() for plan in all_plans),
         )
@@ -310,6 +325,7 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     taken = [name for name in parameters if name.rpartition("__")[2] in _SET_BY_SEARCH]
     algorithm, partition = getattr(last, "algorithm", None), getattr(last, "partition", "iid")
     epsilon, agent_column = getattr(last, "epsilon", None), getattr(last, "agent_column", None)
+    most_rows = getattr(last, "max_rows_per_person", None)
     refusals = {
         "candidates of its own, expected a single model. Put them into one grid": hasattr(
             last, "cv"
@@ -320,6 +336,8 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
         " ledger to the search": getattr(last, "ledger", None) is not None,
         f"algorithm={algorithm!r}, expected one that fits all records at once: a stream goes on"
         " after the search": is_streaming(algorithm),
+        f"max_rows_per_person={most_rows!r}, expected None: a search protects one row."
+        f" {OF_PERSONS[:-1]}": most_rows is not None,
         f"agent_column={agent_column!r}, expected None: the plan has to know the owner of each row."
         " Pass agents=labels to fit": agent_column is not None,
         f"partition={partition!r}, expected 'iid' or 'quantity': the owner of a row would depend on"
@@ -330,13 +348,23 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
             raise ValueError(f"Got an estimator with {refusal}.")
     refused, model = list[str](), estimator
     while type(model) is Pipeline:
-        refused += filter(None, (objection(step) for _, step in model.steps[:-1]))
+        for name, step in model.steps[:-1]:
+            refused += objections(step, name, takes_frozen=True)
         model = model.steps[-1][1]
-    for words in [*refused, repr(model)] if isinstance(model, Pipeline) else refused:
+    refused += [type(model).__name__] if isinstance(model, Pipeline) else []
+    if refused:
         raise ValueError(
-            f"Got a Pipeline with {words}, expected transformers that are known to learn nothing"
-            " from data and to transform each row by itself: this package's, hashing, Normalizer,"
-            " Binarizer, and Pipelines and ColumnTransformers of these. Encode categories and fill"
-            " missing values by a PublicTableTransformer: others compare by the type of a column,"
-            " which one row can change."
+            f"Got a Pipeline with steps that may learn from rows or mix them: {', '.join(refused)}."
+            " Expected transformers that learn nothing and treat each row by itself: this package's"
+            ", hashing, Normalizer, Binarizer, PolynomialFeatures, FunctionTransformer(np.log1p),"
+            " Pipelines and ColumnTransformers of these, or FrozenEstimator(step) of one step that"
+            " was fitted on public rows. Encode categories and fill missing values by a"
+            " PublicTableTransformer: others compare by the type of a column, which one row can"
+            " change."
         )
+
+
+def _has_frozen(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a candidate has a step that was fitted before the search."""
+    models = (with_parameters(estimator, parameters) for parameters in candidates)
+    return any(public_name(v) == FROZEN for m in models for v in m.get_params().values())

@@ -27,7 +27,8 @@ def search_report(
     if plan.score is not None:
         # Without privacy there is no noise that a sensitivity is for.
         sensitivity = plan.score.sensitivity(plan.n_validation) if is_private else None
-        line = privacy.ReleaseLine("score of the chosen trial", 1, (), sensitivity, plan.score_std)
+        name = f"score of the chosen trial ({plan.score.unit})"
+        line = privacy.ReleaseLine(name, 1, (), sensitivity, plan.score_std)
         releases.append(line)
     sees = "the chosen candidate, its score and the final model"
     is_zero_out = plan.score is not None and plan.neighboring is privacy.Neighboring.ZERO_OUT

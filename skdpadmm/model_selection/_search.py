@@ -49,7 +49,7 @@ from skdpadmm._sklearn import (
 from skdpadmm.exceptions import warn_user
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import _trials
-from skdpadmm.model_selection._plan import LAWS, SearchPlan, plan_search
+from skdpadmm.model_selection._plan import LAWS, OF_PERSONS, SearchPlan, plan_search
 from skdpadmm.model_selection._report import search_report
 from skdpadmm.noise import NoiseSource, noise_source
 
@@ -215,7 +215,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
             raise TypeError(
                 f"Got {', '.join(refused)} in {type(self).__name__}.fit, expected X, y and agents"
                 " alone: the budget protects one row, and a person with several rows is protected"
-                " less."
+                f" less. {OF_PERSONS}"
             )
         with all_or_nothing(self):
             self._fit(X, y, agents)
@@ -433,8 +433,10 @@ class DPGridSearchCV(BaseDPSearch):
     estimator : estimator
         One of this package, or a Pipeline that ends in one, with transformers that learn nothing
         and treat each row by itself: this package's, HashingVectorizer and FeatureHasher,
-        Normalizer and Binarizer, and ColumnTransformers of these; an error names the parameter to
-        set. Categories and missing values need a PublicTableTransformer. The search sets `epsilon`,
+        Normalizer, Binarizer and PolynomialFeatures, FunctionTransformers such as of ``np.log1p``,
+        ColumnTransformers of these, and FrozenEstimators of steps that were fitted on public rows;
+        an error lists all steps that are refused, and the parameters to pass. Categories and
+        missing values need a PublicTableTransformer. The search sets `epsilon`,
         `delta` and `random_state`, and turns `verbose` off in all steps: lines would reveal the
         number of trials. Instead of an `agent_column` pass `agents` to `fit`.
     param_grid : dict or list of dict
@@ -458,7 +460,9 @@ class DPGridSearchCV(BaseDPSearch):
         Public bounds that the score of each row is clipped to. Needed, but for "accuracy" and where
         `target_bounds` of the estimator bounds the errors. The noise of a score is proportional to
         their width: for regressors declare them as narrow as the errors expected of most rows, as
-        the squared errors that `target_bounds` allow are far above those that models make.
+        the squared errors that `target_bounds` allow are far above those that models make. `plan`
+        and `fit` warn of noise above a tenth of their width, or of a useful model's error: 1/16 of
+        the width of `target_bounds`, squared for squared errors.
     public_validation : tuple of (X, y), default=None
         Public rows to score on, without noise and at no cost; all private rows train then.
     cv : int, float or list, default=None

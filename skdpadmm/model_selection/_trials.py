@@ -18,11 +18,19 @@ from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
 
 from skdpadmm._pipelines import last_step
+from skdpadmm.privacy import round_down
 
 # Streams of what is drawn without data, and of the noise of scores.
 COUNT, CHOICE, SPLIT, SEED, SCORE = range(5)
 _CLASSIFIER_SCORES = ("accuracy", "neg_log_loss")
-_REGRESSOR_SCORES = ("neg_mean_squared_error", "neg_mean_absolute_error")
+_UNITS = {
+    "neg_mean_squared_error": "squared units of the target",
+    "neg_mean_absolute_error": "units of the target",
+}
+_REGRESSOR_SCORES = tuple(_UNITS)
+# A declared range holds all rows, so it is about eight standard deviations of the target wide or
+# more; and a model that is of use has errors of half of that deviation or less.
+_ERRORS_IN_RANGE = 16
 _Scorer = Callable[[Any, Any, Any], Any]
 
 
@@ -48,7 +56,7 @@ def _mean(scorer: _Scorer, estimator: Any, X: Any, y: Any) -> float:
     return float(np.mean(scorer(estimator, X, y)))
 
 
-def _names(estimator: Any) -> tuple[str, str]:
+def _names(estimator: Any) -> tuple[str, ...]:
     """The scores that have a sensitivity; the first is the default."""
     return _CLASSIFIER_SCORES if is_classifier(estimator) else _REGRESSOR_SCORES
 
@@ -61,6 +69,8 @@ class RowScore:
     of_rows: _Scorer
     low: float
     high: float
+    # What noise is compared with: the width, or the error that a useful model may have.
+    typical: float
 
     @property
     def width(self) -> float:
@@ -70,6 +80,18 @@ class RowScore:
     def describe(self) -> str:
         """Return for instance "accuracy in [0, 1]"."""
         return f"{self.name} in [{self.low:.12g}, {self.high:.12g}]"
+
+    @property
+    def unit(self) -> str:
+        """The unit of the score, or its name where it has none."""
+        return _UNITS.get(self.name, self.name)
+
+    def noise(self, std: float) -> str:
+        """Noise in the unit of the score, and beside what is typical."""
+        beside = f"of the error of a useful model ({self.typical:.3g})"
+        unit = f" {self.unit}" if self.name in _UNITS else ""
+        beside = "of the width" if self.typical == self.width else beside
+        return f"{round_down(std)}{unit}, {100 * std / self.typical:.3g}% {beside}"
 
     def sensitivity(self, n_rows: int) -> float:
         """The sensitivity of the mean over `n_rows` to one of them, with the rounding of sums."""
@@ -99,10 +121,17 @@ def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
     names = _names(estimator)
     is_function = callable(scoring) and not hasattr(scoring, "_score_func")
     if not is_function and scoring not in (None, *names):
+        instead = (
+            "neg_log_loss, with score_bounds such as (-4, 0), rewards models that rank well"
+            if names == _CLASSIFIER_SCORES
+            else "neg_mean_squared_error prefers the same models as R2"
+        )
         raise ValueError(
-            f"Got scoring={scoring!r}, expected one of {names}, a function of (estimator, X, y)"
-            " that returns a score for each row, or public_validation: exact scores of private rows"
-            " have no guarantee."
+            f"Got scoring={scoring!r} for private rows, expected one of {names}, or a function of"
+            " (estimator, X, y) that returns a score for each row: in a mean over rows one row has"
+            " a bounded effect that noise can hide, in ranks and ratios (AUC, F1, R2) other rows"
+            f" decide how large it is. Instead, {instead}; public_validation=(X, y)"
+            " takes every score."
         )
     name = "the given function" if is_function else scoring or names[0]
     bounds, limits = ((0.0, 1.0) if name == "accuracy" else None), (-math.inf, math.inf)
@@ -120,7 +149,10 @@ def row_score(scoring: Any, estimator: Any, score_bounds: Any) -> RowScore:
             " target_bounds of a regressor."
         )
     of_rows = scoring if is_function else partial(_scores_of_rows, name=name, limits=limits)
-    return RowScore(name, of_rows, *bounds)
+    width = bounds[1] - bounds[0]
+    # Squares of tiny ranges are zero, and those of huge ones infinite.
+    typical = math.prod([(limits[1] - limits[0]) / _ERRORS_IN_RANGE] * _power(name)) or width
+    return RowScore(name, of_rows, *bounds, min(width, typical))
 
 
 def _power(name: str) -> int:

@@ -62,7 +62,7 @@ class MixingMatrix:
 
 
 def mixing_matrix(topology: Topology, rule: Any = "metropolis") -> MixingMatrix:
-    """Return the weights of a rule, or weights that a user gives.
+    """Return the mixing matrix for the name of a rule, or for weights.
 
     Parameters
     ----------

@@ -41,9 +41,9 @@ _MOST_PAIRS = 10_000_000
 class Similarity:
     """Symmetric public weights between similar agents, on a connected graph.
 
-    Two of them are equal where they have the same agents and weights, whatever they are called.
-    Weights are public: a guarantee does not cover what they reveal about rows. Estimating them from
-    private rows needs a separate budget. Only their ratios within a row matter for means.
+    Two similarities are equal if they have the same agents and weights; names do not count. Weights
+    are public: a guarantee does not cover what they reveal about rows. Estimating them from private
+    rows needs a separate budget. Only their ratios within a row matter for means.
 
     Parameters
     ----------
@@ -54,10 +54,10 @@ class Similarity:
         connected graph; else a ValueError. It is copied. None gives each pair the weight one, and
         nothing is stored.
     name : str, default="custom"
-        What the weights are called; no part of equality.
+        Name of the weights; no part of equality.
     labels : tuple or None, default=None
-        What the agents are called, in their order, each once; no part of equality. None: weights
-        are for the agents in the order of their sorted labels.
+        Labels of the agents, in their order, each once; no part of equality. With None weights are
+        in the order of the sorted labels.
 
     Attributes
     ----------
@@ -261,7 +261,7 @@ class Similarity:
 
 
 def resolve_similarity(similarity: Any, labels: NDArray[Any], features: Any = None) -> Similarity:
-    """Return the weights that a user names or gives, in the order of the labels.
+    """Return the weights for a name, a graph or a matrix, in the order of the labels.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def resolve_similarity(similarity: Any, labels: NDArray[Any], features: Any = No
         - A matrix in the order of the labels, or a pandas DataFrame that has them.
         - A Similarity, which is put into the order of the labels where it has some.
 
-        One agent has no neighbours, whatever the name. Anything else raises a ValueError.
+        For every name, one agent has no neighbours. Anything else raises a ValueError.
     labels : ndarray of shape (n_agents,)
         Names of the agents, sorted and unique.
     features : array-like of shape (n_agents, n_features) or None, default=None
@@ -347,22 +347,22 @@ def labels_of_relation(relation: Any) -> list[Any] | None:
 def knn_similarity(features: Any, n_neighbors: int = _NEAREST) -> Similarity:
     """Return weights between agents with features that are near to each other.
 
-    The weight of a pair is 1 where each is among the nearest of the other, and 0.5 where one is.
+    The weight of a pair is 1 if each is among the nearest of the other, and 0.5 if only one is.
 
     Parameters
     ----------
     features : array-like of shape (n_agents, n_features)
-        Public facts about the agents, on scales that can be compared: distances are Euclidean. The
-        index of a pandas DataFrame has their labels; anything else is in the order of the sorted
-        labels. A guarantee does not cover what is made from private rows: estimating
-        similarities from them needs a separate budget.
+        Public features of the agents on comparable scales, because distances are Euclidean. The
+        index of a pandas DataFrame has the labels; anything else is in the order of the sorted
+        labels. No guarantee covers features from private rows: estimating similarities from them
+        needs a separate budget.
     n_neighbors : int, default=10
-        How many are the nearest, at least 1. Everybody, where there are not as many others.
+        Number of nearest agents, at least 1; at most all others.
 
     Returns
     -------
     Similarity
-        With the labels, where there are any. A ValueError where the graph is not connected.
+        Weights with the labels, if there are any. A ValueError if the graph is not connected.
 
     Examples
     --------
@@ -389,7 +389,7 @@ def gaussian_similarity(
     Parameters
     ----------
     features : array-like of shape (n_agents, n_features)
-        Public facts about the agents, as for `knn_similarity`.
+        Public features of the agents, as for `knn_similarity`.
     bandwidth : float or None, default=None
         In (0, inf). None takes the distance from an agent to its 10th nearest, or furthest where
         there are fewer others: the median over all agents.
@@ -399,7 +399,7 @@ def gaussian_similarity(
     Returns
     -------
     Similarity
-        With the labels, where there are any. A ValueError where the graph is not connected, or has
+        Weights with the labels, if there are any. A ValueError if the graph is not connected or has
         more than ten million pairs.
 
     Examples
@@ -426,11 +426,11 @@ def angle_similarity(targets: Any, gamma: float = 0.1, threshold: float = _THRES
     Parameters
     ----------
     targets : array-like of shape (n_agents, n_features)
-        A direction for each agent, such as the model that made synthetic rows, none of them zero;
-        the index of a pandas DataFrame has labels. Public: models that were fitted to private rows
-        are not, and comparing them needs a separate budget.
+        A public direction for each agent, none of them zero, such as the model that made synthetic
+        rows; the index of a pandas DataFrame has labels. Models fitted to private rows are not
+        public, and comparing them needs a separate budget.
     gamma : float, default=0.1
-        In (0, inf). The larger, the more alike are agents at an angle.
+        In (0, inf). A larger value makes agents at an angle more similar.
     threshold : float, default=1e-3
         In (0, 1).
 

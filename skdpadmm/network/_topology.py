@@ -36,18 +36,18 @@ _REMEDY = "Add edges"
 class Topology:
     """A connected graph of agents: undirected, without weights and self loops.
 
-    Two of them are equal where they have the same agents and edges, whatever their names. The
-    complete graph stores none of its edges.
+    Two graphs are equal if they have the same agents and edges; names do not count. The complete
+    graph stores none of its edges.
 
     Parameters
     ----------
     n_agents : int
         Number of agents, at least 1.
     pairs : ndarray of intp of shape (n_pairs, 2) or None, default=None
-        Positions of agents that are linked, in any order; None links everybody to everybody. A
-        ValueError if the graph is not connected or has self loops.
+        Positions of linked agents, in any order; None links all pairs. A ValueError if the graph is
+        not connected or has self loops.
     name : str, default="custom"
-        What the graph is called; no part of equality.
+        Name of the graph; no part of equality.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class Topology:
 
 
 def resolve_topology(topology: Any, labels: NDArray[Any], *, seed: int = 0) -> Topology:
-    """Return the graph that a user names or gives.
+    """Return the graph for a name, a graph or a matrix.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def named_graph(name: str, n_agents: int, *, seed: int = 0) -> nx.Graph:
         - "random-geometric": points in the unit square, linked within the distance
           ``sqrt(2 log(n_agents) / (pi n_agents))``.
 
-        One agent makes a graph without edges, two agents one edge, whatever the name.
+        For every name, one agent makes a graph without edges and two agents make one edge.
     n_agents : int
         Number of nodes, at least 1.
     seed : int, default=0

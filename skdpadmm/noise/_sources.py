@@ -187,7 +187,7 @@ def _measurement(scale: float, *, is_laplace: bool = False) -> Any:
 
 
 def noise_source(random_state: Any, digest: bytes, sampler: str = "floating-point") -> NoiseSource:
-    """Return the source of noise which a ``random_state`` asks for.
+    """Return the source of noise for a ``random_state``.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def noise_source(random_state: Any, digest: bytes, sampler: str = "floating-poin
     Raises
     ------
     ValueError
-        For an unknown sampler, a seeded "opendp", or what is no ``random_state``.
+        For an unknown sampler, a seeded "opendp", or an invalid ``random_state``.
 
     Examples
     --------

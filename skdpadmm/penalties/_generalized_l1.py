@@ -41,8 +41,8 @@ def difference_matrix(n_features: int, order: int) -> SparseMatrix:
     n_features : int
         Number p of coefficients, above `order`.
     order : int
-        How often differences are taken, at least 1. First differences are zero where coefficients
-        are constant, second ones where they are on a line.
+        Order of the differences, at least 1. First differences of constant coefficients are zero,
+        and so are second differences of coefficients on a line.
 
     Returns
     -------
@@ -110,7 +110,7 @@ class GeneralizedL1(Penalty):
     r"""The generalised lasso's penalty, :math:`r(w) = \lambda \|D w\|_1`.
 
     With differences of neighbours it is the fused lasso or trend filtering, see
-    :func:`difference_matrix`. Two of them are equal where their matrices and strengths are equal,
+    :func:`difference_matrix`. Two such penalties are equal if their matrices and strengths are,
     dense or sparse. Without rows the penalty is zero everywhere.
 
     Parameters

@@ -35,8 +35,8 @@ _DENSE_FRACTION = 0.25
 class LinearConstraint:
     r"""The constraint :math:`A x + B y = c`; it is public.
 
-    By default :math:`x = y`. Two of them are equal where A, B and c are, dense or sparse. Each
-    column of several outputs is constrained alone.
+    By default :math:`x = y`. Two constraints are equal if A, B and c are, dense or sparse. Each
+    column of several outputs is constrained separately.
 
     Parameters
     ----------

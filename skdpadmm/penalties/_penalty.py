@@ -24,9 +24,9 @@ LARGEST_ROUNDING = 2.0**-20
 class Penalty(ABC):
     """A convex regulariser of the coefficients, the intercept left out.
 
-    It sees released quantities only, so it uses no privacy budget. Penalties are immutable and
-    compare by value; strengths are finite and not negative. They act on each column of coefficients
-    alone: the penalty of K columns is the sum of their penalties.
+    It sees only released quantities, so it spends no privacy budget. Penalties are immutable and
+    compare by value; strengths are finite and not negative. A penalty acts on each column of
+    coefficients separately: the penalty of K columns is the sum of their penalties.
     """
 
     @property

@@ -1,7 +1,7 @@
-"""Row-wise transformers that use public facts only, and so cost no privacy.
+"""Row-wise transformers that use only public facts and spend no privacy budget.
 
-They map each row by itself, with bounds and categories given by the user. Neighbouring data sets
-stay neighbouring after them, so a guarantee of the estimator behind them covers the whole pipeline.
+They map each row by itself, with bounds and categories from the user. Neighbouring data sets stay
+neighbouring, so the guarantee of the next estimator covers the whole pipeline.
 
 .. warning::
    Transformers that *learn from data* are different. ``StandardScaler``, ``MinMaxScaler``,

@@ -44,9 +44,9 @@ class Range:
     log : bool, default=False
         Whether to map logarithms.
     missing : {"middle"} or float, default=None
-        What a missing number counts as: a public number in [lower, upper], or the middle of the
-        range, which is mapped to 0. Then a second column, ``<name>_missing``, is 1 where the number
-        is missing and 0 elsewhere. None: the middle, without that column.
+        Value of a missing number: a public number in [lower, upper], or the middle of the range,
+        which is mapped to 0. A second column, ``<name>_missing``, is then 1 for missing numbers and
+        0 elsewhere. None means the middle, without that column.
 
     See Also
     --------
@@ -54,7 +54,7 @@ class Range:
 
     Notes
     -----
-    :math:`\log(1 + x)` depends on units: it suits amounts that are 0 or well above 1.
+    :math:`\log(1 + x)` depends on the unit. It suits amounts that are 0 or well above 1.
 
     Examples
     --------
@@ -133,19 +133,20 @@ class _Categories:
 class PublicTableTransformer(_PublicTransformer):
     r"""Map a table of numbers, categories and missing values to [-1, 1], by a public schema.
 
-    Nothing is learned from data. Pass ``feature_bounds=(-1, 1)`` to the estimator behind it.
+    It learns nothing from data. Pass ``feature_bounds=(-1, 1)`` to the next estimator.
 
     Parameters
     ----------
     schema : dict
-        What the columns can contain, by name, or by position (an int) for arrays and lists. Columns
-        that are not in it are dropped. A value is one of:
+        The possible entries of each column, by name, or by position (an int) for arrays and lists.
+        Columns that are not in the schema are dropped. A value is one of:
 
         - ``(lower, upper)`` or `Range`: numbers, clipped to the range and mapped to [-1, 1].
           Missing ones become 0, the middle, or what the `Range` declares.
         - a list of strings, ints or booleans: categories. There is a column for each, which is 1 in
-          rows of that category and 0 elsewhere. Missing and unknown ones are 0 in all columns. So
-          ``[0, 120]`` is two categories, and ``(0, 120)`` is a range.
+          rows of that category and 0 elsewhere. Missing and unknown ones are 0 in all columns,
+          without a warning: leave out one category and it is the reference, together with them.
+          So ``[0, 120]`` is two categories, and ``(0, 120)`` is a range.
         - ``bool``: one column, 1 where the entry is True or 1, else 0: also where it is missing.
     sparse_output : bool, default=False
         Whether `transform` returns CSR, for many categories.
@@ -153,9 +154,9 @@ class PublicTableTransformer(_PublicTransformer):
     Attributes
     ----------
     n_features_in_ : int
-        Number of columns seen during ``fit``, with those that are dropped.
+        Number of columns seen during ``fit``, including dropped ones.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of columns seen during ``fit``, where all of them are strings.
+        Names of columns seen during ``fit``, if all of them are strings.
 
     See Also
     --------
@@ -163,16 +164,16 @@ class PublicTableTransformer(_PublicTransformer):
 
     Notes
     -----
-    **Privacy.** Costs nothing, as long as the schema is public: each row is mapped by itself, to
-    columns that depend on the schema alone. Ranges and categories that were read off the data are
-    not public, and no report can see that.
+    **Privacy.** The transformer spends no budget if the schema is public: it maps each row by
+    itself, to columns that depend only on the schema. Ranges and categories read off the data are
+    not public, and no report can detect them.
 
-    Each entry is compared by itself, so that the type of a column, which one row can change, does
-    not count: 1, 1.0, True, "1" and "True" are the same number, as a category and in a range.
-    Infinite numbers are clipped. Whatever is no number is missing in a range: None, nan,
-    ``pandas.NA``, "?". Columns of dates or of lists are refused by their type, and numbers with a
-    comma, such as "1,5", by a ValueError: some readers take them for numbers, depending on the rest
-    of their column.
+    Each entry is compared by itself, because one row can change the type of its column: 1, 1.0,
+    True, "1" and "True" are the same number, as a category and in a range. Infinite numbers are
+    clipped. In a range, entries that are not numbers are missing: None, nan, ``pandas.NA``, "?".
+    Columns of dates or of lists are refused by their type. Numbers with a comma, such as "1,5",
+    raise a ValueError, because some readers take them for numbers, depending on the rest of the
+    column.
 
     Examples
     --------
@@ -188,6 +189,12 @@ class PublicTableTransformer(_PublicTransformer):
            [ 0. ,  0. ,  0. ,  0. ]])
     >>> transformer.get_feature_names_out().tolist()
     ['age', 'city_Oslo', 'city_Bergen', 'smoker']
+
+    One category of two gives one column, and "f" is the reference:
+
+    >>> PublicTableTransformer({"sex": ["m"]}).transform(pd.DataFrame({"sex": ["m", "f"]}))
+    array([[1.],
+           [0.]])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -81,14 +81,14 @@ def into_unit_box(
 
 
 class BoundedScaler(_PublicTransformer):
-    r"""Map each column from public bounds to [-1, 1], and clip what lies outside.
+    r"""Map each column from public bounds to [-1, 1], and clip values outside.
 
     With the bounds :math:`l_j < u_j` of column :math:`j`, an entry becomes
 
     .. math:: \frac{\min(\max(x_{ij}, l_j), u_j) - m_j}{h_j},
               \qquad m_j = \frac{l_j + u_j}{2}, \quad h_j = \frac{u_j - l_j}{2}.
 
-    ``MinMaxScaler(feature_range=(-1, 1), clip=True)`` does so for bounds learned from data.
+    ``MinMaxScaler(feature_range=(-1, 1), clip=True)`` does the same with bounds learned from data.
 
     Parameters
     ----------
@@ -102,16 +102,16 @@ class BoundedScaler(_PublicTransformer):
     n_features_in_ : int
         Number of columns seen during ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of columns seen during ``fit``, where all of them are strings.
+        Names of columns seen during ``fit``, if all of them are strings.
 
     Notes
     -----
-    **Privacy.** Costs nothing, as long as the bounds are public (an age lies in [0, 120]): each row
-    is mapped by itself, and nothing is learned from data. Bounds that were read off the data (its
-    minimum and maximum) are not public, and no report can see that.
+    **Privacy.** The transformer spends no budget if the bounds are public (an age lies in [0,
+    120]): it maps each row by itself and learns nothing. Bounds read off the data (its minimum and
+    maximum) are not public, and no report can detect them.
 
-    The result is float64. Sparse input is accepted, and stays sparse, where ``lower == -upper``, so
-    that 0 stays 0.
+    The result is float64. Sparse input needs ``lower == -upper``, so that 0 stays 0; it stays
+    sparse.
 
     Examples
     --------
@@ -239,12 +239,12 @@ class RowNormClipper(_PublicTransformer):
     n_features_in_ : int
         Number of columns seen during ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of columns seen during ``fit``, where all of them are strings.
+        Names of columns seen during ``fit``, if all of them are strings.
 
     Notes
     -----
-    **Privacy.** Costs nothing: each row is mapped by itself with a public number, and nothing is
-    learned from data.
+    **Privacy.** The transformer spends no budget: it maps each row by itself with a public number
+    and learns nothing.
 
     The result is float64 for every input dtype, so that rounding cannot break the bound. Sparse
     input stays sparse.

@@ -1,8 +1,8 @@
 """Guarantees: frozen objects that answer delta(epsilon) and epsilon(delta), and compose.
 
 Nothing here depends on optimisation or data. Importing it is cheap: dp-accounting, the optional
-extra ``[accounting]``, is loaded when a privacy loss distribution or a Renyi conversion is asked
-for. A parameter outside the range that its entry states is refused by a ``ValueError``.
+extra ``[accounting]``, is loaded when a privacy loss distribution is asked for. A parameter
+outside the range that its entry states is refused by a ``ValueError``.
 """
 
 from __future__ import annotations

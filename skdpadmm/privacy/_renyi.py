@@ -6,19 +6,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from skdpadmm._numbers import require, require_delta, require_epsilon
 from skdpadmm.privacy._guarantee import Guarantee
-from skdpadmm.privacy._pld import library
+
+# Next to order 1 the conversion loses its digits, and is of no use.
+_LEAST_ORDER = 1.01
 
 
 @dataclass(frozen=True)
 class RenyiDP(Guarantee, kind="renyi"):
-    """Bounds on the Renyi divergence, order by order; known tightest only.
+    r"""Bounds on the Renyi divergence, order by order; known tightest only.
 
-    For what has no exact curve. The conversion is the tight one of Canonne, Kamath and Steinke
-    (NeurIPS 2020, Proposition 12), by dp-accounting. A Gaussian mechanism is never put in this
+    For what has no exact curve. A divergence r at order a > 1 implies
+
+    .. math:: \log \delta(\epsilon) \le (a - 1) (r - \epsilon + \log(1 - 1/a)) - \log a
+
+    (Canonne, Kamath and Steinke, NeurIPS 2020, Proposition 12), and
+    :math:`\delta \le \sqrt{1 - e^{-r}}`, as the Kullback-Leibler divergence is at most r
+    (Bretagnolle and Huber, 1979): see the page of proofs. A Gaussian mechanism is never put in this
     form: the conversion would lose what GaussianDP keeps.
 
     Parameters
@@ -55,16 +61,16 @@ class RenyiDP(Guarantee, kind="renyi"):
         require_epsilon(epsilon)
         if math.isinf(epsilon):
             return 0.0
-        # The library takes log(1 - exp(-d)), which fails where d is lost beside 1.
-        safe = [d if d == 0 else max(d, 1e-15) for d in self.divergences]
-        return float(_accountant().compute_delta(self.orders, safe, epsilon)[0])
+        pairs = zip(self.orders, self.divergences, strict=True)
+        return math.exp(min(0.0, *(_log_delta(order, d, epsilon) for order, d in pairs)))
 
     def epsilon(self, delta: float) -> float:
         """Return the best epsilon over the orders at ``delta`` in [0, 1]."""
         require_delta(delta)
         if delta == 1.0:
             return 0.0
-        return float(_accountant().compute_epsilon(self.orders, self.divergences, delta)[0])
+        pairs = zip(self.orders, self.divergences, strict=True)
+        return max(0.0, min(_epsilon(order, d, delta) for order, d in pairs))
 
     def describe(self) -> str:
         return f"Renyi DP at {len(self.orders)} orders"
@@ -95,5 +101,22 @@ def common_orders(guarantees: Sequence[RenyiDP]) -> tuple[float, ...]:
     return tuple(sorted(set.intersection(*sets))) if sets else ()
 
 
-def _accountant() -> Any:
-    return library("rdp.rdp_privacy_accountant")
+def _log_delta(order: float, divergence: float, epsilon: float) -> float:
+    """The logarithm of the delta at ``epsilon`` that one divergence implies."""
+    if divergence == 0:
+        return -math.inf
+    # A divergence that is lost beside 1 is raised.
+    total_variation = 0.5 * math.log1p(-math.exp(-max(divergence, 1e-15)))
+    if order <= _LEAST_ORDER:
+        return total_variation
+    tail = (order - 1.0) * (divergence - epsilon + math.log1p(-1.0 / order)) - math.log(order)
+    return min(total_variation, tail)
+
+
+def _epsilon(order: float, divergence: float, delta: float) -> float:
+    """The epsilon at ``delta`` that one divergence implies."""
+    if divergence == 0 or delta**2 + math.expm1(-divergence) > 0:
+        return 0.0
+    if delta == 0 or order <= _LEAST_ORDER:
+        return math.inf
+    return divergence + math.log1p(-1.0 / order) - math.log(delta * order) / (order - 1.0)

@@ -8,6 +8,7 @@ O(n + p).
 """
 
 from skdpadmm.records._coordinates import (
+    UNDECLARED_TARGET_BOUNDS,
     Basis,
     Coordinates,
     declared_coordinates,
@@ -27,6 +28,7 @@ from skdpadmm.records._segments import Segments, collect_agents, prepare_agents
 __all__ = [
     "CANCELLATION",
     "HUGE",
+    "UNDECLARED_TARGET_BOUNDS",
     "Basis",
     "Coordinates",
     "Rows",

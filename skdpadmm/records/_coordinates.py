@@ -44,7 +44,7 @@ class Coordinates:
     fit_intercept : bool
         Whether augmented rows end in a one.
     has_target_scale : bool
-        Whether the target is a number in units (regression), not a class.
+        Whether targets are scaled: those of losses of a residual.
     """
 
     lower: Floats
@@ -114,8 +114,10 @@ class Coordinates:
         free_target = replace(self, target_lower=-inf, target_upper=inf)
         return replace(free_target, lower=-free, upper=free, row_norm=inf, features_norm=inf)
 
-    def target(self, y: NDArray[Any]) -> Floats:
-        """Targets, clipped to their bounds and scaled."""
+    def target(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Targets, clipped to their bounds and scaled; as they are where neither is declared."""
+        if not self.has_target_scale and math.isinf(self.target_upper):
+            return y
         clipped = np.clip(np.asarray(y, dtype=np.float64), self.target_lower, self.target_upper)
         return (clipped - self.target_offset) / self.target_scale
 
@@ -144,7 +146,7 @@ def declared_coordinates(
     are. The norm bound ``sqrt(n_parameters)`` can then only bind on undeclared features. Without an
     intercept nothing may be centred: zero stays zero.
     A dict maps `feature_names` to pairs; the columns that it does not name are undeclared.
-    Undeclared targets are clipped to [-3, 3].
+    Targets of `has_target_scale` are clipped to [-3, 3] where they are undeclared; others not.
 
     With `row_norm`, a row of that norm gets one of `ROW_NORM` times the root of the number of
     parameters, and no augmented row is longer than such a row with its intercept.
@@ -161,8 +163,11 @@ def declared_coordinates(
     if row_norm is not None:
         norm = ROW_NORM * longest
         scale, longest = scale * (row_norm / norm), math.hypot(norm, int(fit_intercept))
-    low, high = _target_box(target_bounds) if has_target_scale else (-np.inf, np.inf)
-    target_offset, target_scale = map(float, _affine_map(low, high, centre=fit_intercept))
+    has_target_bounds = has_target_scale or target_bounds is not None
+    low, high = _target_box(target_bounds) if has_target_bounds else (-np.inf, np.inf)
+    target_offset, target_scale = 0.0, 1.0
+    if has_target_scale:
+        target_offset, target_scale = map(float, _affine_map(low, high, centre=fit_intercept))
     ratio = target_scale / scale
     if np.any(ratio > 1e150) or np.any(ratio < 1e-150):
         raise ValueError(

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import issparse
 from sklearn import config_context, ensemble, multiclass, multioutput
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.cluster import FeatureAgglomeration
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
-from sklearn.decomposition import PCA
+from sklearn.decomposition import NMF, PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
@@ -23,8 +25,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.utils import all_estimators
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge, privacy_report
+from skdpadmm._pipelines import parts_of
 from skdpadmm.algorithms import GradientDescent
 from skdpadmm.inspection import FittedReport
 from skdpadmm.model_selection import DPGridSearchCV
@@ -168,7 +172,7 @@ def of_columns(step, columns, **parameters):
          "OneHotEncoder at steps\\[0\\] learnt"),
         (make_pipeline(of_columns(Centred(), [0]), C), 1, "Centred .* learnt"),
         (make_pipeline(ByAllRows(), C), 1, "ByAllRows at steps\\[0\\] is not of"),
-        (make_pipeline(FunctionTransformer(np.sin), C), 1, "depend on all rows without func=None"),
+        (make_pipeline(FunctionTransformer(np.square), C), 1, "all rows without func=None, or a f"),
         (make_pipeline(FeatureUnion([("p", PCA(1))]), C), 1, "PCA .*without noise"),
         (make_pipeline(SelectFromModel(C), clone(C)), 2, "SelectFromModel .*sum of its parts"),
         (TransformedTargetRegressor(R, transformer=StandardScaler()), 1, "transformer_ learnt"),
@@ -231,7 +235,9 @@ def fitted(model, y=Y):
         (multiclass.OneVsOneClassifier(C), "sum of its parts"),
         (SelectFromModel(C), "sum of its parts"),
         (make_pipeline(StandardScaler(), C), "StandardScaler"),
-        (make_pipeline(FunctionTransformer(np.sin)), "func=None"),
+        (make_pipeline(FunctionTransformer(np.square)), "func=None"),
+        (FrozenEstimator(NMF(1, init="random").fit(X**2)), "NMF"),
+        (FeatureAgglomeration(1, pooling_func=np.mean), "FeatureAgglomeration"),
         (OneHotEncoder(handle_unknown="ignore"), "OneHotEncoder"),
     ],
 )
@@ -241,6 +247,29 @@ def test_what_is_frozen_keeps_its_reasons_but_a_step_that_treats_each_row_by_its
     report = privacy_report([frozen, fitted(C)])
     assert report.total is None
     assert reason in "".join(report.reasons)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_frozen_step_that_is_accepted_treats_each_row_by_itself():
+    rng, mixing, n_tested = np.random.default_rng(0), set(), 0
+    public, rows = (rng.uniform(0.1, 1.0, size=(n, 6)) for n in (80, 41))
+    changed, others = rows.copy(), np.arange(41) != 7
+    changed[7] = [50.0, 0.0, 3.0, 0.0, 1e3, 2.0]
+    for name, kind in all_estimators("transformer"):
+        try:
+            frozen = FrozenEstimator(kind().fit(public, public[:, 0] > 0.5))
+            before, after = (frozen.transform(part) for part in (rows, changed))
+        except (AttributeError, TypeError, ValueError):  # not of such rows
+            continue
+        before, after = (p.toarray() if issparse(p) else np.asarray(p) for p in (before, after))
+        is_equal = np.array_equal(before[others], after[others])
+        is_accepted = not any(part.problem and not part.is_elsewhere for part in parts_of(frozen))
+        n_tested += is_accepted
+        if not is_equal:
+            mixing.add(name)
+            assert not is_accepted, name
+    assert n_tested > 40
+    assert "MiniBatchNMF" in mixing
 
 
 class Shelf(Mapping):

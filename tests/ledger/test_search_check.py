@@ -248,7 +248,7 @@ def test_a_seed_of_the_search_makes_a_simulation_and_its_ledger_no_difference(pa
 @pytest.mark.usefixtures("failing")
 def test_what_is_refused_before_data_is_not_counted(path):
     for search, rows, targets, message in (
-        (grid_search(path, scoring="roc_auc"), X, labels, "exact scores of private"),
+        (grid_search(path, scoring="roc_auc"), X, labels, "in ranks and ratios"),
         (grid_search(path), X, np.where(np.arange(61) == 0, "maybe", labels), "among classes"),
         (grid_search(f"{path}/missing/study.db"), X, labels, "existing directory"),
         (grid_search(None).set_params(estimator__ledger=path), X, labels, "Give the ledger to the"),

@@ -3,18 +3,22 @@
 import copy
 import math
 import pickle
+import sys
 import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.special
 from joblib import parallel_config
 from scipy.stats import loguniform
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import NMF, PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
@@ -29,7 +33,7 @@ from sklearn.preprocessing import (
 )
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedLogisticRegression, DPFedRidge
-from skdpadmm._pipelines import last_step, public_name
+from skdpadmm._pipelines import acts_by_row, last_step, public_name
 from skdpadmm.algorithms import GradientADMM
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
 from skdpadmm.model_selection._trials import row_score
@@ -202,6 +206,67 @@ def test_a_table_of_text_and_missing_values_is_searched_as_it_came_and_planned_b
         n_samples=N,
     )
     assert 0.1 < cost.epsilon() < 0.3
+
+
+def test_a_table_of_text_and_logarithms_is_searched_and_planned_by_its_columns():
+    parts = [
+        ("income", make_pipeline(FunctionTransformer(np.log1p), Normalizer()), ["income"]),
+        ("text", HashingVectorizer(n_features=4), "text"),
+        ("rest", PolynomialFeatures(2, include_bias=False), ["a", "b"]),
+        ("shares", FunctionTransformer(scipy.special.logit), ["share"]),
+    ]
+    table = pd.DataFrame({"income": np.arange(N), "text": ["words"] * N, "a": X[:, 0], "b": Y})
+    table["share"] = np.linspace(0.1, 0.9, N)
+    steps = make_pipeline(ColumnTransformer(parts, sparse_threshold=0), classifier())
+    search = grid_search(steps, {"dpadmmlogisticregression__C": [1.0]}, epsilon=20.0)
+    plan = search.plan(N, columns=list(table.columns))
+    assert search.fit(table, Y).score(table, Y) > 0.9
+    assert search.best_estimator_[-1].n_features_in_ == 1 + 4 + 5 + 1
+    assert plan.guarantee() == search.privacy_.guarantee()
+    with pytest.raises(ValueError, match=r"infinity|NaN"):
+        search.fit(table.assign(share=2.0), Y)
+
+
+UFUNCS = [
+    (module, name)
+    for module in (np, scipy.special)
+    for name, func in vars(module).items()
+    if isinstance(func, np.ufunc) and acts_by_row(FunctionTransformer(func))
+]
+
+
+def test_functions_that_are_accepted_change_no_other_row_by_a_bit():
+    assert {"log1p", "sqrt", "expit"} <= {name for _, name in UFUNCS}
+    assert len(UFUNCS) > 80
+    rows = np.random.default_rng(3).normal(0, 3, size=(65, 3))
+    wild = [0.0, -0.0, -1.0, 5e-324, 1e-310, 1e5, 1e17, 1e308, -1e308, np.inf, np.nan]
+    for module, name in UFUNCS:
+        if name == "isnat":  # of dates alone
+            continue
+        step, others = FunctionTransformer(getattr(module, name)), np.arange(65) != 30
+        for kind in (np.array, pd.DataFrame):
+            with np.errstate(all="ignore"):
+                before = np.asarray(step.fit_transform(kind(rows)))[others]
+                for value in wild:
+                    changed = rows.copy()
+                    changed[30] = value
+                    after = np.asarray(step.fit_transform(kind(changed)))[others]
+                    np.testing.assert_array_equal(before, after)
+        # Whether a column of whole numbers is of ints or floats is decided by one row.
+        whole = np.arange(1, 9)[:, None]
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(step.transform(whole), step.transform(whole * 1.0))
+
+
+def test_steps_that_were_fitted_on_public_rows_are_frozen_and_searched_and_assumed_public():
+    public = StandardScaler().fit(X[:100])
+    steps = make_pipeline(FrozenEstimator(public), FrozenEstimator(PCA(2).fit(X)), classifier())
+    search = grid_search(steps, {"dpadmmlogisticregression__C": [1.0]}, epsilon=20.0).fit(X, Y)
+    assert search.best_estimator_[0].estimator.mean_ is public.mean_
+    assert search.best_estimator_[-1].n_features_in_ == 2
+    words = "FrozenEstimator steps were fitted on public rows alone."
+    assert words in search.privacy_.assumptions
+    assert words not in grid_search().fit(X, Y).privacy_.assumptions
 
 
 @pytest.mark.usefixtures("no_trial")
@@ -498,6 +563,37 @@ def test_scores_that_are_mostly_noise_are_warned_of_once_at_plan_and_at_fit():
         assert not any("choices are nearly random" in line for line, _ in lines)
 
 
+def test_noise_beside_the_error_of_a_useful_model_is_warned_of_in_the_unit_of_the_target():
+    """Targets in [0, 400] with errors near 154: noise of 120 decides."""
+    model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(0, 400))
+    search = grid_search(model, {"alpha": [0.0, 9.0]}, epsilon=1.0)
+    for n_samples, is_noisy in ((33_000, True), (300_000, False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            plan = search.plan(n_samples, 3)
+        assert (plan.score_std > 62.5) == is_noisy
+        lines = [str(line.message) for line in caught if "Got scores with" in str(line.message)]
+        assert len(lines) == is_noisy
+        assert all("squared units of the target, " in line for line in lines)
+        assert "squared units of the target, " in repr(plan)
+        assert "% of the error of a useful model (625)\n" in repr(plan)
+    # Narrower bounds, from public knowledge, have less noise.
+    assert not search.set_params(score_bounds=(-2000, 0)).plan(33_000, 3).warnings
+    search.set_params(score_bounds=None, scoring="neg_mean_absolute_error")
+    assert "units of the target, " in repr(search.plan(300_000, 3))
+    fitted = grid_search(regressor(), {"alpha": [0.0]}, epsilon=20.0).fit(X, T)
+    assert "(squared units of the target)" in repr(fitted.privacy_)
+
+
+def test_a_search_needs_no_extra(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "dp_accounting"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    for trials, refit in (("geometric", False), ("poisson", True)):
+        search = grid_search(trials=trials, refit=refit).fit(X, Y)
+        assert 0.999 < search.privacy_.epsilon() <= 1.0
+
+
 def test_public_rows_are_scored_exactly_and_cost_nothing():
     spy, public = Spy(), (X[:300] / 2, Y[:300])
     search = grid_search(public_validation=public, scoring=spy, epsilon=2.0)
@@ -571,12 +667,23 @@ STREAM = GradientADMM(schedule="stream")
 ALPHA = {"alpha": [1.0, 2.0]}
 
 
+class Posing:
+    """Claims to be the logarithm."""
+
+    __class__, __name__, nin, nout, types = np.ufunc, "log", 1, 1, ["d->d"]
+
+    def __call__(self, X):
+        return X - X.mean(axis=0)
+
+
 class Subclass(Pipeline):
     """May do more than its parts."""
 
 
 REFUSED = [
-    ({"scoring": "roc_auc"}, "exact scores of private"),
+    ({"scoring": "roc_auc"}, "other rows decide.* Instead, neg_log_loss.*public_validation"),
+    ({"estimator": regressor(), "param_grid": ALPHA, "scoring": "r2"}, "same models as R2"),
+    ({"estimator__max_rows_per_person": 3}, "one row for each of them, such as the mean"),
     ({"scoring": "neg_log_loss", "score_bounds": (0, 4)}, "can reach.* such as \\(-4, 0\\)"),
     ({"scoring": "accuracy", "score_bounds": (-4, 0)}, "can reach: \\(0, 1\\) for accuracy"),
     ({"cv": [(np.arange(10), np.arange(5, 20))]}, "not disjoint"),
@@ -595,21 +702,40 @@ REFUSED = [
         ({"estimator": Pipeline([("in", part), ("m", classifier())]), "param_grid": {"m__C": [1]}},
          message)
         for part, message in (
-            (FunctionTransformer(np.log), "FunctionTransformer"),
             (make_pipeline(RowNormClipper(), StandardScaler()), "StandardScaler"),
-            (PolynomialFeatures(2), "PolynomialFeatures"),
-            (columns(RowNormClipper(), sparse_threshold=0.3), "without sparse_threshold=0"),
+            (columns(RowNormClipper(), sparse_threshold=0.3), "pass sparse_threshold=0"),
             (ColumnTransformer([("in", RowNormClipper(), lambda X: [0])], sparse_threshold=0),
-             "without transformers=columns by names"),
+             "pass transformers=columns by names"),
             (columns(KNOWN), "OneHotEncoder.* by a PublicTableTransformer"),
             (SimpleImputer(**CONSTANT), "SimpleImputer.* by a PublicTableTransformer"),
             (columns("drop", remainder=StandardScaler()), "StandardScaler"),
-            (HashingVectorizer(strip_accents=str.lower), "without strip_accents=no function"),
+            (HashingVectorizer(strip_accents=str.lower), "pass strip_accents=no function"),
             (Subclass([("in", RowNormClipper())]), "Subclass"),
-            (FunctionTransformer(np.add, kw_args={"x2": 1}), "each row by itself"),
-            (FunctionTransformer(np.frompyfunc(float, 1, 1)), "each row by itself"),
-            (make_pipeline(Normalizer(), FunctionTransformer(np.cumsum)), "each row by itself"),
-            (FunctionTransformer(lambda X: X - X.mean(0)), "each row by itself"),
+            *(
+                (FunctionTransformer(**given), f"pass {name}")
+                for given, name in (
+                    ({"func": np.add, "kw_args": {"x2": 1}}, "func=.*, kw_args=None"),
+                    ({"func": np.log, "kw_args": {"out": np.zeros((N, 3))}}, "kw_args=None"),
+                    ({"func": np.log, "kw_args": {"where": X > 0}}, "kw_args=None"),
+                    ({"func": np.log1p, "inverse_func": np.expm1}, "inverse_func=None"),
+                    ({"func": np.log, "feature_names_out": print}, "feature_names_out=no func"),
+                    ({"func": np.frompyfunc(float, 1, 1)}, "func=None"),
+                    ({"func": Posing()}, "func=None"),
+                    ({"func": np.frexp}, "func=None"),
+                    ({"func": np.log1p.reduce}, "func=None"),
+                    # Integers have loops of their own.
+                    ({"func": np.square}, "func=None"),
+                    ({"func": np.reciprocal}, "func=None"),
+                    ({"func": lambda X: X - X.mean(0)}, "func=None"),
+                )
+            ),
+            (make_pipeline(Normalizer(), FunctionTransformer(np.cumsum)),
+             "FunctionTransformer 'in.functiontransformer' .pass func=None"),
+            (FrozenEstimator(NMF(1, init="random", max_iter=500).fit(X**2)), "'in' of NMF"),
+            (FrozenEstimator(StandardScaler(copy=False).fit(X)), "freeze one with copy=True"),
+            (FrozenEstimator(Normalizer(copy=False)), "freeze one with copy=True"),
+            (FrozenEstimator(make_pipeline(StandardScaler()).fit(X)), "of Pipeline"),
+            (FrozenEstimator(FrozenEstimator(OneHotEncoder())), "of FrozenEstimator"),
         )
     ),
 ]  # fmt: skip
@@ -623,6 +749,29 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_spent(parameters,
     with pytest.raises((TypeError, ValueError), match=message):
         search.fit(X, T if "alpha" in search.param_grid else Y)
     assert vars(search) == before
+
+
+def test_one_message_lists_all_that_a_mixed_table_lacks_by_the_names_of_its_steps():
+    parts = [
+        ("city", make_pipeline(OneHotEncoder(handle_unknown="ignore"), SimpleImputer()), ["city"]),
+        ("age", StandardScaler(), ["age"]),
+        ("income", FunctionTransformer(lambda X: X), ["income"]),
+        ("tall", BoundedScaler(), ["tall"]),
+    ]
+    steps = Pipeline([("table", ColumnTransformer(parts)), ("model", classifier())])
+    with pytest.raises(ValueError, match="steps that may learn from rows") as caught:
+        grid_search(steps, {"model__C": [1.0]}).plan(N, columns=["age", "city", "income", "tall"])
+    assert str(caught.value).split(". ")[0] == (
+        "Got a Pipeline with steps that may learn from rows or mix them: ColumnTransformer 'table'"
+        " (pass sparse_threshold=0), OneHotEncoder 'table.city.onehotencoder', SimpleImputer"
+        " 'table.city.simpleimputer', StandardScaler 'table.age', FunctionTransformer"
+        " 'table.income' (pass func=None, or a function of floats of numpy or scipy.special)"
+    )
+
+
+def test_persons_are_refused_with_what_protects_them():
+    with pytest.raises(TypeError, match=r"Got persons in .* one row for each of them.*persons=lab"):
+        grid_search().fit(X, Y, persons=np.arange(N) // 2)
 
 
 def test_what_does_not_pass_through_a_search_is_refused():

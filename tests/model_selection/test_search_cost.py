@@ -14,8 +14,10 @@ from sklearn.model_selection import (
     GroupKFold,
     HalvingGridSearchCV,
     KFold,
+    LeaveOneOut,
     RepeatedStratifiedKFold,
     ShuffleSplit,
+    TimeSeriesSplit,
 )
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -64,6 +66,8 @@ NESTED = Pipeline([("clip", RowNormClipper()), ("model", Pipeline([("m", ridge()
         (hidden(), {"alpha": [1.0]}, 60, MASKS, True),
         (hidden(), {"alpha": [1.0]}, 60, [(np.arange(-25, 0), np.arange(35))], False),
         (NESTED, {"model__m__epsilon": [0.2, 0.4]}, 60, 3, False),
+        (hidden(), {"alpha": [1.0]}, 60, TimeSeriesSplit(3), True),
+        (logistic(max_iter=1), {"C": [1.0]}, 12, LeaveOneOut(), False),
         pytest.param(logistic(), {"algorithm": MIXED}, 60, KFold(2), True, marks=pytest.mark.slow),
         (AGENTS, {"alpha": [1.0]}, 61, 3, True),
         (DPRandomizedSearchCV(ridge(), {"alpha": [0.0, 1.0, 2.0]}, n_iter=2),

@@ -261,11 +261,6 @@ def test_the_renyi_conversion_is_above_the_exact_curve_and_not_far(mu):
         assert renyi.delta(epsilon) >= exact.delta(epsilon)
 
 
-def test_without_the_library_a_renyi_bound_names_the_extra(no_library):
-    with pytest.raises(ImportError, match=r"needs dp-accounting: pip install 'skdpadmm\[acc"):
-        RenyiDP((2.0,), (1.0,)).epsilon(1e-6)
-
-
 def test_renyi_limits():
     assert RenyiDP((2.0, 3.0), (0.0, 0.0)).delta(0.0) == 0.0
     assert RenyiDP((2.0,), (math.inf,)).epsilon(1e-6) == math.inf

@@ -202,3 +202,22 @@ def test_the_printed_bound_of_the_average_loss_is_below_the_average(width, shift
     here = log_density(x, u)
     loss = np.exp(here) * np.maximum(here - log_density(x - s, u), log_density(x + s, u) - here)
     assert 2 * np.trapezoid(loss, x) / s > refuted + 1e-3
+
+
+def test_general_admm_moves_further_than_printed_where_a_matrix_is_small():
+    """Cyffers, Bellet and Basu, (24) and (26): two linear losses of slope L, and A = w I."""
+    lipschitz, gamma, n_records, relaxation = 1.0, 2.0, 100, 0.75
+    for w in (0.2, 0.5, 1.0):
+        # The minimiser of s L x / n + (w x - v)^2 / (2 gamma) for s = 1 and s = -1.
+        moved = 2 * gamma * lipschitz / (n_records * w**2)
+        printed = 4 * relaxation * lipschitz * gamma * w / (n_records * w)
+        assert 2 * relaxation * w * moved == pytest.approx(printed / w)
+
+
+def test_the_remainder_of_random_admm_can_be_negative_under_its_condition():
+    """Xiao, Theorem 3.1.1: (F.7) for scalar models that do not change, under (3.3)."""
+    zeta, above, residuals = 0.5, np.array([1.0, 1.5]), np.array([1.0, -0.8])
+    # Penalties are fixed, so the second line of (3.3) has 0 on the right; D is large enough.
+    total = residuals.sum()
+    remainder = -zeta * total**2 + 2 * total * ((above + zeta / 2) @ residuals)
+    assert remainder == pytest.approx(-0.08)
