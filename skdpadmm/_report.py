@@ -81,6 +81,8 @@ def fit_report(
         adversary=plan.budget.observer,
         agent_labels=labels,
         signal=str(plan.signal or ""),
+        budget=plan.budget.epsilon,
+        signal_strength=None if plan.signal is None else plan.signal.strength,
     )
 
 
