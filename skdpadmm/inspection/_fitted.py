@@ -104,7 +104,12 @@ class FittedReport(Document):
 
     def epsilon(self, delta: float | None = None) -> float:
         """Return epsilon of the total at ``delta``, by default the largest of the fits."""
-        return self.guarantee().epsilon(self.delta if delta is None else delta)
+        total, delta = self.guarantee(), self.delta if delta is None else delta
+        # The total of one fit is stated as its own report states it.
+        reports = [part.report for part in self.parts if part.report is not None]
+        if len(reports) == 1 and reports[0].guarantee() == total:
+            return reports[0].epsilon(delta=delta)
+        return total.epsilon(delta)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary."""
