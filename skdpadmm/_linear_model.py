@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import signature
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,6 +58,40 @@ from skdpadmm.protocol import Agents, Budget, Facts, Plan
 from skdpadmm.records import Coordinates, declared_coordinates, rounding_factor, target_scale
 
 Array = NDArray[np.float64]
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def known_arguments(fit: _Method) -> _Method:
+    """Refuse arguments that a fit does not have, with advice; its signature stays what it was."""
+    known = [name for name in signature(fit).parameters if name != "self"]
+
+    @wraps(fit)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for name in kwargs:
+            if name not in known:
+                call = f"{type(self).__name__}.{fit.__name__}({', '.join(known)})"
+                raise TypeError(f"Got {name}, expected {call}. {self._advice(name)}")
+        return fit(self, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+def without_data(plan: _Method) -> _Method:
+    """Refuse data where a plan takes their shape, and show the call."""
+
+    @wraps(plan)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for given in (*args[:1], *kwargs.values()):
+            if hasattr(given, "shape") and len(given.shape) == 2:
+                n_samples, n_features = given.shape
+                n_features -= getattr(self, "agent_column", None) is not None
+                call = f"n_samples={n_samples}, n_features={n_features}"
+                if is_classifier(self) and self.classes is None:
+                    call += ", n_classes=..."
+                raise TypeError(f"Got data, expected numbers: a plan reads none. Call plan({call}).")
+        return plan(self, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -308,6 +344,16 @@ class PrivateLinearModel(LinkedEstimator):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
+    def _advice(self, argument: str) -> str:
+        """What to do where a fit gets an argument that it does not have."""
+        if argument != "sample_weight":
+            return "Leave it out."
+        instead = "Use class_weight={label: weight}" if is_classifier(self) else "Leave it out"
+        return (
+            "A weight changes how much one record can contribute, and its sensitivity is not"
+            f" implemented. {instead}."
+        )
+
     def _is_stream(self) -> bool:
         """Whether records are used as they arrive."""
         return False
@@ -481,6 +527,7 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
 
     target_bounds: Any = parameter(None)
 
+    @without_data
     def plan(self, n_samples: int, n_features: int, n_persons: int | None = None) -> Plan:
         """Plan, without data, what a fit of data of this shape releases at which privacy loss.
 
@@ -525,6 +572,7 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
     classes: Any = parameter(None, "array-like", None)
     class_weight: Any = parameter(None)
 
+    @without_data
     def plan(
         self,
         n_samples: int,
