@@ -88,7 +88,7 @@ def without_data(plan: _Method) -> _Method:
                 call = f"n_samples={n_samples}, n_features={n_features}"
                 if is_classifier(self) and self.classes is None:
                     call += ", n_classes=..."
-                raise TypeError(f"Got data, expected numbers: a plan reads none. Call plan({call}).")
+                raise TypeError(f"Got data, expected numbers, as plan reads no data: plan({call}).")
         return plan(self, *args, **kwargs)
 
     return checked  # type: ignore[return-value]

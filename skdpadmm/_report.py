@@ -136,8 +136,8 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     if most := facts.max_rows_per_person:
         size = f"n_persons={facts.n_samples}, max_rows_per_person={most}, column"
         yield (
-            "The ids in persons are right, and neighbouring data sets have the same ones. The number"
-            " of persons is public; the number of rows of each is not."
+            "The ids in persons are right, and neighbouring data sets have the same ones. The"
+            " number of persons is public; the number of rows of each is not."
         )
         yield (
             f"All rows of a person are protected together. Only the first {most} in the order given"
@@ -168,8 +168,9 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         )
     if facts.rounding > 1.1:
         yield (
-            f"feature_bounds are far from 0 compared with their width: noise is {facts.rounding:.3g}"
-            " times larger, to cover rounding errors. Subtract a public constant from such columns."
+            "feature_bounds are far from 0 compared with their width: noise is"
+            f" {facts.rounding:.3g} times larger, to cover rounding errors. Subtract a public"
+            " constant from such columns."
         )
     yield from weak_delta(plan.budget, facts.n_samples, facts.unit)
     # Noise that is added to what is not on its grid is not certified by a sampler alone.
@@ -219,9 +220,9 @@ def warnings_of(
         if not plan.facts.penalty.prox(largest, step=1.0).any():
             largest = coordinates.scale.max() * coordinates.target_scale
             yield PrivacyWarning(
-                "Every coefficient will be 0, whatever the data: the l1 norm has too large a weight,"
-                f" expected alpha (or alpha * l1_ratio) below {largest:.3g}: half the range of the"
-                " widest column times half that of the target. Start with a hundredth of that."
+                "Every coefficient will be 0, whatever the data: the weight of the l1 norm is too"
+                f" large, expected alpha (or alpha * l1_ratio) below {largest:.3g}: half the range"
+                " of the widest column times half that of the target. Start with a hundredth of it."
             )
     if plan.signal is not None and plan.signal.strength < WEAK:
         yield WeakSignalWarning(_weak_signal(plan, plan.signal))

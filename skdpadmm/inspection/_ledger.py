@@ -28,7 +28,7 @@ class PrivacyLedgerDisplay(Display):
     n_fits : array-like of shape (n_points,)
         Numbers of fits, ascending.
     epsilons : array-like of shape (n_points,)
-        The total epsilon of so many fits.
+        The total epsilon of these fits.
     delta : float
         At which epsilon is drawn.
     limit : float, default=None
@@ -99,6 +99,7 @@ class PrivacyLedgerDisplay(Display):
         if self.limit is not None:
             self.limit_ = ax.axhline(self.limit, color="0.35", linestyle="--", label="limit")
         ax.set_ylim(bottom=0.0)
+        ax.locator_params(axis="x", integer=True)
         ax.set_xlabel("number of fits")
         write_below(ax, f"A total assumes: {ASSUMED}")
         ax.set_ylabel(f"total epsilon (delta={self.delta:g})")

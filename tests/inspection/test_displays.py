@@ -333,6 +333,8 @@ def test_the_account_is_the_total_after_each_fit_and_the_limit(tmp_path):
     assert_allclose(display.line_.get_xydata(), np.column_stack([[0, 1, 2], totals]))
     assert display.limit_.get_ydata() == [9.0, 9.0]
     assert (display.ax_.get_title("left"), display.delta) == ("adult", 1e-6)
+    ticks = display.ax_.get_xticks()
+    assert_allclose(ticks, np.round(ticks))
     for _ in range(200):
         fit(ledger, 0.01, simulation=True)
     display = PrivacyLedgerDisplay.from_ledger(ledger, delta=1e-5, include_simulated=True)

@@ -109,7 +109,7 @@ def test_seeds_and_weights_that_no_noise_can_come_from_are_refused(name, plans, 
 def test_a_plan_that_gets_data_shows_the_call_with_their_shape(name):
     X, y = ROWS[name].data()
     more = ", n_classes=..." if name in CLASSES else ""
-    message = f"Call plan(n_samples=60, n_features=3{more})."
+    message = f"plan reads no data: plan(n_samples=60, n_features=3{more})."
     model = ROWS[name].make()
     for data in (X, pd.DataFrame(X), sparse.csr_array(X)):
         for call in (lambda X=data: model.plan(X, y), lambda X=data: model.plan(X)):

@@ -250,7 +250,7 @@ def test_what_is_refused_before_data_is_not_counted(path):
     for search, rows, targets, message in (
         (grid_search(path, scoring="roc_auc"), X, labels, "exact scores of private"),
         (grid_search(path), X, np.where(np.arange(61) == 0, "maybe", labels), "among classes"),
-        (grid_search(f"{path}/missing/study.db"), X, labels, "existing directory"),
+        (grid_search(f"{path}/missing/study.db"), X, labels, "directory does not exist"),
         (grid_search(None).set_params(estimator__ledger=path), X, labels, "Give the ledger to the"),
         (grid_search(None, param_grid={"ledger": [path]}), X, labels, "sets it for every trial"),
     ):
