@@ -2,6 +2,7 @@
 
 import math
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from skdpadmm import (
     DPPersonalizedClassifier,
 )
 from skdpadmm.algorithms import GradientDescent
+from skdpadmm.exceptions import WeakSignalWarning
 from skdpadmm.inspection import (
     PrivacyLedgerDisplay,
     PrivacyReportDisplay,
@@ -315,6 +317,13 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
 
 
 # The account of a study.
+
+
+def test_fits_that_differ_in_their_seed_warn_once_of_a_weak_signal():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        utility(epsilons=[0.01, 0.02, 10.0], n_seeds=3)
+    assert [w.category for w in caught] == [WeakSignalWarning] * 2
 
 
 def test_the_account_is_the_total_after_each_fit_and_the_limit(tmp_path):
