@@ -514,8 +514,8 @@ class PredictsProbabilities(PredictsClasses):
         """Logarithms of probabilities, from scores in the shape that users see."""
         if not hasattr(self, "_derivative_bound_"):
             raise AttributeError(
-                "Got a loss of one's own, expected a logistic one: only its scores are logarithms"
-                " of odds. Use decision_function."
+                "Got a custom loss, expected a logistic one: scores of other losses are no"
+                " log-odds. Use decision_function."
             )
         unclipped = undo_clip(log_probabilities(scores), self._derivative_bound_)
         return moderate(unclipped, self._score_variance_, self._doubt_)
@@ -611,8 +611,8 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
             return n_declared
         if n_classes is None:
             raise ValueError(
-                "Got n_classes=None and classes=None, expected one of them."
-                " Declare the classes or pass their number."
+                "Got n_classes=None and classes=None, expected one of them: pass classes=[...] to"
+                " the estimator, or n_classes=... to plan."
             )
         check_scalar(n_classes, "n_classes", Integral, min_val=2)
         return int(n_classes)
@@ -750,7 +750,7 @@ def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp
         if len(seen) < 2:
             raise ValueError(
                 "Got y with one class, expected at least 2 classes. Declare all of them with"
-                " classes=[...], which are public, where data may lack some."
+                " classes=[...] where data may lack some."
             )
         return seen, index.astype(np.intp)
     declared = _declared_classes(classes)

@@ -314,7 +314,7 @@ def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None
             reason = str(error).split("\n", maxsplit=1)[0]
     names = "n_features and columns" if columns is None else "n_features"
     raise ValueError(
-        f"Got transformers that {n_features} columns of zeros do not pass ({reason}), expected ones"
+        f"Got transformers that fail on {n_features} columns of zeros ({reason}), expected ones"
         f" whose number of columns follows from their parameters. Check {names}."
     )
 

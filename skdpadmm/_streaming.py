@@ -127,7 +127,9 @@ class StreamingModel(PrivateLinearModel):
         """
         arrived = self._arrived_
         if arrived is None:
-            raise ValueError("Got finalize without a stream, expected partial_fit before it.")
+            raise ValueError(
+                "Got finalize without a stream, expected a stream. Call partial_fit first."
+            )
         # Only now is the number of its records known.
         lines = tuple(weak_delta(arrived.plan.budget, arrived.n_samples))
         self.privacy_ = replace(

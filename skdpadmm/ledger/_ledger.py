@@ -669,7 +669,7 @@ class PrivacyLedger:
             before = max(guarantee.epsilon(delta) for guarantee in spent)
             after = max(total_of(each, relation).epsilon(delta) for each in sums)
             left = min(left_of(guarantee, limit.epsilon, delta) for guarantee in spent)
-            rest = f"One more Gaussian fit may have epsilon={privacy.round_down(left)} there."
+            rest = f"One more Gaussian fit may have epsilon={privacy.round_down(left)}."
             raise PrivacyBudgetExceeded(
                 f"Got {what} that would bring the total{f' for {name!r}' if name else ''} from"
                 f" epsilon={round_up(before)} to {round_up(after)}, expected at most"

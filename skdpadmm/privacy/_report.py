@@ -269,8 +269,8 @@ class PrivacyReport(Document):
         agents = self._per_agent(self._observer(observer))
         if not agents:
             raise ValueError(
-                f"Got observer={observer!r}, expected one that knows of agents. All rows are in"
-                f" one place: use epsilon({(observer or self.adversary)!r})."
+                f"Got a report without agents against observer={observer!r}, expected agents: all"
+                f" rows are in one place. Use epsilon({(observer or self.adversary)!r})."
             )
         return self._epsilons(agents, self._delta(delta))
 

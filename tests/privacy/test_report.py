@@ -74,7 +74,10 @@ def test_lookup_by_observer_and_delta():
         (lambda: report.epsilon("peer"), r"Got observer='peer', expected one of \['model', 'ser"),
         (lambda: report.epsilon(1e-5), r"Got observer=1e-05, .* its name: delta=1e-5\."),
         (lambda: report.epsilon(0.0), "Got observer=0.0"),
-        (lambda: report.epsilon_per_agent("server"), r"knows of agents.* use epsilon\('server'\)"),
+        (
+            lambda: report.epsilon_per_agent("server"),
+            r"without agents.* Use epsilon\('server'\)",
+        ),
         (lambda: report_of(observer(), observer()), "expected distinct names"),
         (lambda: report_of(adversary="peer"), "Got adversary='peer'"),
         *((lambda delta=delta: report_of(delta=delta), "Got delta") for delta in (-1e-6, math.nan)),
