@@ -346,13 +346,13 @@ class PrivateLinearModel(LinkedEstimator):
 
     def _advice(self, argument: str) -> str:
         """What to do where a fit gets an argument that it does not have."""
+        if argument == "persons":
+            return "Pass them as agents, with privacy_unit='agent'."
+        use = "Use class_weight={label: weight}." if is_classifier(self) else "Leave it out."
         if argument != "sample_weight":
             return "Leave it out."
-        instead = "Use class_weight={label: weight}" if is_classifier(self) else "Leave it out"
-        return (
-            "A weight changes how much one record can contribute, and its sensitivity is not"
-            f" implemented. {instead}."
-        )
+        why = "A weight changes how much one record can contribute, and its sensitivity is not"
+        return f"{why} implemented. {use}"
 
     def _is_stream(self) -> bool:
         """Whether records are used as they arrive."""

@@ -125,11 +125,6 @@ class ModelOfAgents(PrivateLinearModel):
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
         """Agents with these numbers of rows; a plan without data has no labels."""
 
-    def _advice(self, argument: str) -> str:
-        if argument == "persons":
-            return "Pass them as agents, with privacy_unit='agent'."
-        return super()._advice(argument)
-
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
         self.n_rounds_ = fitted.solution.n_rounds

@@ -295,7 +295,7 @@ def search_cost(
     if type(search) not in (GridSearchCV, RandomizedSearchCV):  # subclasses may fit more
         raise TypeError(
             f"Got a search of type {type(search).__name__}, expected GridSearchCV or Randomized"
-            "SearchCV, whose fits see whole folds. For a private search read its privacy_."
+            "SearchCV, whose fits see whole folds. The cost of a private one is in its privacy_."
         )
     is_fitted = hasattr(search, "cv_results_")
     best: Any = getattr(search, "best_estimator_", None)

@@ -70,15 +70,13 @@ class DecentralizedModel(OwnModels):
 
     def _partition_rule(self) -> tuple[Any, int | None]:
         rule, n_agents = super()._partition_rule()
-        n_nodes = _count_nodes(self.topology)
-        if n_nodes is None or callable(rule):
-            return rule, n_agents
-        if n_agents not in (None, n_nodes):
+        n_nodes = None if callable(rule) else _count_nodes(self.topology)
+        if None not in (n_agents, n_nodes) and n_agents != n_nodes:
             raise ValueError(
                 f"Got n_agents={n_agents} with a topology of {n_nodes} nodes, expected the same"
                 " number. Leave n_agents out."
             )
-        return rule, n_nodes
+        return rule, n_agents if n_nodes is None else n_nodes
 
     def _topology(self, n_agents: int, labels: NDArray[Any] | None) -> Topology:
         # A plan without data has no labels: the order of the nodes is used.

@@ -25,19 +25,6 @@ from skdpadmm.privacy.claims import (
     totals_of,
 )
 
-_OR_PUBLIC = "or one that was fitted on public rows, in a FrozenEstimator"
-# What to do about a reason against a total that does not say so itself, by words in the reason.
-_REMEDIES = {
-    "learnt from the data without noise": f"Use a class of skdpadmm, {_OR_PUBLIC}",
-    "is not of this package or": f"Apply it before, if it treats each row by itself, {_OR_PUBLIC}",
-    "is no class of this package": "Use the class itself rather than a subclass",
-    "not known to be the sum": "List its fits in privacy_report([...]), if you know all of them",
-    "may depend on all rows without": "Set these parameters",
-    "did not keep its fits": "Count them in a ledger: ledger='study.db'",
-    "fits with a seed": "Fit with random_state=None, or ask with include_simulated=True",
-    "there is no private fit": "Fit an estimator of skdpadmm",
-    "has no report": "Use an estimator of skdpadmm",
-}
 # Of assumptions of fits: those that are told again beside a total.
 _TOLD = ("none of them is real", "is not of this package")
 
@@ -235,7 +222,7 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     >>> model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(-2, 2))
     >>> pipeline = make_pipeline(StandardScaler(), model).fit(X, X.sum(axis=1))
     >>> privacy_report(pipeline).reasons
-    ('StandardScaler at steps[0] learnt from the data without noise. Use a class of skdpadmm, ...',)
+    ('StandardScaler at steps[0] learnt from the data without noise. Use one of skdpadmm, or ...',)
     >>> round(privacy_report([model.fit(X, X[:, 0])]).epsilon(), 3)
     1.0
     """
@@ -261,10 +248,13 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     fits = Counter(part.claims for part in parts if part.claims)
     simulated = [part for part in parts if part.report is not None and part.report.simulation]
     if simulated and not include_simulated:
-        reasons.append(f"fits with a seed: {len(simulated)}, whose noise can be drawn again")
+        reasons.append(
+            f"fits with a seed: {len(simulated)}, whose noise can be drawn again. Fit with"
+            " random_state=None, or pass include_simulated=True"
+        )
     totals: dict[str, Guarantee] = {}
     if not fits:
-        reasons.append("there is no private fit")
+        reasons.append("there is no private fit. Fit an estimator of skdpadmm")
     elif not reasons:
         try:
             totals = totals_of(fits)
@@ -272,20 +262,12 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
             reasons.append(str(error))
     total = worst(*totals.values()) if totals else None
     delta = max((float(part.report.delta) for part in parts if part.report), default=0.0)
-    told = tuple(map(_with_remedy, reasons))
-    return FittedReport(name, parts, total, delta, told, tuple(totals.items()))
-
-
-def _with_remedy(reason: str) -> str:
-    if reason.endswith("."):  # the message of an error, or what has one
-        return reason
-    remedies = [remedy for words, remedy in _REMEDIES.items() if words in reason]
-    return ". ".join([reason, *remedies[:1]])
+    return FittedReport(name, parts, total, delta, tuple(reasons), tuple(totals.items()))
 
 
 def _part(part: Part) -> FittedPart:
     """A part of what was fitted, and its report if it has one."""
     report, problem = getattr(part.value, "privacy_", None), part.problem
     if not isinstance(report, PrivacyReport):
-        report, problem = None, problem or "has no report"
+        report, problem = None, problem or "has no report. Use an estimator of skdpadmm"
     return FittedPart(part.place, type(part.value).__name__, report, problem, part.is_elsewhere)

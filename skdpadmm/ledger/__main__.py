@@ -34,14 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--html", metavar="FILE", help="write the account as a page, too")
     asked = vars(parser.parse_args(arguments))
     try:
-        ledger, page = PrivacyLedger(asked.pop("path")), asked.pop("html")
-        blocks = list(ledger._blocks(**asked))
+        page = asked.pop("html")
+        blocks = list(PrivacyLedger(asked.pop("path"))._blocks(**asked))
         print(as_text(blocks))
         if page is not None:
             html = f'<!doctype html><meta charset="utf-8"><title>Ledger</title>{as_html(blocks)}'
             Path(page).write_text(html, encoding="utf-8")
-        return int(ledger.exceeded())
-    except (LedgerError, ValueError, ImportError, OSError) as error:
+        return int(any(line.endswith(", EXCEEDED") for block in blocks for line in block.head))
+    except (LedgerError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
 

@@ -535,12 +535,6 @@ class PrivacyLedger:
             yield Block("table", columns, cells, fold="Fits")
         yield Block("text", [f"A total assumes: {ASSUMED}"])
 
-    def exceeded(self) -> bool:
-        """Return whether more was spent than a limit allows, as where it was set afterwards."""
-        with self._transaction() as connection:
-            fits, limits = _read_fits(connection), self._limits_for_me(connection)
-        return any(not _is_kept(limit, self._spent(limit, fits)) for limit in limits)
-
     def check(
         self,
         search: Any,
@@ -626,15 +620,11 @@ class PrivacyLedger:
         name = limit.dataset or (self.dataset if limit.disjoint else "")
         return name, _accounts(fits, name, limit.disjoint)
 
-    def _spent(self, limit: _Limit, fits: list[_Fits]) -> list[Guarantee]:
-        """What was spent on the accounts of a limit."""
-        return [_sum_of(account, limit.relation) for account in self._limited(limit, fits)[1]]
-
     def _rest(self, limit: _Limit, fits: list[_Fits]) -> str:
         """What is left of a limit, in words."""
         try:
-            spent = self._spent(limit, fits)
-            if not _is_kept(limit, spent):
+            spent = [_sum_of(each, limit.relation) for each in self._limited(limit, fits)[1]]
+            if not all(is_within(each, limit.epsilon, limit.delta) for each in spent):
                 return "EXCEEDED"
             left = min(left_of(each, limit.epsilon, limit.delta) for each in spent)
         except (ValueError, ImportError) as error:
@@ -767,10 +757,6 @@ def _read_fits(connection: sqlite3.Connection, last_id: int | None = None) -> li
         _Fits(name, subject, bool(simulation), claims[cost], n)
         for (name, subject, simulation, cost), n in rows.items()
     ]
-
-
-def _is_kept(limit: _Limit, spent: list[Guarantee]) -> bool:
-    return all(is_within(each, limit.epsilon, limit.delta) for each in spent)
 
 
 def _described(limit: _Limit) -> str:
