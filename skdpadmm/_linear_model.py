@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import signature
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,6 +63,40 @@ from skdpadmm.records import (
 )
 
 Array = NDArray[np.float64]
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def known_arguments(fit: _Method) -> _Method:
+    """Refuse arguments that a fit does not have, with advice; its signature stays what it was."""
+    known = [name for name in signature(fit).parameters if name != "self"]
+
+    @wraps(fit)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for name in kwargs:
+            if name not in known:
+                call = f"{type(self).__name__}.{fit.__name__}({', '.join(known)})"
+                raise TypeError(f"Got {name}, expected {call}. {self._advice(name)}")
+        return fit(self, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+def without_data(plan: _Method) -> _Method:
+    """Refuse data where a plan takes their shape, and show the call."""
+
+    @wraps(plan)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for given in (*args[:1], *kwargs.values()):
+            if hasattr(given, "shape") and len(given.shape) == 2:
+                n_samples, n_features = given.shape
+                n_features -= getattr(self, "agent_column", None) is not None
+                call = f"n_samples={n_samples}, n_features={n_features}"
+                if is_classifier(self) and self.classes is None:
+                    call += ", n_classes=..."
+                raise TypeError(f"Got data, expected numbers, as plan reads no data: plan({call}).")
+        return plan(self, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -321,6 +357,16 @@ class PrivateLinearModel(LinkedEstimator):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
+    def _advice(self, argument: str) -> str:
+        """What to do where a fit gets an argument that it does not have."""
+        if argument == "persons":
+            return "Pass them as agents, with privacy_unit='agent'."
+        use = "Use class_weight={label: weight}." if is_classifier(self) else "Leave it out."
+        if argument != "sample_weight":
+            return "Leave it out."
+        why = "A weight changes how much one record can contribute, and its sensitivity is not"
+        return f"{why} implemented. {use}"
+
     def _is_stream(self) -> bool:
         """Whether records are used as they arrive."""
         return False
@@ -483,8 +529,8 @@ class PredictsProbabilities(PredictsClasses):
         """Logarithms of probabilities, from scores in the shape that users see."""
         if not hasattr(self, "_doubt_"):
             raise AttributeError(
-                "Got a loss of one's own, expected a logistic one: only its scores are logarithms"
-                " of odds. Use decision_function."
+                "Got a custom loss, expected a logistic one: scores of other losses are no"
+                " log-odds. Use decision_function."
             )
         return moderate(log_probabilities(scores), self._score_variance_, self._doubt_)
 
@@ -495,6 +541,7 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
 
     target_bounds: Any = parameter(None)
 
+    @without_data
     def plan(self, n_samples: int, n_features: int, n_persons: int | None = None) -> Plan:
         """Plan, without data, what a fit of data of this shape releases at which privacy loss.
 
@@ -542,6 +589,7 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
     classes: Any = parameter(None, "array-like", None)
     class_weight: Any = parameter(None)
 
+    @without_data
     def plan(
         self,
         n_samples: int,
@@ -580,8 +628,8 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
             return n_declared
         if n_classes is None:
             raise ValueError(
-                "Got n_classes=None and classes=None, expected one of them."
-                " Declare the classes or pass their number."
+                "Got n_classes=None and classes=None, expected one of them: pass classes=[...] to"
+                " the estimator, or n_classes=... to plan."
             )
         check_scalar(n_classes, "n_classes", Integral, min_val=2)
         return int(n_classes)
@@ -717,7 +765,7 @@ def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp
         if len(seen) < 2:
             raise ValueError(
                 "Got y with one class, expected at least 2 classes. Declare all of them with"
-                " classes=[...], which are public, where data may lack some."
+                " classes=[...] where data may lack some."
             )
         return seen, index.astype(np.intp)
     declared = _declared_classes(classes)

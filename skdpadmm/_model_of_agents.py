@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_array, check_X_y
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpadmm._fitting import Fitted, Trust, all_or_nothing
@@ -25,8 +24,10 @@ from skdpadmm._linear_model import (
     PrivateLinearRegressor,
     Targets,
     hinge_loss,
+    known_arguments,
     logistic_loss,
     validating,
+    without_data,
 )
 from skdpadmm._sklearn import (
     COUNT,
@@ -35,6 +36,7 @@ from skdpadmm._sklearn import (
     OneOf,
     _fit_context,
     absent,
+    available_if,
     parameter,
 )
 from skdpadmm.losses import Loss, SquaredLoss
@@ -66,6 +68,7 @@ class ModelOfAgents(PrivateLinearModel):
     engine: str = parameter("local", OneOf("local", "dask"))
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @known_arguments
     def fit(self, X: Any, y: ArrayLike, agents: ArrayLike | None = None) -> Self:
         """Fit the model; spends the whole budget. Sample weights are not accepted.
 
@@ -98,6 +101,7 @@ class ModelOfAgents(PrivateLinearModel):
             self._fit(X, y, self._labels_of_rows(X, agents))
         return self
 
+    @without_data
     def plan(self, n_samples: int, n_features: int, agent_sizes: Any = None) -> Plan:
         """Plan, without data, what a fit of data of this shape releases at which privacy loss.
 
@@ -146,10 +150,12 @@ class ModelOfAgents(PrivateLinearModel):
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
         """Who holds which row, and who is trusted."""
         made_up = agents is None and not callable(self.partition)
-        partition, n_agents = self._partition_rule()
+        condition = ""
         if agents is not None:
             ownership = ownership_of_labels(agents, n_samples=len(y))
         else:
+            partition, n_agents = self._partition_rule()
+            condition = condition_of(partition)
             ownership = partition_rows(
                 partition,
                 n_samples=len(y),
@@ -167,7 +173,7 @@ class ModelOfAgents(PrivateLinearModel):
             ownership.sizes,
             ownership.labels,
             self._made_up() if made_up else "",
-            condition_of(partition) if agents is None else "",
+            condition,
             who="" if agents is None else column or ownership.name_of(agents),
         )
 
@@ -295,6 +301,7 @@ class ModelOfAgents(PrivateLinearModel):
 class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
     """A linear classification of rows that agents hold."""
 
+    @without_data
     def plan(  # type: ignore[override]
         self,
         n_samples: int,
@@ -395,13 +402,13 @@ class ChosenRegression(OwnModels, PrivateLinearRegressor):
         return self._huber(self.huber_threshold) if self.loss == "huber" else SquaredLoss()
 
 
-def has_probabilities(model: Any) -> bool:
-    """Whether a model, or a local one, was made by a logistic loss."""
+def has_probabilities(model: Any) -> None:
+    """Refuse a model, or a local one, that was not made by a logistic loss."""
     if model.loss != "log_loss":
         raise AttributeError(
-            f"Got loss={model.loss!r}, expected 'log_loss': the hinge has no probabilities."
+            f"{type(model).__name__} with loss={model.loss!r} has no probabilities. Pass"
+            " loss='log_loss', or use decision_function."
         )
-    return True
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

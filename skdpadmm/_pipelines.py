@@ -94,7 +94,7 @@ def _nothing(_: Any) -> str:
 
 def _columns(model: Any) -> str:
     wrong = _wrong_settings(model)
-    return f"may depend on all rows without {wrong}" if wrong else ""
+    return f"may depend on all rows without {wrong}. Set it" if wrong else ""
 
 
 def _folds(model: Any) -> str:
@@ -121,7 +121,8 @@ def _bag(model: Any) -> str:
     return "repeats rows, which protects them less. Set bootstrap=False" if model.bootstrap else ""
 
 
-_FOLDS = "did not keep its fits of folds, and what they cost is not known"
+_OR_PUBLIC = ", or one that was fitted on public rows, in a FrozenEstimator"
+_FOLDS = "did not keep its fits of folds. Count them in a ledger: ledger='study.db'"
 _SCORES = (
     "chose by scores without noise, and did not keep its fits of folds. What they cost:"
     " skdpadmm.model_selection.search_cost(search, n_samples=...)"
@@ -259,14 +260,17 @@ def _why(value: Any) -> str:
     """Why nobody knows what an object has learnt."""
     kind = public_name(value)
     if hasattr(value, "privacy_") or callable(getattr(value, "plan", None)):
-        return "is no class of this package itself, and may have learnt more than it reports"
+        return (
+            "is no class of this package itself, and may have learnt more than it reports. Use one"
+        )
     if isinstance(value, MetaEstimatorMixin):
-        return "is not known to be the sum of its parts"
+        return "is not known to be the sum of its parts. Pass a list of all its fits"
     if kind in _BY_ROW:
-        return f"may depend on all rows without {_wrong_settings(value)}"
+        return f"may depend on all rows without {_wrong_settings(value)}. Set it"
     if not kind:
-        return "is not of this package or scikit-learn, and may have learnt from the data"
-    return "learnt from the data without noise"
+        other = "is not of this package or scikit-learn, and may have learnt from the data"
+        return f"{other}. Use one of skdpadmm{_OR_PUBLIC}"
+    return f"learnt from the data without noise. Use one of skdpadmm{_OR_PUBLIC}"
 
 
 def acts_by_row(step: Any) -> bool:
@@ -329,7 +333,7 @@ def require_known(estimator: Any) -> None:
     if problems:
         raise ValueError(
             f"Got a model that costs more than its private fits: {'; '.join(problems)}. Expected"
-            " transformers that learn nothing, such as PublicTableTransformer and BoundedScaler, or"
+            " steps that learn nothing, such as PublicTableTransformer and BoundedScaler, or"
             " a FrozenEstimator around each one that was fitted on public rows. Apply others, if"
             " they treat each row by itself, before the pipeline."
         )
@@ -357,7 +361,7 @@ def n_features_of_last_step(estimator: Any, n_features: int, columns: Any = None
             reason = str(error).split("\n", maxsplit=1)[0]
     names = "n_features and columns" if columns is None else "n_features"
     raise ValueError(
-        f"Got transformers that {n_features} columns of zeros do not pass ({reason}), expected ones"
+        f"Got transformers that fail on {n_features} columns of zeros ({reason}), expected ones"
         f" whose number of columns follows from their parameters. Check {names}."
     )
 

@@ -42,8 +42,8 @@ def fit_report(
     seed = estimator.random_state
     simulation = (
         f"random_state={seed if isinstance(seed, Integral) else type(seed).__name__} fixes the"
-        " noise. Whoever knows the seed can remove it, and fits with equal seeds share it. Publish"
-        " only fits with random_state=None."
+        " noise: anyone who knows the seed can remove it, and fits with equal seeds share it."
+        " Publish only fits with random_state=None."
         if simulated and plan.budget.is_private
         else next((line for line in plan.assumptions if "by looking at the data" in line), "")
     )
@@ -74,13 +74,15 @@ def fit_report(
             "Scores on private data, cv_results_, and the selection of a best model by them.",
             f"Other fits on the same {plan.unit if plan.unit == 'person' else 'record'}s: privacy"
             " losses add up.",
-            "Whether the input is valid: errors of validation may show values of the data.",
+            "Errors of input validation, which may show values of the data.",
             "Running time and memory.",
         ),
         simulation=simulation,
         adversary=plan.budget.observer,
         agent_labels=labels,
         signal=str(plan.signal or ""),
+        budget=plan.budget.epsilon,
+        signal_strength=None if plan.signal is None else plan.signal.strength,
     )
 
 
@@ -134,8 +136,8 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     if most := facts.max_rows_per_person:
         size = f"n_persons={facts.n_samples}, max_rows_per_person={most}, column"
         yield (
-            "Who is a person is known: the ids in persons are right, and neighbouring data sets"
-            " have the same ones. The number of persons is public; how many rows each has is not."
+            "The ids in persons are right, and neighbouring data sets have the same ones. The"
+            " number of persons is public; the number of rows of each is not."
         )
         yield (
             f"All rows of a person are protected together. Only the first {most} in the order given"
@@ -153,7 +155,7 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     if is_record:
         yield "One record is one row: a person with several rows is protected less."
     if agents.n_agents:
-        yield "Which rows there are at which agent is public: neighbouring data sets agree on it."
+        yield "Which agent holds which row is public: neighbouring data sets agree on it."
     if is_zero_out and facts.unit == "agent":
         yield "An agent that is zeroed out sends noise alone."
     rounds = (each.rounds() for each in plan.guarantees(MODEL))
@@ -166,8 +168,9 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         )
     if facts.rounding > 1.1:
         yield (
-            f"feature_bounds far from 0 beside their width: {facts.rounding:.3g} times the"
-            " noise, to cover rounding errors. Subtract a public constant from such columns."
+            "feature_bounds are far from 0 compared with their width: noise is"
+            f" {facts.rounding:.3g} times larger, to cover rounding errors. Subtract a public"
+            " constant from such columns."
         )
     yield from weak_delta(plan.budget, facts.n_samples, facts.unit)
     # Noise that is added to what is not on its grid is not certified by a sampler alone.
@@ -195,27 +198,16 @@ def warnings_of(
         yield PrivacyWarning(line)
     columns, target = unknown_scales(plan, coordinates, scale), not knows_target
     if columns or target:
-        names = " and ".join(
-            name for name, is_missing in (("feature", columns), ("target", target)) if is_missing
-        )
-        line = f"Got no {names} bounds, expected ranges that are public knowledge."
-        if columns:
-            line += f" Nothing says in which units {columns} columns are: "
-            line += (
-                "rows are scaled down to a norm that suits columns in [-1, 1]."
-                if plan.facts.scaling is None
-                else "one scale is estimated for all, and columns of smaller units are lost."
-            )
-            line += (
-                " Pass feature_bounds=(lower, upper), two numbers, two arrays or a dict by column;"
-                " (-1, 1) says that columns are there already. Pass row_norm where the norm of"
-                ' rows is known, as of text, or scale="private" where all columns have one unit.'
-            )
-        if target:
-            line += (
-                " Targets are clipped to [-3, 3]. Pass target_bounds=(lower, upper); (-3, 3) says"
-                " that the target is standardised."
-            )
+        ask = f"feature_bounds=(lower, upper), the public range of {columns} columns (or row_norm,"
+        ask += ' or scale="private" if all have one unit)'
+        lost = "one scale is estimated for all columns, and those of smaller units are lost"
+        if plan.facts.scaling is None:
+            lost = "rows are scaled down to a norm that suits columns in [-1, 1]"
+        wanted = {ask: columns, "target_bounds=(lower, upper)": target}
+        because = {lost: columns, "targets are clipped to [-3, 3]": target}
+        asked, why = ([t for t, is_missing in d.items() if is_missing] for d in (wanted, because))
+        line = f"Pass {', and '.join(asked)}. Without {'them' if asked[1:] else 'it'}"
+        line += f" {'; '.join(why)}."
         yield UndeclaredBoundsWarning(line)
     elif (
         coordinates.has_target_scale
@@ -228,10 +220,9 @@ def warnings_of(
         if not plan.facts.penalty.prox(largest, step=1.0).any():
             largest = coordinates.scale.max() * coordinates.target_scale
             yield PrivacyWarning(
-                "Got a penalty that sets every coefficient to zero, whatever the data, expected"
-                f" an l1 norm with a weight (alpha, or alpha l1_ratio) below {largest:.3g}: half"
-                " the range of the widest column times half that of the target. Choose a smaller"
-                " alpha; a hundredth of it is a start."
+                "Every coefficient will be 0, whatever the data: the weight of the l1 norm is too"
+                f" large, expected alpha (or alpha * l1_ratio) below {largest:.3g}: half the range"
+                " of the widest column times half that of the target. Start with a hundredth of it."
             )
     if plan.signal is not None and plan.signal.strength < WEAK:
         yield WeakSignalWarning(_weak_signal(plan, plan.signal))
@@ -257,12 +248,13 @@ def _weak_signal(plan: Plan, signal: Signal) -> str:
         # Where the noise of each hides it alone, noise grows with the root of their number.
         power = 2 if agents.sees_each_message(budget.observer) else 1
         choices.insert(0, f"{_rounded_up(missing**power * agents.n_agents)} agents")
+    more = ""
     if (gain := agents.gain(budget.observer)) > 1:
-        choices.append(f'adversary="model" (signal {signal.strength * gain:.2g})')
+        more = f' adversary="model" (signal {signal.strength * gain:.2g}) helps too.'
     return (
         f"Got a weak signal, n mu / c = {signal.strength:.2g}, expected at least {WEAK:g}: noise"
-        " hides most of what the data say, and a constant may predict better. What helps, each by"
-        f" itself: about {', '.join(choices)}."
+        " hides most of what the data say, and a constant may predict better. Enough would be"
+        f" about {' or '.join(choices)}.{more}"
     )
 
 

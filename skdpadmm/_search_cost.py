@@ -191,7 +191,7 @@ def sizes_of_folds(
             f" A total assumes: {SAME_ROWS}"
         )
     if hasattr(search.cv, "__next__"):
-        raise ValueError("Got cv that can be gone through once, expected cv=list(...).")
+        raise ValueError("Got cv as an iterator, which can be used once, expected cv=list(...).")
     # Any labels of two classes: an int means folds by classes, for a classifier.
     folds = ms.check_cv(search.cv, [0, 1], classifier=is_classifier(search.estimator))
     if type(folds) not in _BY_POSITION:
@@ -296,7 +296,7 @@ def search_cost(
     if type(search) not in (GridSearchCV, RandomizedSearchCV):  # subclasses may fit more
         raise TypeError(
             f"Got a search of type {type(search).__name__}, expected GridSearchCV or Randomized"
-            "SearchCV, whose fits see whole folds. That of a private search is in its privacy_."
+            "SearchCV, whose fits see whole folds. The cost of a private one is in its privacy_."
         )
     is_fitted = hasattr(search, "cv_results_")
     best: Any = getattr(search, "best_estimator_", None)
@@ -311,7 +311,7 @@ def search_cost(
     known: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes, "columns": columns}
     for name, value in (("n_samples", n_samples), ("n_features", n_features)):
         if not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"Got {name}={value!r}, expected an int: the search has not kept it.")
+            raise ValueError(f"Got {name}={value!r}, expected an int: the search did not store it.")
     sizes = sizes_of_folds(search, n_samples, candidates)
     has_refit = best is not None if is_fitted else bool(search.refit)
     fits = claims_of_fits(

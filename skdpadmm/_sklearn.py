@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as _fit_context
-from sklearn.utils import _param_validation
+from sklearn.utils import _available_if, _param_validation
 from sklearn.utils import _safe_indexing as _safe_indexing
 from sklearn.utils._param_validation import HasMethods as HasMethods
 
@@ -33,6 +33,16 @@ class LinkedEstimator(BaseEstimator):  # type: ignore[misc]
     @property
     def _parameter_constraints(self) -> dict[str, Any]:
         return {each.name: each.metadata["allowed"] for each in fields(self) if each.init}
+
+
+class _Explained(_available_if._AvailableIfDescriptor):  # type: ignore[misc]
+    def _check(self, obj: Any, owner: Any) -> None:
+        self.check(obj)
+
+
+def available_if(check: Callable[[Any], None]) -> Callable[[Any], Any]:
+    """scikit-learn's ``available_if``, where the error of a check is what the user reads."""
+    return lambda method: _Explained(method, check, attribute_name=method.__name__)
 
 
 class Interval(_param_validation.Interval):  # type: ignore[misc]

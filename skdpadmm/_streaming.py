@@ -10,12 +10,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
-from sklearn.utils.metaestimators import available_if
 
 from skdpadmm._fitting import Fitted, PendingFit, all_or_nothing, gate_of, reserved
-from skdpadmm._linear_model import PrivateLinearModel
+from skdpadmm._linear_model import PrivateLinearModel, known_arguments
 from skdpadmm._report import weak_delta
-from skdpadmm._sklearn import _fit_context
+from skdpadmm._sklearn import _fit_context, available_if
 from skdpadmm.algorithms import GradientADMM, is_streaming, without_clip_bias
 from skdpadmm.exceptions import PrivacyWarning, warn_user
 from skdpadmm.privacy import PrivacyReport
@@ -37,16 +36,15 @@ class _Arrived:
     classes: Any
 
 
-def _has_stream(estimator: Any) -> bool:
-    """Whether the algorithm takes records as they arrive, each of them once."""
+def _has_stream(estimator: Any) -> None:
+    """Refuse an algorithm that does not take records as they arrive, each of them once."""
     algorithm = estimator.algorithm
-    if is_streaming(algorithm):
-        return True
-    raise AttributeError(
-        f"Got algorithm={algorithm!r} for partial_fit, expected GradientADMM(schedule='stream')"
-        " from skdpadmm.algorithms: other algorithms use a record more than once, or need all of"
-        " them. Pass it, or use fit."
-    )
+    if not is_streaming(algorithm):
+        raise AttributeError(
+            f"{type(estimator).__name__} with algorithm={algorithm!r} has no partial_fit and no"
+            " finalize: it uses a record more than once, or needs all of them. Pass"
+            " algorithm=GradientADMM(schedule='stream') from skdpadmm.algorithms, or use fit."
+        )
 
 
 class StreamingModel(PrivateLinearModel):
@@ -60,6 +58,7 @@ class StreamingModel(PrivateLinearModel):
 
     @available_if(_has_stream)
     @_fit_context(prefer_skip_nested_validation=True)
+    @known_arguments
     def partial_fit(self, X: Any, y: ArrayLike, classes: Any = None) -> Self:
         """Use records as they arrive, each once, by ``GradientADMM(schedule="stream")``.
 
@@ -128,7 +127,9 @@ class StreamingModel(PrivateLinearModel):
         """
         arrived = self._arrived_
         if arrived is None:
-            raise ValueError("Got finalize without a stream, expected partial_fit before it.")
+            raise ValueError(
+                "Got finalize without a stream, expected a stream. Call partial_fit first."
+            )
         # Only now is the number of its records known.
         lines = tuple(weak_delta(arrived.plan.budget, arrived.n_samples))
         self.privacy_ = replace(

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
 
 from skdpadmm._fitting import CURATOR, Trust, all_or_nothing
 from skdpadmm._linear_model import (
@@ -29,6 +30,7 @@ from skdpadmm._linear_model import (
     PrivateLinearRegressor,
     elastic_net,
     hinge_loss,
+    known_arguments,
     logistic_loss,
 )
 from skdpadmm._sklearn import (
@@ -57,6 +59,13 @@ __all__ = [
     "DPAdmmRidge",
 ]
 
+# What fits rows of agents instead, where it is not the federated estimator of the same name.
+_FOR_AGENTS = {
+    "DPAdmmGeneralizedLasso": "DPFedLasso, whose penalty is a plain l1 norm",
+    "DPAdmmHuberRegressor": "DPDecentralizedRegressor(loss='huber')",
+    "DPAdmmLinearSVC": "DPDecentralizedClassifier(loss='smoothed_hinge')",
+}
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CentralModel(StreamingModel):
@@ -65,6 +74,7 @@ class CentralModel(StreamingModel):
     max_rows_per_person: int | None = parameter(None, COUNT, None)
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @known_arguments
     def fit(self, X: Any, y: ArrayLike, persons: ArrayLike | None = None) -> Self:
         """Fit the model; spends the whole budget.
 
@@ -101,6 +111,14 @@ class CentralModel(StreamingModel):
             else:
                 self._fit(X, y, persons)
         return self
+
+    def _advice(self, argument: str) -> str:
+        if argument != "agents":
+            return super()._advice(argument)
+        name = next(kind.__name__ for kind in type(self).__mro__ if kind.__module__ == __name__)
+        kind = "Classifier" if is_classifier(self) else "Regressor"
+        default = f"{name.replace('DPAdmm', 'DPFed')}, or DPDecentralized{kind} without a server"
+        return f"A curator holds all rows here. Use {_FOR_AGENTS.get(name, default)}."
 
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
         trust = self._curator(agents is not None)

@@ -69,6 +69,16 @@ class DecentralizedModel(OwnModels):
             sizes_matter=self.privacy_unit == "agent",
         )
 
+    def _partition_rule(self) -> tuple[Any, int | None]:
+        rule, n_agents = super()._partition_rule()
+        n_nodes = None if callable(rule) else _count_nodes(self.topology)
+        if None not in (n_agents, n_nodes) and n_agents != n_nodes:
+            raise ValueError(
+                f"Got n_agents={n_agents} with a topology of {n_nodes} nodes, expected the same"
+                " number. Leave n_agents out."
+            )
+        return rule, n_agents if n_nodes is None else n_nodes
+
     def _topology(self, n_agents: int, labels: NDArray[Any] | None) -> Topology:
         # A plan without data has no labels: the order of the nodes is used.
         if labels is None:
@@ -90,6 +100,14 @@ class DecentralizedModel(OwnModels):
                 gap = getattr(self, f"{name}_per_agent_") - getattr(self, f"{name}_")
                 squares = squares + np.square(gap).reshape(n_agents, -1).sum(axis=1)
             self.consensus_error_ = float(np.sqrt(np.mean(squares)))
+
+
+def _count_nodes(topology: Any) -> int | None:
+    """The number of nodes of a graph that is given; None of a name."""
+    if isinstance(topology, Topology):
+        return topology.n_agents
+    shape = (len(topology.nodes), 0) if hasattr(topology, "nodes") else np.shape(topology)
+    return shape[0] if len(shape) == 2 else None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -145,7 +163,8 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         function of ``(X, y)`` that returns labels. The last three use the data, so the guarantee is
         conditional on the resulting assignment.
     n_agents : int, default=None
-        Number of agents that `partition` makes. None means ``min(10, n_samples)``.
+        Number of agents that `partition` makes. None means the number of nodes of a `topology` that
+        is a graph or a matrix, otherwise ``min(10, n_samples)``.
     agent_column : int or str, default=None
         Column of `X` with the agent of each row, in fits and predictions. It is not a feature.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
@@ -298,7 +317,8 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         function of ``(X, y)`` that returns labels. The last three use the data, so the guarantee is
         conditional on the resulting assignment.
     n_agents : int, default=None
-        Number of agents that `partition` makes. None means ``min(10, n_samples)``.
+        Number of agents that `partition` makes. None means the number of nodes of a `topology` that
+        is a graph or a matrix, otherwise ``min(10, n_samples)``.
     agent_column : int or str, default=None
         Column of `X` with the agent of each row, in fits and predictions. It is not a feature.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"

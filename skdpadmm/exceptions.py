@@ -21,6 +21,12 @@ class PrivacyWarning(UserWarning):
 class UndeclaredBoundsWarning(PrivacyWarning):
     """Bounds were not declared, so values are clipped to a range that suits standardised ones.
 
+    Declare ranges that are public knowledge, never those of private data: ``feature_bounds`` as two
+    numbers, two arrays, or a dict by column, and ``target_bounds``. Bounds of (-1, 1), and of
+    (-3, 3) for a target, say that the data are standardised already, and end the warning. In place
+    of ``feature_bounds`` pass ``row_norm`` where the norm of rows is known, as of text, or
+    ``scale="private"`` where all columns have one unit.
+
     Examples
     --------
     >>> import warnings

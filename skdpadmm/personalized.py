@@ -29,7 +29,6 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.utils import check_X_y
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skdpadmm._fitting import Fitted
@@ -58,6 +57,7 @@ from skdpadmm._sklearn import (
     OneOf,
     _safe_indexing,
     absent,
+    available_if,
     parameter,
 )
 from skdpadmm.algorithms import refit_at_home

@@ -179,7 +179,7 @@ def test_a_total_against_an_observer_counts_all_that_it_sees_of_every_fit(tmp_pa
         assert f"total against {name}: epsilon=" in ledger.summary(DELTA)
         assert f"Total against {name}: (" in repr(report)
     # A limit is kept against both.
-    with pytest.warns(UserWarning, match="expected a limit above what was spent"):
+    with pytest.warns(UserWarning, match="below what was spent already"):
         ledger.limit(guarantees["model"].epsilon(DELTA) * 1.01, DELTA)
 
 

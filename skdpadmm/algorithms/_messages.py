@@ -197,8 +197,9 @@ def widened_by_grid(mu: float, n_entries: int) -> float:
     rounding = grid_cell(1.0) * math.sqrt(n_entries) / mu
     if rounding > 0.5:
         raise ValueError(
-            f"Got mu={mu:.3g} for a sum of {n_entries} numbers by secret sharing, expected more:"
-            " the grid of the noise costs as much. Choose a larger epsilon, or conditioning=None"
+            f"Got mu={mu:.3g} for a sum of {n_entries} numbers by secret sharing, expected a"
+            " larger one: the grid of the noise alone uses as much. Choose a larger epsilon, or"
+            " conditioning=None"
             " and scale=None."
         )
     # Where ``(sensitivity + cells) / noise = mu``, and cells grow with the noise.

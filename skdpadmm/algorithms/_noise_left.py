@@ -112,12 +112,13 @@ def without_clip_bias(solution: Solution, loss: Loss, rows: Rows) -> Solution:
     A fit with clipped derivatives ends where clipped ones balance: its scores rank records as those
     of the optimum do, and are larger. All that this takes is public or was released.
     """
-    seen = rows.from_coordinates(solution.parameters)
-    size = math.sqrt(float(rows.loading @ np.square(seen).sum(axis=1)))
     bound = solution.derivative_bound * (1.0 if rows.basis is None else CUT_ROWS)
-    if not (0 < size < HUGE and bound < math.inf):
+    seen = rows.from_coordinates(solution.parameters)
+    covariance = seen.T @ (rows.loading[:, None] * seen)
+    if not (0 < np.trace(covariance) < HUGE and bound < math.inf):
         return solution
-    factor = loss.unclipped_scale(size, (bound, bound))
+    n_classes = max(loss.n_outputs, 2)
+    factor = loss.unclipped_scale(covariance, np.full(n_classes, bound))
     per_agent = solution.parameters_per_agent
     return replace(
         solution,

@@ -298,8 +298,8 @@ def shared_sum(facts: Facts, budget: Budget) -> Release:
     mu = np.asarray(left) / math.sqrt(n_times) * CERTAIN
     if not (mu > rounding).all():
         raise ValueError(
-            f"Got epsilon={budget.epsilon:g} for {n_times} sums, expected more: noise on a grid"
-            " costs as much. Take fewer rounds."
+            f"Got epsilon={budget.epsilon:g} for {n_times} sums, expected a larger one, or fewer"
+            " rounds: the grid of the noise alone uses as much."
         )
     # A little more than enough, so that no rounding takes epsilon above the budget.
     noise_std = limits * sensitivity / (mu - rounding) * (1 + 1e-12)
@@ -360,6 +360,6 @@ def _finest_cell(
         raise ValueError(
             f"Got messages of up to {n_cells.max():.3g} cells of the grid of the noise, expected"
             f" fewer than {EXACT_INTEGERS:.3g}, and {MODULUS / 2:.3g} in all: the noise is too"
-            " little. Choose a smaller epsilon."
+            " small. Choose a smaller epsilon."
         )
     return cell

@@ -51,8 +51,8 @@ def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law:
         """The least noise scale that meets a budget, after what was spent before."""
         if not compose(prior, guarantee(math.inf)).delta(epsilon) < budget.delta:
             raise ValueError(
-                f"Got epsilon={epsilon:g} for {len(moved)} turns, expected more: noise on a grid"
-                " costs as much. Take fewer turns."
+                f"Got epsilon={epsilon:g} for {len(moved)} turns, expected a larger one, or fewer"
+                " turns: the grid of the noise alone uses as much."
             )
         if is_gaussian and isinstance(prior, GaussianDP):
             # sum (moved / scale + rounding)^2 = mu^2 is a quadratic equation for 1 / scale.

@@ -182,8 +182,8 @@ def find_report(estimator: Any) -> PrivacyReport:
     check_is_fitted(last)
     if not hasattr(last, "privacy_"):
         raise ValueError(
-            f"Got {type(last).__name__}, expected a fitted estimator with privacy_. Of a search"
-            " of scikit-learn draw from_report(search_cost(search, ...))."
+            f"Got {type(last).__name__}, expected a fitted estimator with privacy_. For a search"
+            " of scikit-learn use from_report(search_cost(search, ...))."
         )
     return require_report(last.privacy_)
 

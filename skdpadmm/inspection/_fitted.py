@@ -80,7 +80,7 @@ class FittedReport(Document):
     delta : float
         Delta at which epsilons are printed: the largest of the fits.
     reasons : tuple of str
-        Reasons why there is no total.
+        Reasons why there is no total, each with a remedy.
     totals : tuple of (str, Guarantee), default=()
         Total against each observer that is the adversary of a fit.
 
@@ -104,7 +104,12 @@ class FittedReport(Document):
 
     def epsilon(self, delta: float | None = None) -> float:
         """Return epsilon of the total at ``delta``, by default the largest of the fits."""
-        return self.guarantee().epsilon(self.delta if delta is None else delta)
+        total, delta = self.guarantee(), self.delta if delta is None else delta
+        # The total of one fit is stated as its own report states it.
+        reports = [part.report for part in self.parts if part.report is not None]
+        if len(reports) == 1 and reports[0].guarantee() == total:
+            return reports[0].epsilon(delta=delta)
+        return total.epsilon(delta)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary."""
@@ -215,8 +220,9 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     >>> from skdpadmm import DPAdmmRidge, privacy_report
     >>> X = np.random.default_rng(0).uniform(-1, 1, size=(500, 2))
     >>> model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(-2, 2))
-    >>> privacy_report(make_pipeline(StandardScaler(), model).fit(X, X.sum(axis=1))).reasons
-    ('StandardScaler at steps[0] learnt from the data without noise',)
+    >>> pipeline = make_pipeline(StandardScaler(), model).fit(X, X.sum(axis=1))
+    >>> privacy_report(pipeline).reasons
+    ('StandardScaler at steps[0] learnt from the data without noise. Use one of skdpadmm, or ...',)
     >>> round(privacy_report([model.fit(X, X[:, 0])]).epsilon(), 3)
     1.0
     """
@@ -242,10 +248,13 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     fits = Counter(part.claims for part in parts if part.claims)
     simulated = [part for part in parts if part.report is not None and part.report.simulation]
     if simulated and not include_simulated:
-        reasons.append(f"fits with a seed: {len(simulated)}; whoever knows it can remove noise")
+        reasons.append(
+            f"fits with a seed: {len(simulated)}, whose noise can be drawn again. Fit with"
+            " random_state=None, or pass include_simulated=True"
+        )
     totals: dict[str, Guarantee] = {}
     if not fits:
-        reasons.append("there is no private fit")
+        reasons.append("there is no private fit. Fit an estimator of skdpadmm")
     elif not reasons:
         try:
             totals = totals_of(fits)
@@ -260,5 +269,5 @@ def _part(part: Part) -> FittedPart:
     """A part of what was fitted, and its report if it has one."""
     report, problem = getattr(part.value, "privacy_", None), part.problem
     if not isinstance(report, PrivacyReport):
-        report, problem = None, problem or "has no report"
+        report, problem = None, problem or "has no report. Use an estimator of skdpadmm"
     return FittedPart(part.place, type(part.value).__name__, report, problem, part.is_elsewhere)

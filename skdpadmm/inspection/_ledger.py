@@ -99,6 +99,7 @@ class PrivacyLedgerDisplay(Display):
         if self.limit is not None:
             self.limit_ = ax.axhline(self.limit, color="0.35", linestyle="--", label="limit")
         ax.set_ylim(bottom=0.0)
+        ax.locator_params(axis="x", integer=True)
         ax.set_xlabel("number of fits")
         write_below(ax, f"A total assumes: {ASSUMED}")
         ax.set_ylabel(f"total epsilon (delta={self.delta:g})")

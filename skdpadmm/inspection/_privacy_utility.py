@@ -26,6 +26,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skdpadmm._pipelines import last_step
 from skdpadmm.algorithms import ALGORITHMS
+from skdpadmm.exceptions import PrivacyWarning
 from skdpadmm.inspection._display import Display, require_pyplot, write_below
 
 if TYPE_CHECKING:
@@ -198,7 +199,10 @@ class PrivacyUtilityDisplay(Display):
 
         # Without privacy first: what is refused there is refused before long work.
         scores = Parallel(n_jobs=n_jobs)(
-            delayed(_fit_and_score)(at(epsilon, seed), train, test, scorer, f"{prefix}agents")
+            delayed(_fit_and_score)(
+                # Fits that differ in their seed have one plan: the first one warns of it.
+                *(at(epsilon, seed), train, test, scorer, f"{prefix}agents", seed > random_state)
+            )
             for epsilon in (math.inf, *budgets.tolist())
             for seed in range(random_state, random_state + n_seeds)
         )
@@ -312,11 +316,15 @@ class _AskedByAgent:
 _Rows = tuple[Any, Any, Any]
 
 
-def _fit_and_score(model: Any, train: _Rows, test: _Rows, scorer: Any, agents_name: str) -> float:
+def _fit_and_score(
+    model: Any, train: _Rows, test: _Rows, scorer: Any, agents_name: str, is_silent: bool = False
+) -> float:
     X, y, agents = train
     with warnings.catch_warnings():
         # Only fits without privacy have such a warning, and no line is worth it.
         warnings.simplefilter("ignore", ConvergenceWarning)
+        if is_silent:
+            warnings.simplefilter("ignore", PrivacyWarning)
         model.fit(X, y, **({} if agents is None else {agents_name: agents}))
     X, y, agents = test
     return float(scorer(model if agents is None else _AskedByAgent(model, agents), X, y))

@@ -246,7 +246,7 @@ def _named_colors(network: Any, color: str, peer: Any) -> tuple[Floats, str]:
     if color == "epsilon":
         values, against = report.epsilon_per_agent(), f"the {report.adversary}"
     elif peer is None:
-        raise ValueError("Got color='leak' without peer, expected the label of an agent.")
+        raise ValueError("Got color='leak' without peer, expected the label of an agent: peer=....")
     else:
         leaks = [math.nan if a == peer else report.pairwise(a, peer) for a in report.agent_labels]
         values, against = leaks, peer

@@ -336,7 +336,7 @@ class PrivacyLedger:
             connection.execute("INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?, ?)", row)
         if not is_within(spent, epsilon, delta):
             warnings.warn(
-                f"Got epsilon={epsilon:g} at delta={delta:g}, expected a limit above what was spent"
+                f"Got a limit of epsilon={epsilon:g} at delta={delta:g}, below what was spent"
                 f" already, epsilon={round_up(spent.epsilon(delta))}: fits that count for it are"
                 " refused.",
                 UserWarning,
@@ -355,7 +355,7 @@ class PrivacyLedger:
         last_id: int | None = None,
         observer: str = "adversary",
         include_simulated: bool = False,
-        disjoint: bool = False,
+        disjoint: bool | None = None,
         unit: str | None = None,
         neighboring: str | None = None,
     ) -> Guarantee:
@@ -375,11 +375,12 @@ class PrivacyLedger:
         include_simulated : bool, default=False
             Whether fits with a seed count as though their noise were real. False: they are left
             out, with a warning.
-        disjoint : bool, default=False
+        disjoint : bool or None, default=None
             Whether data sets of different names have no unit in common.
         unit : {"record", "agent", "person"} or None, default=None
         neighboring : {"replace_one", "zero_out"} or None, default=None
-            What fits are converted to where they differ; both or none.
+            What fits are converted to where they differ; both or none. None, as of `disjoint`: what
+            the limit on the data set, or on everything, says; no conversion without a limit.
 
         Returns
         -------
@@ -393,6 +394,9 @@ class PrivacyLedger:
         relation, name = _relation(unit, neighboring), self.dataset
         with self._transaction() as connection:
             fits = _read_fits(connection, last_id)
+            if limit := self._own_limit(connection):
+                relation = relation or limit.relation
+                disjoint = limit.disjoint if disjoint is None else disjoint
             query = "SELECT dataset FROM entries UNION SELECT dataset FROM limits"
             names = {dataset for (dataset,) in connection.execute(query)}
         if name and name not in names:
@@ -401,11 +405,11 @@ class PrivacyLedger:
                 f" limits of {self.path} have."
             )
         fits = [same for same in fits if subject in (None, same.subject)]
-        accounts = _accounts(fits, name, disjoint)
+        accounts = _accounts(fits, name, bool(disjoint))
         if not include_simulated and any(same.simulation for a in accounts for same in a):
             accounts = [[same for same in a if not same.simulation] for a in accounts]
             warnings.warn(
-                "Got fits with a seed, which are not in the sum: their noise can be drawn again. It"
+                "Fits with a seed are not in the total, because their noise can be drawn again: it"
                 " holds only if nobody sees their results. include_simulated=True counts them.",
                 UserWarning,
                 stacklevel=2,
@@ -471,12 +475,14 @@ class PrivacyLedger:
         return frame_of(self.entries())
 
     def summary(self, delta: float | None = None, **asked: Any) -> str:
-        """Return fits, limits and the total as text, as the command line prints them.
+        """Return the total, limits and fits as text, as the command line prints them.
+
+        Each limit has what is left of it for one more Gaussian fit, or "EXCEEDED".
 
         Parameters
         ----------
         delta : float or None, default=None
-            Of the total. None: that of the limit, or 1e-6.
+            Of the total. None: that of the limit, or else of all fits, or 1e-6 where they differ.
         **asked : object
             As in :meth:`guarantee`.
         """
@@ -485,43 +491,49 @@ class PrivacyLedger:
     def _blocks(self, delta: float | None = None, **asked: Any) -> Iterator[Block]:
         about, names = (f" of {self.dataset}" if self.dataset else ""), ("", self.dataset)
         entries = [e for e in self.entries() if not self.dataset or e["dataset"] in names]
-        delta = self._delta(delta, 1e-6)
+        deltas = {entry["delta"] for entry in entries}
+        delta = self._delta(delta, deltas.pop() if len(deltas) == 1 else 1e-6)
         n_open = sum(entry["state"] == "reserved" for entry in entries)
         n_simulated = sum(entry["simulation"] for entry in entries)
         terms = {name: value for name, value in asked.items() if value not in (None, False)}
-        given = "".join(f", {each}={terms[each]}" for each in terms if terms[each] != "adversary")
-        totals = {f"total{about}{given}": asked}
         seen = dict.fromkeys(entry["observer"] for entry in entries)
-        if len(seen) > 1 and terms.get("observer", "adversary") == "adversary":
-            totals = {f"total{about} against {o}{given}": {**asked, "observer": o} for o in seen}
+        if (who := terms.pop("observer", "adversary")) != "adversary":
+            seen = {who: None}
+        given = "".join(f", {each}={terms[each]}" for each in terms)
+        totals = {f"total{about} against {o}{given}": {**asked, "observer": o} for o in seen}
+        totals = totals or {f"total{about}{given}": asked}
         if n_simulated and not asked.get("include_simulated"):
             for title, terms in list(totals.items()):
                 totals[f"{title} as though without a seed"] = {**terms, "include_simulated": True}
         yield Block("title", [f"Ledger {self.path}"])
-        if entries:
-            columns = _COLUMNS.split()
-            cells = [[_cell(entry, column) for column in columns] for entry in entries]
-            yield Block("table", columns, cells, fold="Fits")
-        lines = [f"fits: {len(entries)}, of which not done: {n_open}, simulations: {n_simulated}"]
-        for limit in self.limits():
-            about = f" of {limit['dataset']}" if limit["dataset"] else ""
-            own = [name for name in ("disjoint", "unit", "neighboring") if limit[name]]
-            of = "".join(f", {name}={limit[name]}" for name in own)
-            at = f"epsilon <= {limit['epsilon']:g} at delta={limit['delta']:g}"
-            lines += [f"limit{about}{of}: {at}"]
+        lines = []
         for title, terms in totals.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # simulations have a line of their own
                 try:
                     total = self.guarantee(**terms)
-                    figure = f"epsilon={round_up(total.epsilon(delta))} at delta={delta:g}"
+                    stated = f"epsilon={round_up(total.epsilon(delta))} at delta={delta:g}"
                     accuracy = percent_up(total.attack_accuracy())
-                    figure += f", {total.describe()}, attack accuracy at most {accuracy}"
-                    lines += [f"{title}: {figure}"]
+                    stated += f", {total.describe()}, attack accuracy at most {accuracy}"
+                    lines += [f"{title}: {stated}"]
                 except (LedgerError, ValueError, ImportError) as error:
                     lines += [f"{title}: none. {error}"]
                     break
-        yield Block("text", [*lines, f"A total assumes: {ASSUMED}"])
+        with self._transaction() as connection:
+            own, limits = self._own_limit(connection), self._limits_for_me(connection)
+            fits = _read_fits(connection)
+        lines += [f"limit{_described(limit)}, {self._rest(limit, fits)}" for limit in limits]
+        relation = _relation(asked.get("unit"), asked.get("neighboring")) or (own and own.relation)
+        kinds = {Relation(entry["unit"], Neighboring(entry["neighboring"])) for entry in entries}
+        if protected := {relation} if relation else kinds:
+            lines += [f"unit: {'; '.join(sorted(each.describe() for each in protected))}"]
+        lines += [f"fits: {len(entries)}, of which not done: {n_open}, simulations: {n_simulated}"]
+        yield Block("text", lines)
+        if entries:
+            columns = _COLUMNS.split()
+            cells = [[_cell(entry, column) for column in columns] for entry in entries]
+            yield Block("table", columns, cells, fold="Fits")
+        yield Block("text", [f"A total assumes: {ASSUMED}"])
 
     def check(
         self,
@@ -598,11 +610,33 @@ class PrivacyLedger:
         limits = _read_limits(connection)
         return [each for each in limits if not self.dataset or each.dataset in ("", self.dataset)]
 
+    def _own_limit(self, connection: sqlite3.Connection) -> _Limit | None:
+        """The limit on this data set, or on everything."""
+        limits = {limit.dataset: limit for limit in _read_limits(connection)}
+        return limits.get(self.dataset, limits.get(""))
+
+    def _limited(self, limit: _Limit, fits: list[_Fits]) -> tuple[str, list[list[_Fits]]]:
+        """The data set that a limit is on, if it is on one, and its accounts."""
+        name = limit.dataset or (self.dataset if limit.disjoint else "")
+        return name, _accounts(fits, name, limit.disjoint)
+
+    def _rest(self, limit: _Limit, fits: list[_Fits]) -> str:
+        """What is left of a limit, in words."""
+        try:
+            spent = [_sum_of(each, limit.relation) for each in self._limited(limit, fits)[1]]
+            if not all(is_within(each, limit.epsilon, limit.delta) for each in spent):
+                return "EXCEEDED"
+            left = min(left_of(each, limit.epsilon, limit.delta) for each in spent)
+        except (ValueError, ImportError) as error:
+            return f"left: unknown. {error}"
+        return f"left for one more Gaussian fit: epsilon={privacy.round_down(left)}"
+
     def _delta(self, delta: float | None, default: float | None = None) -> float:
         """The given delta, or that of the limit."""
         if delta is None:
-            deltas = {limit["dataset"]: limit["delta"] for limit in self.limits()}
-            delta = deltas.get(self.dataset, deltas.get("", default))
+            with self._transaction() as connection:
+                limit = self._own_limit(connection)
+            delta = limit.delta if limit else default
         if delta is None:
             raise ValueError("Got delta=None and no limit, expected a delta: total(1e-6).")
         return delta
@@ -613,8 +647,7 @@ class PrivacyLedger:
         fits = _read_fits(connection) if limits else []
         for limit in limits:
             relation, delta = limit.relation, limit.delta
-            name = limit.dataset or (self.dataset if limit.disjoint else "")
-            accounts = _accounts(fits, name, limit.disjoint)
+            name, accounts = self._limited(limit, fits)
             sums = [
                 claims
                 for account in accounts
@@ -626,7 +659,7 @@ class PrivacyLedger:
             before = max(guarantee.epsilon(delta) for guarantee in spent)
             after = max(total_of(each, relation).epsilon(delta) for each in sums)
             left = min(left_of(guarantee, limit.epsilon, delta) for guarantee in spent)
-            rest = f"One more fit may have epsilon={privacy.round_down(left)} at it, if Gaussian."
+            rest = f"One more Gaussian fit may have epsilon={privacy.round_down(left)}."
             raise PrivacyBudgetExceeded(
                 f"Got {what} that would bring the total{f' for {name!r}' if name else ''} from"
                 f" epsilon={round_up(before)} to {round_up(after)}, expected at most"
@@ -659,10 +692,15 @@ class PrivacyLedger:
             yield connection
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise LedgerError(
-                f"Got {self.path}, which failed ({error}), expected a ledger, which the first fit"
-                " makes, in an existing directory where this user may write."
-            ) from error
+            problem = "the directory does not exist or is not writable."
+            if connection is not None:
+                raise LedgerError(
+                    f"Got {self.path}, which failed ({error}), expected a ledger that fits or"
+                    " limits made, and that this user may write."
+                ) from error
+            if not make and os.path.isdir(os.path.dirname(self.path)):
+                problem = "there is none. The first fit with ledger=..., or a limit, makes it."
+            raise LedgerError(f"Cannot open the ledger {self.path}: {problem}") from error
         finally:
             if connection is not None:
                 connection.close()
@@ -719,6 +757,14 @@ def _read_fits(connection: sqlite3.Connection, last_id: int | None = None) -> li
         _Fits(name, subject, bool(simulation), claims[cost], n)
         for (name, subject, simulation, cost), n in rows.items()
     ]
+
+
+def _described(limit: _Limit) -> str:
+    """A limit, and what it is about."""
+    about = f" of {limit.dataset}" if limit.dataset else ""
+    own = [name for name in ("disjoint", "unit", "neighboring") if getattr(limit, name)]
+    of = "".join(f", {name}={getattr(limit, name)}" for name in own)
+    return f"{about}{of}: epsilon <= {limit.epsilon:g} at delta={limit.delta:g}"
 
 
 def _require_key(connection: sqlite3.Connection, key: str) -> None:

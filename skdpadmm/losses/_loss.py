@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+from scipy.optimize import brentq
+from scipy.special import logsumexp, softmax
 
 # What every method takes and returns.
 FloatArray = npt.NDArray[np.float64]
@@ -15,8 +16,8 @@ FloatArray = npt.NDArray[np.float64]
 # Targets: floats, or the indices of classes.
 TargetArray = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
-# Weight of the unchanged probabilities, which decide where the clip hides the likelier class.
-_UNCHANGED = 1e-3
+# Of what clips made of scores that stopped early.
+LEAST_SCALE = 0.5
 
 
 class Loss(ABC):
@@ -72,11 +73,11 @@ class Loss(ABC):
         """The loss without weights of classes."""
         return self
 
-    def unclipped_scale(self, size: float, bounds: tuple[float, float]) -> float:
-        """Factor that undoes how far a clip of derivatives has stretched the scores of a fit.
+    def unclipped_scale(self, covariance: FloatArray, bounds: FloatArray) -> float:
+        """Factor in (0, 1] that undoes how far a clip of derivatives stretches the scores of a fit.
 
-        Scores are normal with mean 0 and standard deviation `size`; `bounds` are those of the
-        derivative for negative and positive targets. 1 for a loss that knows nothing of it.
+        Scores are normal with mean 0 and that covariance, (n_outputs, n_outputs); `bounds` are
+        those of the derivative for each class. 1 for a loss that knows nothing of it.
         """
         return 1.0
 
@@ -247,6 +248,32 @@ def clip_vectors(vectors: FloatArray, bounds: FloatArray, law: str = "gaussian")
         norms, bounds = np.abs(scaled).sum(axis=(1, 2)), bounds / peak
     factor = np.where(norms > bounds, bounds / np.where(norms > 0, norms, 1.0), 1.0)
     return np.asarray(scaled * (peak * factor)[:, None, None])
+
+
+def scale_of_probabilities(scores: FloatArray, q: FloatArray, weights: FloatArray) -> float:
+    """Factor in [1/2, 1] of scores (n, K) that brings their softmax closest to q (n, K).
+
+    Closest in relative entropy. A fit that stopped early was stretched less than one at the
+    optimum, so the factor has a lower bound.
+    """
+
+    def slope(factor: float) -> float:
+        return float(weights @ ((softmax(factor * scores, axis=1) - q) * scores).sum(axis=1))
+
+    if slope(1.0) <= 0:
+        return 1.0
+    return LEAST_SCALE if slope(LEAST_SCALE) >= 0 else float(brentq(slope, LEAST_SCALE, 1.0))
+
+
+def balanced(p: FloatArray, sizes: FloatArray, bounds: FloatArray) -> FloatArray:
+    r"""Probabilities q, (n, K), at which clipped derivatives balance at softmax probabilities p.
+
+    A record of class k pulls with a derivative of size :math:`r_k`, clipped to :math:`c_k`. Pulls
+    balance where :math:`\sum_k q_k \min(1, c_k / r_k) (p - e_k) = 0`, that is, where
+    :math:`q_k \propto p_k \max(1, r_k / c_k)`.
+    """
+    q = p * np.maximum(1.0, sizes / bounds)
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
 
 
 def moderate(log_probability: FloatArray, score_variance: float, doubt: float = 0.0) -> FloatArray:

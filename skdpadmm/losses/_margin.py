@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
-from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import softmax
 
 from skdpadmm._numbers import require_positive
 from skdpadmm.losses._loss import (
@@ -16,12 +15,12 @@ from skdpadmm.losses._loss import (
     FloatArray,
     Loss,
     TargetArray,
+    balanced,
     check_classes,
+    scale_of_probabilities,
     sum_of_classes,
 )
 
-# Of scores that stopped early, which clipping has stretched less than those at the optimum.
-LEAST_SCALE = 0.5
 # Largest round argument whose exponential is finite.
 _EXP_MAX = 709.0
 
@@ -44,22 +43,12 @@ class LogisticLoss(Loss):
     smoothness = 0.25  # attained at a score of 0
     lipschitz = 1.0  # approached for badly misclassified records
 
-    def unclipped_scale(self, size: float, bounds: tuple[float, float]) -> float:
+    def unclipped_scale(self, covariance: FloatArray, bounds: FloatArray) -> float:
         """See :meth:`Loss.unclipped_scale`; by Gauss-Hermite quadrature."""
         nodes, weights = hermegauss(64)
-        scores, p = size * nodes, expit(size * nodes)
-        # If class 1 occurs with probability q at a score, clipped derivatives balance there where
-        # q min(1 - p, bounds[1]) = (1 - q) min(p, bounds[0]).
-        up = p * np.maximum(1.0, (1.0 - p) / bounds[1])
-        down = (1.0 - p) * np.maximum(1.0, p / bounds[0])
-        q = up / (up + down)
-
-        def slope(scale: float) -> float:
-            return float(weights * nodes @ (expit(scale * scores) - q))
-
-        if slope(1.0) <= 0:
-            return 1.0
-        return LEAST_SCALE if slope(LEAST_SCALE) >= 0 else float(brentq(slope, LEAST_SCALE, 1.0))
+        scores = np.outer(nodes * np.sqrt(covariance[0, 0]), [0.0, 1.0])
+        p = softmax(scores, axis=1)
+        return scale_of_probabilities(scores, balanced(p, 1.0 - p, bounds), weights)
 
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         with np.errstate(under="ignore"):

@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
-from skdpadmm.losses._loss import FloatArray, Loss, TargetArray, check_classes, sum_of_classes
+from skdpadmm.losses._loss import (
+    FloatArray,
+    Loss,
+    TargetArray,
+    balanced,
+    check_classes,
+    scale_of_probabilities,
+    sum_of_classes,
+)
 
 # Steps that take the softplus function to Wright's omega function at full precision.
 _OMEGA_STEPS = 2
+# Draws of typical scores.
+N_DRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,16 @@ class MultinomialLoss(Loss):
 
     def __post_init__(self) -> None:
         check_classes(self.n_classes)
+
+    def unclipped_scale(self, covariance: FloatArray, bounds: FloatArray) -> float:
+        """See :meth:`Loss.unclipped_scale`; by public draws."""
+        values, vectors = np.linalg.eigh(covariance)
+        draws = np.random.Generator(np.random.Philox(0)).standard_normal((N_DRAWS, self.n_classes))
+        scores = (draws * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        p = softmax(scores, axis=1)
+        squared = 1.0 - 2.0 * p + np.square(p).sum(axis=1, keepdims=True)
+        q = balanced(p, np.sqrt(np.maximum(squared, 0.0)), bounds)
+        return scale_of_probabilities(scores, q, np.ones(N_DRAWS))
 
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         with np.errstate(over="ignore", under="ignore"):

@@ -70,12 +70,9 @@ class WeightedLoss(Loss):
         """
         return harmonic_mean(self.weights)
 
-    def unclipped_scale(self, size: float, bounds: tuple[float, float]) -> float:
-        """See :meth:`Loss.unclipped_scale`; the clip is that of the weighted loss."""
-        if self.n_outputs > 1:
-            return 1.0
-        down, up = self.weights
-        return self.loss.unclipped_scale(size, (bounds[0] / down, bounds[1] / up))
+    def unclipped_scale(self, covariance: FloatArray, bounds: FloatArray) -> float:
+        """See :meth:`Loss.unclipped_scale`; what is clipped is the weighted derivative."""
+        return self.loss.unclipped_scale(covariance, bounds / np.array(self.weights))
 
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         return _product(self._of_records(target), self.loss.value(scores, target))

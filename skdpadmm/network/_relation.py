@@ -20,8 +20,8 @@ _TOLERANCE = 1e-9
 _LARGEST = 1e300  # sums of entries are finite too
 _MOST_SHOWN = 5
 EACH_AGENT = (
-    "a node for each agent that holds rows. Agents are those of `agents` (of `agent_sizes` in a"
-    " plan) or of `agent_column`; else `n_agents` artificial ones, 10 by default"
+    "one node for each agent. Agents come from `agents` (in a plan: `agent_sizes`) or"
+    " `agent_column`; without them there are `n_agents` artificial ones, 0, 1 and so on"
 )
 
 
@@ -107,9 +107,9 @@ def in_order(nodes: Any, names: Sequence[Any], name: str) -> list[Any]:
     unknown = [node for node in nodes if node not in set(order)]
     if missing or unknown:
         raise ValueError(
-            f"Got a {name} of {len(given)} nodes for {len(order)} agents, without agents"
-            f" {shown(missing)} and with unknown nodes {shown(unknown)}, expected the labels of the"
-            f" agents as nodes (or, where labels are no numbers, 0, 1, ...): {EACH_AGENT}."
+            f"Got a {name} of {len(given)} nodes for {len(order)} agents: no node for agents"
+            f" {shown(missing)}, no agent for nodes {shown(unknown)}. Expected {EACH_AGENT}. Nodes"
+            " have the labels of the agents, or, where those are no numbers, 0, 1 and so on."
         )
     return order
 

@@ -251,8 +251,8 @@ def named_graph(name: str, n_agents: int, *, seed: int = 0) -> nx.Graph:
         graph = _GRAPHS[name](nx, n_agents, int(words[0]))
         if len(graph) != n_agents:
             raise ValueError(
-                f"Got topology={name!r} for {n_agents} agents, expected a number that it suits,"
-                f" such as {len(graph)}."
+                f"Got topology={name!r} for {n_agents} agents, expected a number that such a graph"
+                f" can have, such as {len(graph)}."
             )
         if nx.is_connected(graph):
             return nx.convert_node_labels_to_integers(graph, ordering="sorted")

@@ -265,8 +265,8 @@ class PublicTableTransformer(_PublicTransformer):
         repeated = [name for name, count in counts.items() if count > 1]
         if repeated or not columns:
             raise ValueError(
-                f"Got a schema of {len(columns)} columns, of which several become {repeated[:5]!r},"
-                " expected one or more columns that become columns of different names. Rename some."
+                f"Got a schema of {len(columns)} columns, where several become {repeated[:5]!r},"
+                " expected at least one column, and different names. Rename some."
             )
         return names, [column for _, column in columns]
 
@@ -332,8 +332,9 @@ def _column(key: Any, declared: Any) -> tuple[list[str], Range | _Categories]:
     if not 0 < len(categories) == len(values) or _has_commas(entries):
         raise ValueError(
             f"Got {declared!r} for column {key!r} of the schema, expected (lower, upper), a Range,"
-            " bool, or a list of different categories: strings, booleans or ints below 2**53, of"
-            " which 1, True, '1' and 'True' are the same. Declare dates as numbers, write decimals"
+            " bool, or a list of different categories: strings, booleans or ints below 2**53,"
+            " where 1, True, '1' and 'True' count as the same. Declare dates as numbers, write"
+            " decimals"
             " with a point, and leave missing values out."
         )
     return [f"{name}_{value}" for value in values], _Categories(categories)

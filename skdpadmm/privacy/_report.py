@@ -20,6 +20,8 @@ _OBSERVER_COLUMNS = (
     "attack accuracy",
 )
 _MOST_AGENTS = 10
+# A noise scale is found by bisection, so epsilon of a plan may be less than its budget by as much.
+_ROUNDING = 1e-9
 _RELEASE_COLUMNS = ("release", "times", "shape", "sensitivity", "noise std")
 
 
@@ -151,6 +153,11 @@ class PrivacyReport(Document):
         Guarantees of single records of a stream if no intermediate state was observed.
     signal : str, default=""
         How much of what records say stands out of the noise, and whether that is weak.
+    budget : float, default=0.0
+        Epsilon of the budget, in [0, inf]: an epsilon that is below it by rounding alone, by a
+        relative 1e-9, is stated as the budget, at `delta`. 0: every epsilon is stated as it is.
+    signal_strength : float or None, default=None
+        The number in `signal`.
 
     Examples
     --------
@@ -162,7 +169,7 @@ class PrivacyReport(Document):
     observer  sees       unit    neighbors  (epsilon, delta)  guarantee    attack accuracy
     model     the model  record  zero out   (0.8342, 1e-06)   GDP(mu=0.2)  53.99 %
     <BLANKLINE>
-    Against model: whoever tries to tell whether a row counts or not is right at most 53.99 %...
+    Against model: no attack can tell whether a row was used more than 53.99 % of the time...
     """
 
     subject: str
@@ -176,6 +183,8 @@ class PrivacyReport(Document):
     agent_labels: tuple[Any, ...] = ()
     if_unseen: tuple[tuple[str, Guarantee], ...] = ()
     signal: str = ""
+    budget: float = 0.0
+    signal_strength: float | None = None
 
     def __post_init__(self) -> None:
         require_delta(self.delta)
@@ -198,7 +207,33 @@ class PrivacyReport(Document):
 
     def epsilon(self, observer: str | None = None, delta: float | None = None) -> float:
         """Return epsilon against ``observer`` at ``delta``, by default the adversary's and ours."""
-        return self.guarantee(observer).epsilon(self._delta(delta))
+        return self._epsilon(self.guarantee(observer), self._delta(delta))
+
+    def metrics(self) -> dict[str, float]:
+        """Return the guarantee against the adversary as floats, for trackers of experiments.
+
+        Returns
+        -------
+        dict of str to float
+            "epsilon" (inf without privacy), "delta" and "attack_accuracy"; "mu" where the guarantee
+            is Gaussian, and "signal" where it is known.
+
+        Examples
+        --------
+        >>> from skdpadmm.privacy import GaussianDP, Neighboring, Observer, PrivacyReport
+        >>> world = Observer("model", "the model", "record", Neighboring.ZERO_OUT, GaussianDP(0.2))
+        >>> metrics = PrivacyReport("Lasso", (world,), (), 1e-6, (), (), "").metrics()
+        >>> {name: f"{value:.3g}" for name, value in metrics.items()}
+        {'epsilon': '0.834', 'delta': '1e-06', 'attack_accuracy': '0.54', 'mu': '0.2'}
+        """
+        guarantee = self.guarantee()
+        known = {"mu": getattr(guarantee, "mu", None), "signal": self.signal_strength}
+        return {
+            "epsilon": self.epsilon(),
+            "delta": float(self.delta),
+            "attack_accuracy": guarantee.attack_accuracy(),
+            **{name: float(value) for name, value in known.items() if value is not None},
+        }
 
     def worst_case(self, observer: str | None = None) -> Guarantee:
         """Return the guarantee at worst: for taking part in every round, or for the worst path.
@@ -234,10 +269,10 @@ class PrivacyReport(Document):
         agents = self._per_agent(self._observer(observer))
         if not agents:
             raise ValueError(
-                f"Got observer={observer!r}, expected one that knows of agents. All rows are in"
-                f" one place: use epsilon({(observer or self.adversary)!r})."
+                f"Got a report without agents against observer={observer!r}, expected agents: all"
+                f" rows are in one place. Use epsilon({(observer or self.adversary)!r})."
             )
-        return _epsilons(agents, self._delta(delta))
+        return self._epsilons(agents, self._delta(delta))
 
     def epsilon_of(
         self, agent: Any, observer: str | None = None, delta: float | None = None
@@ -265,7 +300,7 @@ class PrivacyReport(Document):
         """Return epsilon of one agent against one peer, by the labels of both.
 
         It depends on where the two are in the graph only where a theorem says so. The peer is
-        alone here, also where the figure of "peer" is that of a coalition.
+        alone here, also where the epsilon of "peer" is that of a coalition.
 
         Raises
         ------
@@ -280,10 +315,10 @@ class PrivacyReport(Document):
             )
         if not seen.per_agent:
             return math.inf
-        whole = seen.per_agent[i].epsilon(self._delta(delta))
+        whole = self._epsilon(seen.per_agent[i], self._delta(delta))
         if seen.pairs is None:
             return whole
-        return min(seen.pairs.guarantee(i, j).epsilon(self._delta(delta)), whole)
+        return min(self._epsilon(seen.pairs.guarantee(i, j), self._delta(delta)), whole)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary; an infinite epsilon is the string "inf"."""
@@ -299,7 +334,7 @@ class PrivacyReport(Document):
                     **self._figures(o.guarantee),
                     "always": None if o.always is None else self._figures(o.always),
                     "epsilon_per_agent": list(
-                        map(_finite_or_text, _epsilons(self._per_agent(o), self.delta))
+                        map(_finite_or_text, self._epsilons(self._per_agent(o), self.delta))
                     ),
                 }
                 for o in self.observers
@@ -326,7 +361,7 @@ class PrivacyReport(Document):
         return frame_of(
             [
                 self._row(o, o.name, o.guarantee)
-                | {"worst_case_epsilon": self.worst_case(o.name).epsilon(self.delta)}
+                | {"worst_case_epsilon": self._epsilon(self.worst_case(o.name), self.delta)}
                 for o in self.observers
             ]
         )
@@ -337,7 +372,7 @@ class PrivacyReport(Document):
 
     def _blocks(self) -> Iterator[Block]:
         yield Block("title", [f"Privacy of {self.subject}"])
-        if self.simulation:  # first, because it voids the figures that follow
+        if self.simulation:  # first, because it voids the guarantees that follow
             yield Block("warning", [f"SIMULATION: {self.simulation}"])
         rows = list(self._rows())
         known = {row["observer"]: row for row in rows}
@@ -348,7 +383,7 @@ class PrivacyReport(Document):
         if differ:
             yield Block("text", [self._range(observer) for observer in differ])
         if few := [o for o in differ if len(o.per_agent) <= _MOST_AGENTS]:
-            columns = [_epsilons(o.per_agent, self.delta).tolist() for o in few]
+            columns = [self._epsilons(o.per_agent, self.delta).tolist() for o in few]
             labels = map(str, self._labels(len(columns[0])))
             cells = zip(labels, *(map(round_up, column) for column in columns), strict=True)
             header = ("agent", *(f"epsilon, {o.name}" for o in few))
@@ -370,7 +405,7 @@ class PrivacyReport(Document):
     def _remarks(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return titles and lines of the lists at the end."""
         unseen = (
-            f"{name}: {self._figure(g.epsilon(self.delta))}, {g.describe()}"
+            f"{name}: {self._figure(self._epsilon(g, self.delta))}, {g.describe()}"
             for name, g in self.if_unseen
         )
         return [
@@ -380,7 +415,7 @@ class PrivacyReport(Document):
         ]
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the figures of each observer, and where it has a worst case those of that."""
+        """Yield what holds against each observer, and at worst where that differs."""
         for o in self.observers:
             yield self._row(o, o.name, o.guarantee)
             if o.always is not None:
@@ -390,7 +425,7 @@ class PrivacyReport(Document):
         return {
             "observer": name,
             **{"sees": o.sees, "unit": o.unit, "neighboring": str(Neighboring(o.neighboring))},
-            **{"epsilon": guarantee.epsilon(self.delta), "delta": float(self.delta)},
+            **{"epsilon": self._epsilon(guarantee, self.delta), "delta": float(self.delta)},
             "guarantee": guarantee.describe(),
             "attack_accuracy": guarantee.attack_accuracy(),
         }
@@ -401,21 +436,22 @@ class PrivacyReport(Document):
         return (row["observer"], row["sees"], row["unit"], relation, *figures)
 
     def _meaning(self, o: Observer, row: dict[str, Any]) -> str:
-        """What the guarantee against an observer says to whoever is protected."""
-        article = "an" if o.unit[0] in "aeiou" else "a"
-        words = ("a row", "was", "counts")
-        if o.unit != "record":
-            words = (f"the rows of {article} {o.unit}", "were", "count")
-        rows, was, counts = words
+        """What the guarantee against an observer says of an attack, in words."""
         is_replaced = Neighboring(o.neighboring) is Neighboring.REPLACE_ONE
-        question = f"{was} A or B" if is_replaced else f"{counts} or not"
+        article = "an" if o.unit[0] in "aeiou" else "a"
+        if o.unit == "record":
+            question = "row A from row B" if is_replaced else "whether a row was used"
+        elif is_replaced:
+            question = f"one version of the rows of {article} {o.unit} from another"
+        else:
+            question = f"whether the rows of {article} {o.unit} were used"
         return (
-            f"Against {o.name}: whoever tries to tell whether {rows} {question} is right at most"
-            f" {percent_up(row['attack_accuracy'])} of the time; a guess, half of the time."
+            f"Against {o.name}: no attack can tell {question} more than"
+            f" {percent_up(row['attack_accuracy'])} of the time (a coin flip: 50 %)."
         )
 
     def _range(self, observer: Observer) -> str:
-        epsilons = _epsilons(observer.per_agent, self.delta)
+        epsilons = self._epsilons(observer.per_agent, self.delta)
         low, median, high = np.quantile(epsilons, [0.0, 0.5, 1.0], method="higher").tolist()
         return (
             f"{observer.name}: epsilon per agent from {round_up(low)} to {round_up(high)}, "
@@ -460,8 +496,21 @@ class PrivacyReport(Document):
     def _delta(self, delta: float | None) -> float:
         return self.delta if delta is None else delta
 
+    def _epsilon(self, guarantee: Guarantee, delta: float) -> float:
+        """Epsilon of a guarantee; that of the budget where it is met, which is no smaller."""
+        epsilon = guarantee.epsilon(delta)
+        is_met = delta == self.delta and self.budget * (1.0 - _ROUNDING) <= epsilon <= self.budget
+        return self.budget if is_met else epsilon
+
+    def _epsilons(self, guarantees: Sequence[Guarantee], delta: float) -> NDArray[np.float64]:
+        """Return every epsilon (len(guarantees),), computed once for each distinct guarantee."""
+        # By identity: to hash a long mixture for each of many agents would take longer.
+        distinct = {id(guarantee): guarantee for guarantee in guarantees}
+        known = {key: self._epsilon(guarantee, delta) for key, guarantee in distinct.items()}
+        return np.array([known[id(guarantee)] for guarantee in guarantees], dtype=np.float64)
+
     def _figures(self, guarantee: Guarantee) -> dict[str, Any]:
-        epsilon = _finite_or_text(guarantee.epsilon(self.delta))
+        epsilon = _finite_or_text(self._epsilon(guarantee, self.delta))
         figures = {"epsilon": epsilon, "attack_accuracy": guarantee.attack_accuracy()}
         return figures | {"guarantee": guarantee.to_dict()}
 
@@ -469,14 +518,6 @@ class PrivacyReport(Document):
         if math.isinf(epsilon):
             return "not private"
         return f"({round_up(epsilon)}, {round_up(self.delta)})"
-
-
-def _epsilons(guarantees: Sequence[Guarantee], delta: float) -> NDArray[np.float64]:
-    """Return every epsilon (len(guarantees),), computed once for each distinct guarantee."""
-    # By identity: to hash a long mixture for each of many agents would take longer.
-    distinct = {id(guarantee): guarantee for guarantee in guarantees}
-    known = {key: guarantee.epsilon(delta) for key, guarantee in distinct.items()}
-    return np.array([known[id(guarantee)] for guarantee in guarantees], dtype=np.float64)
 
 
 def _finite_or_text(value: float | None) -> float | str | None:

@@ -70,8 +70,8 @@ def against(fit: Claims, observer: str) -> Claim:
         return named[0]
     if len({claim.relation for claim in fit}) > 1:
         raise ValueError(
-            f"Got a fit without a guarantee against {observer!r}, and with several relations,"
-            " expected one of the two."
+            f"Got a fit that does not name {observer!r} and whose guarantees are about different"
+            " neighbours, expected one kind. Ask for an observer that every fit names."
         )
     return weakest(fit)._replace(observer=observer)
 
@@ -185,10 +185,9 @@ def _converted_all(claims: Counter[Claim], target: Relation | None) -> dict[Guar
         raise ValueError(
             f"Got fits about {unit}s that are not known to be the same"
             f" ({', '.join(who or 'made up, or without a name' for who in sorted(same))}), expected"
-            f" the same {unit}s in all: what holds for one does not hold for another. A ledger adds"
-            " up what holds for records: unit='record', neighboring='replace_one'. Unnamed ones are"
-            " known by a digest of all labels: give them a name by agent_column='hospital', or pass"
-            " labels as a Series with a name."
+            f" the same {unit}s in all: what holds for one does not hold for another. Give them a"
+            " name: agent_column='hospital', or labels as a Series with a name. Or ask a ledger"
+            " for the total of records: unit='record', neighboring='replace_one'."
         )
     counts: Counter[Guarantee] = Counter()
     for claim, count in claims.items():

@@ -219,7 +219,7 @@ class Gate:
         if np.sum(senders) < release.fewest:
             raise PlanViolation(
                 f"Got {np.sum(senders)} messages in {release.name!r}, expected at least"
-                f" {release.fewest}: their noise is too little."
+                f" {release.fewest}: their noise is too small."
             )
         of_senders = self._noise_of_agents(release)[senders]
         return float(np.sqrt(np.sum(np.square(of_senders))))
@@ -243,7 +243,7 @@ class Gate:
         release = self._plan.releases[self._index[name]]
         if door not in (None, release.door):
             raise PlanViolation(
-                f"Got {name!r} in `{door}`, expected `{release.door}`: so it is planned."
+                f"Got {name!r} in `{door}`, expected `{release.door}`, as it is planned."
             )
         return self._index[name], release
 

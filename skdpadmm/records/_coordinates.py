@@ -303,12 +303,17 @@ def _pair(
         raise ValueError(
             f"Got {name} with lower above upper, expected lower < upper. Swap the two.{order}"
         )
-    within = np.maximum(np.abs(lower), np.abs(upper)) <= 1e100
-    if not np.all(within & (upper - lower >= 1e-100)):
+    if not np.all(np.maximum(np.abs(lower), np.abs(upper)) <= 1e100):
         raise ValueError(
-            f"Got {name} beyond 1e100 or narrower than 1e-100, expected finite ranges that data can"
-            " have and floats can resolve. Declare them in other units; drop what is constant, and"
-            " leave what is not known out of a dict, or pass None."
+            f"Got {name} that are not numbers in [-1e100, 1e100], expected a range that data can"
+            " have. Leave a column whose range is not known out of a dict, or pass None."
+        )
+    if np.any(is_constant := upper - lower < 1e-100):
+        of = f" for columns {np.flatnonzero(is_constant)[:5].tolist()}" if shape else ""
+        drop = "" if name == "target_bounds" else ", or drop columns that are constant"
+        raise ValueError(
+            f"Got {name} with lower equal to upper{of}, expected lower < upper. Widen the"
+            f" bounds{drop}."
         )
     return lower, upper
 

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from skdpadmm import (
     DPPersonalizedClassifier,
 )
 from skdpadmm.algorithms import GradientDescent
+from skdpadmm.exceptions import WeakSignalWarning
 from skdpadmm.inspection import (
     PrivacyLedgerDisplay,
     PrivacyReportDisplay,
@@ -317,6 +319,13 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
 # The account of a study.
 
 
+def test_fits_that_differ_in_their_seed_warn_once_of_a_weak_signal():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        utility(epsilons=[0.01, 0.02, 10.0], n_seeds=3)
+    assert [w.category for w in caught] == [WeakSignalWarning] * 2
+
+
 def test_the_account_is_the_total_after_each_fit_and_the_limit(tmp_path):
     path = str(tmp_path / "study.db")
     ledger = PrivacyLedger(f"{path}::adult")
@@ -333,6 +342,8 @@ def test_the_account_is_the_total_after_each_fit_and_the_limit(tmp_path):
     assert_allclose(display.line_.get_xydata(), np.column_stack([[0, 1, 2], totals]))
     assert display.limit_.get_ydata() == [9.0, 9.0]
     assert (display.ax_.get_title("left"), display.delta) == ("adult", 1e-6)
+    ticks = display.ax_.get_xticks()
+    assert_allclose(ticks, np.round(ticks))
     for _ in range(200):
         fit(ledger, 0.01, simulation=True)
     display = PrivacyLedgerDisplay.from_ledger(ledger, delta=1e-5, include_simulated=True)

@@ -206,6 +206,8 @@ def test_a_fitted_object_shows_all_that_learnt_and_has_a_total_or_a_reason(model
         assert f"Total: ({report.epsilon():.4g}"[:12] in repr(report)
         return
     assert any(re.search(reason, line) for line in report.reasons), report.reasons
+    # Each says what to do.
+    assert all(". " in line for line in report.reasons), report.reasons
     with pytest.raises(ValueError, match="without a guarantee"):
         report.epsilon()
 

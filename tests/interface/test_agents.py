@@ -212,9 +212,27 @@ def test_a_graph_of_labels_or_positions_is_that_of_its_name(graph, plans):
         model = unnamed("network", topology=topology).fit(X, y, agents=TOWNS)
     assert plans == [plan_of(model, 60, 3, agent_sizes=[30, 15, 15])] * 2
     model.set_params(topology=nx.Graph([("east", "north"), ("north", "south")]))
-    message = r"without agents \['west'\] and with unknown nodes \['south'\]"
+    message = r"no node for agents \['west'\], no agent for nodes \['south'\]"
     with pytest.raises(ValueError, match=message):
         model.fit(X, y, agents=TOWNS)
+
+
+RING = nx.cycle_graph(7)
+
+
+@pytest.mark.parametrize("graph", [RING, nx.to_numpy_array(RING), nx.to_pandas_adjacency(RING)])
+def test_without_agents_a_graph_says_how_many_there_are(graph):
+    X, y = ROWS["network"].data()
+    model = unnamed("network", topology=graph).fit(X, y)
+    assert model.agent_labels_.tolist() == list(range(7))
+    assert plan_of(model, 60, 3).facts.agents.n_agents == 7
+    assert plan_of(model, 60, 3) == plan_of(model.set_params(n_agents=7), 60, 3)
+    model.set_params(n_agents=5)
+    for action in (lambda: model.fit(X, y), lambda: plan_of(model, 60, 3)):
+        with pytest.raises(ValueError, match=r"^Got n_agents=5 with a topology of 7 nodes, exp"):
+            action()
+    # Of agents that are given, n_agents says nothing.
+    model.fit(X, y, agents=np.arange(60) % 7)
 
 
 def test_the_seed_draws_random_graphs_and_that_of_a_fit_can_be_used_again():

@@ -1,13 +1,17 @@
 """What is refused, before data, in words that say what was got, what is expected and what to do."""
 
+import inspect
 import math
+import re
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
-from skdpadmm import DPAdmmLogisticRegression
+import skdpadmm
+from skdpadmm import DPAdmmLasso, DPAdmmLinearSVC, DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import FederatedADMM, MultiStepADMM
 from tests.interface.registry import ROWS, plan_of
 
@@ -40,7 +44,7 @@ REFUSED = [
     (OF_AGENTS, {"partition": max, "n_agents": 3}, "^Got n_agents=3 with a callable partition"),
     (FEDERATED, {"n_honest": 11}, r"^Got n_honest=11, expected an int in \[1, 10\]"),
     (NETWORK, {"coalition": 10}, r"^Got coalition=10, expected an int in \[1, 9\]"),
-    (NETWORK, {"topology": nx.path_graph(4)}, "^Got a topology of 4 nodes for 10 agents"),
+    (NETWORK, {"topology": nx.path_graph(4)}, "^Got n_agents=10 with a topology of 4 nodes"),
     (NETWORK, {"topology": "circle"}, "^Got topology='circle', expected one of"),
     (PERSONAL, {"similarity": "knn"}, "^Got similarity='knn' with features of shape"),
     (PERSONAL, {"agent_features": np.ones((10, 2))}, "^Got features of the agents with similar"),
@@ -94,9 +98,47 @@ def test_seeds_and_weights_that_no_noise_can_come_from_are_refused(name, plans, 
         assert_unfitted(model)
     with pytest.raises(ValueError, match="expected random_state=None"):
         ROWS[name].make(sampler="opendp").fit(X, y)
-    with pytest.raises(TypeError, match="sample_weight"):
+    weights = {False: "Leave it out", True: r"Use class_weight={label: weight}"}
+    message = rf"^Got sample_weight, expected .*\.fit\(X, y, .* {weights[name in CLASSES]}\.$"
+    with pytest.raises(TypeError, match=message):
         ROWS[name].make().fit(X, y, sample_weight=np.ones(60))
     assert not plans
+
+
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_a_plan_that_gets_data_shows_the_call_with_their_shape(name):
+    X, y = ROWS[name].data()
+    more = ", n_classes=..." if name in CLASSES else ""
+    message = f"plan reads no data: plan(n_samples=60, n_features=3{more})."
+    model = ROWS[name].make()
+    for data in (X, pd.DataFrame(X), sparse.csr_array(X)):
+        for call in (lambda X=data: model.plan(X, y), lambda X=data: model.plan(X)):
+            with pytest.raises(TypeError, match="^Got data, .* " + re.escape(message) + "$"):
+                call()
+
+
+@pytest.mark.parametrize(
+    ("model", "instead"),
+    [
+        (DPAdmmRidge, "DPFedRidge, or DPDecentralizedRegressor"),
+        (DPAdmmLogisticRegression, "DPFedLogisticRegression, or DPDecentralizedClassifier"),
+        (DPAdmmLinearSVC, "DPDecentralizedClassifier(loss='smoothed_hinge')"),
+        (type("Mine", (DPAdmmLasso,), {}), "DPFedLasso, or DPDecentralizedRegressor"),
+    ],
+)
+def test_a_curator_who_gets_agents_names_the_estimator_of_agents(model, instead):
+    assert all(hasattr(skdpadmm, word) for word in re.findall(r"DP\w+", instead))
+    with pytest.raises(TypeError, match=rf"^Got agents, .*{re.escape(instead)}"):
+        model().fit(np.ones((60, 3)), np.ones(60), agents=np.ones(60))
+
+
+def test_a_fit_names_what_it_takes():
+    X, y = ROWS[FEDERATED].data()
+    with pytest.raises(TypeError, match=r"^Got persons, .* as agents, with privacy_unit='agent'"):
+        ROWS[FEDERATED].make().fit(X, y, persons=y)
+    with pytest.raises(TypeError, match=r"^Got groups, expected DPAdmmRidge.fit\(X, y, persons\)"):
+        DPAdmmRidge().fit(X, y, groups=y)
+    assert list(inspect.signature(DPAdmmRidge.fit).parameters) == ["self", "X", "y", "persons"]
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (100, -1)])

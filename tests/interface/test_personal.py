@@ -108,7 +108,7 @@ def test_relations_with_labels_are_read_by_them():
     assert model.agent_labels_.tolist() == NAMES
     assert model.similarity_ == resolve_similarity("gaussian", np.array(NAMES), features)
     model = ROWS["personal"].make(similarity=knn_similarity(features.iloc[1:], 2))
-    with pytest.raises(ValueError, match=r"without agents \['west'\]"):
+    with pytest.raises(ValueError, match=r"no node for agents \['west'\]"):
         model.fit(X, y, agents=TOWNS)
     with pytest.raises(ValueError, match=r"^Got a similarity of 3 nodes for 1 agents"):
         model.set_params(similarity=nx.path_graph(3)).fit(X, y)

@@ -228,7 +228,9 @@ def test_without_a_stream_there_is_no_partial_fit(stream):
     for algorithm in ("consensus-admm", GradientADMM(release="path")):
         model.set_params(algorithm=algorithm)
         assert not hasattr(model, "partial_fit")
-        assert not hasattr(model, "finalize")
+        message = r"has no partial_fit and no finalize: .*GradientADMM\(schedule='stream'\) from"
+        with pytest.raises(AttributeError, match=message):
+            model.finalize()
     model.set_params(algorithm=STREAM, epsilon=math.inf)
     with pytest.raises(ValueError, match=r"^Got epsilon=inf for partial_fit, .* Use fit\.$"):
         model.partial_fit(X, y)

@@ -20,6 +20,7 @@ from skdpadmm.ledger import (
     _ledger,
 )
 from skdpadmm.ledger.__main__ import main
+from skdpadmm.ledger._account import left_of
 from skdpadmm.privacy import (
     GaussianDP,
     LaplaceDP,
@@ -29,6 +30,7 @@ from skdpadmm.privacy import (
     Worst,
     compose,
     gaussian_mu,
+    round_down,
     round_up,
 )
 from skdpadmm.privacy.claims import (
@@ -112,11 +114,11 @@ def test_units_and_relations_are_converted_only_when_asked(ledger, entry):
 def test_simulations_are_shown_apart_and_count_in_limits(ledger, entry):
     ledger.reserve(entry(GaussianDP(0.3)))
     ledger.reserve(entry(GaussianDP(0.4), simulation=True))
-    with pytest.warns(UserWarning, match="with a seed, which are not in the sum"):
+    with pytest.warns(UserWarning, match="with a seed are not in the total"):
         assert ledger.guarantee() == GaussianDP(0.3)
     assert ledger.guarantee(include_simulated=True).mu == pytest.approx(0.5)
     both = round_up(GaussianDP(0.5).epsilon(1e-6))
-    assert f"total as though without a seed: epsilon={both} " in ledger.summary(1e-6)
+    assert f"total against model as though without a seed: epsilon={both} " in ledger.summary(1e-6)
     assert [e["simulation"] for e in ledger.entries()] == [False, True]
     ledger.limit(3.0, 1e-6)
     with pytest.raises(PrivacyBudgetExceeded):
@@ -240,7 +242,7 @@ def test_entries_are_plain_and_the_file_holds_guarantees_and_nothing_of_the_data
     (plain,) = ledger.entries()
     json.dumps(plain, allow_nan=False)
     assert (plain["dataset"], plain["state"], plain["observer"]) == ("adult", "done", "model")
-    assert plain["epsilon"] == model.privacy_.epsilon()
+    assert plain["epsilon"] == model.privacy_.guarantee().epsilon(1e-6) <= 1.0
     assert set(plain) == {
         *("id", "dataset", "subject", "state", "observer", "unit", "who", "neighboring"),
         "guarantee",
@@ -283,7 +285,9 @@ def test_questions_make_no_file_and_no_directory_is_made(tmp_path, gaussian):
         *(ledger.entries, ledger.limits, ledger.summary, lambda: ledger.advance("0" * 32, 0)),
         *(lambda: missing.reserve(gaussian), lambda: PrivacyLedger(tmp_path).reserve(gaussian)),
     ):
-        with pytest.raises(LedgerError, match=r"unable to open database file.* existing directory"):
+        with pytest.raises(
+            LedgerError, match=r"^Cannot open the ledger .*(there is none|writable)"
+        ):
             ask()
     assert "study.db" in ledger._repr_html_()
     assert not list(tmp_path.iterdir())
@@ -330,25 +334,76 @@ def test_the_command_line_shows_every_fit_limit_and_total(ledger, path, entry, c
     ledger.finish(ledger.reserve(entry(GaussianDP(0.3))))
     ledger.reserve(entry(GaussianDP(0.4), subject="Ridge"))
     lines = printed(capsys, path)
-    assert lines[2].split()[:4] == ["id", "dataset", "subject", "state"]
-    assert "Lasso    done" in lines[3]
-    assert "fits: 2, of which not done: 1, simulations: 0" in lines
-    assert "limit: epsilon <= 3 at delta=1e-06" in lines
-    assert lines[-2].startswith(f"total: epsilon={round_up(GaussianDP(0.5).epsilon(1e-6))} ")
+    spent, left = GaussianDP(0.5), round_down(left_of(GaussianDP(0.5), 3.0, 1e-6))
+    limit = f"limit: epsilon <= 3 at delta=1e-06, left for one more Gaussian fit: epsilon={left}"
+    assert lines[2].startswith(f"total against model: epsilon={round_up(spent.epsilon(1e-6))} at")
+    assert lines[2].endswith(", attack accuracy at most 59.88 %")
+    assert lines[3:6] == [
+        limit,
+        "unit: record, replace one",
+        "fits: 2, of which not done: 1, simulations: 0",
+    ]
+    assert lines[7].split()[:4] == ["id", "dataset", "subject", "state"]
+    assert "Lasso    done" in lines[8]
     texts = list(ElementTree.fromstring(ledger._repr_html_()).itertext())
-    assert not set(lines[-2:]).difference(texts)
-    assert lines[-2].endswith(", attack accuracy at most 59.88 %")
+    assert not {*lines[2:6], lines[-1]}.difference(texts)
     assert lines[-1] == f"A total assumes: {ASSUMED}"
-    assert not {"Lasso", "done", "limit: epsilon <= 3 at delta=1e-06"}.difference(texts)
+    assert not {"Lasso", "done"}.difference(texts)
     PrivacyLedger(f"{path}2::a").reserve(entry(GaussianDP(0.1), neighboring="zero_out"))
-    assert "total of a: epsilon=" in "\n".join(printed(capsys, f"{path}2::a"))
+    assert "total of a against model: epsilon=" in "\n".join(printed(capsys, f"{path}2::a"))
     relation = ["--unit", "record", "--neighboring", "replace_one"]
     lines = printed(
         capsys, f"{path}2", *relation, "--disjoint", "--include-simulated", "--delta", ".1"
     )
-    assert "at delta=0.1, GDP(mu=0.2)" in lines[-2]
+    assert "at delta=0.1, GDP(mu=0.2)" in lines[2]
     assert main([f"{path}.missing"]) == 2
-    assert "unable to open" in capsys.readouterr().err
+    assert "Cannot open the ledger" in capsys.readouterr().err
+
+
+def test_a_limit_below_what_was_spent_is_loud_on_the_command_line(ledger, path, entry, capsys):
+    ledger.reserve(entry(GaussianDP(WHOLE)))
+    assert main([path]) == 0
+    ledger.limit(2.0, 1e-6)
+    assert main([path]) == 0
+    assert "EXCEEDED" not in capsys.readouterr().out
+    with pytest.warns(UserWarning, match="spent already"):
+        ledger.limit(0.5, 1e-6)
+    assert main([path]) == 1
+    assert "\nlimit: epsilon <= 0.5 at delta=1e-06, EXCEEDED\n" in capsys.readouterr().out
+
+
+def test_the_command_line_writes_a_page(ledger, path, gaussian, tmp_path, capsys):
+    ledger.reserve(gaussian)
+    page = tmp_path / "account.html"
+    assert main([path, "--html", str(page)]) == 0
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "<td>Lasso</td>" in page.read_text(encoding="utf-8")
+    assert main([path, "--html", str(tmp_path / "missing" / "account.html")]) == 2
+    assert "account.html" in capsys.readouterr().err
+
+
+def test_a_total_is_about_what_its_limit_is_about(ledger, path, entry):
+    ledger.reserve(entry(GaussianDP(0.1)))
+    ledger.reserve(entry(GaussianDP(0.1), neighboring="zero_out"))
+    with pytest.raises(ValueError, match="2 kinds of neighbours"):
+        ledger.total(1e-6)
+    ledger.limit(3.0, 1e-6, **REPLACE_ONE)
+    assert ledger.total() == ledger.total(1e-6, **REPLACE_ONE)
+    assert "\nunit: record, replace one\n" in ledger.summary()
+    two = [PrivacyLedger(f"{path}2::{name}") for name in ("adult", "bank")]
+    for each in two:
+        each.reserve(entry(GaussianDP(0.3)))
+    whole = PrivacyLedger(f"{path}2")
+    whole.limit(3.0, 1e-6, disjoint=True)
+    assert whole.guarantee() == GaussianDP(0.3)
+    assert whole.guarantee(disjoint=False).mu == pytest.approx(math.hypot(0.3, 0.3))
+
+
+def test_without_a_limit_a_summary_is_at_the_delta_of_all_fits(ledger, gaussian):
+    (own,) = gaussian.observers
+    for delta, stated in ((1e-4, 1e-4), (1e-3, 1e-6)):
+        ledger.reserve(LedgerEntry("Lasso", "0" * 64, delta, (own,)))
+        assert f" at delta={stated:g}, GDP" in ledger.summary()
 
 
 def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch, capsys):
@@ -361,4 +416,4 @@ def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch, capsys):
     said = dict(line.split("  # ") for line in lines if line.startswith("ledger.") and "#" in line)
     assert said["ledger.total()"].startswith(f"{eval('ledger.total()', names):.3f}:")
     command, *expected = blocks("ledger", "console")[0].splitlines()
-    assert printed(capsys, *command.split("skdpadmm.ledger ")[1].split())[-4:-1] == expected
+    assert printed(capsys, *command.split("skdpadmm.ledger ")[1].split())[2:6] == expected

@@ -40,7 +40,7 @@ def test_one_path_can_be_given_in_many_forms(path):
 def test_numbers_that_are_labels_are_not_taken_for_positions(resolve):
     star, moved = nx.star_graph(3), nx.relabel_nodes(nx.star_graph(3), lambda i: i + 1)
     assert resolve(star, np.arange(4)) == resolve(moved, np.arange(1, 5))
-    with pytest.raises(ValueError, match=r"without agents \[4\] and with unknown nodes \[0\]"):
+    with pytest.raises(ValueError, match=r"no node for agents \[4\], no agent for nodes \[0\]"):
         resolve(star, np.arange(1, 5))
 
 
@@ -59,8 +59,8 @@ def mixing(matrix, labels):
         (resolve_topology, [[0, np.nan, 1], [np.nan, 0, 1], [1, 1, 0]], "NaN or infinite"),
         (resolve_similarity, 1.7e308 * (1 - np.eye(3)), "beyond 1e+300"),
         (resolve_topology, nx.DiGraph(["ab", "bc"]), "both directions, at agents ['a', 'b']"),
-        (resolve_similarity, nx.Graph(["ab", "bx"]), "['c'] and with unknown nodes ['x']"),
-        (resolve_similarity, FRAME.rename(columns={"c": "x"}), "unknown nodes ['x']"),
+        (resolve_similarity, nx.Graph(["ab", "bx"]), "['c'], no agent for nodes ['x']"),
+        (resolve_similarity, FRAME.rename(columns={"c": "x"}), "no agent for nodes ['x']"),
         (resolve_topology, np.eye(3), "self loops, at agents ['a', 'a']"),
         (resolve_similarity, -PATH, "entries below zero, at agents ['a', 'b']"),
         (resolve_topology, [[0, 1, 0], [1, 0, 0], [0, 0, 0]], "apart from all others: ['c']"),

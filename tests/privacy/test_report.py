@@ -52,7 +52,7 @@ def test_text_says_who_sees_what():
     for shown in (
         "\nobserver  sees           unit    neighbors    (epsilon, delta)",
         "(epsilon, delta)  guarantee       attack accuracy\n",
-        "Against model: whoever tries to tell whether a row was A or B is right at most 55.34 % of",
+        "Against model: no attack can tell row A from row B more than 55.34 % of the time (a coin",
         "mean     10     (3,)   0.1235       0.1234",
         "Assumes:\n- the noise is honest",
         "Does not cover:\n- timing",
@@ -74,7 +74,10 @@ def test_lookup_by_observer_and_delta():
         (lambda: report.epsilon("peer"), r"Got observer='peer', expected one of \['model', 'ser"),
         (lambda: report.epsilon(1e-5), r"Got observer=1e-05, .* its name: delta=1e-5\."),
         (lambda: report.epsilon(0.0), "Got observer=0.0"),
-        (lambda: report.epsilon_per_agent("server"), r"knows of agents.* use epsilon\('server'\)"),
+        (
+            lambda: report.epsilon_per_agent("server"),
+            r"without agents.* Use epsilon\('server'\)",
+        ),
         (lambda: report_of(observer(), observer()), "expected distinct names"),
         (lambda: report_of(adversary="peer"), "Got adversary='peer'"),
         *((lambda delta=delta: report_of(delta=delta), "Got delta") for delta in (-1e-6, math.nan)),
@@ -117,20 +120,20 @@ def test_the_picture_shows_who_receives_what_and_each_epsilon(names, arrows):
     bold = [text.text for text in svg.findall("text") if text.get("font-weight")]
     assert bold == [f"{names[-1]}: {epsilons[-1]}"]
     accuracy = percent_up(known[-1].attack_accuracy())
-    assert re.search(rf"Against {names[-1]}: .* is right at most {accuracy} of", repr(report))
+    assert re.search(rf"Against {names[-1]}: .* more than {accuracy} of", repr(report))
 
 
 @pytest.mark.parametrize(
     ("unit", "neighboring", "question"),
     [
-        ("record", ZERO_OUT, "a row counts or not"),
-        ("agent", REPLACE_ONE, "the rows of an agent were A or B"),
-        ("person", ZERO_OUT, "the rows of a person count or not"),
+        ("record", ZERO_OUT, "whether a row was used"),
+        ("agent", REPLACE_ONE, "one version of the rows of an agent from another"),
+        ("person", ZERO_OUT, "whether the rows of a person were used"),
     ],
 )
 def test_the_report_says_what_an_attack_cannot_tell(unit, neighboring, question):
     report = report_of(Observer("model", "all", unit, neighboring, GaussianDP(16.0)))
-    assert f"tell whether {question} is right at most 100 % of the time" in repr(report)
+    assert f"no attack can tell {question} more than 100 % of the time" in repr(report)
 
 
 def test_frame_and_markdown_have_what_the_text_has(monkeypatch):
@@ -194,3 +197,31 @@ def test_agents_that_differ_have_figures_of_their_own():
     assert "west" not in alike
     nobody = report_of(observer(guarantee=NonPrivate()), agent_labels=labels)
     assert nobody.epsilon_per_agent().tolist() == [math.inf] * 4
+
+
+def test_a_budget_that_was_met_is_stated_as_the_budget():
+    budget, mu = 1.0, privacy.gaussian_mu(1.0, 1e-5) * (1 - 1e-12)
+    report = report_of(Observer("model", "all", "record", REPLACE_ONE, GaussianDP(mu)), budget=1.0)
+    assert report.epsilon() == budget > GaussianDP(mu).epsilon(1e-5)
+    assert report.to_dict()["observers"][0]["epsilon"] == report.metrics()["epsilon"] == budget
+    # At another delta nothing was promised.
+    assert report.epsilon(delta=1e-6) == GaussianDP(mu).epsilon(1e-6)
+
+
+@pytest.mark.parametrize("budget", [1.0, 0.5, 3.0, 0.99999, 1.00001])
+@pytest.mark.parametrize("factor", [1.0, 1 + 1e-6, 1 - 1e-6, 1 + 1e-10, 1.5])
+def test_an_epsilon_is_never_stated_below_its_guarantee(budget, factor):
+    guarantee = GaussianDP(privacy.gaussian_mu(1.0, 1e-5) * factor)
+    seen = Observer("model", "all", "record", REPLACE_ONE, guarantee)
+    stated, known = report_of(seen, budget=budget).epsilon(), guarantee.epsilon(1e-5)
+    assert known <= stated <= known * (1 + 1.001e-9)
+
+
+def test_metrics_are_floats_by_name_for_a_tracker_of_experiments():
+    own = Mixture((0.5, 0.5), (GaussianDP(0.1), STEADY))
+    for guarantee, names in ((STEADY, {"mu"}), (own, set()), (NonPrivate(), set())):
+        seen = Observer("model", "all", "record", REPLACE_ONE, guarantee)
+        metrics = report_of(seen).metrics()
+        assert set(metrics) == {"epsilon", "delta", "attack_accuracy"} | names
+        assert all(type(value) is float and value == value for value in metrics.values())
+    assert report_of(signal_strength=57.0).metrics()["signal"] == 57.0

@@ -284,7 +284,7 @@ def test_a_sum_of_one_message_less_than_its_noise_needs_is_refused(dropout):
     enough = np.arange(12) < release.fewest
     gate.release(release.name, np.zeros(release.shape), enough)
     enough[0] = False
-    with pytest.raises(PlanViolation, match="their noise is too little"):
+    with pytest.raises(PlanViolation, match="their noise is too small"):
         gate.release(release.name, np.zeros(release.shape), enough)
 
 
