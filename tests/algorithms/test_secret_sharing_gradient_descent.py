@@ -199,7 +199,9 @@ def test_the_noise_of_all_is_on_grids_that_fit_each_other():
     assert min(release.agent_noise_std) >= FEWEST_CELLS * cells.max()
     with pytest.raises(ValueError, match=r"^Got noise of agents from .* to .*, expected a ratio"):
         planned(epsilon=[1e-6, 1e3] + [1.0] * 4, **apart, max_iter=1)
-    with pytest.raises(ValueError, match=r"^Got epsilon=1e-09 for 7 sums, expected more: noise on"):
+    with pytest.raises(
+        ValueError, match=r"^Got epsilon=1e-09 for 7 sums, expected a larger one, or fewer rounds"
+    ):
         planned(epsilon=1e-9, delta=1e-9)
     with pytest.raises(ValueError, match=r"^Got messages of up to .* cells of the grid"):
         planned(n_samples=6 * 10**11, epsilon=1e8, max_iter=1)

@@ -114,7 +114,7 @@ def test_pieces_of_streams_plans_audits_and_private_searches_refuse_persons():
     search = DPGridSearchCV(model, {"alpha": [1.0, 2.0]}, epsilon=1.0)
     with pytest.raises(TypeError, match="Got persons in DPGridSearchCV"):
         search.fit(X, SCORES, persons=IDS)
-    with pytest.raises(ValueError, match="without persons"):
+    with pytest.raises(ValueError, match="a search protects one row"):
         search.fit(X, SCORES)
     stream = model.set_params(algorithm=GradientADMM(schedule="stream"))
     with pytest.raises(ValueError, match="for a stream"):
