@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import without_intercept
-from skdpadmm.algorithms._defaults import usual_smoothness
-from skdpadmm.losses import Loss
+from skdpadmm.algorithms._defaults import has_row_norm, typical_row, usual_smoothness
 from skdpadmm.penalties import L1
 from skdpadmm.protocol import Facts, Plan, Solution
 from skdpadmm.records import HUGE, Rows
@@ -106,19 +105,31 @@ def drop_noise(parameters: Array, rows: Rows, variance: Array) -> Array:
     return result
 
 
-def without_clip_bias(solution: Solution, loss: Loss, rows: Rows) -> Solution:
+def without_clip_bias(plan: Plan, rows: Rows, solution: Solution) -> Solution:
     """A solution whose scores are scaled down by as much as clipping has stretched them.
 
     A fit with clipped derivatives ends where clipped ones balance: its scores rank records as those
     of the optimum do, and are larger. All that this takes is public or was released.
     """
-    bound = solution.derivative_bound * (1.0 if rows.basis is None else CUT_ROWS)
-    seen = rows.from_coordinates(solution.parameters)
-    covariance = seen.T @ (rows.loading[:, None] * seen)
-    if not (0 < np.trace(covariance) < HUGE and bound < math.inf):
+    if not (plan.budget.is_private and math.isfinite(solution.derivative_bound)):
         return solution
-    n_classes = max(loss.n_outputs, 2)
-    factor = loss.unclipped_scale(covariance, np.full(n_classes, bound))
+    facts = plan.facts
+    if rows.basis is not None:
+        size, excess = 1.0, CUT_ROWS
+    elif has_row_norm(facts):
+        # Such fits, as those of text, stop long before derivatives balance.
+        return solution
+    else:
+        # Of a row as it typically is, over one at its bound.
+        size = typical_row(facts) / rows.typical_norm
+        excess = 1.0 / size
+    seen = size * rows.from_coordinates(solution.parameters)
+    covariance = seen.T @ (rows.loading[:, None] * seen)
+    if not 0 < np.trace(covariance) < HUGE:
+        # Noise beyond the range of floats has left no model.
+        return solution
+    bounds = np.full(max(facts.loss.n_outputs, 2), excess * solution.derivative_bound)
+    factor = facts.loss.unclipped_scale(covariance, bounds)
     per_agent = solution.parameters_per_agent
     return replace(
         solution,

@@ -48,10 +48,12 @@ class Loss(ABC):
     is_of_residual: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        """Let no class inherit a `slope` of another derivative."""
+        """Let no class inherit a `slope` or `unclipped_scale` of another derivative."""
         super().__init_subclass__()
         if "derivative" in vars(cls) and "slope" not in vars(cls):
             cls.slope = Loss.slope  # type: ignore[method-assign]
+        if "derivative" in vars(cls) and "unclipped_scale" not in vars(cls):
+            cls.unclipped_scale = Loss.unclipped_scale  # type: ignore[method-assign]
 
     @property
     def n_outputs(self) -> int:
