@@ -47,6 +47,8 @@ exclude_patterns = ["_build", "auto_examples/**/GALLERY_HEADER.rst"]
 default_role = "py:obj"
 
 autosummary_generate = True
+autosummary_context = {"exported": skdpadmm.__all__}
+add_module_names = False  # each page begins with the import
 toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # numpydoc's type lines say it better
 # The class template lists the members of a class itself, not the ones that it inherits.
@@ -57,9 +59,7 @@ copybutton_prompt_is_regexp = True
 html_theme = "pydata_sphinx_theme"
 html_title = "skdpadmm"
 html_show_sourcelink = False
-html_sidebars = {
-    page: [] for page in ("auto_examples/index", "benchmarks", "changelog", "figures")
-}
+html_sidebars = {page: [] for page in ("auto_examples/index", "benchmarks", "changelog", "figures")}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_logo = html_favicon = "_static/logo.svg"
@@ -120,6 +120,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "ExampleTitleSortKey",
     "abort_on_example_error": True,
     "show_memory": False,
+    "min_reported_time": 60,
     "reset_modules": ("matplotlib", "live.gallery_style"),
     "image_srcset": ["2x"],
     "thumbnail_size": (560, 392),

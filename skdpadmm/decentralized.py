@@ -109,6 +109,12 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
 
     Parameters
     ----------
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
+    delta : float, default=1e-5
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     loss : {"log_loss", "smoothed_hinge"}, default="log_loss"
         Logistic (multinomial), or a hinge whose corner is a parabola (one class against the rest).
     smoothing : float, default=1.0
@@ -119,12 +125,6 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         Strength of the penalty, at least 0, in the user's units.
     l1_ratio : float, default=0.15
         Share of the l1 penalty, in [0, 1].
-    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
-        object its own iterations without noise and without clipping.
-    delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
         Who the budget is spent against: an observer of every message along every edge, or any one
         agent, with the messages that it receives and the model.
@@ -257,6 +257,12 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
 
     Parameters
     ----------
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
+    delta : float, default=1e-5
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     loss : {"squared_error", "huber"}, default="squared_error"
         Half the squared error, or Huber's, which is linear beyond `huber_threshold`.
     huber_threshold : float, default=0.2
@@ -268,12 +274,6 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         Strength of the penalty, at least 0, in the user's units.
     l1_ratio : float, default=0.15
         Share of the l1 penalty, in [0, 1].
-    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
-        object its own iterations without noise and without clipping.
-    delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
         Who the budget is spent against: an observer of every message along every edge, or any one
         agent, with the messages that it receives and the model.

@@ -93,16 +93,16 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Strength of the penalty, at least 0, in the user's units.
-    l1_ratio : float, default=0.5
-        Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
         sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
         object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
+    l1_ratio : float, default=0.5
+        Share of the l1 penalty, in [0, 1].
     adversary : {"server", "sums", "model"}, default="server"
         Who the budget is spent against: a server that sees every message (of agents with budgets of
         their own, too), one that sees sums by secure aggregation, or whoever sees the model.
@@ -219,14 +219,14 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Strength of the penalty, at least 0, in the user's units.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
         sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
         object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
     adversary : {"server", "sums", "model"}, default="server"
         Who the budget is spent against: a server that sees every message (of agents with budgets of
         their own, too), one that sees sums by secure aggregation, or whoever sees the model.
@@ -346,16 +346,16 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
 
     Parameters
     ----------
-    C : float, default=inf
-        Inverse strength of the penalty, in (0, inf]; inf means no penalty.
-    l1_ratio : float, default=0.0
-        Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
         sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
         object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    C : float, default=inf
+        Inverse strength of the penalty, in (0, inf]; inf means no penalty.
+    l1_ratio : float, default=0.0
+        Share of the l1 penalty, in [0, 1].
     adversary : {"server", "sums", "model"}, default="server"
         Who the budget is spent against: a server that sees every message (of agents with budgets of
         their own, too), one that sees sums by secure aggregation, or whoever sees the model.
@@ -479,14 +479,14 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Strength of the penalty, at least 0, in the user's units.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
         sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
         object its own iterations without noise and without clipping.
     delta : float, default=1e-5
         In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
     adversary : {"server", "sums", "model"}, default="server"
         Who the budget is spent against: a server that sees every message (of agents with budgets of
         their own, too), one that sees sums by secure aggregation, or whoever sees the model.

@@ -393,6 +393,12 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
 
     Parameters
     ----------
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
+    delta : float, default=1e-5
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     loss : {"log_loss", "smoothed_hinge"}, default="log_loss"
         Logistic (multinomial), or a hinge whose corner is a parabola (one class against the rest).
     smoothing : float, default=1.0
@@ -414,12 +420,6 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     confidence : float, array-like of shape (n_agents,), dict or Series, default=None
         c, in (0, 1]: how much each agent trusts its own rows, by label or in the order of the
         sorted labels. None: its number of rows, as a share of the largest. Public.
-    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
-        object its own iterations without noise and without clipping.
-    delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     partition : str or callable, default=None
@@ -546,6 +546,12 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
 
     Parameters
     ----------
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
+        object its own iterations without noise and without clipping.
+    delta : float, default=1e-5
+        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     loss : {"squared_error", "huber"}, default="squared_error"
         Half the squared error, or Huber's, which is linear beyond `huber_threshold`.
     huber_threshold : float, default=0.2
@@ -568,12 +574,6 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
     confidence : float, array-like of shape (n_agents,), dict or Series, default=None
         c, in (0, 1]: how much each agent trusts its own rows, by label or in the order of the
         sorted labels. None: its number of rows, as a share of the largest. Public.
-    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: an algorithm's name means the exact optimum, an
-        object its own iterations without noise and without clipping.
-    delta : float, default=1e-5
-        In (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
         What is protected: one row, or all rows of an agent.
     partition : str or callable, default=None

@@ -20,7 +20,7 @@ graphs = {name: resolve_topology(name, np.arange(25)) for name in ("complete", "
 fig, axes = plt.subplots(1, 3, figsize=(7.6, 3))
 for ax, (name, graph) in zip(axes, graphs.items(), strict=True):
     plot_network(graph, ax=ax)
-    ax.set_title(f"{name}, gap {mixing_matrix(graph).spectral_gap:.2f}", loc="center")
+    ax.set_title(f"{name}, gap {mixing_matrix(graph).spectral_gap:.2f}")
 plt.show()
 
 # %%

@@ -40,6 +40,7 @@ for algorithm in ("secret-sharing-gradient-descent", "multi-step-admm", "randomi
     ax.semilogx(epsilons, found, "o-", label=algorithm)
 ax.axhline(max(y_test.mean(), 1 - y_test.mean()), color="0.4", linestyle=":", label="constant")
 ax.set_xticks(epsilons, epsilons)
+ax.minorticks_off()
 ax.set(xlabel="epsilon", ylabel="accuracy on held-out rows")
 ax.set_title("Hidden messages need less noise")
 ax.legend()

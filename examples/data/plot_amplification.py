@@ -25,9 +25,9 @@ from skdpadmm.privacy import (
 
 DELTA, N, RATIO = 1e-6, 300, 1.0
 by_position = {
-    f"ADMM, kappa {kappa:g}": AmplifiedIteration(
-        RATIO, amplification_constant(kappa)
-    ).slots(np.arange(N), N)
+    f"ADMM, kappa {kappa:g}": AmplifiedIteration(RATIO, amplification_constant(kappa)).slots(
+        np.arange(N), N
+    )
     for kappa in (0.3, 1.0, 10.0)
 }
 by_position["gradient descent"] = single_use_mu(RATIO, N)
@@ -38,6 +38,8 @@ for name, mu in by_position.items():
     random = mixture_of_slots(mu).epsilon(DELTA)
     print(f"{name:18} first {epsilons[0]:.3f}, last {epsilons[-1]:.2f}, random {random:.2f}")
 ax.invert_xaxis()
+ax.set_yticks([0.3, 1, 3], [0.3, 1, 3])
+ax.minorticks_off()
 ax.set(xlabel="steps from a record's own to the end", ylabel=f"epsilon at delta {DELTA:g}")
 ax.set_title("Early records are protected best")
 ax.legend()

@@ -44,6 +44,7 @@ for label, weights in {"with weights": WEIGHTS, "without": None}.items():
     ax.axhline(exact, color=line.get_color(), linestyle=":", label=f"not private, {label}", lw=1)
     print(f"{label}: {np.mean(scores, axis=1).round(3).tolist()}, not private {exact:.3f}")
 ax.set_xticks(EPSILONS, EPSILONS)
+ax.minorticks_off()
 ax.set(xlabel="epsilon", ylabel="balanced accuracy")
 ax.set_title("Public weights find the rare class")
 ax.legend()

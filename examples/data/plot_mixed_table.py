@@ -28,8 +28,8 @@ train, test, y_train, y_test = train_test_split(table, y, random_state=0)
 train.head()
 
 # %%
-# Codes and zeros in place of strings and missing values make a private fit useless: rows are clipped
-# to a norm, and an income of 20,000 leaves nothing of the other columns.
+# Codes and zeros in place of strings and missing values make a private fit useless. Rows are
+# clipped to a norm, so an income of 20,000 leaves nothing of the other columns.
 codes, test_codes = (pd.get_dummies(rows, columns=["city"]).fillna(0.0) for rows in (train, test))
 model = DPAdmmLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1])
 naive = model.fit(codes, y_train).score(test_codes, y_test)

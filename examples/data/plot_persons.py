@@ -2,8 +2,8 @@
 Persons with several rows
 =========================
 
-Some patients come once, others ten times. By default a fit protects one row, so those who come often
-are protected less. With ``persons``, it protects all rows of a patient together.
+Some patients come once, others ten times. By default a fit protects one row, so patients who come
+often are protected less. With ``persons``, it protects all rows of a patient together.
 """
 
 # %%
@@ -36,8 +36,8 @@ patient = clone(row).set_params(max_rows_per_person=10)
 patient.plan(n_samples=None, n_features=3, n_persons=300)
 
 # %%
-# Accuracy against epsilon, mean of ten fits. The two epsilons mean different things: one limits what
-# is learned about a patient, the other what is learned about a single visit.
+# Accuracy against epsilon, mean of ten fits. The two epsilons mean different things: one limits
+# what is learned about a patient, the other what is learned about a single visit.
 epsilons = [0.1, 0.3, 1.0, 3.0, 10.0]
 fig, ax = plt.subplots()
 for name, model, known in (("visit", row, {}), ("patient", patient, {"persons": patients})):
@@ -48,6 +48,7 @@ for name, model, known in (("visit", row, {}), ("patient", patient, {"persons": 
     ax.semilogx(epsilons, np.mean(found, axis=1), "o-", label=f"protects a {name}")
     print(name, np.mean(found, axis=1).round(2))
 ax.set_xticks(epsilons, epsilons)
+ax.minorticks_off()
 ax.set(xlabel="epsilon", ylabel="R2 on new patients", ylim=(0, 1))
 ax.set_title("Protecting a patient needs more noise")
 ax.legend()

@@ -2,8 +2,8 @@
 Your own algorithm
 ==================
 
-Private gradient descent with momentum (Polyak's heavy ball, 1964), written outside the package: what
-it releases, the sensitivity of that, and a run whose noise comes from the gate.
+Private gradient descent with momentum (Polyak's heavy ball, 1964), written outside the package:
+what it releases, the sensitivity of that, and a run whose noise comes from the gate.
 """
 
 from __future__ import annotations
@@ -109,8 +109,9 @@ if __name__ == "__main__":
     fig, ax = plt.subplots()
     for name, algorithm in {"HeavyBall": model.algorithm, "default": "consensus-admm"}.items():
         PrivacyUtilityDisplay.from_estimator(
-            model.set_params(algorithm=algorithm), X, y, epsilons=(0.3, 1, 3, 10), ax=ax,
+            model.set_params(algorithm=algorithm), X, y, epsilons=(1, 2, 4, 8), ax=ax,
             name=name, plot_baselines=name == "default",
         )  # fmt: skip
-    ax.set(title="Momentum works from epsilon 1 on", ylim=(-1, 0.6))
+    ax.set(title="Heavy ball catches up at epsilon 2", ylim=(-0.6, 0.6))
+    ax.legend(fontsize=9, loc="lower right")
     plt.show()

@@ -40,5 +40,6 @@ for n in (500, 5_000, 50_000):
         model, X, y, X_test=X_test, y_test=y_test, epsilons=(0.03, 0.1, 0.3, 1, 3, 10), n_seeds=3,
         ax=ax, name=f"{n:,} rows", plot_baselines=n == 50_000,
     )  # fmt: skip
-ax.set(title="More rows need less epsilon", ylim=(-0.2, 1))
+ax.set(title="More rows need less epsilon", ylim=(-0.6, 1))
+ax.legend(fontsize=9, loc="lower right")
 plt.show()

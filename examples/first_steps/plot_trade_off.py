@@ -26,6 +26,6 @@ for name, guarantee in guarantees.items():
     accuracy = guarantee.attack_accuracy()
     print(f"{name:26} epsilon {guarantee.epsilon(DELTA):.2f}, right at most {accuracy:.1%}")
 ax.set(xlabel="false positives", ylabel="false negatives, at least")
-ax.set_title("The same epsilon, another guarantee")
+ax.set_title("Laplace and Gaussian noise differ at epsilon 1")
 ax.legend()
 plt.show()

@@ -29,5 +29,5 @@ print(model.privacy_.to_markdown())
 
 # %%
 # A picture for the card: epsilon against each observer.
-PrivacyReportDisplay.from_estimator(model, ax=plt.subplots()[1])
+PrivacyReportDisplay.from_estimator(model)
 plt.show()

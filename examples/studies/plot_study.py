@@ -48,5 +48,7 @@ except PrivacyBudgetExceeded as refused:
     print(refused)
 
 # %%
-PrivacyLedgerDisplay.from_ledger(PrivacyLedger(path)).ax_.set_title("Three fits below the limit")
+fig, ax = plt.subplots(figsize=(5.6, 4.6))
+PrivacyLedgerDisplay.from_ledger(PrivacyLedger(path), ax=ax)
+ax.set(title="Three fits below the limit", xticks=range(4))
 plt.show()
