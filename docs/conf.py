@@ -2,12 +2,18 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import tomllib
 import warnings
 from pathlib import Path
 
 from sphinx_gallery.sorting import ExplicitOrder
 
 import skdpadmm
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
 
 project = "skdpadmm"
 author = "The skdpadmm developers"
@@ -23,6 +29,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "live",
 ]
 # A build needs no network, unless it is asked to link to other projects.
 if os.environ.get("INTERSPHINX"):
@@ -40,6 +47,8 @@ exclude_patterns = ["_build", "auto_examples/**/GALLERY_HEADER.rst"]
 default_role = "py:obj"
 
 autosummary_generate = True
+autosummary_context = {"exported": skdpadmm.__all__}
+add_module_names = False  # each page begins with the import
 toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # numpydoc's type lines say it better
 # The class template lists the members of a class itself, not the ones that it inherits.
@@ -50,10 +59,18 @@ copybutton_prompt_is_regexp = True
 html_theme = "pydata_sphinx_theme"
 html_title = "skdpadmm"
 html_show_sourcelink = False
-html_sidebars = {"benchmarks": [], "changelog": [], "figures": []}
+html_sidebars = {page: [] for page in ("auto_examples/index", "benchmarks", "changelog", "figures")}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_theme_options = {"header_links_before_dropdown": 6, "show_toc_level": 1}
+html_logo = html_favicon = "_static/logo.svg"
+html_theme_options = {
+    "header_links_before_dropdown": 6,
+    "show_toc_level": 1,
+    "logo": {"text": f"skdpadmm <small>{release}</small>"},
+    "icon_links": [
+        {"name": "Repository", "url": URLS["Repository"], "icon": "fa-solid fa-code-branch"}
+    ],
+}
 # The one file of MathJax 3.2.2 that draws formulas without fonts or network.
 mathjax_path = "mathjax/tex-svg.js"
 
@@ -75,7 +92,7 @@ def from_markdown(text: str) -> str:
 def read_changelog(app, docname: str, source: list[str]) -> None:
     """The page of the changelog is CHANGELOG.md."""
     if docname == "changelog":
-        changelog = Path(__file__).parents[1] / "CHANGELOG.md"
+        changelog = ROOT / "CHANGELOG.md"
         app.env.note_dependency(str(changelog))
         source[0] = from_markdown(changelog.read_text(encoding="utf-8"))
 
@@ -103,6 +120,10 @@ sphinx_gallery_conf = {
     "within_subsection_order": "ExampleTitleSortKey",
     "abort_on_example_error": True,
     "show_memory": False,
+    "min_reported_time": 60,
+    "reset_modules": ("matplotlib", "live.gallery_style"),
+    "image_srcset": ["2x"],
+    "thumbnail_size": (560, 392),
     "download_all_examples": False,
     "remove_config_comments": True,
     "nested_sections": True,

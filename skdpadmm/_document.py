@@ -15,11 +15,11 @@ _STYLE = (
     ".skdpadmm table{border-collapse:collapse;table-layout:auto;margin:.5em 0;font-size:.92em}"
     ".skdpadmm th,.skdpadmm td{text-align:left;vertical-align:top;padding:.25em 1.2em .25em 0;"
     "border:0;border-bottom:1px solid rgba(128,128,128,.35)}"
-    ".skdpadmm th{font-weight:600;white-space:nowrap}"
+    ".skdpadmm th{font-weight:600}.skdpadmm thead th{white-space:nowrap}"
     ".skdpadmm details{margin:.3em 0}.skdpadmm summary{cursor:pointer;font-weight:600}"
     ".skdpadmm ul{margin:.3em 0;padding-left:1.6em}"
     ".skdpadmm .warning{border-left:4px solid #d97706;padding-left:.6em}"
-    ".skdpadmm svg{display:block;max-width:100%;height:auto;margin:.3em 0}"
+    ".skdpadmm svg{display:block;min-width:34em;max-width:100%;height:auto;margin:.3em 0}"
 )
 # Of the picture: width of a box and of an arrow, height of a box, and of a line of text.
 _BOX, _ARROW, _HEIGHT, _LINE = 90, 215, 34, 16

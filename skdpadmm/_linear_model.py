@@ -86,7 +86,7 @@ def without_data(plan: _Method) -> _Method:
 
     @wraps(plan)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        for given in (*args[:1], *kwargs.values()):
+        for given in (*args[:1], *map(kwargs.get, ("n_samples", "X"))):
             if hasattr(given, "shape") and len(given.shape) == 2:
                 n_samples, n_features = given.shape
                 n_features -= getattr(self, "agent_column", None) is not None

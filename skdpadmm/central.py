@@ -159,16 +159,16 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Strength of the penalty, at least 0, in the user's units.
-    l1_ratio : float, default=0.5
-        Share of the l1 penalty, in [0, 1].
     epsilon : float, default=1.0
         Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
         then means the exact optimum, and an object runs its own iterations without noise and
         clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
+    l1_ratio : float, default=0.5
+        Share of the l1 penalty, in [0, 1].
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
@@ -268,18 +268,18 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    penalty_matrix : {"fused", "trend"}, array-like or sparse matrix, default="fused"
-        The public matrix D of shape (m, n_features), of full row rank, in the user's units.
-        "fused": first differences ``w[j + 1] - w[j]``, the fused lasso [1]_. "trend": second
-        differences, l1 trend filtering [2]_.
-    alpha : float, default=1.0
-        Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
         Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
         then means the exact optimum, and an object runs its own iterations without noise and
         clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    penalty_matrix : {"fused", "trend"}, array-like or sparse matrix, default="fused"
+        The public matrix D of shape (m, n_features), of full row rank, in the user's units.
+        "fused": first differences ``w[j + 1] - w[j]``, the fused lasso [1]_. "trend": second
+        differences, l1 trend filtering [2]_.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
@@ -403,17 +403,17 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    huber_threshold : float, default=0.2
-        Residual beyond which Huber's loss is linear, in (0, inf), in units of half the width of
-        `target_bounds` (without an intercept: of their largest absolute value).
-    alpha : float, default=1e-4
-        Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
         Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
         then means the exact optimum, and an object runs its own iterations without noise and
         clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    huber_threshold : float, default=0.2
+        Residual beyond which Huber's loss is linear, in (0, inf), in units of half the width of
+        `target_bounds` (without an intercept: of their largest absolute value).
+    alpha : float, default=1e-4
+        Strength of the penalty, at least 0, in the user's units.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
@@ -509,14 +509,14 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
         Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
         then means the exact optimum, and an object runs its own iterations without noise and
         clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
@@ -622,16 +622,16 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Inverse strength of the penalty, in (0, inf]; inf means no penalty.
-    smoothing : float, default=1.0
-        Width of the hinge's parabola in units of the margin, in (0, inf).
     epsilon : float, default=1.0
         Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
         then means the exact optimum, and an object runs its own iterations without noise and
         clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    C : float, default=1.0
+        Inverse strength of the penalty, in (0, inf]; inf means no penalty.
+    smoothing : float, default=1.0
+        Width of the hinge's parabola in units of the margin, in (0, inf).
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
@@ -738,16 +738,16 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
 
     Parameters
     ----------
-    C : float, default=inf
-        Inverse strength of the penalty, in (0, inf]; inf means no penalty.
-    l1_ratio : float, default=0.0
-        Share of the l1 penalty, in [0, 1].
     epsilon : float, default=1.0
         Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
         then means the exact optimum, and an object runs its own iterations without noise and
         clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    C : float, default=inf
+        Inverse strength of the penalty, in (0, inf]; inf means no penalty.
+    l1_ratio : float, default=0.0
+        Share of the l1 penalty, in [0, 1].
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
@@ -852,14 +852,14 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Strength of the penalty, at least 0, in the user's units.
     epsilon : float, default=1.0
         Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
         then means the exact optimum, and an object runs its own iterations without noise and
         clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.

@@ -127,6 +127,12 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
 
     Parameters
     ----------
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
+        optimum, and an object runs its own iterations without noise and clipping.
+    delta : float, default=1e-5
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     loss : {"log_loss", "smoothed_hinge"}, default="log_loss"
         Logistic (multinomial), or a hinge with a parabola in place of its corner (one class against
         the rest).
@@ -138,12 +144,6 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         Strength of the penalty, at least 0, in the user's units.
     l1_ratio : float, default=0.15
         Share of the l1 penalty, in [0, 1].
-    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
-        optimum, and an object runs its own iterations without noise and clipping.
-    delta : float, default=1e-5
-        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
         The observer of the budget: an eavesdropper on every message along every edge, or any one
         agent, with the messages that it receives and the model.
@@ -281,6 +281,12 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
 
     Parameters
     ----------
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
+        optimum, and an object runs its own iterations without noise and clipping.
+    delta : float, default=1e-5
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     loss : {"squared_error", "huber"}, default="squared_error"
         Half the squared error, or Huber's, which is linear beyond `huber_threshold`.
     huber_threshold : float, default=0.2
@@ -292,12 +298,6 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         Strength of the penalty, at least 0, in the user's units.
     l1_ratio : float, default=0.15
         Share of the l1 penalty, in [0, 1].
-    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
-        optimum, and an object runs its own iterations without noise and clipping.
-    delta : float, default=1e-5
-        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     adversary : {"eavesdropper", "peer"}, default="eavesdropper"
         The observer of the budget: an eavesdropper on every message along every edge, or any one
         agent, with the messages that it receives and the model.

@@ -94,16 +94,16 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Strength of the penalty, at least 0, in the user's units.
-    l1_ratio : float, default=0.5
-        Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
         sorted labels. At inf nothing is private: the name of an algorithm then means the exact
         optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
+    l1_ratio : float, default=0.5
+        Share of the l1 penalty, in [0, 1].
     adversary : {"server", "sums", "model"}, default="server"
         The observer of the budget: a server that sees every message (required if agents have their
         own budgets), a server that sees sums by secure aggregation, or the public that sees the
@@ -229,14 +229,14 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Strength of the penalty, at least 0, in the user's units.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
         sorted labels. At inf nothing is private: the name of an algorithm then means the exact
         optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
     adversary : {"server", "sums", "model"}, default="server"
         The observer of the budget: a server that sees every message (required if agents have their
         own budgets), a server that sees sums by secure aggregation, or the public that sees the
@@ -365,16 +365,16 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
 
     Parameters
     ----------
-    C : float, default=inf
-        Inverse strength of the penalty, in (0, inf]; inf means no penalty.
-    l1_ratio : float, default=0.0
-        Share of the l1 penalty, in [0, 1].
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
         sorted labels. At inf nothing is private: the name of an algorithm then means the exact
         optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    C : float, default=inf
+        Inverse strength of the penalty, in (0, inf]; inf means no penalty.
+    l1_ratio : float, default=0.0
+        Share of the l1 penalty, in [0, 1].
     adversary : {"server", "sums", "model"}, default="server"
         The observer of the budget: a server that sees every message (required if agents have their
         own budgets), a server that sees sums by secure aggregation, or the public that sees the
@@ -506,14 +506,14 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Strength of the penalty, at least 0, in the user's units.
     epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
         Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
         sorted labels. At inf nothing is private: the name of an algorithm then means the exact
         optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
     adversary : {"server", "sums", "model"}, default="server"
         The observer of the budget: a server that sees every message (required if agents have their
         own budgets), a server that sees sums by secure aggregation, or the public that sees the

@@ -396,6 +396,12 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
 
     Parameters
     ----------
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
+        optimum, and an object runs its own iterations without noise and clipping.
+    delta : float, default=1e-5
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     loss : {"log_loss", "smoothed_hinge"}, default="log_loss"
         Logistic (multinomial), or a hinge with a parabola in place of its corner (one class against
         the rest).
@@ -418,12 +424,6 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     confidence : float, array-like of shape (n_agents,), dict or Series, default=None
         c, in (0, 1]: the weight that each agent gives to its own rows, by label or in the order of
         the sorted labels. None means its number of rows relative to the largest. Public.
-    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
-        optimum, and an object runs its own iterations without noise and clipping.
-    delta : float, default=1e-5
-        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
         The unit of protection: one row, or all rows of an agent.
     partition : str or callable, default=None
@@ -553,6 +553,12 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
 
     Parameters
     ----------
+    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
+        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
+        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
+        optimum, and an object runs its own iterations without noise and clipping.
+    delta : float, default=1e-5
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     loss : {"squared_error", "huber"}, default="squared_error"
         Half the squared error, or Huber's, which is linear beyond `huber_threshold`.
     huber_threshold : float, default=0.2
@@ -575,12 +581,6 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
     confidence : float, array-like of shape (n_agents,), dict or Series, default=None
         c, in (0, 1]: the weight that each agent gives to its own rows, by label or in the order of
         the sorted labels. None means its number of rows relative to the largest. Public.
-    epsilon : float, array-like of shape (n_agents,), dict or Series, default=1.0
-        Total budget of one fit, in (0, inf], or that of each agent, by label or in the order of the
-        sorted labels. At inf nothing is private: the name of an algorithm then means the exact
-        optimum, and an object runs its own iterations without noise and clipping.
-    delta : float, default=1e-5
-        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     privacy_unit : {"record", "agent"}, default="record"
         The unit of protection: one row, or all rows of an agent.
     partition : str or callable, default=None

@@ -278,6 +278,13 @@ def test_the_example_prints_the_scores_that_the_readme_shows():
     assert len(names["model"][0].get_feature_names_out()) == 6
 
 
+def test_the_first_page_has_the_example_of_the_readme():
+    page = (ROOT / "docs" / "index.rst").read_text(encoding="utf-8")
+    shown = [textwrap.dedent(block).strip() for _, block in re.findall(CODE, page)]
+    assert shown == [blocks_of_readme("python")[0].strip()]
+    assert textwrap.indent(blocks_of_readme("text")[0], "   ") in page
+
+
 def test_files_and_make_targets_that_the_readme_names_exist():
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert "docs/images/private_learners.png" in links

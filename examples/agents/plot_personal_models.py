@@ -2,12 +2,12 @@
 A model for each agent
 ======================
 
-Agents look for different things, and have few rows each. A personalised model is pulled towards
-those of similar agents: the more, the fewer rows its agent has. Similarities are public.
+Agents want different models and have few rows each. A personalised model is pulled towards the
+models of similar agents, and more strongly if its agent has few rows. Similarities are public.
 """
 
 # %%
-# Twenty-five agents with 10 to 100 rows, whose targets are directions in the plane.
+# Twenty-five agents with 10 to 100 rows; the target of each is a direction in the plane.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -32,25 +32,26 @@ def accuracy(coefs):
 
 
 # %%
-# Local models learn from own rows alone. "at home" is what an agent makes of its own rows and the
-# released models of its neighbours; it stays there, so it costs nothing.
+# Local models use an agent's own rows alone. "At home" an agent fits its own rows again, beside the
+# released models of its neighbours. That model never leaves the agent, so it spends no budget.
 epsilons = [0.1, 1.0, 10.0]
-curves = {"local, private": [], "personalised, released": [], "personalised, at home": []}
+curves = {"at home": [], "released": [], "local, private": []}
 for epsilon in epsilons:
     alone = DPPersonalizedClassifier(epsilon=epsilon, algorithm="local-models", **known)
     alone.set_params(similarity=model.similarity).fit(X, y, agents=owner)
     model.set_params(epsilon=epsilon).fit(X, y, agents=owner)
     home = model.local_models(X, y, agents=owner)
+    curves["at home"].append(accuracy([home[a].coef_[0] for a in range(n_agents)]))
+    curves["released"].append(accuracy(model.coef_per_agent_[:, 0]))
     curves["local, private"].append(accuracy(alone.coef_per_agent_[:, 0]))
-    curves["personalised, released"].append(accuracy(model.coef_per_agent_[:, 0]))
-    curves["personalised, at home"].append(accuracy([home[a].coef_[0] for a in range(n_agents)]))
 exact = accuracy(model.set_params(epsilon=np.inf).fit(X, y, agents=owner).coef_per_agent_[:, 0])
 
 # %%
-fig, ax = plt.subplots(figsize=(6.6, 4.2), layout="constrained")
+fig, ax = plt.subplots()
+ax.axhline(exact, color="0.3", linestyle="--", label="not private")
 for name, scores in curves.items():
     ax.semilogx(epsilons, scores, "o-", label=name)
-ax.axhline(exact, color="0.3", linestyle="--", label="personalised, not private")
-ax.set(xlabel="epsilon", ylabel="mean accuracy on clean rows of each agent")
+ax.set(xlabel="epsilon", ylabel="mean accuracy of agents")
+ax.set_title("At home, a small epsilon is enough")
 ax.legend()
 plt.show()

@@ -1,16 +1,14 @@
 """
-Rare classes: public weights
-============================
+Rare classes
+============
 
-Of 10,000 generated records 5 % are positive. Balanced accuracy counts both classes alike: it is .5
-for a model that never says "positive". The frequencies of labels in private data are private, so
-the weights come from a prevalence that is public, such as that of an earlier study.
+Of 10,000 generated records, 5 % are positive. A model that never predicts "positive" has a balanced
+accuracy of .5. Class frequencies of private data are private, so take the weights from a public
+prevalence, such as that of an earlier study.
 """
 
 # %%
-# Weights are ``1 / (n_classes * prevalence)``, as "balanced" would make them from the labels.
-# Nothing is tuned, neither for the weights nor without them.
-
+# Weights are ``1 / (n_classes * prevalence)``, as "balanced" would compute from the labels.
 import numpy as np
 from matplotlib import pyplot as plt
 from sklearn.datasets import make_classification
@@ -27,9 +25,8 @@ X, y = make_classification(
 X, X_test, y, y_test = X[:10_000] / 5, X[10_000:] / 5, y[:10_000], y[10_000:]
 
 # %%
-# Each fit spends epsilon on all of its records. A record of the rare class can change more, so a
-# weighted fit adds more noise.
-fig, ax = plt.subplots(layout="constrained")
+# A record of the rare class can change the model more, so a weighted fit adds more noise.
+fig, ax = plt.subplots()
 for label, weights in {"with weights": WEIGHTS, "without": None}.items():
     model = DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1), class_weight=weights)
     scores = [
@@ -44,8 +41,11 @@ for label, weights in {"with weights": WEIGHTS, "without": None}.items():
     (line,) = ax.semilogx(EPSILONS, np.mean(scores, axis=1), "o-", label=label)
     exact = LogisticRegression(C=np.inf, class_weight=weights).fit(X, y).predict(X_test)
     exact = balanced_accuracy_score(y_test, exact)
-    ax.axhline(exact, color=line.get_color(), linestyle=":", label=f"not private, {label}")
+    ax.axhline(exact, color=line.get_color(), linestyle=":", label=f"not private, {label}", lw=1)
     print(f"{label}: {np.mean(scores, axis=1).round(3).tolist()}, not private {exact:.3f}")
-ax.set(xlabel="epsilon", ylabel="balanced accuracy on held-out rows", title="5 % positives")
+ax.set_xticks(EPSILONS, EPSILONS)
+ax.minorticks_off()
+ax.set(xlabel="epsilon", ylabel="balanced accuracy")
+ax.set_title("Public weights find the rare class")
 ax.legend()
 plt.show()

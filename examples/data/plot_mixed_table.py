@@ -1,9 +1,9 @@
 """
-A mixed table in one line
-=========================
+Tables with categories and missing values
+=========================================
 
-Numbers, categories and missing values, mapped to [-1, 1] by a public schema. Nothing is learned
-before the private fit, so ``privacy_`` covers the whole pipeline.
+A public schema maps numbers, categories and missing values to [-1, 1]. Nothing is learned before
+the private fit, so ``privacy_`` covers the whole pipeline.
 """
 
 import matplotlib.pyplot as plt
@@ -28,14 +28,14 @@ train, test, y_train, y_test = train_test_split(table, y, random_state=0)
 train.head()
 
 # %%
-# An estimator takes neither strings nor missing values. With codes and zeros in their place it is
-# useless: rows are clipped to a norm, and an income of 20,000 leaves nothing of other columns.
+# Codes and zeros in place of strings and missing values make a private fit useless. Rows are
+# clipped to a norm, so an income of 20,000 leaves nothing of the other columns.
 codes, test_codes = (pd.get_dummies(rows, columns=["city"]).fillna(0.0) for rows in (train, test))
 model = DPAdmmLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1])
 naive = model.fit(codes, y_train).score(test_codes, y_test)
 
 # %%
-# A schema says what each column can contain: from its meaning, never from the data.
+# A schema states what each column can contain, from its meaning and never from the data.
 schema = {
     "age": (0, 120),
     "income": Range(1_000, 1_000_000, log=True, missing="middle"),
@@ -45,15 +45,18 @@ schema = {
 pipeline = make_pipeline(PublicTableTransformer(schema), model.set_params(feature_bounds=(-1, 1)))
 scores = {"constant": max(y_test.mean(), 1 - y_test.mean()), "without a schema": naive}
 scores["private"] = pipeline.fit(train, y_train).score(test, y_test)
-names, coef = pipeline[0].get_feature_names_out(), pipeline[-1].coef_[0]
+report = pipeline[-1].privacy_
 pipeline.set_params(dpadmmlogisticregression__epsilon=float("inf")).fit(train, y_train)
 scores["not private"] = pipeline.score(test, y_test)
-print("\n".join(f"{name:18}{score:.2f}" for name, score in scores.items()))
 
 # %%
-fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
-left.barh(list(scores), list(scores.values()))
-left.set(xlabel="accuracy on held-out rows")
-right.barh(names, coef)
-right.set(xlabel="coefficient of the private model")
+fig, ax = plt.subplots()
+bars = ax.barh(list(scores), list(scores.values()), color=["C3", "C3", "C0", "C3"])
+ax.bar_label(bars, fmt="%.2f", padding=3)
+ax.set(xlabel="accuracy on held-out rows", xlim=(0, 1), title="The schema makes the difference")
+ax.invert_yaxis()
 plt.show()
+
+# %%
+# The report of the private fit:
+report

@@ -2,13 +2,12 @@
 Persons with several rows
 =========================
 
-Patients come once or often. By default one row is protected, and who came ten times is protected
-less. With ``persons`` all rows of a patient are protected together.
+Some patients come once, others ten times. By default a fit protects one row, so patients who come
+often are protected less. With ``persons``, it protects all rows of a patient together.
 """
 
 # %%
-# Patients with one to ten visits each, which share the age, the weight and the habit of a patient.
-
+# Patients with one to ten visits each, which share the age, the weight and the habits of a patient.
 import numpy as np
 from matplotlib import pyplot as plt
 from sklearn.base import clone
@@ -26,30 +25,31 @@ def visits(n_patients):
     return X, X @ [1.0, 0.5, -0.5] + habit + rng.normal(0, 0.2, len(whose)), whose
 
 
-X, y, patients = visits(1000)
+X, y, patients = visits(300)
 X_test, y_test, _ = visits(1000)
 row = DPAdmmRidge(feature_bounds=(-1.1, 1.1), target_bounds=(-3, 3))
 
 # %%
-# The plan depends on the number of patients and on the public bound of their rows, and on nothing
+# The plan depends on the number of patients and on the public limit of their rows, and on nothing
 # else: how often each of them came stays private.
-
 patient = clone(row).set_params(max_rows_per_person=10)
-print(patient.plan(n_samples=None, n_features=3, n_persons=1000))
+patient.plan(n_samples=None, n_features=3, n_persons=300)
 
 # %%
-# Accuracy against epsilon, over three fits each. To protect a patient takes the noise of a thousand
-# rows, and to protect a row that of all rows: the two figures of epsilon mean different things.
-
+# Accuracy against epsilon, mean of ten fits. The two epsilons mean different things: one limits
+# what is learned about a patient, the other what is learned about a single visit.
 epsilons = [0.1, 0.3, 1.0, 3.0, 10.0]
-fig, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-for name, model, known in (("patient", patient, {"persons": patients}), ("row", row, {})):
+fig, ax = plt.subplots()
+for name, model, known in (("visit", row, {}), ("patient", patient, {"persons": patients})):
     found = [
-        [model.set_params(epsilon=e).fit(X, y, **known).score(X_test, y_test) for _ in range(3)]
+        [model.set_params(epsilon=e).fit(X, y, **known).score(X_test, y_test) for _ in range(10)]
         for e in epsilons
     ]
-    ax.plot(epsilons, np.mean(found, axis=1), marker="o", label=f"protects a {name}")
+    ax.semilogx(epsilons, np.mean(found, axis=1), "o-", label=f"protects a {name}")
     print(name, np.mean(found, axis=1).round(2))
-ax.set(xscale="log", xlabel="epsilon", ylabel="R2 on new patients, mean of 3 fits", ylim=(0, 1))
+ax.set_xticks(epsilons, epsilons)
+ax.minorticks_off()
+ax.set(xlabel="epsilon", ylabel="R2 on new patients", ylim=(0, 1))
+ax.set_title("Protecting a patient needs more noise")
 ax.legend()
 plt.show()

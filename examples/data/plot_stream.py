@@ -1,14 +1,13 @@
 """
-A stream of records beside a fit of stored ones
-===============================================
+Learning from a stream
+======================
 
-Records arrive in pieces, and each is used once, in a step with noise that hides a whole record. So
-a stream needs many more records than a fit of all at once, under the same epsilon for each of them.
+Records arrive in pieces and each is used once, in a step whose noise hides a whole record. At the
+same epsilon, a stream needs many more records than one fit of all stored records.
 """
 
 # %%
-# Two classes, and ranges of the columns that are known before any record. The last rows are public.
-
+# Two classes, and ranges of columns that are known before any record. The test rows are public.
 import numpy as np
 from matplotlib import pyplot as plt
 from sklearn.base import clone
@@ -23,8 +22,7 @@ X_test, y_test = X[n_records:], y[n_records:]
 batch = DPAdmmLogisticRegression(epsilon=1.0, classes=[0, 1], feature_bounds=(-1, 1))
 
 # %%
-# After each piece the model may be read: the guarantee is against an observer of all states.
-
+# You may read the model after each piece: the guarantee holds against an observer of all states.
 sizes = np.unique(np.geomspace(500, n_records, 8).astype(int))
 stream_scores, batch_scores = [], []
 for seed in range(2):
@@ -40,12 +38,15 @@ for seed in range(2):
     batch_scores.append([stored.fit(X[:n], y[:n]).score(X_test, y_test) for n in sizes])
 
 # %%
-# Accuracy against the number of records.
-
-fig, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-for name, found in (("all stored, one fit", batch_scores), ("a stream", stream_scores)):
+fig, ax = plt.subplots()
+for name, found in (("one fit of stored records", batch_scores), ("stream", stream_scores)):
     ax.plot(sizes, 100 * np.mean(found, axis=0), marker="o", label=name)
 ax.axhline(100 * max(y_test.mean(), 1 - y_test.mean()), color="0.35", ls=":", label="constant")
-ax.set(xscale="log", xlabel="records so far", ylabel="accuracy in percent, mean of 2 seeds")
+ax.set(xscale="log", xlabel="records so far", ylabel="accuracy in percent")
+ax.set_title("A stream needs many more records")
 ax.legend()
 plt.show()
+
+# %%
+# The report of the stream:
+stream.privacy_

@@ -1,10 +1,10 @@
 """
-Auditing a mechanism of someone else
-====================================
+Auditing another library
+========================
 
-An audit fits many times on two neighbouring data sets, and tries to tell which was which. If it
-succeeds too often the claim is wrong. Here another library's regression adds noise for a range that
-is too small, an error that was found in practice.
+An audit fits a mechanism many times on two neighbouring data sets and tries to tell them apart. If
+it is right too often, the claimed epsilon is wrong. Here the noise is calibrated to a range that is
+too small, an error that was found in practice.
 """
 
 # %%
@@ -32,7 +32,7 @@ class NoisyMean(BaseEstimator):
 
 
 # %%
-# Neighbouring data sets at the ends of the range. A claim is pure epsilon: delta is 0.
+# Neighbouring data sets at the ends of the range. The claim is pure epsilon: delta is 0.
 rows, other = np.zeros((10, 1)), np.zeros((10, 1))
 other[0] = 1.0
 labels = np.zeros(10)
@@ -47,10 +47,11 @@ for factor in factors:
     print(f"noise times {factor:<5} {report.verdict}")
 
 # %%
-fig, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+fig, ax = plt.subplots()
 ax.plot(factors, 1 / np.array(factors), "k:", label="true epsilon")
-ax.plot(factors, found, "o-", label="at least, at 99 % confidence")
-ax.axhline(1.0, color="C3", linestyle="--", label="claim")
-ax.set(xlabel="noise, in units of what the claim needs", ylabel="epsilon")
+ax.plot(factors, found, "o-", label="lower bound of the audit")
+ax.axhline(1.0, color="C1", linestyle="--", label="claim")
+ax.set(xlabel="noise / noise that the claim needs", ylabel="epsilon")
+ax.set_title("The audit finds noise that is too small")
 ax.legend()
 plt.show()

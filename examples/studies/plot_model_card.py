@@ -2,8 +2,8 @@
 Export and a model card
 =======================
 
-A fitted model becomes a plain scikit-learn estimator, for tools such as ONNX or skops that know
-those, and its report becomes a section of a model card.
+A fitted model becomes a plain scikit-learn estimator, for tools such as ONNX or skops, and its
+report becomes a section of a model card.
 """
 
 # %%
@@ -28,6 +28,6 @@ print(plain, plain.coef_.round(2), np.array_equal(plain.predict(X), model.predic
 print(model.privacy_.to_markdown())
 
 # %%
-# A picture for the card: what of the budget was spent on what.
+# A picture for the card: epsilon against each observer.
 PrivacyReportDisplay.from_estimator(model)
 plt.show()

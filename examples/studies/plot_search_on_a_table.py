@@ -2,12 +2,12 @@
 Private search on a table
 =========================
 
-Text, categories and missing values go to the search as they are. What it spends is known before it
-sees a row, and a report of the fitted object says what all of it costs.
+The search takes text, categories and missing values as they are. Its plan shows what it will spend
+before it sees a row, and its report what it did spend.
 """
 
 # %%
-# A table with a category for each city, free text, and ages that are missing.
+# A table with a city, free text, and missing ages.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ table = pd.DataFrame({"age": age, "city": city, "note": np.where(y, "went again"
 table.loc[::50, "age"] = np.nan
 
 # %%
-# Transformers learn nothing: all they use is public.
+# The transformers learn nothing: all they use is public.
 public = PublicTableTransformer(
     {"age": Range(0, 120, missing=50), "city": ["Bergen", "Oslo", "Tromso"]}
 )
@@ -43,21 +43,21 @@ model = DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1), max_ite
 pipeline = Pipeline([("columns", columns), ("model", model)])
 
 # %%
-# The plan needs the names of columns and no data.
+# The plan needs the names of the columns and no data.
 search = DPGridSearchCV(pipeline, {"model__C": [0.01, 1.0]}, epsilon=2.0, delta=1e-5)
-print(search.plan(n_samples=len(table), columns=list(table.columns)))
+search.plan(n_samples=len(table), columns=list(table.columns))
 
 # %%
 search.fit(table, y)
 print(f"{search.best_params_}, noisy score {search.best_score_:.3f}")
-print(privacy_report(search))
+privacy_report(search)
 
 # %%
-# Which errors an attack on one row has to make, whatever it sees of the search and the model.
-TradeOffDisplay.from_estimator(search)
+# Attacks on one row make these errors, even if they use the scores, the choice and the model.
+TradeOffDisplay.from_estimator(search).ax_.set_title("One curve for search and model")
 plt.show()
 
 # %%
-# A pipeline that scales by what it has learnt from the rows has no guarantee.
+# A pipeline whose scaler learns from the rows has no guarantee.
 numbers = table[["age"]].fillna(50.0)
-print(privacy_report(make_pipeline(StandardScaler(), model).fit(numbers, y)))
+privacy_report(make_pipeline(StandardScaler(), model).fit(numbers, y))

@@ -1,13 +1,13 @@
 """
-Tools of scikit-learn on a private model
-========================================
+Scikit-learn's tools on a private model
+=======================================
 
-Calibration, stacking, permutation importance and partial dependence take private estimators as any
-other. What they do to the guarantee is for a report to say.
+Calibration, stacking, permutation importance and partial dependence work on private estimators. The
+report shows what they do to the guarantee.
 """
 
 # %%
-# Private rows, and public ones to look at the model with.
+# Private rows to fit the model, and public ones to inspect it.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.calibration import CalibratedClassifierCV
@@ -28,14 +28,15 @@ X_public, y_public = rows(1_000)
 model = DPAdmmLogisticRegression(epsilon=1.0, classes=[0, 1], feature_bounds=(-1, 1)).fit(X, y)
 
 # %%
-# On public rows tools cost nothing: they only ask the released model.
+# On public rows these tools spend no budget: they only use the released model.
 importance = permutation_importance(model, X_public, y_public, n_repeats=5, random_state=0)
 print(importance.importances_mean.round(3))
-fig, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+fig, axes = plt.subplots(1, 2, sharey=True)
 PartialDependenceDisplay.from_estimator(model, X_public, [0, 3], ax=axes)
+fig.suptitle("Column 0 matters, column 3 does not", weight="bold")
 plt.show()
 
 # %%
-# Calibration on the private rows learns from them without noise, and the report says so.
+# Calibration on the private rows learns without noise, and the report says so.
 calibrated = CalibratedClassifierCV(model, cv=3).fit(X, y)
-print(privacy_report(calibrated))
+privacy_report(calibrated)

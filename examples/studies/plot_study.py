@@ -2,12 +2,12 @@
 A study under one budget
 ========================
 
-Every fit spends its own epsilon. A ledger adds up all of them, exactly, and refuses the fit that
-would go beyond the limit: before it reads data.
+Every fit spends its own epsilon. A ledger composes them, and refuses a fit that would exceed the
+limit before it reads data.
 """
 
 # %%
-# The account is a file; every estimator takes its path.
+# The ledger is a file; every estimator takes its path.
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -26,7 +26,7 @@ path = str(Path(mkdtemp()) / "study.db")
 PrivacyLedger(path).limit(2.0, 1e-5)
 
 # %%
-# First a private search: its epsilon covers all trials, the choice and the noisy score.
+# First a private search. Its epsilon covers all trials, the choice and the noisy score.
 known = {"feature_bounds": (-1, 1), "target_bounds": (-4, 4), "delta": 1e-5}
 search = DPGridSearchCV(
     DPAdmmLasso(**known), {"alpha": [0.001, 0.03, 1.0]}, epsilon=1.0, delta=1e-5,
@@ -35,18 +35,20 @@ search = DPGridSearchCV(
 print(search.fit(X, y).best_params_)
 
 # %%
-# Then the model that is published, with what the search has found, and a second one.
+# Then the model to publish, with the parameters that the search chose, and a second one.
 lasso = DPAdmmLasso(**known, **search.best_params_, epsilon=1.0, ledger=path).fit(X, y)
 ridge = DPAdmmRidge(**known, epsilon=0.5, ledger=path).fit(X, y)
-print(PrivacyLedger(path).summary())
+PrivacyLedger(path)
 
 # %%
-# One more would be too much. Nothing was read, and nothing is spent.
+# One more would exceed the limit. It is refused: nothing is read or spent.
 try:
     DPAdmmRidge(**known, epsilon=2.0, ledger=path).fit(X, y)
 except PrivacyBudgetExceeded as refused:
     print(refused)
 
 # %%
-PrivacyLedgerDisplay.from_ledger(PrivacyLedger(path))
+fig, ax = plt.subplots(figsize=(5.6, 4.6))
+PrivacyLedgerDisplay.from_ledger(PrivacyLedger(path), ax=ax)
+ax.set(title="Three fits below the limit", xticks=range(4))
 plt.show()

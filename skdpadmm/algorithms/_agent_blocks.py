@@ -269,7 +269,7 @@ def agent_blocks(
             bounds=bounds[own],
             weights=ownership.sizes[own] / rows.n_samples,
             numbers=np.arange(own.start, own.stop),
-            keeps_closed_forms=is_small and isinstance(update.loss, SquaredLoss),
+            keeps_closed_forms=is_small and type(update.loss) is SquaredLoss,
             has_single_rows=is_single,
         )
         for own in cut(n_agents, n_parts)

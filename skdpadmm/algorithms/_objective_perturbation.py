@@ -23,7 +23,7 @@ from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, refuse
 from skdpadmm.algorithms._defaults import derivative_unit, largest_weight
 from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, n_features, path_release, seen_in_model
-from skdpadmm.losses import LogisticLoss, Loss, SmoothedHinge
+from skdpadmm.losses import LogisticLoss, Loss, SmoothedHinge, WeightedLoss
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import GaussianDP, LossDerivative, PerturbedObjectiveDP
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Settings, Solution
@@ -199,7 +199,8 @@ def derivative_kind(loss: Loss) -> LossDerivative:
     if type(loss) is LogisticLoss:
         return LossDerivative.LOGISTIC
     # Of a weighted logistic loss derivative and curvature are in no single relation.
-    is_of_margin = type(loss.unweighted) in (LogisticLoss, SmoothedHinge)
+    inner = loss.loss if type(loss) is WeightedLoss else loss
+    is_of_margin = type(inner) in (LogisticLoss, SmoothedHinge)
     return LossDerivative.ONE_SIGN if is_of_margin else LossDerivative.ANY
 
 

@@ -148,7 +148,7 @@ class PrivacyReportDisplay(Display):
         for observer in report.observers:
             place, name = float(len(names)), observer.name
             worst = self.worst_epsilons.get(name)
-            color = "tab:blue" if name == report.adversary else "0.65"
+            color = "C0" if name == report.adversary else "0.65"
             height, shift = (0.7, 0.0) if worst is None else (0.38, 0.2)
             self.bars_ += bar(place - shift, self.epsilons[name], color=color, height=height)
             if worst is not None:
@@ -156,7 +156,7 @@ class PrivacyReportDisplay(Display):
                 self.worst_bars_ += bar(place + shift, worst, "at worst: ", **style)
             names.append(name if len(units) == 1 else f"{name} ({observer.unit})")
             for label, epsilon in agents if name == report.adversary else ():
-                self.agent_bars_ += bar(len(names), epsilon, color="tab:orange", height=0.5)
+                self.agent_bars_ += bar(len(names), epsilon, color="C1", height=0.5)
                 names.append(label)
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 # More labels, or lines, cannot be read.
-_MOST_LABELS = 40
+_MOST_LABELS = 10
 _MOST_EDGES = 20_000
 # Kamada and Kawai's layout is the clearest, and takes long for larger graphs.
 _MOST_PRECISE = 120
@@ -157,7 +157,7 @@ class TopologyDisplay(Display):
             self.lines_.append(ax.add_collection(edges))
         size = float(np.clip(6_000 / topology.n_agents, 14, 260))
         style: dict[str, Any] = {"edgecolors": "white", "linewidths": min(0.03 * size**0.5, 0.5)}
-        colors = {"c": "tab:blue"} if values is None else {"c": values[~is_peer], "cmap": cmap}
+        colors = {"c": "C0"} if values is None else {"c": values[~is_peer], "cmap": cmap}
         points = ax.scatter(
             places[~is_peer, 0], places[~is_peer, 1], size, zorder=2, **style, **colors
         )
@@ -165,7 +165,7 @@ class TopologyDisplay(Display):
         if values is not None and not is_peer.all():
             ax.figure.colorbar(points, ax=ax, shrink=0.8, label=self.values_title)
         if is_peer.any():
-            style |= {"linewidths": 0.5, "color": "tab:red", "label": f"agent {self.peer}"}
+            style |= {"linewidths": 0.5, "color": "C1", "label": f"agent {self.peer}"}
             place, size = places[is_peer], max(2.5 * size, 120)
             star = ax.scatter(place[:, 0], place[:, 1], size, marker="*", zorder=3, **style)
             self.points_.append(star)
@@ -197,7 +197,7 @@ def plot_network(network: Any, **drawing: Any) -> Axes:
     -------
     ax : Axes
         Its title describes the graph. There are no lines where there were more than 20,000, and no
-        labels of more than 40 agents.
+        labels of more than 10 agents.
 
     Examples
     --------

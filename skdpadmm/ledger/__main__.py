@@ -40,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if page is not None:
             html = f'<!doctype html><meta charset="utf-8"><title>Ledger</title>{as_html(blocks)}'
             Path(page).write_text(html, encoding="utf-8")
-        return int(any(line.endswith(", EXCEEDED") for block in blocks for line in block.head))
+        lines = [line for block in blocks for line in block.head]
+        # What could not be checked is not within its limit.
+        return int(any(line.endswith(", EXCEEDED") or "left: unknown" in line for line in lines))
     except (LedgerError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -518,7 +518,6 @@ class PrivacyLedger:
                     lines += [f"{title}: {stated}"]
                 except (LedgerError, ValueError, ImportError) as error:
                     lines += [f"{title}: none. {error}"]
-                    break
         with self._transaction() as connection:
             own, limits = self._own_limit(connection), self._limits_for_me(connection)
             fits = _read_fits(connection)

@@ -48,12 +48,19 @@ class Loss(ABC):
     is_of_residual: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        """Let no class inherit a `slope` or `unclipped_scale` of another derivative."""
+        """Let no class inherit a `slope`, a scale of scores or bounds of another derivative."""
         super().__init_subclass__()
-        if "derivative" in vars(cls) and "slope" not in vars(cls):
-            cls.slope = Loss.slope  # type: ignore[method-assign]
-        if "derivative" in vars(cls) and "unclipped_scale" not in vars(cls):
-            cls.unclipped_scale = Loss.unclipped_scale  # type: ignore[method-assign]
+        for bound in ("smoothness", "lipschitz"):
+            is_other = {"derivative", "curvature"} & set(vars(cls)) and bound not in vars(cls)
+            if is_other and not getattr(getattr(cls, bound), "__isabstractmethod__", False):
+                raise TypeError(
+                    f"Got a class {cls.__name__} with a derivative or curvature of its own,"
+                    f" expected its {bound}, too: guarantees rest on it, and that of its base class"
+                    f" may not hold. State {bound} in the class."
+                )
+        for name in ("slope", "unclipped_scale"):
+            if "derivative" in vars(cls) and name not in vars(cls):
+                setattr(cls, name, getattr(Loss, name))
 
     @property
     def n_outputs(self) -> int:

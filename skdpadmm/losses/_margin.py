@@ -240,6 +240,7 @@ class OneVsRestHinge(_Hinge):
 
     n_classes: int
     smoothing: float
+    smoothness = _Hinge.smoothness
 
     def __post_init__(self) -> None:
         check_classes(self.n_classes)

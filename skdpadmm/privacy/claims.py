@@ -22,9 +22,10 @@ SAME_ROWS = (
 )
 # What every sum rests on, beside what its parts do.
 ASSUMED = (
-    f"{SAME_ROWS} No step before a fit learnt from these rows without noise, all fits on them are"
-    " counted, and models have the parameters that they were fitted with. Agents or persons of one"
-    " name, or with equal labels, are the same."
+    f"{SAME_ROWS} No private value decides the type of a column. No step before a fit learnt"
+    " from these rows without noise, all fits on them are counted, and models have the parameters"
+    " that they were fitted with. Agents or persons of one name, or with equal labels, are the"
+    " same."
 )
 # A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.
 _ROUNDING = 1e-9

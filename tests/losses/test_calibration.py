@@ -1,4 +1,4 @@
-"""The clip of a derivative, and probabilities that undo it and know how noisy their scores are."""
+"""The clip of a derivative, scores that undo it, and probabilities that know their noise."""
 
 import math
 
@@ -10,7 +10,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import brentq
 from scipy.special import expit, log_expit, log_softmax
 
-from skdpadmm.losses import clip_derivative, moderate, undo_clip
+from skdpadmm.losses import LogisticLoss, MultinomialLoss, WeightedLoss, clip_derivative, moderate
+from skdpadmm.losses._loss import balanced
 
 LIMITS = st.one_of(st.floats(1e-250, 1e308), st.just(0.0), st.just(np.inf))
 
@@ -54,19 +55,31 @@ def test_clipped_derivatives_balance_at_the_probability_that_comes_out(q, bound,
 
     margin = brentq(pull, -20, 20)
     bounds = bound / np.array([1.0, weight])
-    found = np.exp(undo_clip(binary(np.array([margin])), bounds))[0, 1]
-    # Probabilities keep the order of the scores, which a clip of one class alone can turn around.
-    if weight == 1.0 or (margin > 0) == (q > 0.5):
-        assert found == pytest.approx(q, abs=2e-3)
+    p = np.exp(binary(np.array([margin])))
+    found = balanced(p, 1.0 - p, bounds)[0, 1]
+    assert found == pytest.approx(q, abs=1e-9)
+
+
+LOSSES = [LogisticLoss(), MultinomialLoss(3), WeightedLoss(LogisticLoss(), (1.0, 3.0))]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_a_tighter_clip_has_stretched_scores_more_and_an_open_one_not_at_all(loss):
+    k = max(loss.n_outputs, 2)
+    covariance = 4.0 * np.eye(loss.n_outputs)
+    scales = [loss.unclipped_scale(covariance, np.full(k, bound)) for bound in (9.0, 0.6, 0.4, 0.1)]
+    assert scales[0] == 1.0
+    assert scales == sorted(scales, reverse=True)
+    assert 0.5 <= scales[-1] < scales[1] < 1.0
 
 
 SCORES = st.lists(st.floats(-30, 30), min_size=2, max_size=6)
 
 
-@given(scores=SCORES, bound=st.floats(1e-3, 10), variance=st.floats(0, 100))
-def test_they_are_probabilities_in_the_order_of_the_scores(scores, bound, variance):
+@given(scores=SCORES, variance=st.floats(0, 100))
+def test_they_are_probabilities_in_the_order_of_the_scores(scores, variance):
     log_probability = log_softmax(np.array([scores]), axis=1)
-    found = moderate(undo_clip(log_probability, bound), variance)
+    found = moderate(log_probability, variance)
     assert np.exp(found).sum() == pytest.approx(1)
     order = np.argsort(log_probability[0], kind="stable")
     assert np.all(np.diff(found[0][order]) >= -1e-9)
@@ -74,7 +87,7 @@ def test_they_are_probabilities_in_the_order_of_the_scores(scores, bound, varian
 
 def test_noise_and_doubt_take_away_certainty_and_nothing_else_changes():
     log_probability = binary(np.linspace(-5, 5, 11))
-    without = moderate(undo_clip(log_probability, np.inf), 0.0)
+    without = moderate(log_probability, 0.0)
     np.testing.assert_allclose(without, log_probability, atol=1e-12)
     for variance in (1.0, 10.0):
         odds = np.diff(moderate(log_probability, variance), axis=1)[:, 0]

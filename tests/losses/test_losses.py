@@ -215,6 +215,8 @@ def test_a_row_does_not_depend_on_other_rows_and_arguments_are_left_alone(loss, 
 @pytest.mark.parametrize("loss", SCALAR, ids=repr)
 def test_the_slope_of_one_record_has_the_bits_of_its_derivative(loss):
     class Doubled(type(loss)):
+        smoothness = lipschitz = math.inf
+
         def derivative(self, scores, target):
             return 2.0 * super().derivative(scores, target)
 

@@ -1,9 +1,11 @@
 """Losses of a user's own: which target they receive, and which theorems hold for them."""
 
 import numpy as np
+import pytest
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
-from skdpadmm.losses import HuberLoss, LogisticLoss
+from skdpadmm.algorithms._objective_perturbation import derivative_kind
+from skdpadmm.losses import HuberLoss, LogisticLoss, SquaredLoss, WeightedLoss
 from skdpadmm.privacy import LossDerivative
 
 
@@ -11,6 +13,8 @@ def test_only_losses_of_a_residual_get_a_scaled_target():
     seen = {}
 
     class Recorded(HuberLoss):
+        smoothness = lipschitz = 1.0
+
         def derivative(self, scores, target):
             seen[self.is_of_residual] = (target.min(), target.max())
             return super().derivative(scores, target)
@@ -28,7 +32,7 @@ def test_only_losses_of_a_residual_get_a_scaled_target():
 
 def test_a_loss_derived_from_a_logistic_one_has_no_theorem_of_it():
     class Steep(LogisticLoss):
-        smoothness = 25.0
+        smoothness, lipschitz = 25.0, 10.0
 
         def derivative(self, scores, target):
             return 10 * super().derivative(10 * scores, target)
@@ -43,3 +47,23 @@ def test_a_loss_derived_from_a_logistic_one_has_no_theorem_of_it():
         for cls in (DPAdmmLogisticRegression, Own)
     ]
     assert kinds == [LossDerivative.LOGISTIC, LossDerivative.ANY]
+
+
+def test_a_weighted_loss_with_a_derivative_of_its_own_has_no_theorem_of_the_weighted_one():
+    class Tilted(WeightedLoss):
+        smoothness, lipschitz = 2.0, 3.0
+
+        def derivative(self, scores, target):
+            return super().derivative(scores, target) + 0.5 * np.tanh(scores)
+
+    weights = (1.0, 2.0)
+    assert derivative_kind(WeightedLoss(LogisticLoss(), weights)) is LossDerivative.ONE_SIGN
+    assert derivative_kind(Tilted(LogisticLoss(), weights)) is LossDerivative.ANY
+
+
+@pytest.mark.parametrize("bounds", [{}, {"smoothness": 1e3}, {"lipschitz": 1e3}])
+def test_a_loss_with_a_derivative_of_its_own_states_its_bounds(bounds):
+    # Objective perturbation, averaged ADMM, random walks and the last iterate rest on them.
+    own = {"derivative": lambda self, scores, target: 1e3 * (scores - target)}
+    with pytest.raises(TypeError, match=r"^Got a class Steep with .* expected its (smooth|lip)"):
+        type("Steep", (SquaredLoss,), own | bounds)
