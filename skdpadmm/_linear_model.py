@@ -284,7 +284,7 @@ class PrivateLinearModel(LinkedEstimator):
 
         It holds nothing else: for tools that know scikit-learn's classes. Predictions and decision
         functions are the same; probabilities are those of the plain scores, where `predict_proba`
-        corrects a private fit for clipping and noise.
+        is less certain by the known amount of noise.
 
         Returns
         -------
@@ -501,14 +501,14 @@ class PredictsClasses(ClassifierMixin):
 
 
 class PredictsProbabilities(PredictsClasses):
-    """Probabilities of a logistic loss, corrected for clipping and noise."""
+    """Probabilities of a logistic loss, less certain by the known amount of noise."""
 
     # Of the fit of a logistic loss.
     _score_variance_: float
     _doubt_: float
 
     def predict_proba(self, X: Any) -> Array:
-        """Predict the probability of each class, of a private fit corrected for clipping and noise.
+        """Predict the probability of each class, of a private fit less certain by its noise.
 
         Parameters
         ----------

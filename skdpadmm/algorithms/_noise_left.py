@@ -114,6 +114,9 @@ def without_clip_bias(plan: Plan, rows: Rows, solution: Solution) -> Solution:
     if not (plan.budget.is_private and math.isfinite(solution.derivative_bound)):
         return solution
     facts = plan.facts
+    if facts.unit == "agent" and facts.n_samples > facts.agents.n_agents:
+        # Means of agents are clipped, not derivatives of records.
+        return solution
     if rows.basis is not None:
         size, excess = 1.0, CUT_ROWS
     elif has_row_norm(facts):
