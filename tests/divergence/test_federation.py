@@ -160,7 +160,7 @@ def test_a_sampled_mechanism_stays_below_its_delta_and_noise_of_the_sample_alone
         having, without = (sampled_sums(plan, slope, 1000) for slope in (1.0, other))
         for epsilon in (0.0, 0.5, 1.0):
             assert delta_lower_bound(without, having, epsilon) <= plan.guarantee().delta(epsilon)
-    with pytest.raises(PlanViolation, match="their noise is too little"):
+    with pytest.raises(PlanViolation, match="their noise is too small"):
         sampled_sums(plan, 1.0, 50, everyone=False)
     careless = replace(plan, releases=(replace(plan.releases[0], fewest=1),))
     having, without = (sampled_sums(careless, slope, 4000, everyone=False) for slope in (1.0, -1.0))
