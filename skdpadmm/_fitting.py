@@ -135,7 +135,7 @@ class PendingFit:
                 coordinates = rescale(coordinates, norms, plan.facts.scaling, gate)
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
-                solution = without_clip_bias(plan, problem.rows, solution)
+                solution = without_clip_bias(plan, problem, solution)
         gate.close()
         if not plan.budget.is_private:
             # Nothing was clipped, and there is no noise.

@@ -190,7 +190,7 @@ class StreamingModel(PrivateLinearModel):
                 state = algorithm.start(plan, problem) if arrived is None else arrived.state
                 state = algorithm.arrive(plan, problem, gate, state)
                 solution = algorithm.solution(plan, problem, state)
-                solution = without_clip_bias(plan, problem.rows, solution)
+                solution = without_clip_bias(plan, problem, solution)
             gate.close()
         self._keep(Fitted(plan=plan, coordinates=coordinates, solution=solution), targets)
         self.privacy_ = report

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms._algorithm import without_intercept
 from skdpadmm.algorithms._defaults import has_row_norm, typical_row, usual_smoothness
 from skdpadmm.penalties import L1
-from skdpadmm.protocol import Facts, Plan, Solution
+from skdpadmm.protocol import Facts, Plan, Problem, Solution
 from skdpadmm.records import HUGE, Rows
 
 Array = NDArray[np.float64]
@@ -105,15 +105,15 @@ def drop_noise(parameters: Array, rows: Rows, variance: Array) -> Array:
     return result
 
 
-def without_clip_bias(plan: Plan, rows: Rows, solution: Solution) -> Solution:
-    """A solution whose scores are scaled down by as much as clipping has stretched them.
+def without_clip_bias(plan: Plan, problem: Problem, solution: Solution) -> Solution:
+    """A solution, and its path, with scores scaled down as far as clipping has stretched them.
 
     A fit with clipped derivatives ends where clipped ones balance: its scores rank records as those
     of the optimum do, and are larger. All that this takes is public or was released.
     """
     if not (plan.budget.is_private and math.isfinite(solution.derivative_bound)):
         return solution
-    facts = plan.facts
+    facts, rows = plan.facts, problem.rows
     if facts.unit == "agent" and facts.n_samples > facts.agents.n_agents:
         # Means of agents are clipped, not derivatives of records.
         return solution
@@ -133,6 +133,8 @@ def without_clip_bias(plan: Plan, rows: Rows, solution: Solution) -> Solution:
         return solution
     bounds = np.full(max(facts.loss.n_outputs, 2), excess * solution.derivative_bound)
     factor = facts.loss.unclipped_scale(covariance, bounds)
+    if problem.path is not None:
+        problem.path[:] = [factor * model for model in problem.path]
     per_agent = solution.parameters_per_agent
     return replace(
         solution,

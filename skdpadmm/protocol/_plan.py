@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from skdpadmm._document import Block, Document, picture_of
 from skdpadmm._numbers import percent_up, require
 from skdpadmm.engine import Engine
+from skdpadmm.losses import LogisticLoss, MultinomialLoss
 from skdpadmm.network import Ownership
 from skdpadmm.privacy import (
     GaussianDP,
@@ -32,6 +33,9 @@ from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import Release
 from skdpadmm.protocol._signal import Signal, signal_of
 from skdpadmm.records import Rows
+
+# Losses whose coefficients are read as log-odds.
+LOGISTIC = (LogisticLoss, MultinomialLoss)
 
 
 class PlanViolation(RuntimeError):
@@ -195,6 +199,9 @@ class Plan(Document):
             lines.append((f"guarantee ({name})", text))
         if self.signal is not None:
             lines.append(("signal", str(self.signal)))
+            if type(facts.loss.unweighted) in LOGISTIC and not self.signal.settles_size:
+                text = "uncertain in size, by a factor of up to 2; less so in sign and ratio"
+                lines.append(("coefficients", text))
         # Who takes part in rounds is no question where there are no agents.
         settings = (s for s in self.settings if agents.n_agents or s[0] != "rounds")
         lines.append(("settings", ", ".join(dict.fromkeys(_described(settings)))))

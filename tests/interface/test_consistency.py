@@ -1,10 +1,16 @@
 """Coefficients of private logistic fits approach those without privacy."""
 
+import math
+from dataclasses import replace
+from unittest import mock
+
 import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
 import skdpadmm
+from skdpadmm.losses import LogisticLoss, MultinomialLoss
+from tests.contract.registry import ROWS
 
 FITS = {
     "central": ("DPAdmmLogisticRegression", {}),
@@ -50,3 +56,24 @@ def test_exported_models_have_probabilities_about_as_good(epsilon):
         loss.append([log_loss(y, each.predict_proba(X)) for each in models])
     own, exported = np.median(loss, axis=0)
     assert exported <= own + 0.005
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.target != "number"], ids=lambda r: r.id)
+def test_nothing_is_scaled_without_privacy_because_nothing_is_clipped(row, monkeypatch):
+    X, y = row.data()
+    scale = mock.Mock(return_value=0.5)
+    for loss in (LogisticLoss, MultinomialLoss):
+        monkeypatch.setattr(loss, "unclipped_scale", scale)
+    # There is no stream without privacy.
+    row = replace(row, pieces=())
+    row.fit(row.make(epsilon=math.inf, max_iter=2), X, y)
+    assert not scale.called
+
+
+def test_a_plan_says_where_the_size_of_coefficients_is_uncertain():
+    line = "coefficients: uncertain in size"
+    model = skdpadmm.DPAdmmLogisticRegression(delta=1e-5, classes=[0, 1])
+    assert line in repr(model.plan(1_000, 5))
+    assert line not in repr(model.plan(10_000, 5))
+    model.set_params(epsilon=math.inf)
+    assert line not in repr(model.plan(1_000, 5))

@@ -1,4 +1,4 @@
-"""The clip of a derivative, scores that undo it, and probabilities that know their noise."""
+"""The clip of a derivative, the scale that undoes it, and probabilities of noisy scores."""
 
 import math
 
@@ -54,23 +54,57 @@ def test_clipped_derivatives_balance_at_the_probability_that_comes_out(q, bound,
         return share * up + (1 - share) * down
 
     margin = brentq(pull, -20, 20)
-    bounds = bound / np.array([1.0, weight])
     p = np.exp(binary(np.array([margin])))
-    found = balanced(p, 1.0 - p, bounds)[0, 1]
-    assert found == pytest.approx(q, abs=1e-9)
+    found = balanced(p, 1.0 - p, bound / np.array([1.0, weight]))
+    assert found[0, 1] == pytest.approx(q, abs=1e-9)
 
 
-LOSSES = [LogisticLoss(), MultinomialLoss(3), WeightedLoss(LogisticLoss(), (1.0, 3.0))]
+def scale(loss, size, bound):
+    """Of scores of that standard deviation."""
+    n = loss.n_outputs
+    return loss.unclipped_scale(size**2 * np.eye(n), np.full(max(n, 2), bound))
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
-def test_a_tighter_clip_has_stretched_scores_more_and_an_open_one_not_at_all(loss):
-    k = max(loss.n_outputs, 2)
-    covariance = 4.0 * np.eye(loss.n_outputs)
-    scales = [loss.unclipped_scale(covariance, np.full(k, bound)) for bound in (9.0, 0.6, 0.4, 0.1)]
-    assert scales[0] == 1.0
-    assert scales == sorted(scales, reverse=True)
-    assert 0.5 <= scales[-1] < scales[1] < 1.0
+LOSSES = [LogisticLoss(), MultinomialLoss(3), WeightedLoss(LogisticLoss(), (1.0, 0.5))]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@given(size=st.floats(0.1, 30), bound=st.floats(1e-6, 3))
+def test_a_tighter_clip_stretches_scores_more_and_by_no_more_than_twice(loss, size, bound):
+    factors = [scale(loss, size, c) for c in (0.8 * bound, bound, 1.5, 1e300)]
+    # No derivative of norm 1.5 is reached.
+    assert factors[2] == pytest.approx(1.0, abs=1e-9)
+    assert factors[3] == pytest.approx(1.0, abs=1e-9)
+    assert 0.5 <= factors[0] <= factors[1] + 1e-9 <= 1 + 2e-9
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_derivative_of_ones_own_has_no_scale_that_undoes_its_clip(loss):
+    class Own(type(loss)):
+        smoothness, lipschitz = 4.0, 2.0
+
+        def derivative(self, scores, target):
+            return super().derivative(2 * scores, target)
+
+    assert scale(loss, 2.0, 0.2) < 1.0
+    own = Own(*vars(loss).values())
+    assert scale(own, 2.0, 0.2) == 1.0
+
+
+def test_scores_of_a_clipped_population_are_those_without_a_clip_after_the_scale():
+    scores, weights = np.polynomial.hermite_e.hermegauss(64)
+    truth, weights = expit(2 * scores), weights / weights.sum()
+
+    def pull(slope, bound):
+        up, down = (
+            clip_derivative(d, bound) for d in (-expit(-slope * scores), expit(slope * scores))
+        )
+        return weights @ ((truth * up + (1 - truth) * down) * scores)
+
+    for bound in (0.2, 0.4, 0.7):
+        clipped = brentq(pull, 0.1, 20, args=(bound,))
+        assert clipped > 2.0
+        assert clipped * scale(LogisticLoss(), clipped, bound) == pytest.approx(2.0, rel=0.12)
 
 
 SCORES = st.lists(st.floats(-30, 30), min_size=2, max_size=6)
