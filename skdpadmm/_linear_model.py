@@ -57,6 +57,7 @@ from skdpadmm.protocol import Agents, Budget, Facts, Plan
 from skdpadmm.records import (
     UNDECLARED_TARGET_BOUNDS,
     Coordinates,
+    clipped,
     declared_coordinates,
     rounding_factor,
     target_scale,
@@ -283,8 +284,9 @@ class PrivateLinearModel(LinkedEstimator):
         """Make a fitted scikit-learn estimator with the same coefficients.
 
         It holds nothing else: for tools that know scikit-learn's classes. Predictions and decision
-        functions are the same; probabilities are those of the plain scores, where `predict_proba`
-        is less certain by the known amount of noise.
+        functions are the same for rows within `feature_bounds`; others are not clipped to them.
+        Probabilities are those of the plain scores, where `predict_proba` is less certain by the
+        known amount of noise.
 
         Returns
         -------
@@ -336,6 +338,8 @@ class PrivateLinearModel(LinkedEstimator):
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         """Store the result of a fit."""
         self.n_iter_ = fitted.solution.n_iter
+        box = (fitted.coordinates.lower, fitted.coordinates.upper)
+        self._box_ = box if np.isfinite(box).any() else None
         if fitted.path:
             self._keep_path(fitted, np.stack(fitted.path))
 
@@ -423,12 +427,23 @@ class PrivateLinearModel(LinkedEstimator):
         return tags
 
 
-class PredictsNumbers(RegressorMixin):
+class SeesRows:
+    """Rows to predict for, seen as those of the fit were."""
+
+    _check_predict: Any
+    # Bounds that the fit clipped rows to.
+    _box_: tuple[Array, Array] | None = None
+
+    def _seen(self, X: Any) -> Any:
+        X = self._check_predict(X)
+        return X if self._box_ is None else clipped(X, *self._box_)
+
+
+class PredictsNumbers(SeesRows, RegressorMixin):
     """Predictions of a linear regression."""
 
     coef_: Array
     intercept_: float
-    _check_predict: Any
     # Of a loss of one's own; None: scores are predictions.
     _inverse_link_: Callable[[Array], Array] | None = None
 
@@ -443,7 +458,7 @@ class PredictsNumbers(RegressorMixin):
         -------
         y_pred : ndarray of shape (n_samples,)
         """
-        scores = np.asarray(self._check_predict(X) @ self.coef_ + self.intercept_)
+        scores = np.asarray(self._seen(X) @ self.coef_ + self.intercept_)
         return self._answers(scores[:, None])
 
     def _answers(self, scores: Array) -> Array:
@@ -451,13 +466,12 @@ class PredictsNumbers(RegressorMixin):
         return scores[:, 0] if self._inverse_link_ is None else self._inverse_link_(scores[:, 0])
 
 
-class PredictsClasses(ClassifierMixin):
+class PredictsClasses(SeesRows, ClassifierMixin):
     """Predictions of a linear classification."""
 
     classes_: NDArray[Any]
     coef_: Array
     intercept_: Array
-    _check_predict: Any
 
     def decision_function(self, X: Any) -> Array:
         """Scores of the classes.
@@ -471,7 +485,7 @@ class PredictsClasses(ClassifierMixin):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             With two classes, the score of ``classes_[1]``.
         """
-        return self._by_class(np.asarray(self._check_predict(X) @ self.coef_.T + self.intercept_))
+        return self._by_class(np.asarray(self._seen(X) @ self.coef_.T + self.intercept_))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict class labels.

@@ -347,7 +347,7 @@ class OwnModels(ModelOfAgents):
 
     def _scores(self, X: Any, agents: Any) -> Array:
         """Scores (n_samples, n_outputs) of rows, each by the model of the agent with its label."""
-        X, n_agents = self._check_predict(X), len(self.agent_labels_)
+        X, n_agents = self._seen(X), len(self.agent_labels_)
         positions = positions_of_labels(agents, self.agent_labels_, n_samples=X.shape[0])
         coef = self.coef_per_agent_.reshape(n_agents, -1, X.shape[1])
         scores = self.intercept_per_agent_.reshape(n_agents, -1)[positions]

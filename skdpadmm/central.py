@@ -173,7 +173,7 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
         clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
@@ -284,7 +284,7 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
         clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
@@ -418,7 +418,7 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
         clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
@@ -521,7 +521,7 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
         clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
@@ -636,7 +636,7 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
         clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
@@ -752,7 +752,7 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
         clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
@@ -864,7 +864,7 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
         The difference of neighbouring data sets: one record or person is replaced by another, or
         its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
         clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None

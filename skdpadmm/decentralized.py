@@ -171,7 +171,7 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         The difference of neighbouring data sets: one record (or agent) is replaced by another, or
         its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
         clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None
@@ -325,7 +325,7 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         The difference of neighbouring data sets: one record (or agent) is replaced by another, or
         its loss by zero.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
-        Public range of the features, to which `fit` clips them: ``(lower, upper)``, or a dict of
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
         clipped to a norm of ``sqrt(n_features)``.
     row_norm : float, default=None

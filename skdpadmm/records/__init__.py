@@ -20,6 +20,7 @@ from skdpadmm.records._rows import (
     HUGE,
     Rows,
     block_size,
+    clipped,
     feature_norms,
     rounding_factor,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "Rows",
     "Segments",
     "block_size",
+    "clipped",
     "collect_agents",
     "declared_coordinates",
     "feature_norms",

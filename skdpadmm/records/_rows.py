@@ -81,11 +81,8 @@ class Rows:
         self.basis: Basis | None = None
         self.n_samples = int(X.shape[0])
         self._is_sparse = sparse.issparse(X)
-        if self._is_sparse and (np.any(coordinates.lower > 0) or np.any(coordinates.upper < 0)):
-            raise ValueError(
-                "Got feature_bounds that exclude 0 for sparse X, expected lower <= 0 <= upper: the"
-                " entries that are not stored are zeros. Widen the bounds or pass a dense X."
-            )
+        if self._is_sparse:
+            _require_zero_inside(coordinates.lower, coordinates.upper)
         n = self.n_samples
         size = block_size(X.shape[1], is_sparse=self._is_sparse, per_unit=per_unit)
         self.slices = [slice(start, min(start + size, n)) for start in range(0, n, size)]
@@ -343,15 +340,12 @@ class Rows:
 
     def _tamed(self, X: Any) -> Any:
         """Unruly rows, moved into the box and scaled down to entries of at most HUGE."""
-        lower, upper = self.coordinates.lower, self.coordinates.upper
+        inside = clipped(X, self.coordinates.lower, self.coordinates.upper)
         if isinstance(X, np.ndarray):
-            inside = np.clip(X, lower, upper)
             return inside / np.maximum(np.abs(inside).max(axis=1, keepdims=True) / HUGE, 1.0)
-        X = X.copy()
-        X.data = np.clip(X.data, lower[X.indices], upper[X.indices])
-        peak = sparse_norm(X, ord=np.inf, axis=1)
-        X.data /= np.maximum(peak / HUGE, 1.0)[_row_of_entries(X)]
-        return X
+        peak = sparse_norm(inside, ord=np.inf, axis=1)
+        inside.data /= np.maximum(peak / HUGE, 1.0)[_row_of_entries(inside)]
+        return inside
 
     def _examine(self, block: int) -> Floats:
         """Squared norms of a block's augmented rows before weighting; notes its unruly rows."""
@@ -387,6 +381,25 @@ class Rows:
         total = of_zero.sum()
         slack = 2.0**-52 * (X.shape[1] + 100) * total
         return np.asarray(at_stored + np.maximum(total - at_zero, 0.0) + slack)
+
+
+def clipped(X: Any, lower: Floats, upper: Floats) -> Any:
+    """A copy of rows inside a box, dense or CSR."""
+    if isinstance(X, np.ndarray):
+        return np.clip(X, lower, upper)
+    _require_zero_inside(lower, upper)
+    X = X.copy()
+    X.sum_duplicates()
+    X.data = np.clip(X.data, lower[X.indices], upper[X.indices])
+    return X
+
+
+def _require_zero_inside(lower: Floats, upper: Floats) -> None:
+    if np.any(lower > 0) or np.any(upper < 0):
+        raise ValueError(
+            "Got feature_bounds that exclude 0 for sparse X, expected lower <= 0 <= upper: the"
+            " entries that are not stored are zeros. Widen the bounds or pass a dense X."
+        )
 
 
 def feature_norms(X: Any, columns: NDArray[np.bool_], *, n_rows: int = 4096) -> Floats:

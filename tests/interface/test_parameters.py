@@ -16,7 +16,7 @@ from tests.interface.registry import DEFAULTS, ROWS
 # Of `local_model`, of probabilities and of streams.
 UNLISTED = {
     "_facts_", "_coordinates_", "_public_models_", "_trusts_by_size_", "_doubt_",
-    "_score_variance_", "_arrived_", "n_samples_seen_",
+    "_score_variance_", "_box_", "_arrived_", "n_samples_seen_",
 }  # fmt: skip
 PROBABILITIES = {"_doubt_", "_score_variance_"}
 

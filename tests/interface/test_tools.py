@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.inspection import PartialDependenceDisplay, permutation_importance
@@ -30,6 +31,34 @@ def test_a_model_of_scikit_learn_predicts_the_same_and_holds_nothing_else(name):
         scores = model.decision_function(new, **agents)
         np.testing.assert_allclose(exported.decision_function(new), scores, rtol=1e-12)
     assert not np.shares_memory(model.to_sklearn().coef_, model.coef_)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_to_predict_for_are_clipped_as_those_of_the_fit_were(name):
+    X, y = ROWS[name].data()
+    new = np.random.default_rng(1).normal(size=(50, 3))
+    inside = np.clip(new, [-1, -0.5, -1], 1)
+    model = ROWS[name].make(feature_bounds=([-1, -0.5, -1], 1), epsilon=1000.0).fit(X, y)
+    for method in {"predict", "decision_function", "predict_proba"} & set(dir(model)):
+        (ask, agents) = (getattr(model, method), {})
+        if hasattr(model, "coef_per_agent_"):
+            agents = {"agents": np.resize(model.agent_labels_, 50)}
+        answers = ask(inside, **agents)
+        np.testing.assert_allclose(ask(new, **agents), answers, rtol=1e-9)
+        np.testing.assert_allclose(ask(csr_array(new), **agents), answers, rtol=1e-9)
+    # What goes to others has no bounds, and without privacy nothing is clipped.
+    scores = model.to_sklearn()
+    scores = getattr(scores, "decision_function", scores.predict)
+    assert np.abs(scores(new) - scores(inside)).max() > 0
+    exact = ROWS[name].make(feature_bounds=(-9, 9), epsilon=np.inf).fit(X, y)
+    assert exact._box_ is None
+
+
+def test_sparse_rows_are_refused_where_zero_is_out_of_bounds():
+    X, y = ROWS["ridge"].data()
+    model = ROWS["ridge"].make(feature_bounds=(0.1, 1)).fit(np.abs(X), y)
+    with pytest.raises(ValueError, match=r"^Got feature_bounds that exclude 0 for sparse X"):
+        model.predict(csr_array(X))
 
 
 def test_an_export_takes_features_without_the_column_of_agents():
