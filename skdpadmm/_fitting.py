@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._report import fit_report
-from skdpadmm.algorithms import Algorithm, condition, rescale, without_clip_bias
+from skdpadmm.algorithms import Algorithm, condition, recentre, rescale, without_clip_bias
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
@@ -123,7 +123,7 @@ class PendingFit:
         return fit_report(self.estimator, plan, simulated=simulated, labels=labels, who=who)
 
     def solve(self, noise: NoiseSource) -> Fitted:
-        """Take the data through the gate: scale, condition, run."""
+        """Take the data through the gate: scale, centre, condition, run."""
         plan, coordinates = self.planned.plan, self.planned.coordinates
         # A warning of floating point would depend on data.
         with np.errstate(all="ignore"):
@@ -133,6 +133,9 @@ class PendingFit:
             if plan.facts.scaling is not None:
                 norms = feature_norms(self.X, coordinates.undeclared)
                 coordinates = rescale(coordinates, norms, plan.facts.scaling, gate)
+            if plan.facts.centering is not None:
+                target = coordinates.target(self.y)
+                coordinates = recentre(coordinates, target, plan.facts.centering, gate)
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
                 solution = without_clip_bias(plan, problem, solution)

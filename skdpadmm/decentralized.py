@@ -333,7 +333,8 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
     target_bounds : pair of floats, default=None
         Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
-        target.
+        target. Wide bounds cost little where the algorithm can be conditioned: then up to 20 % of
+        the squared budget finds centre and unit of the target, unless `scale` is None.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.
     algorithm : str or Algorithm, default="multi-step-admm"
@@ -407,9 +408,9 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
     ...     topology="ring", feature_bounds=(-1, 1), target_bounds=(-4, 4), random_state=0
     ... )
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 1., -2.,  0.])
+    array([ 0.98, -2.01, -0.01])
     >>> model.coef_per_agent_.shape, model.n_messages_
-    ((4, 3), 812)
+    ((4, 3), 824)
     >>> round(model.privacy_.pairwise("east", "south"), 2)
     1.0
     """

@@ -22,7 +22,7 @@ from skdpadmm.algorithms._personalized_optimum import (
     PersonalizedOptimum,
     refit_at_home,
 )
-from skdpadmm.algorithms._preparations import condition, prepared, rescale
+from skdpadmm.algorithms._preparations import condition, prepared, recentre, rescale
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_aggregators import (
     RandomizedADMM,
@@ -69,6 +69,7 @@ __all__ = [
     "parameter",
     "penalty_operator",
     "prepared",
+    "recentre",
     "refit_at_home",
     "rescale",
     "resolve_algorithm",

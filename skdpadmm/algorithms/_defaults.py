@@ -25,6 +25,12 @@ LEAST_RECORDS = 50.0
 # Norm of a typical row, over the square root of the number of parameters: features that fill their
 # declared bounds evenly have .6, standardised ones 1.
 DECLARED_NORM, STANDARDISED_NORM = 0.6, 1.0
+# Centre and unit of a target between bounds: the usual distance from the middle, standard deviation
+# of variances over targets, the usual variance and the least one, and the standard deviation that
+# clip bounds are relative to; all in half-widths of the bounds.
+TARGET_CENTRE, TARGET_SPREAD = 0.28, 0.15
+TARGET_VARIANCES = (0.09, 0.02)
+RESIDUAL = 0.42
 # Share of the squared budget that goes into the second moment. Shares of .1 to .35 are alike.
 CONDITIONING_SHARE = 0.2
 # Clip bound of a logistic loss in conditioned coordinates, over the root of the signal for each
@@ -46,6 +52,16 @@ def scaling_pays(facts: Facts, noise_std: float) -> bool:
     Features that are standardised lose by it below, and gain nothing above.
     """
     return facts.n_samples > LEAST_RECORDS * noise_std
+
+
+def centering_share(facts: Facts, noise_std: float) -> float:
+    """Share of the squared budget for centre and unit of the target; 0 where noise hides them.
+
+    With the whole budget they would be known up to `noise_std`. The more is known the less is
+    enough, as long as noise leaves something for the coefficients.
+    """
+    is_seen = noise_std < min(1 / 8, 2 / facts.n_parameters)
+    return min(max(7 * noise_std, 0.003), 0.2) if is_seen else 0.0
 
 
 def conditioning_choices(facts: Facts) -> dict[str, float]:
@@ -162,15 +178,33 @@ def _weighted_steps(facts: Facts, mu: float) -> tuple[float, float]:
 
 
 def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:
-    """Residuals are about .4 of the target's half width: where signal is plenty few are clipped."""
+    """Residuals are about .4 of the target's half width: where signal is plenty few are clipped.
+
+    Steps do not depend on the unit of the residuals, so that travel follows it.
+    """
+    unit = _residual_unit(facts, signal)
     if facts.conditioning is not None:
         clip = min(signal / 300, 0.5)
-        return min(signal / 18, 4.5) / (facts.max_iter * clip), clip
+        return min(signal / 18, 4.5) / (facts.max_iter * clip), clip * unit
     clip = min(signal / 500, 0.5)
     norm = typical_row(facts)
     # Exact proximal steps bear any size, but sparse answers take long to come off zero again.
     step_size = min(0.3 * signal / (clip * norm**2), 60.0) / facts.max_iter
-    return step_size, clip * norm / min(facts.row_norm, math.sqrt(facts.n_parameters))
+    return step_size, unit * clip * norm / min(facts.row_norm, math.sqrt(facts.n_parameters))
+
+
+def _residual_unit(facts: Facts, signal: float) -> float:
+    """Factor of the clip bound of a regression.
+
+    It opens where signal is ample for each parameter. Most targets are narrower than their bounds:
+    where nobody looks, and signal is weak, a smaller bound loses less than noise does.
+    """
+    strength = signal / facts.n_parameters
+    if signal >= 150 and strength > 25:
+        return min(strength / 25, 4.0)
+    standard = facts.coordinates is None or facts.coordinates.has_standard_target
+    is_known = standard or facts.centering is not None
+    return 1.0 if is_known else min(max(0.7 + 0.03 * (strength - 6), 0.7), 1.0)
 
 
 def _plain_classification_steps(facts: Facts, signal: float) -> tuple[float, float]:

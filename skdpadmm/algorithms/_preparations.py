@@ -4,6 +4,9 @@ Private scaling: one noisy histogram of the norms of rows whose units nobody dec
 in one bin, so the counts move by at most 1 in Euclidean norm for zero-out and by sqrt(2) for
 replace-one. Of persons the shares of their rows are counted, which are no longer than one record.
 
+Private centring: two noisy moments of the target. Where declared bounds are far from it, or wide,
+an iteration would spend its first steps, and most of its noise, on finding the intercept.
+
 Private conditioning: one noisy second moment of the rows, turned into public coordinates.
 
 In the user's coordinates some directions hold most of the variance of the rows and others next to
@@ -31,10 +34,21 @@ from skdpadmm.algorithms._algorithm import Algorithm
 from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.engine import Engine
 from skdpadmm.privacy import gaussian_mu
-from skdpadmm.protocol import SMALLEST_SPREAD, Budget, Conditioning, Facts, Gate, Scaling
+from skdpadmm.protocol import (
+    SMALLEST_SPREAD,
+    Budget,
+    Centering,
+    Conditioning,
+    Facts,
+    Gate,
+    Scaling,
+)
 from skdpadmm.records import Basis, Coordinates, Rows
 
 ROW_NORMS, SECOND_MOMENT = "histogram of row norms", "second moment"
+TARGET_MOMENTS = "mean and square of the target"
+# Of the square beside the mean: the largest factor that costs nothing where a record is replaced.
+SQUARE = 1.6
 # Above it the matrix costs more time and memory than the iteration does.
 LARGEST_MATRIX = 1000
 # Powers of two from 2^-20 to 2^20: units a million times off either way are still found.
@@ -67,6 +81,15 @@ def prepared(
         scaling = plan_scaling(facts, budget, mu=mu, n_entries=n_entries)
         if scale == "private" or defaults.scaling_pays(facts, scaling.release.noise_std):
             facts = replace(facts, scaling=scaling)
+    # Targets that were not declared count as standardised: their centre and unit are known.
+    is_open = coordinates.has_target_scale and not coordinates.has_standard_target
+    if scale is not None and is_open and coordinates.fit_intercept:
+        is_free = algorithm.conditionable and getattr(algorithm, "clip_norm", None) == "auto"
+        # What the whole budget would show tells how small a part of it is enough.
+        whole = plan_centering(facts, budget, mu=total).release.noise_std if is_free else math.inf
+        if share := defaults.centering_share(facts, whole):
+            centering = plan_centering(facts, budget, mu=total * math.sqrt(share))
+            facts = replace(facts, centering=centering)
     is_possible = algorithm.conditionable and facts.n_parameters <= LARGEST_MATRIX
     if conditioning is None or (conditioning == "auto" and not is_possible):
         return facts
@@ -126,6 +149,49 @@ def median_norm(counts: NDArray[np.float64], noise_std: float, *, default: float
         k -= 1
     inside = (total / 2 - float(before[k])) / float(kept[k])
     return float(2.0 ** (EXPONENTS[min(k, len(EXPONENTS) - 1)] - 1 + min(inside, 1.0)))
+
+
+def plan_centering(facts: Facts, budget: Budget, *, mu: float) -> Centering:
+    """Plan the release of the target's moments; of persons each has the mean over their rows."""
+    factor = facts.neighboring.target_moments_factor * facts.rounding
+    release = plan_release(
+        facts,
+        budget,
+        name=TARGET_MOMENTS,
+        shape=(2,),
+        sensitivity=factor / facts.n_samples,
+        mu=mu,
+    )
+    return Centering(release=release)
+
+
+def recentre(
+    coordinates: Coordinates, target: NDArray[np.float64], centering: Centering, gate: Gate
+) -> Coordinates:
+    """Release the moments of the target, and express it about its centre, in its unit.
+
+    `target` (n_samples,) is in public coordinates, where its bounds are -1 and 1.
+    """
+    exact = np.array([target.mean(), SQUARE * np.square(target).mean()])
+    released = gate.release(TARGET_MOMENTS, exact)
+    return coordinates.recentred(*centre_and_unit(released, centering.release.noise_std))
+
+
+def centre_and_unit(released: NDArray[np.float64], noise_std: float) -> tuple[float, float]:
+    """Centre and unit of the target from its released moments; nothing here sees data.
+
+    Both are shrunk towards what declared targets usually have, as far as they are noise.
+    """
+    mean = min(max(float(released[0]), -1.0), 1.0)
+    square = min(max(float(released[1]) / SQUARE, 0.0), 1.0)
+    centre = mean * defaults.TARGET_CENTRE**2 / (defaults.TARGET_CENTRE**2 + noise_std**2)
+    # The square of a noisy mean is too large by the variance of the noise.
+    variance = square - mean**2 + noise_std**2
+    error = math.hypot(noise_std / SQUARE, 2 * mean * noise_std)
+    trust = defaults.TARGET_SPREAD**2 / (defaults.TARGET_SPREAD**2 + error**2)
+    usual, least = defaults.TARGET_VARIANCES
+    variance = max(usual + trust * (variance - usual), least)
+    return centre, math.sqrt(min(variance, 1.0)) / defaults.RESIDUAL
 
 
 def plan_conditioning(facts: Facts, budget: Budget, *, mu: float, **choices: float) -> Conditioning:

@@ -40,8 +40,8 @@ class Neighboring(StrEnum):
     - ``REPLACE_ONE``: the number of records is fixed and public; one record is replaced by any
       other.
     - ``ZERO_OUT``: the number of records is fixed and public; one record's loss is replaced by the
-      zero function. It counts as absent from a released second moment and from a histogram of
-      scales. Under sampling the participant is absent, its message zero.
+      zero function. It counts as absent from a released second moment, a histogram of scales and
+      moments of targets. Under sampling the participant is absent, its message zero.
 
     Examples
     --------
@@ -65,6 +65,15 @@ class Neighboring(StrEnum):
         ``|aa' - bb'|^2 = |a|^4 + |b|^4 - 2 (a'b)^2`` is at most ``2 R^4``.
         """
         return math.sqrt(2.0) if self is Neighboring.REPLACE_ONE else 1.0
+
+    @property
+    def target_moments_factor(self) -> float:
+        """Sensitivity of ``(b, 1.6 b^2)`` for b in [-1, 1], in Euclidean norm.
+
+        Of two values with difference u and sum v it is ``u^2 (1 + 2.56 v^2)`` at most, where
+        ``|u| <= 2 - |v|``: no more than 4, at -1 and 1. Any larger factor than 1.6 would cost more.
+        """
+        return 2.0 if self is Neighboring.REPLACE_ONE else math.hypot(1.0, 1.6)
 
 
 class Guarantee(ABC):

@@ -21,6 +21,7 @@ from skdpadmm.protocol._agents import (
 from skdpadmm.protocol._facts import (
     SMALLEST_SPREAD,
     Budget,
+    Centering,
     Conditioning,
     Facts,
     Scaling,
@@ -44,6 +45,7 @@ __all__ = [
     "WEAK",
     "Agents",
     "Budget",
+    "Centering",
     "Conditioning",
     "Curator",
     "Facts",

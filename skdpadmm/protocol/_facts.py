@@ -105,6 +105,14 @@ class Scaling:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Centering:
+    """Noisy moments of the target, from which its centre and unit follow."""
+
+    # The mean of (b, 1.6 b^2), where b is the target of a record in [-1, 1].
+    release: Release
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """Public facts of a problem: all that a plan may depend on.
 
@@ -132,6 +140,8 @@ class Facts:
         Whether every feature has declared bounds.
     scaling, conditioning : Scaling and Conditioning or None, default=None
         How units of undeclared features are found, and coordinates of a second moment near one.
+    centering : Centering or None, default=None
+        How centre and unit of the target are found.
     penalty_curvature : float, default=0.0
         Strong convexity of the penalty over all parameters in public coordinates, before any
         preparation: 0 with an intercept. It follows from the penalty and the schema.
@@ -163,6 +173,7 @@ class Facts:
     agents: Agents = field(default_factory=Curator, metadata={"unless": Curator()})
     is_stream: bool = field(default=False, metadata={"unless": False})
     max_rows_per_person: int = field(default=0, metadata={"unless": 0})
+    centering: Centering | None = field(default=None, metadata={"unless": None})
     coordinates: Coordinates | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -188,7 +199,7 @@ class Facts:
     @property
     def preparations(self) -> tuple[Release, ...]:
         """What is released before the algorithm starts, in order."""
-        steps = (self.scaling, self.conditioning)
+        steps = (self.scaling, self.centering, self.conditioning)
         return tuple(step.release for step in steps if step is not None)
 
     @property

@@ -37,6 +37,8 @@ class Coordinates:
         The interval to which targets are clipped.
     target_offset, target_scale : float
         A target ``y`` is seen as ``(y - target_offset) / target_scale``.
+    target_unit : float
+        What residuals are relative to, beside what defaults expect; clip bounds follow it.
     row_norm : float
         Augmented rows are scaled down to this Euclidean norm; infinite: never.
     features_norm : float
@@ -55,6 +57,7 @@ class Coordinates:
     target_upper: float = np.inf
     target_offset: float = 0.0
     target_scale: float = 1.0
+    target_unit: float = 1.0
     row_norm: float
     features_norm: float = np.inf
     fit_intercept: bool
@@ -69,6 +72,11 @@ class Coordinates:
     def n_parameters(self) -> int:
         """Number of parameters of one score: the features and the intercept."""
         return self.n_features + int(self.fit_intercept)
+
+    @property
+    def has_standard_target(self) -> bool:
+        """Whether targets have the interval of those that were not declared."""
+        return (self.target_lower, self.target_upper) == UNDECLARED_TARGET_BOUNDS
 
     @property
     def coefficient_scale(self) -> Floats:
@@ -107,6 +115,11 @@ class Coordinates:
     def rescaled(self, factor: float) -> Coordinates:
         """The same coordinates with undeclared features multiplied by a public factor."""
         return replace(self, scale=np.where(self.undeclared, self.scale / factor, self.scale))
+
+    def recentred(self, centre: float, unit: float) -> Coordinates:
+        """The same coordinates with a public centre and unit of the target, in its scale."""
+        offset = self.target_offset + centre * self.target_scale
+        return replace(self, target_offset=offset, target_unit=unit)
 
     def without_bounds(self) -> Coordinates:
         """The same units where nothing is clipped: for rows that stay where they are."""

@@ -121,8 +121,9 @@ class Rows:
 
     @property
     def clip_unit(self) -> float:
-        """What clip bounds are relative to, a public figure: about the typical norm."""
-        return self.typical_norm if self.basis is None else self.basis.clip_unit
+        """What clip bounds are relative to, a public figure: about that of a typical gradient."""
+        unit = self.typical_norm if self.basis is None else self.basis.clip_unit
+        return unit * self.coordinates.target_unit
 
     def in_basis(
         self, basis: Basis, over_blocks: Callable[[Callable[[int], None], int], None]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
@@ -14,9 +14,12 @@ from skdpadmm.algorithms._noise_left import parameter_variance, score_variance
 from skdpadmm.algorithms._preparations import (
     EXPONENTS,
     ROW_NORMS,
+    TARGET_MOMENTS,
     basis_of,
+    centre_and_unit,
     median_norm,
     plan_conditioning,
+    recentre,
 )
 from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss
@@ -125,6 +128,77 @@ def test_a_floor_that_could_fall_below_the_planned_one_is_refused(power):
     choices = {"floor": 0.5, "floor_power": power, "clip_power": 0.0, "resolution": 0.0}
     with pytest.raises(ValueError, match=r"^Got floor, floor_power, resolution="):
         plan_conditioning(plan.facts, plan.budget, mu=1.0, row_norm=1.0, **choices)
+
+
+# Centre and unit of a target.
+
+
+def moments(target, relation="replace_one"):
+    """The value that passes the gate for targets in [-1, 1], and its planned sensitivity."""
+    model = DPAdmmRidge(epsilon=50.0, target_bounds=(-1, 1), neighboring=relation)
+    plan, source = model.plan(len(target), 1), direct.KnownNoise()
+    centering = plan.facts.centering
+    assert plan.releases[0] == centering.release
+    assert centering.release.name == TARGET_MOMENTS
+    recentre(plan.facts.coordinates, target, centering, Gate(plan, source))
+    return source.values[0], centering.release.sensitivities[0]
+
+
+@given(st.floats(-1, 1), st.floats(-1, 1))
+@example(-1.0, 1.0)
+@example(0.25, 1.0)
+def test_moments_of_a_target_move_by_their_sensitivity_at_most(b, other):
+    first, second = np.zeros((2, 10))
+    first[0], second[0] = b, other
+    for relation, value in (("replace_one", second), ("zero_out", np.zeros(10))):
+        (seen, declared), (changed, _) = moments(first, relation), moments(value, relation)
+        assert np.linalg.norm(seen - changed) <= declared
+        if abs(b) == 1 and other in (1, b):
+            assert np.linalg.norm(seen - changed) == pytest.approx(declared, rel=1e-9)
+
+
+@given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300), st.floats(1e-9, 1e9))
+def test_whatever_is_released_gives_a_centre_and_a_unit_within_bounds(mean, square, noise_std):
+    centre, unit = centre_and_unit(np.array([mean, square]), noise_std)
+    assert -1 <= centre <= 1
+    assert 0.3 < unit < 2.4
+
+
+def test_centre_and_unit_are_those_of_the_target_where_noise_is_little():
+    centre, unit = centre_and_unit(np.array([0.3, 1.6 * (0.3**2 + 0.21**2)]), 1e-6)
+    assert (centre, unit) == pytest.approx((0.3, 0.5), rel=1e-6)
+    # And what declared targets usually have where there is nothing but noise.
+    assert centre_and_unit(np.array([0.9, 0.3]), 1e3) == pytest.approx((0, 0.3 / 0.42), abs=0.05)
+
+
+def test_a_target_far_from_the_middle_of_its_bounds_costs_little():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(2000, 3))
+    y = X @ [1.0, -1.0, 0.5] + 0.3 * rng.standard_normal(2000)
+    known = {"epsilon": 0.1, "feature_bounds": (-1, 1), "random_state": 0}
+    near, far = (
+        [DPAdmmRidge(target_bounds=b, scale=scale, **known).fit(X, y).score(X, y) for b in BOUNDS]
+        for scale in ("auto", None)
+    )
+    assert near[1] > 0.8
+    assert near[0] - near[1] < 0.1 < 0.3 < far[0] - far[1]
+
+
+BOUNDS = [(-4, 4), (-4, 30)]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"scale": None}, {"target_bounds": None}, {"fit_intercept": False},
+        {"algorithm": ConsensusADMM(clip_norm=0.5)}, {"epsilon": 0.01},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_moments_of_a_target_are_released_only_where_they_serve_defaults(changed):
+    model = DPAdmmRidge(target_bounds=(-1, 1))
+    assert model.plan(1000, 2).facts.centering is not None
+    assert model.set_params(**changed).plan(1000, 2).facts.centering is None
 
 
 # Units that nobody declared.

@@ -32,6 +32,7 @@ from skdpadmm.model_selection._search import Trials
 from skdpadmm.network import Ownership
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1
+from skdpadmm.privacy import Neighboring
 from skdpadmm.protocol import Gate, Plan, Problem
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
@@ -315,6 +316,23 @@ def exact_units(rescale: Any, coordinates: Any, norms: Any, scaling: Any, gate: 
     """The median of the norms themselves, beside a histogram that is released in vain."""
     rescale(coordinates, norms, scaling, gate)
     return coordinates.rescaled(scaling.target / float(np.median(norms)))
+
+
+@replaces("skdpadmm._fitting", "recentre")
+def exact_centre(recentre: Any, coordinates: Any, target: Any, centering: Any, gate: Any) -> Any:
+    """The mean of the target itself, beside one that is released in vain."""
+    unit = recentre(coordinates, target, centering, gate).target_unit
+    return coordinates.recentred(float(target.mean()), unit)
+
+
+@replaces("skdpadmm._fitting", "recentre")
+def moments_of_no_bounds(recentre: Any, coordinates: Any, target: Any, *more: Any) -> Any:
+    """Targets that reach further than the bounds that sensitivities rest on."""
+    return recentre(coordinates, 1.01 * target, *more)
+
+
+def moments_of_half_the_records(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Neighboring, "target_moments_factor", property(lambda self: 1.0))
 
 
 @replaces(Rows, "in_basis")
@@ -629,6 +647,11 @@ BUGS = [
     Bug("a release past the gate", a_release_past_the_gate, TRACE, "consensus-exact"),
     Bug("data in the model that were not released", data_in_the_model, FUNCTION,
         "consensus-exact"),
+    Bug("a centre that was not released", exact_centre, FUNCTION,
+        "consensus-centred federated-centred-agent"),
+    Bug("moments of targets out of bounds", moments_of_no_bounds, REPLAY, "consensus-centred"),
+    Bug("half the sensitivity of a target", moments_of_half_the_records, REPLAY,
+        "consensus-centred federated-centred-agent"),
     Bug("units from norms that were not released", exact_units, FUNCTION,
         "consensus-conditioned-scaled"),
     Bug("a clip bound from norms that were not released", exact_clip_unit, FUNCTION,

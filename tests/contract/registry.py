@@ -167,6 +167,13 @@ ROWS = [
     Row("consensus-norm-sparse", "DPAdmmLogisticRegression", "ConsensusADMM", target="two",
         params={"feature_bounds": None, "row_norm": 0.5}, is_sparse=True),
     Row("consensus-fused", "DPAdmmGeneralizedLasso", "ConsensusADMM"),
+    # Budgets with which centre and unit of the target are released.
+    Row("consensus-centred", "DPAdmmRidge", "ConsensusADMM", params={"epsilon": 30.0},
+        linear=None),
+    Row("consensus-centred-persons-zero-out", "DPAdmmLasso", "ConsensusADMM", params={"alpha": 0.01,
+        "epsilon": 300.0, "neighboring": "zero_out", **OF_PERSONS}, linear=None),
+    Row("federated-centred-agent", "DPFedRidge", "FederatedADMM", params={"epsilon": 2000.0,
+        "adversary": "sums", "privacy_unit": "agent"}, linear=None),
     # All rows of a person, of whom neighbours have other numbers of rows.
     Row("consensus-persons", "DPAdmmRidge", "ConsensusADMM", params=OF_PERSONS,
         optimum=(FAR, 1e-9)),

@@ -276,7 +276,12 @@ def test_neither_curators_nor_the_modulus_change_a_sum_within_its_range(n_curato
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_a_sum_of_one_message_less_than_its_noise_needs_is_refused(dropout):
-    known = {"feature_bounds": (-1, 1), "target_bounds": (-1, 1), "conditioning": None}
+    known = {
+        "feature_bounds": (-1, 1),
+        "target_bounds": (-1, 1),
+        "conditioning": None,
+        "scale": None,
+    }
     model = DPFedRidge(n_agents=12, adversary="model", dropout=dropout, epsilon=9.0, **known)
     plan = model.plan(1200, 2)
     (release,) = plan.releases
