@@ -47,7 +47,7 @@ from skdpadmm.records import Basis, Coordinates, Rows
 
 ROW_NORMS, SECOND_MOMENT = "histogram of row norms", "second moment"
 TARGET_MOMENTS = "mean and square of the target"
-# Of the square beside the mean: the largest factor that costs nothing where a record is replaced.
+# Of the square beside the mean: a factor that costs nothing where a record is replaced.
 SQUARE = 1.6
 # Above it the matrix costs more time and memory than the iteration does.
 LARGEST_MATRIX = 1000
@@ -172,6 +172,8 @@ def recentre(
 
     `target` (n_samples,) is in public coordinates, where its bounds are -1 and 1.
     """
+    # The middle of bounds that floats hardly tell apart is one of them: then a value can be 2.
+    target = np.clip(target, -1.0, 1.0)
     exact = np.array([target.mean(), SQUARE * np.square(target).mean()])
     released = gate.release(TARGET_MOMENTS, exact)
     return coordinates.recentred(*centre_and_unit(released, centering.release.noise_std))

@@ -71,7 +71,7 @@ class Neighboring(StrEnum):
         """Sensitivity of ``(b, 1.6 b^2)`` for b in [-1, 1], in Euclidean norm.
 
         Of two values with difference u and sum v it is ``u^2 (1 + 2.56 v^2)`` at most, where
-        ``|u| <= 2 - |v|``: no more than 4, at -1 and 1. Any larger factor than 1.6 would cost more.
+        ``|u| <= 2 - |v|``: no more than 4, at -1 and 1: the square costs nothing beside the mean.
         """
         return 2.0 if self is Neighboring.REPLACE_ONE else math.hypot(1.0, 1.6)
 

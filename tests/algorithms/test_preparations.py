@@ -157,6 +157,17 @@ def test_moments_of_a_target_move_by_their_sensitivity_at_most(b, other):
             assert np.linalg.norm(seen - changed) == pytest.approx(declared, rel=1e-9)
 
 
+def test_moments_move_by_their_sensitivity_where_floats_hold_no_middle_of_the_bounds():
+    far = (1e16, 1e16 + 2)
+    plan = DPAdmmRidge(epsilon=50.0, target_bounds=far).plan(10, 1)
+    coordinates, centering, seen = plan.facts.coordinates, plan.facts.centering, []
+    for first in far:
+        target, source = coordinates.target(np.array([first] + [far[0]] * 9)), direct.KnownNoise()
+        recentre(coordinates, target, centering, Gate(plan, source))
+        seen.append(source.values[0])
+    assert 0 < np.linalg.norm(seen[0] - seen[1]) <= centering.release.sensitivities[0]
+
+
 @given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300), st.floats(1e-9, 1e9))
 def test_whatever_is_released_gives_a_centre_and_a_unit_within_bounds(mean, square, noise_std):
     centre, unit = centre_and_unit(np.array([mean, square]), noise_std)
