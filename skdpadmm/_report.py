@@ -224,6 +224,16 @@ def warnings_of(
                 f" large, expected alpha (or alpha * l1_ratio) below {largest:.3g}: half the range"
                 " of the widest column times half that of the target. Start with a hundredth of it."
             )
+    strength = plan.facts.penalty.strong_convexity * coordinates.target_scale**2
+    # Numbers spread evenly over [-1, 1] have the variance 1/3.
+    is_shrunk = 3 * strength > plan.facts.loss.smoothness * coordinates.scale**2
+    if shrunk := int((is_shrunk & np.isfinite(coordinates.upper - coordinates.lower)).sum()):
+        yield PrivacyWarning(
+            f"The penalty suppresses {shrunk} of {len(is_shrunk)} columns, expected none: it takes"
+            " more than half of the coefficient of a column that spreads evenly over its declared"
+            " bounds. The coefficients of such a column are large, because its unit is. Map columns"
+            " to [-1, 1] first, for instance with PublicTableTransformer, or weaken the penalty."
+        )
     if plan.signal is not None and plan.signal.strength < WEAK:
         yield WeakSignalWarning(_weak_signal(plan, plan.signal))
 

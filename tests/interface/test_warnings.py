@@ -100,7 +100,7 @@ def test_a_penalty_that_sets_all_to_zero_is_warned_of_and_none_that_may_not(
     y = np.where(X[:, 1] > 0, 2.0, -2.0)
     for alpha in (2.001 / weight, 1.99 / weight):
         model = Model(alpha=alpha, fit_intercept=fit_intercept, **bounds)
-        found = warned(model.plan, 20_000, 2)
+        found = [line for line in warned(model.plan, 20_000, 2) if "Every" in line[1]]
         exact = model.set_params(epsilon=float("inf")).fit(X, y)
         assert bool(found) == (not exact.coef_.any()) == (alpha > 2 / weight)
         assert not found or "below 2:" in found[0][1]
@@ -108,6 +108,25 @@ def test_a_penalty_that_sets_all_to_zero_is_warned_of_and_none_that_may_not(
     for unknown in ({"row_norm": 50.0}, {"scale": "private"}):
         model = Model(alpha=99.0, target_bounds=(-2, 2), **unknown)
         assert not warned(model.plan, 20_000, 2)
+
+
+@pytest.mark.parametrize("Model", [DPAdmmRidge, DPFedRidge])
+@pytest.mark.parametrize("half_width", [1e-3, 0.7])
+def test_a_penalty_is_warned_of_that_takes_more_than_half_of_an_evenly_spread_column(
+    Model, half_width
+):
+    X = np.column_stack([np.linspace(-half_width, half_width, 5_000), np.full(5_000, 50.0)])
+    public = {"feature_bounds": ([-half_width, -99.0], [half_width, 99.0])}
+    for share in (0.45, 0.55):
+        alpha = 5_000 * half_width**2 / 3 * (1 - share) / share
+        model = Model(alpha=alpha, target_bounds=(-5, 5), **public)
+        found = warned(model.plan, 5_000, 2)
+        assert bool(found) == (share < 0.5)
+        assert not found or "suppresses 1 of 2 columns" in found[0][1]
+        exact = model.set_params(epsilon=float("inf"), max_iter=2_000).fit(X, X[:, 0] / half_width)
+        assert exact.coef_[0] * half_width == pytest.approx(share, abs=0.01)
+    # Where no range of columns is declared, none is known to be too narrow.
+    assert not warned(Model(alpha=1e9, target_bounds=(-5, 5), row_norm=1.0).plan, 5_000, 2)
 
 
 @pytest.mark.parametrize(
