@@ -56,7 +56,7 @@ def residuals(scores: Array, target: Array, loss: str) -> Array:
     """Negative derivative of the loss by the score, in [-1, 1]; that of squares is clipped."""
     if loss == "logistic":
         return np.asarray(target * (1 - np.tanh(target * scores / 2)) / 2)
-    return np.clip(target - scores, -1, 1)
+    return np.asarray(np.clip(target - scores, -1, 1))
 
 
 def positive(matrix: Array) -> Array:
@@ -116,7 +116,8 @@ def boosted_adassp(
     """Boosted AdaSSP (Tang et al. 2023): one noisy moment, then rounds on clipped residuals.
 
     Of mu^2 0.3 for the moment, 0.1 for its smallest eigenvalue (sensitivity d), 0.6 for all rounds
-    (``clip * sqrt(d)`` each); 30 rounds and clip 0.3: best of six on two sets. Rows are not clipped further: their bound is public.
+    (``clip * sqrt(d)`` each); 30 rounds and clip 0.3: best of six on two development sets. Rows are
+    not clipped further: their bound is public.
     """
     d = rows.shape[1]
     moment, edge = noisy_moment(rows, cell, 0.3, rng)
@@ -202,10 +203,11 @@ def double_noise_newton(
         # A trace is at most b for each record, so that its range is b under both relations.
         trace = float(np.trace(hessian)) + bound / (math.sqrt(0.03) * mu) * rng.standard_normal()
         spent = math.sqrt(0.27) * mu / cell.factor
-        # The paper's cube root, in sums rather than means, and in units of b; at least so much
-        # that the noise of the direction is no longer than 1/least of a step without curvature.
-        floor = (2 * max(trace, bound) * bound**2 / spent**2) ** (1 / 3)
-        floor = max(floor, least * bound * math.sqrt(d) / spent)
+        # The paper's cube root, in sums rather than means and in units of b; and at least so much
+        # that the noise of a direction does not make the next gradient longer: steps diverged.
+        trace = max(trace, bound)
+        floor = (2 * trace * bound**2 / spent**2) ** (1 / 3)
+        floor = max(floor, math.sqrt(trace * bound / spent), least * bound * math.sqrt(d) / spent)
         step = np.linalg.solve(hessian + floor * np.eye(d), gradient)
         length = float(np.linalg.norm(gradient)) * bound / (floor**2 + bound * floor)
         w = w + step + length / spent * rng.standard_normal(d)
