@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.algorithms import ConsensusADMM, GradientADMM, condition
+from skdpadmm.algorithms._certified_solves import settled_bounds
 from skdpadmm.algorithms._noise_left import parameter_variance, score_variance
 from skdpadmm.algorithms._preparations import (
     EXPONENTS,
@@ -204,6 +205,16 @@ def test_a_target_far_from_the_middle_of_its_bounds_costs_little():
 
 
 BOUNDS = [(-4, 4), (-4, 30)]
+
+
+@pytest.mark.parametrize("algorithm", ["averaged-admm", "objective-perturbation"])
+def test_clip_bounds_follow_the_released_unit_where_solves_are_certified(algorithm):
+    plan = DPAdmmRidge(algorithm=algorithm, target_bounds=(-1, 1), conditioning=None).plan(1000, 2)
+    assert plan.facts.centering is not None
+    usual = settled_bounds(plan.facts, plan.settings)
+    rows = Rows(np.zeros((3, 2)), plan.facts.coordinates.recentred(0.1, 0.5))
+    narrow = settled_bounds(plan.facts, plan.settings, rows)
+    assert narrow == replace(usual, gradient_norm=usual.gradient_norm / 2)
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,10 @@ ROWS = [
         linear=None),
     Row("consensus-centred-persons-zero-out", "DPAdmmLasso", "ConsensusADMM", params={"alpha": 0.01,
         "epsilon": 300.0, "neighboring": "zero_out", **OF_PERSONS}, linear=None),
+    Row("averaged-centred-zero-out", "DPAdmmHuberRegressor", "AveragedADMM", {"guarantee": "path"},
+        params={"epsilon": 300.0, "neighboring": "zero_out"}, linear=None),
+    Row("objective-centred", "DPAdmmRidge", "ObjectivePerturbation", unseen=("minimiser",),
+        params={"epsilon": 30.0}, linear=None, hides_path=True),
     Row("federated-centred-agent", "DPFedRidge", "FederatedADMM", params={"epsilon": 2000.0,
         "adversary": "sums", "privacy_unit": "agent"}, linear=None),
     # All rows of a person, of whom neighbours have other numbers of rows.
