@@ -149,8 +149,8 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     yield SAME_ROWS
     if is_zero_out and is_record:
         yield (
-            "A record that is zeroed out has a loss of zero and counts as absent wherever a scale"
-            " or a second moment is released; n_samples still counts it."
+            "A record that is zeroed out has a loss of zero and counts as absent wherever a scale,"
+            " a second moment or moments of targets are released; n_samples still counts it."
         )
     if is_record:
         yield "One record is one row: a person with several rows is protected less."

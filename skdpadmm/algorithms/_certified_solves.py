@@ -67,14 +67,15 @@ def bounds_in_basis(
     """Bounds in the coordinates of a run; both arguments are in units of the typical norm of rows.
 
     Without conditioning rows have a bound already. A basis that depends on data has none that is of
-    use, so there it is `row_bound`. Before data (rows is None) its typical norm counts as 1.
+    use, so there it is `row_bound`. Before data (rows is None) its typical norm counts as 1, and so
+    does the unit of the target, which the clip bound follows: what is released is relative to it.
     """
     if rows is not None:
-        typical = rows.typical_norm
+        typical, unit = rows.typical_norm, rows.coordinates.target_unit
     else:
-        typical = 1.0 if facts.conditioning is not None else typical_norm(facts)
+        typical, unit = 1.0 if facts.conditioning is not None else typical_norm(facts), 1.0
     row_norm = facts.row_norm if facts.conditioning is None else row_bound * typical
-    return loss_bounds(facts.loss, row_norm=row_norm, clip_norm=clip_norm * typical)
+    return loss_bounds(facts.loss, row_norm=row_norm, clip_norm=clip_norm * typical * unit)
 
 
 def settled_bounds(facts: Facts, settings: Settings, rows: Rows | None = None) -> LossBounds:

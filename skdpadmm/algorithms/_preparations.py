@@ -152,7 +152,7 @@ def median_norm(counts: NDArray[np.float64], noise_std: float, *, default: float
 
 
 def plan_centering(facts: Facts, budget: Budget, *, mu: float) -> Centering:
-    """Plan the release of the target's moments; of persons each has the mean over their rows."""
+    """Plan the release of the target's moments; of persons each has the mean over its slots."""
     factor = facts.neighboring.target_moments_factor * facts.rounding
     release = plan_release(
         facts,

@@ -9,7 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm._fitting import gates_by
 from skdpadmm.algorithms import ConsensusADMM, GradientADMM, condition
+from skdpadmm.algorithms._certified_solves import settled_bounds
 from skdpadmm.algorithms._noise_left import parameter_variance, score_variance
 from skdpadmm.algorithms._preparations import (
     EXPONENTS,
@@ -21,6 +23,7 @@ from skdpadmm.algorithms._preparations import (
     plan_conditioning,
     recentre,
 )
+from skdpadmm.audit._replay import Gates
 from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2
@@ -190,6 +193,28 @@ def test_centre_and_unit_are_those_of_the_target_where_noise_is_little():
     assert centre_and_unit(np.array([0.9, 0.3]), 1e3) == pytest.approx((0, 0.3 / 0.42), abs=0.05)
 
 
+def test_the_unit_of_a_target_is_as_often_too_large_as_too_small():
+    rng, mean, variance, noise_std = np.random.default_rng(0), 0.2, 0.09, 0.05
+    exact = np.array([mean, 1.6 * (variance + mean**2)])
+    released = exact + noise_std * rng.standard_normal((4000, 2))
+    units = [centre_and_unit(moments, noise_std)[1] for moments in released]
+    assert np.mean(np.square(units)) * 0.42**2 == pytest.approx(variance, abs=0.002)
+
+
+def test_a_person_moves_the_moments_by_its_share_however_many_rows_it_has():
+    model = DPAdmmRidge(epsilon=300.0, target_bounds=(-1, 1), max_rows_per_person=3)
+    gates = Gates()
+    # Nine persons of one row at the middle, and one of three rows or of one.
+    for own in ([-1.0] * 3, [1.0]):
+        y, persons = np.array([*own, *np.zeros(9)]), [0] * len(own) + list(range(1, 10))
+        with gates_by(gates):
+            model.fit(np.zeros((len(y), 2)), y, persons=persons)
+    first, second = (gate.passages[0] for gate in gates.gates)
+    declared = gates.gates[0].plan.facts.centering.release.sensitivities[0]
+    assert first.name == TARGET_MOMENTS
+    assert np.linalg.norm(first.value - second.value) <= declared == pytest.approx(0.2)
+
+
 def test_a_target_far_from_the_middle_of_its_bounds_costs_little():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(2000, 3))
@@ -204,6 +229,16 @@ def test_a_target_far_from_the_middle_of_its_bounds_costs_little():
 
 
 BOUNDS = [(-4, 4), (-4, 30)]
+
+
+@pytest.mark.parametrize("algorithm", ["averaged-admm", "objective-perturbation"])
+def test_clip_bounds_follow_the_released_unit_where_solves_are_certified(algorithm):
+    plan = DPAdmmRidge(algorithm=algorithm, target_bounds=(-1, 1), conditioning=None).plan(1000, 2)
+    assert plan.facts.centering is not None
+    usual = settled_bounds(plan.facts, plan.settings)
+    rows = Rows(np.zeros((3, 2)), plan.facts.coordinates.recentred(0.1, 0.5))
+    narrow = settled_bounds(plan.facts, plan.settings, rows)
+    assert narrow == replace(usual, gradient_norm=usual.gradient_norm / 2)
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,11 @@ ROWS = [
         linear=None),
     Row("consensus-centred-persons-zero-out", "DPAdmmLasso", "ConsensusADMM", params={"alpha": 0.01,
         "epsilon": 300.0, "neighboring": "zero_out", **OF_PERSONS}, linear=None),
+    # Bounds that all targets reach: their unit is as large as it can be.
+    Row("averaged-centred", "DPAdmmRidge", "AveragedADMM", {"guarantee": "path"},
+        params={"epsilon": 30.0, "target_bounds": (-0.01, 0.01)}, linear=None),
+    Row("objective-centred", "DPAdmmRidge", "ObjectivePerturbation", unseen=("minimiser",),
+        params={"epsilon": 30.0}, linear=None, hides_path=True),
     Row("federated-centred-agent", "DPFedRidge", "FederatedADMM", params={"epsilon": 2000.0,
         "adversary": "sums", "privacy_unit": "agent"}, linear=None),
     # All rows of a person, of whom neighbours have other numbers of rows.
