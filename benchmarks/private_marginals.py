@@ -179,7 +179,9 @@ def megabytes(tree: Tree, sizes: Array) -> float:
     return sum(math.prod(sizes[list(clique)]) for clique in tree.cliques.values()) * 8 / 2**20
 
 
-def beliefs(tree: Tree, potentials: Tables, sizes: Array) -> tuple[dict[int, Array], dict[int, Array]]:
+def beliefs(
+    tree: Tree, potentials: Tables, sizes: Array
+) -> tuple[dict[int, Array], dict[int, Array]]:
     """Probabilities of each attribute's clique, and of the attribute given the rest of it."""
     tables = {a: np.zeros(sizes[list(clique)]) for a, clique in tree.cliques.items()}
     for clique, values in potentials.items():
@@ -469,8 +471,12 @@ def print_table(store: dict[str, Any]) -> None:
         for k, epsilon in enumerate(EPSILONS):
             records = [split[k] for split in splits]
             means = {key: np.mean([r[key] for r in records]) for key in records[0]}
-            cells = "".join(f"{means[key]:20.3f}" if key in means else f"{'':>20}" for key in TITLES)
-            best = max((key for key in ("aim", "dd_ssp") if key in means), key=lambda key: means[key])
+            cells = "".join(
+                f"{means[key]:20.3f}" if key in means else f"{'':>20}" for key in TITLES
+            )
+            best = max(
+                (key for key in ("aim", "dd_ssp") if key in means), key=lambda key: means[key]
+            )
             gaps = np.array([r[best] - r["ours"] for r in records])
             error = gaps.std(ddof=1) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
             title = name + "*" * (data.n_classes == 0)
