@@ -65,14 +65,15 @@ def residuals(scores: Array, target: Array, loss: str) -> Array:
 
 @functools.cache
 def mixing_floor(cell: Cell, share: float, n_draws: int) -> float:
-    """Least eigenvalue, in squared norms of a row, at which draws and a Gaussian fit the budget.
+    """The floor, in squared norms of a row, with which draws and a Gaussian fit the budget.
 
-    A draw has the law N(0, A) of the second moment A; Gaussian releases have a share of mu^2.
-    Without a row x, the variance of draws falls in one direction, to ``1 - x' A^-1 x`` of it, at
-    least 1 - 1/floor. A replacement does so once each way: ``y y' - x x'`` has one eigenvalue of
-    each sign, and coordinates exist in which both A are diagonal. Added noise takes a ratio to any
-    that is nearer to 1; adaptive releases compose as their dominating pairs (Zhu et al. 2022), and
-    a pair of n draws depends on their sum of squares only, so that delta is an integral over it.
+    A draw has the law N(0, A), where A is the second moment plus the floor; Gaussian releases have
+    a share of mu^2. Without a row x, the variance of draws falls in one direction only, to a ratio
+    ``1 / (1 + x' B^-1 x)``, at least floor / (floor + 1), where B is A without x. A replacement
+    does so once each way: ``y y' - x x'`` has one eigenvalue of each sign, and coordinates exist in
+    which both A are diagonal. Added noise takes a ratio to any that is nearer to 1. Adaptive
+    releases compose as their dominating pairs (Zhu et al. 2022), and the privacy loss of draws
+    depends on their sum of squares only, so that delta is an integral over it.
     """
     mu = cell.mu * math.sqrt(share)
     z, width = np.linspace(-7, 7, 281, retstep=True)
@@ -95,7 +96,7 @@ def mixing_floor(cell: Cell, share: float, n_draws: int) -> float:
             deltas.append(float((probability * gauss).sum()))
         return math.log(max(deltas) / cell.delta)
 
-    return math.exp(-brentq(excess, -20.0, -1e-3))
+    return math.expm1(-brentq(excess, -20.0, -1e-3))
 
 
 def positive(matrix: Array) -> Array:
@@ -342,8 +343,8 @@ def self_check() -> None:
 def _check_the_mixing(cell: Cell, rng: np.random.Generator) -> None:
     """Simulated privacy losses of draws and of a Gaussian spend delta, and no more."""
     share, n_draws, n = 0.5, 60, 500_000
-    ratio, mu = 1 - 1 / mixing_floor(cell, share, n_draws), math.sqrt(share) * cell.mu
-    spent = []
+    floor, mu = mixing_floor(cell, share, n_draws), math.sqrt(share) * cell.mu
+    ratio, spent = floor / (floor + 1), []
     pairs = [(1.0, ratio), (ratio, 1.0)]
     for chosen in [pairs] if cell.neighboring == "replace_one" else [pairs[:1], pairs[1:]]:
         losses = mu * rng.standard_normal(n) + mu**2 / 2
