@@ -2,8 +2,8 @@
 
 Rows are those of `_peers`: in [-1, 1] with a column of ones, so that no norm exceeds ``sqrt(d)``.
 Gaussian releases split mu^2 of the cell by shares, as Gaussian DP composes exactly; the number of
-rows is public, as for the other peers. Settings that a paper leaves open are the best of a few on
-development sets (`_data.judged` is False), and are named in the docstring.
+rows is public, as for the other peers. Settings that a paper leaves open, and some that it fixes,
+are the best of a few on development sets (`_data.judged` is False), and are named in the docstring.
 """
 
 from __future__ import annotations
@@ -223,9 +223,9 @@ def frank_wolfe(
 
     300 rounds and radius 50 (logistic) or 3 (squared): best of (3, 10, 30, 100, 300) and of radii
     from 0.3 to 80 in the mean over five development sets each, at epsilon 0.3, 1 and 3. Entries of
-    a record's gradient are at most 1 (squares: residuals clipped to 1). A choice with
-    Gumbel noise of scale 2 * sensitivity / eps0 is the exponential mechanism: eps0-bounded range,
-    hence eps0^2/8-zCDP. Rounds share the rho that implies (epsilon, delta): no Gaussian mu.
+    a record's gradient are at most 1 (squares: residuals clipped to 1). A choice with Gumbel noise
+    of scale 2 * sensitivity / eps0 is the exponential mechanism: eps0-bounded range, hence
+    eps0^2/8-zCDP. Rounds share the rho that implies (epsilon, delta): no Gaussian mu.
     """
     radius = radius or {"logistic": 50.0, "squared": 3.0}[loss]
     eps0 = math.sqrt(8 * zcdp_rho(cell.epsilon, cell.delta) / n_rounds)
