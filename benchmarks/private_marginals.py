@@ -459,7 +459,7 @@ def run(name: str, split: int) -> list[dict[str, float]]:
             found = from_marginals(data, train, test, cell, n_bins, rng)
             scores |= {f"{key} {n_bins}": value for key, value in found.items()}
         seconds = (time.process_time() - started) / len(BINS)
-        scores["ours"] = fit_ours(data, cell, split)[0]
+        scores["ours"] = fit_ours(data, indices(len(data.y), split), cell, split)[0]
         scores["constant"] = constant(data, train, test)[0]
         arguments = (data.rows(), data.target(), loss, data.n_classes, train, test)
         scores["non_private"] = non_private(*arguments)[0]
