@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn import config_context
-from sklearn.metrics import d2_tweedie_score
+from sklearn.metrics import balanced_accuracy_score, d2_tweedie_score
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.utils.fixes import parse_version
 
 from examples.extending.plot_heavy_ball import HeavyBall
@@ -116,6 +117,20 @@ def test_a_guide_says_what_its_code_gives(guide, n_claims, off, tmp_path, monkey
             else:
                 assert re.fullmatch(re.escape(text).replace(r"\.\.\.", r"\d+"), str(value)), code
     assert guide != "pictures" or (tmp_path / "utility.png").is_file()
+
+
+def test_probabilities_of_a_weighted_fit_are_brought_back_to_the_prevalence():
+    (code,) = [block for block in blocks("concepts") if "prevalence =" in block]
+    names = {}
+    run(code, names)
+    assert names["probability"].mean() == pytest.approx(names["y"].mean(), abs=0.02)
+    assert names["weighted"].mean() > 0.2
+    model = names["model"].set_params(class_weight=None)
+    at_prevalence = FixedThresholdClassifier(
+        model, threshold=names["prevalence"], response_method="predict_proba"
+    )
+    predicted = at_prevalence.fit(names["X"], names["y"]).predict(names["X"])
+    assert balanced_accuracy_score(names["y"], predicted) > 0.7
 
 
 def test_attacks_are_right_as_often_as_the_table_says():

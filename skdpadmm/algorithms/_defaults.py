@@ -167,13 +167,16 @@ def _weighted_steps(facts: Facts, mu: float) -> tuple[float, float]:
 
     It is that of the loss without weights for the class with the largest one. Curvature is that of
     the typical weight, and so is the step; noise has grown with the clip, so that conditioned rows,
-    whose rule stops early for the sake of noise, stop earlier. No class is so rare that all of its
-    records are hidden: where weights say so, they are not those of prevalences.
+    whose rule stops early for the sake of noise, stop earlier: for two classes as if all had the
+    largest weight, for more, whose rule stops earlier anyway, halfway. No class is so rare that all
+    of its records are hidden: where weights say so, they are not those of prevalences.
     """
     step_size, clip_norm = default_steps(replace(facts, loss=facts.loss.unweighted), mu)
     largest = largest_weight(facts.loss)
     typical = max(facts.loss.typical_weight, largest / max(facts.signal(mu), 1.0))
-    weight = typical if facts.conditioning is None else math.sqrt(largest * typical)
+    weight = typical
+    if facts.conditioning is not None:
+        weight = largest if facts.loss.n_outputs == 1 else math.sqrt(largest * typical)
     return step_size / weight, clip_norm * largest
 
 
