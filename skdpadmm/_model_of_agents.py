@@ -16,6 +16,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdpadmm._chunks import Shards
 from skdpadmm._fitting import Fitted, Trust, all_or_nothing
 from skdpadmm._linear_model import (
     PredictsProbabilities,
@@ -65,7 +66,6 @@ class ModelOfAgents(PrivateLinearModel):
     partition: Any = parameter("iid", OneOf(*PARTITIONS), callable)
     n_agents: int | None = parameter(None, COUNT, None)
     agent_column: int | str | None = parameter(None, Integral, str, None)
-    engine: str = parameter("local", OneOf("local", "dask"))
 
     @_fit_context(prefer_skip_nested_validation=True)
     @known_arguments
@@ -98,7 +98,7 @@ class ModelOfAgents(PrivateLinearModel):
                 " goes into the parameter agent_column."
             )
         with all_or_nothing(self):
-            self._fit(X, y, self._labels_of_rows(X, agents))
+            self._fit(X, y, agents)
         return self
 
     @without_data
@@ -143,7 +143,6 @@ class ModelOfAgents(PrivateLinearModel):
             unit=self.privacy_unit,
             who=who,
             observer=self.adversary,
-            backend=self.engine,
             assumptions=tuple(filter(None, assumptions)),
         )
 
@@ -151,7 +150,9 @@ class ModelOfAgents(PrivateLinearModel):
         """Who holds which row, and who is trusted."""
         made_up = agents is None and not callable(self.partition)
         condition = ""
-        if agents is not None:
+        if isinstance(X, Shards):
+            ownership = self._owners_of_chunks(X) if agents is None else agents
+        elif agents is not None:
             ownership = ownership_of_labels(agents, n_samples=len(y))
         else:
             partition, n_agents = self._partition_rule()
@@ -169,13 +170,33 @@ class ModelOfAgents(PrivateLinearModel):
         self.agent_labels_ = ownership.labels
         # Agents that are made up are others in every fit.
         column = self.agent_column if isinstance(self.agent_column, str) else ""
-        return ownership, self._trust(
+        trust = self._trust(
             ownership.sizes,
             ownership.labels,
             self._made_up() if made_up else "",
             condition,
             who="" if agents is None else column or ownership.name_of(agents),
         )
+        sits_out = trust.agents.sit_out and made_up
+        if isinstance(X, Shards) and (trust.unit == "agent" or sits_out):
+            got = "agents as the unit" if trust.unit == "agent" else "made-up agents who sit out"
+            raise ValueError(
+                f"Got {got} with chunks on workers of dask, expected records as the unit, and"
+                " agents=labels where agents may miss rounds: chunks do not end where rows of an"
+                " agent do. Close the client, and rows are mapped from a file in this process."
+            )
+        return ownership, trust
+
+    def _owners_of_chunks(self, X: Shards) -> Ownership:
+        """Sizes of artificial agents, where no sum depends on whose a row is."""
+        rule, n_agents = self._partition_rule()
+        sizes = agent_sizes(rule, n_samples=X.shape[0], n_agents=n_agents)
+        if sizes is None or rule == "sorted":
+            raise ValueError(
+                f"Got partition={rule!r} for chunks on workers of dask, expected 'iid' or"
+                " 'quantity': the others need all targets in one place. Pass agents."
+            )
+        return Ownership(np.arange(len(sizes)), np.empty(0, dtype=np.intp), sizes)
 
     def _seed(self) -> int:
         """The seed of partitions and graphs; other values are refused with the noise."""

@@ -23,6 +23,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
+from skdpadmm._chunks import Shards
 from skdpadmm._fitting import CURATOR, Trust, all_or_nothing
 from skdpadmm._linear_model import (
     PredictsProbabilities,
@@ -124,6 +125,12 @@ class CentralModel(StreamingModel):
         trust = self._curator(agents is not None)
         if agents is None:
             return None, trust
+        if isinstance(X, Shards):
+            raise ValueError(
+                "Got persons with chunks on workers of dask, expected rows in one place: those of a"
+                " person may be in several chunks. Close the client, and rows are mapped from a"
+                " file in this process."
+            )
         persons = ownership_of_labels(agents, n_samples=len(y), name="persons")
         return persons, replace(trust, who=persons.name_of(agents))
 

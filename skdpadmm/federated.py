@@ -166,9 +166,6 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
         rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
         takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
         joblib. The result does not depend on the number.
-    engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
-        privacy boundary.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
         it reads data.
@@ -300,9 +297,6 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
         rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
         takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
         joblib. The result does not depend on the number.
-    engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
-        privacy boundary.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
         it reads data.
@@ -442,9 +436,6 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
         rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
         takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
         joblib. The result does not depend on the number.
-    engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
-        privacy boundary.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
         it reads data.
@@ -578,9 +569,6 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
         rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
         takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
         joblib. The result does not depend on the number.
-    engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
-        privacy boundary.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
         it reads data.

@@ -31,7 +31,15 @@ from skdpadmm.protocol._facts import (
     unit_sizes,
 )
 from skdpadmm.protocol._gate import Gate
-from skdpadmm.protocol._plan import Plan, PlanViolation, Problem, Settings, Solution
+from skdpadmm.protocol._plan import (
+    Elsewhere,
+    Plan,
+    PlanViolation,
+    Problem,
+    Settings,
+    Solution,
+    Summand,
+)
 from skdpadmm.protocol._release import Release, View, not_private
 from skdpadmm.protocol._signal import WEAK, Signal
 
@@ -48,6 +56,7 @@ __all__ = [
     "Centering",
     "Conditioning",
     "Curator",
+    "Elsewhere",
     "Facts",
     "Federation",
     "Gate",
@@ -61,6 +70,7 @@ __all__ = [
     "Settings",
     "Signal",
     "Solution",
+    "Summand",
     "View",
     "neighborhood_of",
     "network_of",

@@ -64,6 +64,8 @@ class Rows:
     coordinates : Coordinates
     per_unit : int, default=1
         Neighbouring rows that belong together: as many are in one block.
+    n_samples : int, default=None
+        Number of rows, where X has none of them because they are elsewhere.
 
     Attributes
     ----------
@@ -76,14 +78,16 @@ class Rows:
         The blocks.
     """
 
-    def __init__(self, X: Any, coordinates: Coordinates, per_unit: int = 1) -> None:
+    def __init__(
+        self, X: Any, coordinates: Coordinates, per_unit: int = 1, n_samples: int | None = None
+    ) -> None:
         self.coordinates = coordinates
         self.basis: Basis | None = None
-        self.n_samples = int(X.shape[0])
+        n = int(X.shape[0])
+        self.n_samples = n if n_samples is None else n_samples
         self._is_sparse = sparse.issparse(X)
         if self._is_sparse:
             _require_zero_inside(coordinates.lower, coordinates.upper)
-        n = self.n_samples
         size = block_size(X.shape[1], is_sparse=self._is_sparse, per_unit=per_unit)
         self.slices = [slice(start, min(start + size, n)) for start in range(0, n, size)]
         # All rows in one array, where there is one that needs no copy; otherwise those of blocks.
@@ -131,7 +135,7 @@ class Rows:
         """The same rows, seen in a basis; `over_blocks` runs a function over all blocks."""
         rows = copy(self)
         rows.basis = basis
-        rows.squared_norm = np.empty(self.n_samples)
+        rows.squared_norm = np.empty(len(self.weight))
         columns = rows.prepare(np.eye(self.coordinates.n_parameters))
 
         def measure(block: int) -> None:
