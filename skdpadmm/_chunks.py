@@ -260,6 +260,11 @@ def current_client() -> Any:
     return None
 
 
+def example_of(X: Any) -> Any:
+    """Rows of the columns and types of a collection, without its values."""
+    return np.zeros((1, X.shape[1]), X.dtype) if hasattr(X, "chunks") else X._meta_nonempty
+
+
 def lazily(method: _Method) -> _Method:
     """Call a method of rows on each chunk of a collection, when its result is asked for."""
 
@@ -267,14 +272,12 @@ def lazily(method: _Method) -> _Method:
     def mapped(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_collection(X):
             return method(self, X, *args, **kwargs)
-        is_frame = hasattr(X, "_meta_nonempty")
-        example = X._meta_nonempty if is_frame else np.zeros((1, X.shape[1]), dtype=X.dtype)
-        empty = method(self, example, *args, **kwargs)[:0]
+        empty = method(self, example_of(X), *args, **kwargs)[:0]
 
         def of_chunk(chunk: Any) -> Any:
             return method(self, chunk, *args, **kwargs) if chunk.shape[0] else empty
 
-        if is_frame:
+        if not hasattr(X, "chunks"):
             return X.map_partitions(of_chunk, meta=empty)
         chunks = (X.chunks[0], *((size,) for size in empty.shape[1:]))
         options = {"drop_axis": 1} if empty.ndim == 1 else {}
