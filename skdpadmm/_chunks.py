@@ -12,6 +12,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, TypeVar
@@ -72,7 +73,8 @@ def checked(model: Any, X: Any, y: Any, agents: Any = None) -> Chunk | None:
     """A chunk as a fit of it alone would see it; None without rows."""
     if y.shape[0] == X.shape[0] == 0:
         return None
-    model._forget()
+    # Threads of a worker check their chunks at the same time.
+    model = copy(model)
     agents = model._labels_of_rows(X, agents)
     X, _, targets = model._check_targets(X, y)
     columns = {name: value for name, value in vars(model).items() if name.endswith("_in_")}
