@@ -198,7 +198,8 @@ def delayed_chunks(**given: Any) -> list[tuple[Any, ...]]:
             like = values.chunks if values is X else getattr(X, "chunks", values.chunks)
             rows = like[0] if sum(like[0]) == values.shape[0] else values.chunks[0]
             values = values.rechunk((rows, *(-1 for _ in values.shape[1:])))
-        pieces.append(np.ravel(values.to_delayed()).tolist())
+        # Optimised, columns of one parquet file could have other partitions than its targets.
+        pieces.append(np.ravel(values.to_delayed(optimize_graph=False)).tolist())
     counts = dict(zip(given, map(len, pieces), strict=True))
     if len(set(counts.values())) > 1:
         raise ValueError(
