@@ -87,7 +87,7 @@ class Shard:
     def __init__(self, *chunk: Any) -> None:
         self.raw: Any = chunk
         self.chunk: Chunk | None = None
-        self.functions: list[Summand] = []
+        self.functions: dict[int, Summand] = {}
 
     def check(self, model: Any) -> Any:
         """Validate the chunk; its public facts, and how many rows each agent has."""
@@ -117,14 +117,16 @@ class Shard:
             index = positions_of_labels(self.chunk.agents, labels, n_samples=X.shape[0])
             owners = Ownership(labels, index)
         self.problem = problem_of(X, self.chunk.y, coordinates, engine=Engine(), ownership=owners)
+        self.chunk = replace(self.chunk, X=None, y=np.empty(0), agents=None)
 
     def change(self, change: Callable[[Problem], Problem]) -> None:
-        """Change the problem."""
+        """Change the problem, and forget functions of what it was."""
+        self.functions.clear()
         self.problem = change(self.problem)
 
-    def keep(self, make: Callable[[Problem], Summand]) -> None:
+    def keep(self, number: int, make: Callable[[Problem], Summand]) -> None:
         """Keep a function of the problem, with what it remembers."""
-        self.functions.append(make(self.problem))
+        self.functions[number] = make(self.problem)
 
     def call(self, number: int, *args: Any) -> Any:
         """What a function returns."""
@@ -165,9 +167,9 @@ class Shards:
 
     def summed(self, make: Callable[[Problem], Summand]) -> Summand:
         """The function that `make` returns for the problem of a chunk, summed over all chunks."""
-        self.parts.each(Shard.on_rows, Shard.keep, make)
         self.n_functions += 1
-        return partial(self.parts.sum, Shard.on_rows, Shard.call, self.n_functions - 1)
+        self.parts.each(Shard.on_rows, Shard.keep, self.n_functions, make)
+        return partial(self.parts.sum, Shard.on_rows, Shard.call, self.n_functions)
 
 
 def same_columns(n_features: Sequence[int], columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
