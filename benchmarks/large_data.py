@@ -21,6 +21,7 @@ Nothing printed here depends on the values in the data, but for the accuracies o
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import resource
@@ -159,6 +160,8 @@ def in_chunks(n: int, p: int, size: int, repeats: int) -> dict[str, Any]:
                 client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss).values()
             )
             del X, y
+            gc.collect()
+            time.sleep(2)  # until workers have heard of it
     found["client"] = peak()
     return found
 

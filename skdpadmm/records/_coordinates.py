@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 # A target that was not declared is clipped to this interval: it suits a standardised one.
 UNDECLARED_TARGET_BOUNDS = (-3.0, 3.0)
 # Rows of so many entries are squared at once.
-MOMENT_ENTRIES = 2**24
+MOMENT_ENTRIES = 2**20
 # Norm of a row of the declared norm, over the square root of the number of parameters: that of a
 # typical row whose features fill declared bounds.
 ROW_NORM = 0.6

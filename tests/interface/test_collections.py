@@ -5,6 +5,7 @@ import math
 import os
 import pickle
 import signal
+import tracemalloc
 from contextlib import contextmanager
 
 import cloudpickle
@@ -23,6 +24,7 @@ from skdpadmm.algorithms import CoordinateDescent, FederatedADMM, GradientDescen
 from skdpadmm.engine import ChunkParts
 from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.preprocessing import PublicTableTransformer, Range
+from skdpadmm.records._coordinates import MOMENT_ENTRIES
 from tests.interface.registry import ROWS, parameters
 
 pytestmark = pytest.mark.slow
@@ -386,3 +388,23 @@ def test_fitted_models_hold_nothing_of_a_cluster(place):
     model.set_params(algorithm=FederatedADMM(trace=True)).fit(*in_chunks(X, y))
     assert len(pickle.dumps(model)) < 100_000
     assert isinstance(pickle.loads(pickle.dumps(model)), DPFedRidge)
+
+
+# A file on this machine.
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize("name", ["ridge", "logistic", "fed ridge"])
+def test_a_memory_map_is_never_copied_as_a_whole(name, epsilon, tmp_path):
+    X, y, model = data(name, n=200_000, p=40)
+    model.set_params(epsilon=epsilon, max_iter=3)
+    stored = np.memmap(tmp_path / "rows", dtype=np.float64, mode="w+", shape=X.shape)
+    stored[:] = X
+    reference = clone(model).fit(X, y)
+    tracemalloc.start()
+    mapped = clone(model).fit(np.memmap(tmp_path / "rows", mode="r", shape=X.shape, dtype=float), y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert_same_fit(mapped, reference)
+    # Some vectors over rows and blocks of a fixed size, of which those of moments are the largest.
+    assert peak < 15 * y.nbytes + (4 * 8 * MOMENT_ENTRIES if math.isinf(epsilon) else 2**25)
