@@ -172,14 +172,22 @@ class Shards:
         return partial(self.parts.sum, Shard.on_rows, Shard.call, self.n_functions)
 
 
+def not_in_chunks(what: str) -> ValueError:
+    """What needs all rows in one place, as an error."""
+    return ValueError(
+        f"Got chunks on workers of dask with {what}, expected records as the unit and an algorithm"
+        " of sums over rows, such as 'consensus-admm' of a curator or 'federated-admm'. Close the"
+        " client, and rows are mapped from a file in this process, where everything works."
+    )
+
+
 def same_columns(n_features: Sequence[int], columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The columns that all chunks have."""
     names = [list(seen.get("feature_names_in_", ())) for seen in columns]
-    widths = sorted(set(n_features))
-    if len(widths) != 1 or any(own != names[0] for own in names):
+    if len(set(n_features)) != 1 or any(own != names[0] for own in names):
         raise ValueError(
-            f"Got chunks of X with columns of {'different names' if widths[1:] == [] else widths},"
-            " expected the same columns in all chunks, and at least one row."
+            f"Got chunks of X with {sorted(set(n_features))} columns or other names, expected the"
+            " same columns in all chunks, and at least one row."
         )
     return columns[0]
 

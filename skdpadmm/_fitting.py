@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -156,20 +156,19 @@ class PendingFit:
     @contextmanager
     def problem(self, plan: Plan, coordinates: Coordinates, gate: Gate) -> Iterator[Problem]:
         """The data in the coordinates of a plan, as long as its engine runs."""
-        workers = Engine(self.estimator.n_jobs)
-        with _progress(self.estimator, plan) as progress, workers.running() as engine:
-            facts: dict[str, Any] = {
-                "engine": engine,
-                "ownership": self.ownership,
-                "report": progress,
-                "path": [] if self.planned.algorithm.trace else None,
-                "weights": self.weights,
-                "per_person": plan.facts.max_rows_per_person or 1,
-            }
-            if isinstance(self.X, Shards):
-                problem = self.X.problem(coordinates, **facts)
-            else:
-                problem = problem_of(self.X, self.y, coordinates, **facts)
+        running = Engine(self.estimator.n_jobs).running()
+        with _progress(self.estimator, plan) as progress, running as engine:
+            is_elsewhere = isinstance(self.X, Shards)
+            make = self.X.problem if is_elsewhere else partial(problem_of, self.X, self.y)
+            problem = make(
+                coordinates,
+                engine=engine,
+                ownership=self.ownership,
+                report=progress,
+                path=[] if self.planned.algorithm.trace else None,
+                weights=self.weights,
+                per_person=plan.facts.max_rows_per_person or 1,
+            )
             if plan.facts.conditioning is not None:
                 problem = condition(problem, plan.facts.conditioning, gate)
             yield problem

@@ -23,7 +23,7 @@ from sklearn.utils import check_array, check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._chunks import Shards, is_collection, lazily, read_chunks
+from skdpadmm._chunks import Shards, is_collection, lazily, not_in_chunks, read_chunks
 from skdpadmm._fitting import CURATOR, Fitted, PendingFit, PlannedFit, Trust, reserved
 from skdpadmm._report import assumptions_of, warnings_of
 from skdpadmm._sklearn import (
@@ -170,12 +170,7 @@ class PrivateLinearModel(LinkedEstimator):
             trust=trust,
         )
         if isinstance(X, Shards) and not planned.algorithm.distributed:
-            raise ValueError(
-                f"Got chunks on workers of dask with {planned.algorithm!r}, expected an algorithm"
-                " that reaches rows by sums alone, such as 'consensus-admm' of a curator or"
-                " 'federated-admm' with records as the unit. Close the client, and rows are mapped"
-                " from a file in this process, where every algorithm works."
-            )
+            raise not_in_chunks(f"{planned.algorithm!r}")
         fit = PendingFit(
             estimator=self, planned=planned, X=X, y=y, ownership=ownership, weights=weights
         )

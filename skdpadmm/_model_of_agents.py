@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._chunks import Shards
+from skdpadmm._chunks import Shards, not_in_chunks
 from skdpadmm._fitting import Fitted, Trust, all_or_nothing
 from skdpadmm._linear_model import (
     PredictsProbabilities,
@@ -177,14 +177,10 @@ class ModelOfAgents(PrivateLinearModel):
             condition,
             who="" if agents is None else column or ownership.name_of(agents),
         )
-        sits_out = trust.agents.sit_out and made_up
-        if isinstance(X, Shards) and (trust.unit == "agent" or sits_out):
-            got = "agents as the unit" if trust.unit == "agent" else "made-up agents who sit out"
-            raise ValueError(
-                f"Got {got} with chunks on workers of dask, expected records as the unit, and"
-                " agents=labels where agents may miss rounds: chunks do not end where rows of an"
-                " agent do. Close the client, and rows are mapped from a file in this process."
-            )
+        if isinstance(X, Shards) and trust.unit == "agent":
+            raise not_in_chunks("agents as the unit, whose rows may be in several of them")
+        if isinstance(X, Shards) and made_up and trust.agents.sit_out:
+            raise not_in_chunks("made-up agents who miss rounds: pass agents")
         return ownership, trust
 
     def _owners_of_chunks(self, X: Shards) -> Ownership:
@@ -192,10 +188,7 @@ class ModelOfAgents(PrivateLinearModel):
         rule, n_agents = self._partition_rule()
         sizes = agent_sizes(rule, n_samples=X.shape[0], n_agents=n_agents)
         if sizes is None or rule == "sorted":
-            raise ValueError(
-                f"Got partition={rule!r} for chunks on workers of dask, expected 'iid' or"
-                " 'quantity': the others need all targets in one place. Pass agents."
-            )
+            raise not_in_chunks(f"partition={rule!r}, which reads all targets: pass agents")
         return Ownership(np.arange(len(sizes)), np.empty(0, dtype=np.intp), sizes)
 
     def _seed(self) -> int:

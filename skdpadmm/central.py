@@ -23,7 +23,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
-from skdpadmm._chunks import Shards
+from skdpadmm._chunks import Shards, not_in_chunks
 from skdpadmm._fitting import CURATOR, Trust, all_or_nothing
 from skdpadmm._linear_model import (
     PredictsProbabilities,
@@ -126,11 +126,7 @@ class CentralModel(StreamingModel):
         if agents is None:
             return None, trust
         if isinstance(X, Shards):
-            raise ValueError(
-                "Got persons with chunks on workers of dask, expected rows in one place: those of a"
-                " person may be in several chunks. Close the client, and rows are mapped from a"
-                " file in this process."
-            )
+            raise not_in_chunks("persons, whose rows may be in several of them")
         persons = ownership_of_labels(agents, n_samples=len(y), name="persons")
         return persons, replace(trust, who=persons.name_of(agents))
 

@@ -248,7 +248,7 @@ def broken(kind):
 
 WRONG = {
     "nan": "Input X contains NaN, expected finite numbers",
-    "width": r"Got chunks of X with columns of \[5, 6\], expected the same columns",
+    "width": r"Got chunks of X with \[5, 6\] columns or other names, expected the same columns",
     "text": "Got text, expected numbers",
 }
 
@@ -282,13 +282,21 @@ def test_refusals_say_what_to_do_instead(place):
 
 
 REFUSED = {
-    "all rows at once": ("perturbed objective", {}, "reaches rows by sums alone"),
-    "batches": ("ridge", {"algorithm": GradientDescent(schedule="cyclic")}, "by sums alone"),
-    "graph": ("network", {}, "by sums alone"),
-    "shares": ("fed sharing", {}, "by sums alone"),
-    "whole agents": ("fed ridge", {"privacy_unit": "agent"}, "expected records as the unit"),
-    "made-up absentees": ("fed ridge", {"participation": 0.5}, "agents=labels"),
-    "sorted": ("fed ridge", {"partition": "sorted"}, "expected 'iid' or 'quantity'"),
+    "all rows at once": ("perturbed objective", {}, "ObjectivePerturbation.* an algorithm of sums"),
+    "batches": (
+        "ridge",
+        {"algorithm": GradientDescent(schedule="cyclic")},
+        "algorithm of sums",
+    ),
+    "graph": ("network", {}, "algorithm of sums"),
+    "shares": ("fed sharing", {}, "algorithm of sums"),
+    "whole agents": ("fed ridge", {"privacy_unit": "agent"}, "agents as the unit, whose rows"),
+    "made-up absentees": (
+        "fed ridge",
+        {"participation": 0.5},
+        "miss rounds: pass agents",
+    ),
+    "sorted": ("fed ridge", {"partition": "sorted"}, "partition='sorted', which reads all targets"),
 }
 
 
@@ -313,7 +321,7 @@ def test_persons_are_refused_with_workers_and_work_from_a_file(place):
     model.set_params(max_rows_per_person=2)
     dX, dy, persons = in_chunks(X, y, np.arange(N) // 2)
     if place == "workers":
-        with pytest.raises(ValueError, match="Got persons with chunks"):
+        with pytest.raises(ValueError, match="with persons, whose rows may be in several"):
             model.fit(dX, dy, persons=persons)
     else:
         reference = clone(model).fit(X, y, persons=np.arange(N) // 2)
