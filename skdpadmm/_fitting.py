@@ -20,15 +20,7 @@ from numpy.typing import NDArray
 
 from skdpadmm._chunks import Shards, has_no_longer_rows, largest_entries, problem_of
 from skdpadmm._report import fit_report
-from skdpadmm.algorithms import (
-    Algorithm,
-    condition,
-    norm_counts,
-    recentre,
-    rescale,
-    target_sums,
-    without_clip_bias,
-)
+from skdpadmm.algorithms import Algorithm, condition, recentre, rescale, without_clip_bias
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
@@ -139,11 +131,9 @@ class PendingFit:
                 plan, coordinates = self._without_privacy()
             gate = gate_of(self, plan, noise)
             if plan.facts.scaling is not None:
-                counts = np.add.reduce(self._each(norm_counts, coordinates.undeclared))
-                coordinates = rescale(coordinates, counts, plan.facts.scaling, gate)
+                coordinates = rescale(coordinates, self._each, plan.facts.scaling, gate)
             if plan.facts.centering is not None:
-                sums = np.add.reduce(self._each(target_sums, coordinates))
-                coordinates = recentre(coordinates, sums, plan.facts.centering, gate)
+                coordinates = recentre(coordinates, self._each, plan.facts.centering, gate)
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
                 solution = without_clip_bias(plan, problem, solution)

@@ -22,14 +22,7 @@ from skdpadmm.algorithms._personalized_optimum import (
     PersonalizedOptimum,
     refit_at_home,
 )
-from skdpadmm.algorithms._preparations import (
-    condition,
-    norm_counts,
-    prepared,
-    recentre,
-    rescale,
-    target_sums,
-)
+from skdpadmm.algorithms._preparations import condition, prepared, recentre, rescale
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_aggregators import (
     RandomizedADMM,
@@ -73,7 +66,6 @@ __all__ = [
     "condition",
     "exact_algorithm",
     "is_streaming",
-    "norm_counts",
     "parameter",
     "penalty_operator",
     "prepared",
@@ -81,6 +73,5 @@ __all__ = [
     "refit_at_home",
     "rescale",
     "resolve_algorithm",
-    "target_sums",
     "without_clip_bias",
 ]

@@ -24,6 +24,7 @@ diagonal is smaller by sqrt(2).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -128,12 +129,13 @@ def norm_counts(X: Any, y: Any, columns: NDArray[np.bool_]) -> NDArray[np.float6
 
 
 def rescale(
-    coordinates: Coordinates, counts: NDArray[np.float64], scaling: Scaling, gate: Gate
+    coordinates: Coordinates, each: Callable[..., Any], scaling: Scaling, gate: Gate
 ) -> Coordinates:
     """Release the histogram and bring undeclared features to the scale that algorithms expect.
 
-    `counts` are those of `norm_counts`.
+    ``each(function, ...)`` is a list of ``function(X, y, ...)`` of the rows of each place.
     """
+    counts = np.add.reduce(each(norm_counts, coordinates.undeclared))
     released = gate.release(ROW_NORMS, counts / scaling.per_unit)
     return coordinates.rescaled(
         scaling.target / median_norm(released, scaling.release.noise_std, default=scaling.target)
@@ -180,12 +182,10 @@ def target_sums(X: Any, y: Any, coordinates: Coordinates) -> NDArray[np.float64]
 
 
 def recentre(
-    coordinates: Coordinates, sums: NDArray[np.float64], centering: Centering, gate: Gate
+    coordinates: Coordinates, each: Callable[..., Any], centering: Centering, gate: Gate
 ) -> Coordinates:
-    """Release the moments of the target, and express it about its centre, in its unit.
-
-    `sums` are those of `target_sums`.
-    """
+    """Release the moments of the target, and express it about its centre, in its unit."""
+    sums = np.add.reduce(each(target_sums, coordinates))
     released = gate.release(TARGET_MOMENTS, np.array([1.0, SQUARE]) * (sums[:2] / sums[2]))
     return coordinates.recentred(*centre_and_unit(released, centering.release.noise_std))
 

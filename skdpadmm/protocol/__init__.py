@@ -31,15 +31,7 @@ from skdpadmm.protocol._facts import (
     unit_sizes,
 )
 from skdpadmm.protocol._gate import Gate
-from skdpadmm.protocol._plan import (
-    Elsewhere,
-    Plan,
-    PlanViolation,
-    Problem,
-    Settings,
-    Solution,
-    Summand,
-)
+from skdpadmm.protocol._plan import Plan, PlanViolation, Problem, Settings, Solution, Summand
 from skdpadmm.protocol._release import Release, View, not_private
 from skdpadmm.protocol._signal import WEAK, Signal
 
@@ -56,7 +48,6 @@ __all__ = [
     "Centering",
     "Conditioning",
     "Curator",
-    "Elsewhere",
     "Facts",
     "Federation",
     "Gate",

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
-from skdpadmm.algorithms import ConsensusADMM, GradientADMM, condition, target_sums
+from skdpadmm.algorithms import ConsensusADMM, GradientADMM, condition
 from skdpadmm.algorithms._noise_left import parameter_variance, score_variance
 from skdpadmm.algorithms._preparations import (
     EXPONENTS,
@@ -135,6 +135,11 @@ def test_a_floor_that_could_fall_below_the_planned_one_is_refused(power):
 # Centre and unit of a target.
 
 
+def each_of(target):
+    """What reaches targets that are all in one place."""
+    return lambda function, *args: [function(None, target, *args)]
+
+
 def moments(target, relation="replace_one"):
     """The value that passes the gate for targets in [-1, 1], and its planned sensitivity."""
     model = DPAdmmRidge(epsilon=50.0, target_bounds=(-1, 1), neighboring=relation)
@@ -142,8 +147,7 @@ def moments(target, relation="replace_one"):
     centering = plan.facts.centering
     assert plan.releases[0] == centering.release
     assert centering.release.name == TARGET_MOMENTS
-    sums = target_sums(None, target, plan.facts.coordinates)
-    recentre(plan.facts.coordinates, sums, centering, Gate(plan, source))
+    recentre(plan.facts.coordinates, each_of(target), centering, Gate(plan, source))
     return source.values[0], centering.release.sensitivities[0]
 
 
@@ -174,8 +178,7 @@ def test_moments_move_by_their_sensitivity_where_floats_hold_no_middle_of_the_bo
     coordinates, centering, seen = plan.facts.coordinates, plan.facts.centering, []
     for first in far:
         target, source = np.array([first] + [far[0]] * 9), direct.KnownNoise()
-        sums = target_sums(None, target, coordinates)
-        recentre(coordinates, sums, centering, Gate(plan, source))
+        recentre(coordinates, each_of(target), centering, Gate(plan, source))
         seen.append(source.values[0])
     assert 0 < np.linalg.norm(seen[0] - seen[1]) <= centering.release.sensitivities[0]
 

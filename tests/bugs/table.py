@@ -26,7 +26,7 @@ from skdpadmm.algorithms import (
     ObjectivePerturbation,
 )
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
-from skdpadmm.algorithms._preparations import median_norm
+from skdpadmm.algorithms._preparations import median_norm, norm_counts, target_sums
 from skdpadmm.engine import Engine
 from skdpadmm.losses import SquaredLoss, clip_derivative
 from skdpadmm.model_selection._search import Trials
@@ -313,16 +313,18 @@ def a_release_outside_the_plan(run: Any, self: Any, plan: Any, problem: Any, gat
 
 
 @replaces("skdpadmm._fitting", "rescale")
-def exact_units(rescale: Any, coordinates: Any, counts: Any, scaling: Any, gate: Any) -> Any:
+def exact_units(rescale: Any, coordinates: Any, each: Any, scaling: Any, gate: Any) -> Any:
     """The median of the exact histogram, beside one that is released in vain."""
-    rescale(coordinates, counts, scaling, gate)
+    rescale(coordinates, each, scaling, gate)
+    counts = sum(each(norm_counts, coordinates.undeclared))
     return coordinates.rescaled(scaling.target / median_norm(counts, 0.0, default=1.0))
 
 
 @replaces("skdpadmm._fitting", "recentre")
-def exact_centre(recentre: Any, coordinates: Any, sums: Any, centering: Any, gate: Any) -> Any:
+def exact_centre(recentre: Any, coordinates: Any, each: Any, centering: Any, gate: Any) -> Any:
     """The mean of the target itself, beside one that is released in vain."""
-    unit = recentre(coordinates, sums, centering, gate).target_unit
+    unit = recentre(coordinates, each, centering, gate).target_unit
+    sums = sum(each(target_sums, coordinates))
     return coordinates.recentred(float(sums[0] / sums[2]), unit)
 
 
