@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client
+from distributed.comm import tcp
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.pipeline import make_pipeline
@@ -214,6 +215,37 @@ def test_no_row_and_no_vector_over_rows_crosses_the_network(name, epsilon, worke
         # Without privacy columns have their extremes, which are entries of rows.
         if epsilon == 1.0:
             assert not any((np.abs(array - canary) < 1e-9).any() for array in arrays)
+
+
+@pytest.mark.parametrize("name", ["logistic", "fed ridge"])
+def test_what_arrives_at_the_client_and_the_scheduler_has_no_row(
+    name, client, all_answer, monkeypatch
+):
+    all_answer()
+    _, _, model = data(name)
+    n, p, read, arrived = 100_000, 25, tcp.read_bytes_rw, []
+
+    async def heard(stream, n):
+        found = await read(stream, n)
+        arrived.append(bytes(found))
+        return found
+
+    def rows(block_info=None):
+        (low, high), _ = block_info[None]["array-location"]
+        return np.random.default_rng(low).uniform(-1, 1, size=(high - low, p))
+
+    with client.as_current():
+        X = da.map_blocks(rows, chunks=((12_500,) * 8, (p,)), dtype=float)
+        y = (X[:, 0] > 0) * 1.0
+        monkeypatch.setattr(tcp, "read_bytes_rw", heard)
+        model.fit(X, y)
+        monkeypatch.undo()
+    everything = b"".join(arrived)
+    # Validation, conditioning and all rounds together, beside 20 MB of rows.
+    assert 10_000 < len(everything) < n * 8 / 2 < n * p * 8
+    for low in range(0, n, 12_500):
+        entries = np.random.default_rng(low).uniform(-1, 1, size=(50, p))
+        assert not any(entry.tobytes() in everything for entry in entries.ravel())
 
 
 def test_the_seed_and_the_ledger_stay_with_the_client(workers, tmp_path, monkeypatch):
