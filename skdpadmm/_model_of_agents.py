@@ -74,8 +74,10 @@ class ModelOfAgents(PrivateLinearModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, finite. Sparse input is used as CSR.
+        X : {array-like, sparse matrix, dask collection} of shape (n_samples, n_features)
+            Features, finite. Sparse input is used as CSR. With a client of dask.distributed,
+            chunks stay with their workers, and `y` and `agents` are collections of the same rows;
+            classifiers then need `classes`. That is for a federation with records as the unit.
         y : array-like of shape (n_samples,)
             Target: finite numbers for a regressor, class labels for a classifier.
         agents : array-like of shape (n_samples,), default=None

@@ -84,8 +84,10 @@ class CentralModel(StreamingModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, finite. Sparse input is used as CSR.
+        X : {array-like, sparse matrix, dask collection} of shape (n_samples, n_features)
+            Features, finite. Sparse input is used as CSR. With a client of dask.distributed,
+            chunks stay with their workers, and `y` is a collection of the same rows; classifiers
+            then need `classes`.
         y : array-like of shape (n_samples,)
             Target: finite numbers for a regressor, class labels for a classifier.
         persons : array-like of shape (n_samples,), default=None
@@ -102,8 +104,9 @@ class CentralModel(StreamingModel):
 
         Raises
         ------
-        ValueError
-            If a parameter or the input is invalid. The estimator then stores nothing.
+        ValueError, RuntimeError
+            If a parameter or the input is invalid; if a worker dies, after which the budget counts
+            as spent. The estimator then stores nothing.
         """
         with all_or_nothing(self):
             if self._is_stream():

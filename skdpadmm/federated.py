@@ -9,7 +9,8 @@ The guarantee holds for every finite input, because contributions are clipped af
 computed. It does not cover transformers fitted earlier in a pipeline, scores on private data, or
 other fits on the same records.
 
-`fit` simulates all agents in one process and does not protect anyone from the party that runs it.
+`fit` simulates all agents, in one process or on trusted workers of dask, and does not protect
+anyone from the party that runs it.
 
 .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
    Centralized and Federated Learning", ICML 2023.

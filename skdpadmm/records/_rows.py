@@ -40,8 +40,9 @@ def rounding_factor(*, n_samples: int, coordinates: Coordinates, per_unit: int =
     A sum of n vectors of norm at most C, added in any order through chains of at most `depth`
     operations, is off by at most ``depth * u * n * C`` in norm (u the unit round-off), on each of
     two neighbouring data sets. Offsets that are large beside their scale amplify it. The bound
-    covers dense and sparse blocks alike. Where persons of `per_unit` rows are clipped, rows that
-    cancel each other are together longer than that, by `CANCELLATION`.
+    covers dense and sparse blocks alike, and chunks whose sums meet in a binary tree. Where persons
+    of `per_unit` rows are clipped, rows that cancel each other are together longer than that, by
+    `CANCELLATION`.
     """
     n_features, rows = coordinates.n_features, max(per_unit, 1)
     sizes = [block_size(n_features, is_sparse=is_it, per_unit=rows) for is_it in (False, True)]
