@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import groupby, pairwise
@@ -21,6 +22,9 @@ HUGE = 1e100
 # Dense blocks of this many entries stay in a core's cache between the two passes over them.
 BLOCK_ENTRIES = 2**19
 
+
+# A block of numbers that are no float64, converted, for each thread.
+_SCRATCH = threading.local()
 
 # What a row of a person may exceed the clip bound of the person by, before they are added up.
 CANCELLATION = 64.0
@@ -341,8 +345,16 @@ class Rows:
         return self._blocks[block] if self._whole is None else self._whole[self.slices[block]]
 
     def _block(self, block: int) -> Any:
-        """A block in float64; never a copy of one that is."""
-        return self._raw(block).astype(np.float64, copy=False)
+        """A block in float64 until its thread asks for another; never a copy of one that is."""
+        X = self._raw(block)
+        if self._whole is None or X.dtype == np.float64 or not X.flags.c_contiguous:
+            return X.astype(np.float64, copy=False)
+        # Memory that is asked for anew, as workers of dask are set up, takes longer than the block.
+        if getattr(_SCRATCH, "entries", np.empty(0)).size < X.size:
+            _SCRATCH.entries = np.empty(X.size)
+        block_of_floats = _SCRATCH.entries[: X.size].reshape(X.shape)
+        np.copyto(block_of_floats, X)
+        return block_of_floats
 
     def _tamed(self, X: Any) -> Any:
         """Unruly rows, moved into the box and scaled down to entries of at most HUGE."""
