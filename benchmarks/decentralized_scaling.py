@@ -8,8 +8,7 @@ A round is one noisy gradient step of every agent and a broadcast along all edge
 neighbours, and a small world. Time is counted as in `federated_scaling.py`: in passes over the
 data, products ``X @ w`` with one BLAS thread in the same run, from the difference of a long and a
 short fit. It passes where a round costs at most 3 passes, whatever the graph and the number of
-agents. With dask the rows are in two worker processes on loopback; that is shown and has no bar.
-Nothing printed here depends on the values in the data.
+agents. Nothing printed here depends on the values in the data.
 """
 
 from __future__ import annotations
@@ -25,10 +24,8 @@ import matplotlib as mpl
 from federated_scaling import (
     BAR,
     PUBLIC,
-    Array,
     Case,
     Round,
-    local_cluster,
     make_data,
     show_rounds,
 )
@@ -50,7 +47,6 @@ class OverGraph(Case):
             "n_agents": self.n_agents,
             "topology": self.variant,
             "privacy_unit": self.unit,
-            "engine": self.engine,
             "algorithm": MultiStepADMM(inner_steps=1),
             "max_iter": n_rounds,
             **PUBLIC,
@@ -60,25 +56,7 @@ class OverGraph(Case):
         return DPDecentralizedClassifier(classes=[-1, 1], **settings)
 
 
-def measure_dask(
-    data: tuple[Array, dict[str, Array]], agents: list[int], **size: Any
-) -> list[Round]:
-    cases: list[Case] = [OverGraph("logistic", n, "ring", engine="dask") for n in agents]
-    with local_cluster() as n_workers:
-        if not n_workers:
-            return []
-        return show_rounds(
-            f"One round with dask, {n_workers} worker processes on loopback, in passes with as many"
-            " threads",
-            cases,
-            data,
-            bar=None,
-            threads=n_workers,
-            **size,
-        )
-
-
-def draw(found: list[Round], dask: list[Round], title: str) -> None:
+def draw(found: list[Round], title: str) -> None:
     fig, axis = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
     for k, model in enumerate(("ridge", "logistic")):
         for graph, style in zip(GRAPHS, ("-", "--", ":"), strict=True):
@@ -86,9 +64,6 @@ def draw(found: list[Round], dask: list[Round], title: str) -> None:
             agents, ratios = [r.case.n_agents for r in chosen], [r.ratio for r in chosen]
             label = f"{model}, {graph}"
             axis.plot(agents, ratios, color=f"C{k}", linestyle=style, marker="o", label=label)
-    if dask:
-        agents, ratios = [r.case.n_agents for r in dask], [r.ratio for r in dask]
-        axis.plot(agents, ratios, "C2.-", label="logistic, ring, dask")
     axis.axhline(BAR, color="black", linewidth=1, label="bar")
     axis.set_xscale("log")
     axis.set_ylim(0, None)
@@ -128,8 +103,7 @@ def main() -> None:
     ]
     bar = None if quick else BAR
     found = show_rounds("One round, unit record", cases, data, bar=bar, repeats=repeats, **size)
-    dask = measure_dask(data, agents, repeats=min(repeats, 2), **size)
-    draw(found, dask, title)
+    draw(found, title)
 
 
 if __name__ == "__main__":

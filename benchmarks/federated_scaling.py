@@ -9,12 +9,7 @@ nothing counts that happens once. Products stand between the fits, and each diff
 the products beside it, so that other work on the machine slows both; the figure is the median. With
 records as the unit it passes where a round costs at most 3 passes, whatever the number of agents.
 With agents as the unit each solves a problem of its own, which is shown and has no bar.
-
-With dask the rows are in two worker processes on loopback. Bytes are those of all arguments and
-replies of rounds as the engine counts them (`PlacedParts.bytes_sent`, kept by a wrapper of
-`Engine.place`), without what TCP adds. It passes where a round sends at most as much as the vectors
-of agents, or of the engine's fixed parts where these are more, and a kilobyte for each worker and
-each part. Nothing printed here depends on the values in the data.
+Nothing printed here depends on the values in the data.
 """
 
 from __future__ import annotations
@@ -24,8 +19,7 @@ import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,12 +31,9 @@ from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 
 from skdpadmm import DPFedLogisticRegression, DPFedRidge
-from skdpadmm.engine import N_TASKS, Engine, PlacedParts
 
 OUTPUT = Path(__file__).parent / "output" / "federated_scaling.png"
 BAR = 3.0
-N_WORKERS = 2
-OVERHEAD = 1024  # bytes of pickling, for each worker and each part
 PUBLIC: dict[str, Any] = {"feature_bounds": (0, 1), "delta": 1e-8}
 
 Array = NDArray[np.float64]
@@ -56,7 +47,6 @@ class Case:
     n_agents: int
     variant: str = "everyone"
     unit: str = "record"
-    engine: str = "local"
 
     def estimator(self, n_rounds: int) -> Any:
         make, bounds = {
@@ -66,7 +56,6 @@ class Case:
         return make(
             n_agents=self.n_agents,
             privacy_unit=self.unit,
-            engine=self.engine,
             max_iter=n_rounds,
             **VARIANTS[self.variant],
             **bounds,
@@ -89,18 +78,10 @@ class Round:
     conditioned: bool
     seconds: float
     ratios: tuple[float, ...]
-    wire_bytes: float = 0.0
-    agent_bytes: float = 0.0
 
     @property
     def ratio(self) -> float:
         return statistics.median(self.ratios)
-
-    @property
-    def allowed_bytes(self) -> float:
-        """What agents would send, or parts where there are more, and what pickling adds."""
-        vectors = self.agent_bytes * max(1.0, (N_TASKS + N_WORKERS) / (2 * self.case.n_agents))
-        return vectors + OVERHEAD * (N_TASKS + N_WORKERS)
 
 
 def make_data(n_samples: int, n_features: int) -> tuple[Array, dict[str, Array]]:
@@ -118,31 +99,12 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-@contextmanager
-def placed_parts() -> Iterator[list[PlacedParts]]:
-    """Keep what engines place, to ask it how much it sent."""
-    placed: list[PlacedParts] = []
-    place = Engine.place
-
-    def kept(engine: Engine, parts: Any, **options: Any) -> PlacedParts:
-        placed.append(place(engine, parts, **options))
-        return placed[-1]
-
-    Engine.place = kept  # type: ignore[method-assign]
-    try:
-        yield placed
-    finally:
-        Engine.place = place  # type: ignore[method-assign]
-
-
-def measure(
-    case: Case, X: Array, y: Array, *, rounds: tuple[int, int], repeats: int, threads: int = 1
-) -> Round:
+def measure(case: Case, X: Array, y: Array, *, rounds: tuple[int, int], repeats: int) -> Round:
     """A round by the difference of a long and a short fit, beside passes over the data."""
     w = np.random.default_rng(1).standard_normal(X.shape[1])
     short, long = (case.estimator(n_rounds) for n_rounds in rounds)
     between, ratios, times = rounds[1] - rounds[0], [], []
-    with placed_parts() as placed, threadpoolctl.threadpool_limits(threads, user_api="blas"):
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
         for _ in range(repeats):
             products = [seconds(lambda: X @ w) for _ in range(3)]
             few = seconds(lambda: short.fit(X, y))
@@ -151,14 +113,11 @@ def measure(
             products += [seconds(lambda: X @ w) for _ in range(3)]
             times.append((many - few) / between)
             ratios.append(times[-1] / statistics.median(products))
-        sent = [parts.bytes_sent for parts in placed]
     return Round(
         case,
         conditioned=len(short.privacy_.releases) > 1,
         seconds=statistics.median(times),
         ratios=tuple(ratios),
-        wire_bytes=(sent[1] - sent[0]) / between,
-        agent_bytes=(long.bytes_sent_ - short.bytes_sent_) / between,
     )
 
 
@@ -192,65 +151,13 @@ def show_rounds(
     return found
 
 
-def show_bytes(found: list[Round], *, has_bar: bool) -> None:
-    print(f"\nBytes of a round with dask, {N_WORKERS} worker processes")
-    print(f"{'model':9} {'agents':>7}  {'sent':>10} {'of agents':>12} {'allowed':>12}")
-    for one in found:
-        verdict = "pass" if one.wire_bytes <= one.allowed_bytes else "MISS"
-        print(
-            f"{one.case.model:9} {one.case.n_agents:7,}  {one.wire_bytes:10,.0f}"
-            f" {one.agent_bytes:12,.0f} {one.allowed_bytes:12,.0f}{f'  {verdict}' * has_bar}"
-        )
-
-
-@contextmanager
-def local_cluster() -> Iterator[int]:
-    """Worker processes that dask uses, and how many they are: none where it is not installed."""
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        print(f"\ndask is not measured: {error}")
-        yield 0
-        return
-    with (
-        LocalCluster(
-            n_workers=N_WORKERS,
-            threads_per_worker=1,
-            memory_limit=None,
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-        ) as cluster,
-        Client(cluster),
-    ):
-        yield N_WORKERS
-
-
-def measure_dask(
-    data: tuple[Array, dict[str, Array]], agents: list[int], rounds: tuple[int, int], repeats: int
-) -> list[Round]:
-    cases = [Case("logistic", n_agents, engine="dask") for n_agents in agents]
-    with local_cluster() as n_workers:
-        if not n_workers:
-            return []
-        return show_rounds(
-            f"One round with dask, {n_workers} worker processes on loopback, in passes with as many"
-            " threads",
-            cases,
-            data,
-            bar=None,
-            rounds=rounds,
-            repeats=repeats,
-            threads=n_workers,
-        )
-
-
-def draw(found: list[Round], dask: list[Round], title: str) -> None:
-    fig, axes = plt.subplots(1, 2, figsize=(11, 3.8), layout="constrained")
+def draw(found: list[Round], title: str) -> None:
+    fig, axis = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
     styles = {"everyone": "-", "participation=.2": "--", "dropout=.1": ":"}
     for k, model in enumerate(("ridge", "logistic")):
         for variant, style in styles.items():
             chosen = [r for r in found if (r.case.model, r.case.variant) == (model, variant)]
-            axes[0].plot(
+            axis.plot(
                 [r.case.n_agents for r in chosen],
                 [r.ratio for r in chosen],
                 color=f"C{k}",
@@ -258,20 +165,13 @@ def draw(found: list[Round], dask: list[Round], title: str) -> None:
                 marker="o",
                 label=f"{model}, {variant}",
             )
-    axes[0].axhline(BAR, color="black", linewidth=1, label="bar")
-    axes[0].set_ylim(0, None)
-    axes[0].set_ylabel("a round, in passes over the data")
-    axes[0].legend(frameon=False, fontsize=8, ncols=2)
-    agents = [r.case.n_agents for r in dask]
-    axes[1].plot(agents, [r.agent_bytes for r in dask], "C7o--", label="vectors of agents")
-    axes[1].plot(agents, [r.wire_bytes for r in dask], "C2o-", label="between processes (dask)")
-    axes[1].set_ylabel("bytes of a round")
-    axes[1].set_yscale("log")
-    axes[1].legend(frameon=False, fontsize=8)
-    for axis in axes:
-        axis.set_xscale("log")
-        axis.set_xlabel("agents")
-        axis.spines[["top", "right"]].set_visible(False)
+    axis.axhline(BAR, color="black", linewidth=1, label="bar")
+    axis.set_ylim(0, None)
+    axis.set_ylabel("a round, in passes over the data")
+    axis.legend(frameon=False, fontsize=8, ncols=2)
+    axis.set_xscale("log")
+    axis.set_xlabel("agents")
+    axis.spines[["top", "right"]].set_visible(False)
     fig.suptitle(title, fontsize=10)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(OUTPUT, dpi=120)
@@ -303,9 +203,7 @@ def main() -> None:
     cases = [Case(model, m, unit="agent") for model in models for m in agents[1:3]]
     few: dict[str, Any] = {"rounds": (1, 4), "repeats": 1}
     show_rounds("One round, unit agent", cases, data, bar=None, **few)
-    dask = measure_dask(data, agents, size["rounds"], min(repeats, 2))
-    show_bytes(dask, has_bar=not quick)
-    draw(found, dask, title)
+    draw(found, title)
 
 
 if __name__ == "__main__":

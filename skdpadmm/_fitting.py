@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._chunks import Shards, has_no_longer_rows, largest_entries, problem_of
 from skdpadmm._report import fit_report
 from skdpadmm.algorithms import Algorithm, condition, recentre, rescale, without_clip_bias
 from skdpadmm.engine import Engine
@@ -24,7 +26,7 @@ from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
 from skdpadmm.privacy import PrivacyReport
 from skdpadmm.protocol import MODEL, Agents, Budget, Curator, Gate, Plan, Problem, Solution
-from skdpadmm.records import HUGE, Coordinates, Rows, feature_norms, standardising_coordinates
+from skdpadmm.records import HUGE, Coordinates, Moments, moments_of, standardising_coordinates
 
 Array = NDArray[np.float64]
 # A clip bound in place of inf, which a run can divide by; a power of two, so nothing is rounded.
@@ -40,7 +42,6 @@ class Trust:
     # Which agents or persons, where they are the unit: of others a guarantee says nothing.
     who: str = ""
     observer: str = MODEL
-    backend: str = "local"
     # What the guarantee rests on, as far as it is about agents.
     assumptions: tuple[str, ...] = ()
     # Where persons are the unit.
@@ -63,7 +64,6 @@ class PlannedFit:
     plan: Plan
     algorithm: Algorithm
     coordinates: Coordinates
-    backend: str = "local"
     who: str = ""
 
 
@@ -104,7 +104,7 @@ class PendingFit:
 
     estimator: Any
     planned: PlannedFit
-    # Validated.
+    # Validated; `Shards` of rows that are elsewhere, and y is then empty.
     X: Any
     # As the loss expects them.
     y: NDArray[Any]
@@ -131,11 +131,9 @@ class PendingFit:
                 plan, coordinates = self._without_privacy()
             gate = gate_of(self, plan, noise)
             if plan.facts.scaling is not None:
-                norms = feature_norms(self.X, coordinates.undeclared)
-                coordinates = rescale(coordinates, norms, plan.facts.scaling, gate)
+                coordinates = rescale(coordinates, self._each, plan.facts.scaling, gate)
             if plan.facts.centering is not None:
-                target = coordinates.target(self.y)
-                coordinates = recentre(coordinates, target, plan.facts.centering, gate)
+                coordinates = recentre(coordinates, self._each, plan.facts.centering, gate)
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
                 solution = without_clip_bias(plan, problem, solution)
@@ -148,34 +146,35 @@ class PendingFit:
     @contextmanager
     def problem(self, plan: Plan, coordinates: Coordinates, gate: Gate) -> Iterator[Problem]:
         """The data in the coordinates of a plan, as long as its engine runs."""
-        per_person = plan.facts.max_rows_per_person or 1
-        rows = Rows(self.X, coordinates, per_person)
-        target = coordinates.target(self.y)
-        if coordinates.has_target_scale:
-            # A row that is scaled down takes its target along: a weighted record, not a distorted
-            # one.
-            target = target * rows.weight
-        workers = Engine(self.estimator.n_jobs, backend=self.planned.backend)
-        with _progress(self.estimator, plan) as progress, workers.running() as engine:
-            if plan.facts.conditioning is not None:
-                rows = condition(rows, plan.facts.conditioning, engine, gate)
-            yield Problem(
-                rows=rows,
-                target=target,
+        running = Engine(self.estimator.n_jobs).running()
+        with _progress(self.estimator, plan) as progress, running as engine:
+            is_elsewhere = isinstance(self.X, Shards)
+            make = self.X.problem if is_elsewhere else partial(problem_of, self.X, self.y)
+            problem = make(
+                coordinates,
                 engine=engine,
                 ownership=self.ownership,
                 report=progress,
                 path=[] if self.planned.algorithm.trace else None,
                 weights=self.weights,
-                per_person=per_person,
+                per_person=plan.facts.max_rows_per_person or 1,
             )
+            if plan.facts.conditioning is not None:
+                problem = condition(problem, plan.facts.conditioning, gate)
+            yield problem
+
+    def _each(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """``function(X, y, *args)``, or one result for each place where rows are."""
+        if isinstance(self.X, Shards):
+            return self.X.each(function, *args)
+        return [function(self.X, self.y, *args)]
 
     def _without_privacy(self) -> tuple[Plan, Coordinates]:
         """The plan in coordinates that follow the data, which then need no declaration."""
         plan, declared = self.planned.plan, self.planned.coordinates
-        for name, values in {"X": self.X, "y": self.y}.items():
+        for name, largest in zip("Xy", np.max(self._each(largest_entries), axis=0), strict=True):
             # Nothing is clipped, and squares of such values leave the range of floats.
-            if max(float(values.max()), -float(values.min())) > HUGE:
+            if largest > HUGE:
                 raise ValueError(
                     f"Got {name} with values beyond {HUGE:g} at epsilon=inf, expected smaller ones:"
                     f" nothing is clipped there. Rescale {name}."
@@ -187,10 +186,11 @@ class PendingFit:
         if algorithm.noiseless and not algorithm.exact:
             # So are steps of iterations, where rows are no longer than they were planned for.
             longest = plan.facts.row_norm * (1 + 1e-9)
-            is_public |= bool((Rows(self.X, coordinates).squared_norm <= longest**2).all())
+            is_public |= all(self._each(has_no_longer_rows, coordinates, longest))
             plan = replace(plan, settings=plan.settings.but(clip_norm=NEVER_REACHED))
         if not is_public:
-            coordinates = standardising_coordinates(self.X, self.y, declared=declared)
+            moments = reduce(Moments.joined, self._each(moments_of, declared))
+            coordinates = standardising_coordinates(moments, declared=declared)
         unit = coordinates.target_scale / declared.target_scale
         loss, penalty = plan.facts.loss.in_units(unit), plan.facts.penalty.scaled(unit**-2)
         return replace(plan, facts=replace(plan.facts, loss=loss, penalty=penalty)), coordinates

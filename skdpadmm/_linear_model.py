@@ -23,6 +23,7 @@ from sklearn.utils import check_array, check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdpadmm._chunks import Shards, is_collection, lazily, not_in_chunks, read_chunks
 from skdpadmm._fitting import CURATOR, Fitted, PendingFit, PlannedFit, Trust, reserved
 from skdpadmm._report import assumptions_of, warnings_of
 from skdpadmm._sklearn import (
@@ -38,7 +39,6 @@ from skdpadmm._sklearn import (
     parameter,
 )
 from skdpadmm.algorithms import Algorithm, exact_algorithm, prepared, resolve_algorithm
-from skdpadmm.engine import require_backend
 from skdpadmm.exceptions import warn_user
 from skdpadmm.losses import (
     HuberLoss,
@@ -151,7 +151,10 @@ class PrivateLinearModel(LinkedEstimator):
     def _fit(self, X: Any, y: ArrayLike, agents: Any = None) -> None:
         """Validate, plan, reserve, run, keep: what every fit does, from top to bottom."""
         self._forget()
-        X, labels, targets = self._check_targets(X, y)
+        with self._read(X, y, agents) as (X, labels, targets, agents):
+            self._fit_read(X, labels, targets, agents)
+
+    def _fit_read(self, X: Any, labels: Any, targets: Targets, agents: Any) -> None:
         ownership, trust = self._owners(X, labels, agents)
         n_samples, y, weights = X.shape[0], targets.encoded, None
         if trust.unit == "person" and ownership is not None:
@@ -166,6 +169,8 @@ class PrivateLinearModel(LinkedEstimator):
             classes=targets.classes,
             trust=trust,
         )
+        if isinstance(X, Shards) and not planned.algorithm.distributed:
+            raise not_in_chunks(f"{planned.algorithm!r}")
         fit = PendingFit(
             estimator=self, planned=planned, X=X, y=y, ownership=ownership, weights=weights
         )
@@ -175,6 +180,23 @@ class PrivateLinearModel(LinkedEstimator):
             fitted = fit.solve(noise)
         self._keep(fitted, targets)
         self.privacy_ = report
+
+    @contextmanager
+    def _read(self, X: Any, y: Any, agents: Any) -> Iterator[tuple[Any, Any, Targets, Any]]:
+        """Validated rows, targets as they came and as the loss expects them, labels of rows."""
+        if not any(map(is_collection, (X, y, agents))):
+            agents = self._labels_of_rows(X, agents)
+            yield *self._check_targets(X, y), agents
+            return
+        known = self._known_classes() if is_classifier(self) else ()
+        if known is None:
+            raise ValueError(
+                "Got a collection of dask with classes=None, expected every class there can be:"
+                " a chunk may lack some. Declare them: classes=[...]."
+            )
+        with read_chunks(self, X, y, agents) as (X, y, agents):
+            classes = _declared_classes(known) if is_classifier(self) else None
+            yield X, y, Targets(encoded=y, classes=classes), agents
 
     def _plan_fit(
         self,
@@ -191,7 +213,6 @@ class PrivateLinearModel(LinkedEstimator):
         horizon = self.algorithm.n_expected if self._is_stream() else n_samples
         loss = self._weighted(self._loss(n_classes), classes)
         penalty = self._penalty(horizon, n_features)
-        require_backend(trust.backend)
         budget = trust.budget(self.epsilon, self.delta)
         target_bounds = getattr(self, "target_bounds", None)
         if n_classes is None and target_bounds is None:
@@ -219,7 +240,6 @@ class PrivateLinearModel(LinkedEstimator):
             plan=self._warned(plan, coordinates, trust) if budget.is_private else plan,
             algorithm=algorithm,
             coordinates=coordinates,
-            backend=trust.backend,
             who=trust.who if trust.unit != "record" else "",
         )
 
@@ -379,6 +399,10 @@ class PrivateLinearModel(LinkedEstimator):
         """Who holds which row, and who is trusted: here a curator with all rows."""
         return None, CURATOR
 
+    def _labels_of_rows(self, X: Any, agents: Any) -> Any:
+        """The label of each row; None: there are none."""
+        return agents
+
     def _curator(self, has_persons: bool) -> Trust:
         """Whom a fit trusts that is told, or not told, who the persons are."""
         return CURATOR
@@ -451,12 +475,13 @@ class PredictsNumbers(SeesRows, RegressorMixin):
     # Of a loss of one's own; None: scores are predictions.
     _inverse_link_: Callable[[Array], Array] | None = None
 
+    @lazily
     def predict(self, X: Any) -> Array:
         """Predict the target.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dask collection} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -477,12 +502,13 @@ class PredictsClasses(SeesRows, ClassifierMixin):
     coef_: Array
     intercept_: Array
 
+    @lazily
     def decision_function(self, X: Any) -> Array:
         """Scores of the classes.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dask collection} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -491,12 +517,13 @@ class PredictsClasses(SeesRows, ClassifierMixin):
         """
         return self._by_class(np.asarray(self._seen(X) @ self.coef_.T + self.intercept_))
 
+    @lazily
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict class labels.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dask collection} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -525,12 +552,13 @@ class PredictsProbabilities(PredictsClasses):
     _score_variance_: float
     _doubt_: float
 
+    @lazily
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class, of a private fit less certain by its noise.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dask collection} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -539,6 +567,7 @@ class PredictsProbabilities(PredictsClasses):
         """
         return np.exp(self.predict_log_proba(X))
 
+    @lazily
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of what `predict_proba` returns, with the same parameters."""
         return self._log_probabilities(self.decision_function(X))

@@ -16,6 +16,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdpadmm._chunks import Shards, not_in_chunks
 from skdpadmm._fitting import Fitted, Trust, all_or_nothing
 from skdpadmm._linear_model import (
     PredictsProbabilities,
@@ -65,7 +66,6 @@ class ModelOfAgents(PrivateLinearModel):
     partition: Any = parameter("iid", OneOf(*PARTITIONS), callable)
     n_agents: int | None = parameter(None, COUNT, None)
     agent_column: int | str | None = parameter(None, Integral, str, None)
-    engine: str = parameter("local", OneOf("local", "dask"))
 
     @_fit_context(prefer_skip_nested_validation=True)
     @known_arguments
@@ -74,8 +74,10 @@ class ModelOfAgents(PrivateLinearModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, finite. Sparse input is used as CSR.
+        X : {array-like, sparse matrix, dask collection} of shape (n_samples, n_features)
+            Features, finite. Sparse input is used as CSR. With a client of dask.distributed,
+            chunks stay with their workers, and `y` and `agents` are collections of the same rows;
+            classifiers then need `classes`. That is for a federation with records as the unit.
         y : array-like of shape (n_samples,)
             Target: finite numbers for a regressor, class labels for a classifier.
         agents : array-like of shape (n_samples,), default=None
@@ -98,7 +100,7 @@ class ModelOfAgents(PrivateLinearModel):
                 " goes into the parameter agent_column."
             )
         with all_or_nothing(self):
-            self._fit(X, y, self._labels_of_rows(X, agents))
+            self._fit(X, y, agents)
         return self
 
     @without_data
@@ -143,7 +145,6 @@ class ModelOfAgents(PrivateLinearModel):
             unit=self.privacy_unit,
             who=who,
             observer=self.adversary,
-            backend=self.engine,
             assumptions=tuple(filter(None, assumptions)),
         )
 
@@ -151,7 +152,9 @@ class ModelOfAgents(PrivateLinearModel):
         """Who holds which row, and who is trusted."""
         made_up = agents is None and not callable(self.partition)
         condition = ""
-        if agents is not None:
+        if isinstance(X, Shards):
+            ownership = self._owners_of_chunks(X) if agents is None else agents
+        elif agents is not None:
             ownership = ownership_of_labels(agents, n_samples=len(y))
         else:
             partition, n_agents = self._partition_rule()
@@ -169,13 +172,26 @@ class ModelOfAgents(PrivateLinearModel):
         self.agent_labels_ = ownership.labels
         # Agents that are made up are others in every fit.
         column = self.agent_column if isinstance(self.agent_column, str) else ""
-        return ownership, self._trust(
+        trust = self._trust(
             ownership.sizes,
             ownership.labels,
             self._made_up() if made_up else "",
             condition,
             who="" if agents is None else column or ownership.name_of(agents),
         )
+        if isinstance(X, Shards) and trust.unit == "agent":
+            raise not_in_chunks("agents as the unit, whose rows may be in several of them")
+        if isinstance(X, Shards) and made_up and trust.agents.sit_out:
+            raise not_in_chunks("made-up agents who miss rounds: pass agents")
+        return ownership, trust
+
+    def _owners_of_chunks(self, X: Shards) -> Ownership:
+        """Sizes of artificial agents, where no sum depends on whose a row is."""
+        rule, n_agents = self._partition_rule()
+        sizes = agent_sizes(rule, n_samples=X.shape[0], n_agents=n_agents)
+        if sizes is None or rule == "sorted":
+            raise not_in_chunks(f"partition={rule!r}, which reads all targets: pass agents")
+        return Ownership(np.arange(len(sizes)), np.empty(0, dtype=np.intp), sizes)
 
     def _seed(self) -> int:
         """The seed of partitions and graphs; other values are refused with the noise."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
+from skdpadmm._chunks import is_collection
 from skdpadmm._fitting import Fitted, PendingFit, all_or_nothing, gate_of, reserved
 from skdpadmm._linear_model import PrivateLinearModel, known_arguments
 from skdpadmm._report import weak_delta
@@ -150,6 +151,11 @@ class StreamingModel(PrivateLinearModel):
     def _arrive(self, X: Any, y: ArrayLike) -> None:
         """Validate, plan, reserve, run, keep, as `_fit` does, for new records."""
         self._curator(False)
+        if is_collection(X) or is_collection(y):
+            raise ValueError(
+                "Got a collection of dask for a stream, expected records. Pass the chunks to"
+                " partial_fit one after the other, or choose algorithm='consensus-admm'."
+            )
         arrived, n_before, begun = self._arrived_, 0, None
         X, _, targets = self._check_targets(X, y, reset=arrived is None)
         with warnings.catch_warnings():

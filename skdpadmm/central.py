@@ -23,6 +23,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
+from skdpadmm._chunks import Shards, not_in_chunks
 from skdpadmm._fitting import CURATOR, Trust, all_or_nothing
 from skdpadmm._linear_model import (
     PredictsProbabilities,
@@ -83,8 +84,10 @@ class CentralModel(StreamingModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, finite. Sparse input is used as CSR.
+        X : {array-like, sparse matrix, dask collection} of shape (n_samples, n_features)
+            Features, finite. Sparse input is used as CSR. With a client of dask.distributed,
+            chunks stay with their workers, and `y` is a collection of the same rows; classifiers
+            then need `classes`.
         y : array-like of shape (n_samples,)
             Target: finite numbers for a regressor, class labels for a classifier.
         persons : array-like of shape (n_samples,), default=None
@@ -101,8 +104,9 @@ class CentralModel(StreamingModel):
 
         Raises
         ------
-        ValueError
-            If a parameter or the input is invalid. The estimator then stores nothing.
+        ValueError, RuntimeError
+            If a parameter or the input is invalid; if a worker dies, after which the budget counts
+            as spent. The estimator then stores nothing.
         """
         with all_or_nothing(self):
             if self._is_stream():
@@ -124,6 +128,8 @@ class CentralModel(StreamingModel):
         trust = self._curator(agents is not None)
         if agents is None:
             return None, trust
+        if isinstance(X, Shards):
+            raise not_in_chunks("persons, whose rows may be in several of them")
         persons = ownership_of_labels(agents, n_samples=len(y), name="persons")
         return persons, replace(trust, who=persons.name_of(agents))
 

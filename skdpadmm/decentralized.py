@@ -208,9 +208,6 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
         takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
         joblib. The result does not depend on the number.
-    engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
-        privacy boundary.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
         it reads data.
@@ -359,9 +356,6 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
         takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
         joblib. The result does not depend on the number.
-    engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
-        privacy boundary.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
         it reads data.

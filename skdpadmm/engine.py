@@ -1,16 +1,16 @@
 """Ordered sums over fixed blocks and over placed parts, in one thread or in several workers.
 
-Parts are placed once and then called round by round, in this process or on dask.distributed.
+Parts are placed once and then called round by round: in this process, or where dask.distributed
+holds the chunks that they are made from.
 """
 
 from __future__ import annotations
 
 import pickle
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -23,20 +23,11 @@ from threadpoolctl import ThreadpoolController
 if TYPE_CHECKING:
     from distributed import Actor, ActorFuture, Client, Future
 
-__all__ = ["N_TASKS", "Engine", "PlacedParts", "one_blas_thread", "require_backend"]
+__all__ = ["N_TASKS", "ChunkParts", "Engine", "PlacedParts", "one_blas_thread", "parts_of_chunks"]
 
 # The number of tasks is fixed, whatever the number of workers: a sum of floats depends on the order
 # of its terms, and the same seed must give the same bits for every n_jobs.
 N_TASKS = 32
-
-
-def require_backend(backend: str) -> None:
-    """Raise an ImportError for a backend that is not installed."""
-    if backend == "dask":
-        try:
-            import distributed  # noqa: F401
-        except ImportError as error:
-            raise ImportError("engine='dask' needs dask: pip install 'skdpadmm[dask]'") from error
 
 
 @dataclass(frozen=True)
@@ -48,14 +39,8 @@ class Engine:
     n_jobs : int or None, default=None
         Threads that share the blocks, as joblib counts them. Few blocks run in one thread. Parts
         with long tasks run in as many workers of joblib.
-    backend : {"local", "dask"}, default="local"
-        Where parts are placed: in this process, or in the workers of dask.distributed. Blocks run
-        in this process.
-    client : distributed.Client or None, default=None
-        The client of dask. By default the current one; where there is none, `running` makes a
-        cluster of ``n_jobs`` processes (two by default) on this machine.
-    pool, jobs, workers : ThreadPoolExecutor, joblib.Parallel and Workers, or None
-        Threads, joblib's workers, and those of the client, while `running`.
+    pool, jobs : ThreadPoolExecutor and joblib.Parallel, or None
+        Threads and joblib's workers, while `running`.
     """
 
     n_jobs: int | None = None
@@ -63,46 +48,27 @@ class Engine:
     # them, a joblib pool in ten.
     pool: ThreadPoolExecutor | None = None
     jobs: Parallel | None = None
-    backend: str = "local"
-    client: Client | None = None
-    workers: Workers | None = None
 
     @contextmanager
     def running(self) -> Iterator[Engine]:
         """Hold the workers, with BLAS at one thread, for the length of a fit."""
-        require_backend(self.backend)
         n_workers = effective_n_jobs(self.n_jobs)
-        with one_blas_thread(), ExitStack() as stack:
-            engine = self
-            if self.backend == "dask":
-                n_processes = 2 if self.n_jobs is None else n_workers
-                workers = stack.enter_context(connected(self.client, n_processes))
-                engine = replace(engine, workers=workers)
-            if n_workers > 1:
-                pool = stack.enter_context(ThreadPoolExecutor(n_workers))
+        with one_blas_thread():
+            if n_workers == 1:
+                yield self
+                return
+            with ThreadPoolExecutor(n_workers) as pool:
                 # Parts keep their state, so that joblib's workers have to share memory.
                 jobs = Parallel(n_jobs=n_workers, require="sharedmem", verbose=0)
-                engine = replace(engine, pool=pool, jobs=jobs)
-            yield engine
+                yield replace(self, pool=pool, jobs=jobs)
 
     def place(self, parts: Sequence[object], *, long_tasks: bool = False) -> PlacedParts:
-        """Place parts where the workers are, for as long as the engine is `running`.
+        """Parts with a state, which are called by the workers for as long as it is `running`.
 
         Calls of parts take milliseconds, and go to threads; long ones, such as problems that agents
         solve, go to joblib.
-
-        Parts are objects with a state, about as many as there may be workers: consecutive ones
-        share a worker. The local backend uses them as they are; dask sends pickled copies, once.
-
-        Raises
-        ------
-        RuntimeError
-            On dask if a worker dies.
         """
-        if self.backend == "local":
-            return LocalParts(parts, self.pool, self.jobs if long_tasks else None)
-        assert self.workers is not None, "Place parts within `with Engine(...).running()`."
-        return self.workers.place(parts)
+        return PlacedParts(parts, self.pool, self.jobs if long_tasks else None)
 
     def sum(
         self, kernel: Callable[[int], NDArray[np.float64]], n_blocks: int
@@ -147,11 +113,13 @@ _thread_pools = cache(ThreadpoolController)
 Method = Callable[..., Any]
 
 
-class PlacedParts(ABC):
-    """Objects with a state of their own, which stays where they were placed."""
+@dataclass(eq=False)
+class PlacedParts:
+    """Objects with a state of their own, called one after the other, by threads or by joblib."""
 
-    # Bytes of arguments and results that left a process since the parts were placed.
-    bytes_sent: int = 0
+    parts: Sequence[object]
+    pool: ThreadPoolExecutor | None = None
+    jobs: Parallel | None = None
 
     def sum(self, method: Method, *args: object) -> NDArray[np.float64]:
         """Sum of ``method(part, *args)`` over all parts, always in their order.
@@ -160,31 +128,10 @@ class PlacedParts(ABC):
         fresh array, which may be added to in place, and only reads its arguments, since parts may
         share them.
         """
-        return add_up(self._call(method, args, wanted=True))
-
-    def run(self, method: Method, *args: object) -> None:
-        """Call ``method(part, *args)`` on all parts, and drop results where they are."""
-        for _ in self._call(method, args, wanted=False):
-            pass
-
-    @abstractmethod
-    def _call(self, method: Method, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
-        """Results of a method in the order of the parts, or nothing if they are not wanted."""
-
-
-@dataclass(eq=False)
-class LocalParts(PlacedParts):
-    """Parts of this process, called one after the other, by a pool of threads or by joblib."""
-
-    parts: Sequence[object]
-    pool: ThreadPoolExecutor | None
-    jobs: Parallel | None = None
-
-    def _call(self, method: Method, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
         if self.jobs is not None:
-            return self.jobs(delayed(call_part)(part, method, args) for part in self.parts)
+            return add_up(self.jobs(delayed(call_part)(part, method, args) for part in self.parts))
         spread = self.pool.map if self.pool is not None and len(self.parts) > 1 else map
-        return spread(partial(call_part, method=method, args=args), self.parts)
+        return add_up(spread(partial(call_part, method=method, args=args), self.parts))
 
 
 def call_part(part: object, method: Method, args: tuple[object, ...]) -> Any:
@@ -202,47 +149,35 @@ def add_up(results: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
     return total
 
 
-@contextmanager
-def connected(client: Client | None, n_workers: int) -> Iterator[Workers]:
-    """Hold the workers of the given client, the current one, or a cluster that is made here."""
-    from distributed import Client, LocalCluster
+# Sums over chunks by their level and place in a binary tree; None: over no rows.
+Sums = dict[tuple[int, int], Any]
 
-    with suppress(ValueError):
-        client = client or Client.current()
-    if client is not None:
-        if client.asynchronous:
-            raise ValueError(
-                "Got an asynchronous dask client, expected a synchronous one. Make it with"
-                " Client(address, asynchronous=False)."
-            )
-        workers = Workers(client)
-        try:
-            yield workers
-        finally:
-            # Now rather than when dask's actors are collected. The scheduler may be gone.
-            with suppress(OSError):
-                client.cancel(workers.futures)
-        return
-    with (
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            memory_limit=None,
-            # Without an address a scheduler wants port 8787, dashboard or not.
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-        ) as cluster,
-        Client(cluster, set_as_default=False) as own,
-    ):
-        yield Workers(own)
+
+def add_neighbours(sums: Sums, n_chunks: int) -> Sums:
+    """Add up what is beside each other in the tree over all chunks, as far as both are there.
+
+    The tree, and so every bit of the total, is the same wherever chunks are.
+    """
+    level, width = 0, n_chunks
+    while width > 1:
+        for place in range(0, width, 2):
+            own, other = (level, place), (level, place + 1)
+            if own in sums and (other in sums or place + 1 == width):
+                terms = [sums.pop(own), sums.pop(other, None)]
+                known = [term for term in terms if term is not None]
+                sums[level + 1, place // 2] = add_up(known) if known else None
+        level, width = level + 1, (width + 1) // 2
+    return sums
 
 
 class Host:
-    """Consecutive parts in one worker; an actor."""
+    """Parts made of the chunks that a worker holds; an actor."""
 
-    def __init__(self, parts: Sequence[object]) -> None:
-        self._parts = parts
-        self._round = 0
+    def __init__(
+        self, make: Method, numbers: list[int], chunks: list[Any], n_chunks: int, n_threads: int
+    ) -> None:
+        self._parts = {number: make(*own) for number, own in zip(numbers, chunks, strict=True)}
+        self._n_chunks, self._n_threads, self._round = n_chunks, n_threads, 0
 
     def call(self, number: int, message: bytes) -> bytes:
         """Results of a method of every part, or the exception that one of them raised.
@@ -254,28 +189,40 @@ class Host:
         if number != self._round + 1:
             raise ConnectionError(f"Got round {number}, expected round {self._round + 1}.")
         self._round = number
-        method, args, wanted = pickle.loads(message)
         try:
-            with one_blas_thread():
-                results = [call_part(part, method, args) for part in self._parts]
+            method, args, adds = pickle.loads(message)
+            with one_blas_thread(), ThreadPoolExecutor(self._n_threads) as pool:
+                found = pool.map(partial(call_part, method=method, args=args), self._parts.values())
+                results = {(0, n): result for n, result in zip(self._parts, found, strict=True)}
+            return cloudpickle.dumps(add_neighbours(results, self._n_chunks) if adds else results)
         except Exception as error:
             return cloudpickle.dumps(error)
-        return cloudpickle.dumps(results if wanted else [])
 
 
 @dataclass(eq=False)
-class DaskParts(PlacedParts):
-    """Parts in the workers of a client."""
+class ChunkParts:
+    """Parts of chunks, in the workers that hold these: one message to each worker, and one back."""
 
+    n_chunks: int
     futures: list[Future]
     hosts: list[Actor]
     n_rounds: int = 0
+    # Of arguments and results.
     bytes_sent: int = 0
 
-    def _call(self, method: Method, args: tuple[object, ...], *, wanted: bool) -> Iterable[Any]:
+    def sum(self, method: Method, *args: object) -> NDArray[np.float64]:
+        """Sum of ``method(part, *args)``, in an order that only the number of chunks decides."""
+        total = add_neighbours(self._call(method, args, adds=True), self.n_chunks)
+        return next(iter(total.values()))
+
+    def each(self, method: Method, *args: object) -> list[Any]:
+        """Results of ``method(part, *args)`` in the order of the chunks."""
+        return [result for _, result in sorted(self._call(method, args, adds=False).items())]
+
+    def _call(self, method: Method, args: tuple[object, ...], *, adds: bool) -> Sums:
         import cloudpickle
 
-        message = cloudpickle.dumps((method, args, wanted))
+        message = cloudpickle.dumps((method, args, adds))
         self.n_rounds += 1
         when = f"in round {self.n_rounds}"
         # A call to the actor of a dead worker may wait for ever, or start from an old state.
@@ -284,56 +231,69 @@ class DaskParts(PlacedParts):
         calls = [host.call(self.n_rounds, message) for host in self.hosts]
         replies: list[bytes] = [_result(call, self._all_live, when) for call in calls]
         self.bytes_sent += len(message) * len(self.hosts) + sum(map(len, replies))
+        results: Sums = {}
         for reply in map(pickle.loads, replies):
             if isinstance(reply, Exception):
                 raise reply
-            yield from reply
+            results |= reply
+        return results
 
     def _all_live(self) -> bool:
         return all(future.status == "finished" for future in self.futures)
 
 
-@dataclass(frozen=True, eq=False)
-class Workers:
-    """The workers of a client, and the parts that were sent to them."""
+@contextmanager
+def parts_of_chunks(
+    client: Client, make: Method, chunks: Sequence[tuple[Any, ...]]
+) -> Iterator[ChunkParts]:
+    """Parts ``make(*chunk)`` of delayed chunks, as long as this lasts.
 
-    client: Client
-    futures: list[Future] = field(default_factory=list)
+    A part is made by the worker that holds the first chunk, or computes it. The others come along.
 
-    def place(self, parts: Sequence[object]) -> DaskParts:
-        """Send each worker its consecutive parts, once."""
-        names = sorted(self.client.nthreads())[: len(parts)]
-        if not names:
-            raise RuntimeError(
-                "Got a dask scheduler without workers, expected at least one. Start workers, and"
-                " wait for them with client.wait_for_workers(1)."
-            )
-        bounds = [len(parts) * w // len(names) for w in range(len(names) + 1)]
-        shares = [list(parts[a:b]) for a, b in pairwise(bounds)]
+    Raises
+    ------
+    RuntimeError
+        Here or in a call, if a worker dies.
+    """
+    from distributed import wait
+
+    if client.asynchronous:
+        raise ValueError(
+            "Got an asynchronous dask client, expected a synchronous one. Make it with"
+            " Client(address, asynchronous=False)."
+        )
+    when, threads = "while chunks were computed", client.nthreads()
+    shares: dict[str, list[int]] = {}
+    futures: list[Future] = []
+    # Waiting and actors belong to the current client, whichever submitted them.
+    with client.as_current():
+        computed = client.compute([each for chunk in chunks for each in chunk])
+        for future in wait(computed).done:
+            if future.status == "error":
+                raise future.exception()
+        own = list(zip(*[iter(computed)] * len(chunks[0]), strict=True))
+        held_by = client.who_has(computed)
+        for number, (first, *_) in enumerate(own):
+            if not (holders := held_by[first.key]):
+                raise _worker_died(when)
+            # Of copies that of the worker with the fewest chunks.
+            holder = min(holders, key=lambda name: (len(shares.get(name, ())), name))
+            shares.setdefault(holder, []).append(number)
+        for name, numbers in sorted(shares.items()):
+            facts = (numbers, [own[n] for n in numbers], len(own), threads[name])
+            here = {"workers": [name], "allow_other_workers": False}
+            futures.append(client.submit(Host, make, *facts, actor=True, pure=False, **here))
 
         def all_live() -> bool:
-            return self.client.nthreads().keys() >= set(names)
+            return client.nthreads().keys() >= shares.keys()
 
-        when = "while rows were sent to it"
-        # An actor belongs to the current client, whichever submitted it.
-        with self.client.as_current():
-            try:
-                futures = [_submit(self.client, *at) for at in zip(shares, names, strict=True)]
-            # The scheduler looks up a worker that is gone: a KeyError.
-            except (OSError, KeyError) as error:
-                raise _worker_died(when) from error
-            self.futures.extend(futures)
-            return DaskParts(futures, [_result(future, all_live, when) for future in futures])
-
-
-def _submit(client: Client, share: list[object], worker: str) -> Future:
-    """Make a host in a worker."""
-    # The parts are scattered data, not part of a task. So they go to the worker and are kept
-    # nowhere else, and dask cannot make a lost host again, whose parts would have forgotten their
-    # state.
-    [sent] = client.scatter([share], workers=[worker], hash=False)
-    here = {"workers": [worker], "allow_other_workers": False}
-    return client.submit(Host, sent, actor=True, pure=False, **here)
+        hosts = [_result(future, all_live, when) for future in futures]
+    try:
+        yield ChunkParts(len(own), futures, hosts)
+    finally:
+        # Now rather than when dask's actors are collected. The scheduler may be gone.
+        with suppress(OSError):
+            client.cancel(futures)
 
 
 def _result(future: Future | ActorFuture, all_live: Callable[[], bool], when: str) -> Any:

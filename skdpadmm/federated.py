@@ -9,7 +9,8 @@ The guarantee holds for every finite input, because contributions are clipped af
 computed. It does not cover transformers fitted earlier in a pipeline, scores on private data, or
 other fits on the same records.
 
-`fit` simulates all agents in one process and does not protect anyone from the party that runs it.
+`fit` simulates all agents, in one process or on trusted workers of dask, and does not protect
+anyone from the party that runs it.
 
 .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
    Centralized and Federated Learning", ICML 2023.
@@ -166,9 +167,6 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
         rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
         takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
         joblib. The result does not depend on the number.
-    engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
-        privacy boundary.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
         it reads data.
@@ -300,9 +298,6 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
         rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
         takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
         joblib. The result does not depend on the number.
-    engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
-        privacy boundary.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
         it reads data.
@@ -442,9 +437,6 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
         rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
         takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
         joblib. The result does not depend on the number.
-    engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
-        privacy boundary.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
         it reads data.
@@ -578,9 +570,6 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
         rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
         takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
         joblib. The result does not depend on the number.
-    engine : {"local", "dask"}, default="local"
-        Where agents run: in this process, or in workers of dask (``skdpadmm[dask]``), which are no
-        privacy boundary.
     ledger : str or None, default=None
         Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
         it reads data.

@@ -99,7 +99,6 @@ class PersonalizedModel(OwnModels):
     # Distances of models are measured in declared units, so nothing is released before the descent.
     scale: str | None = absent()
     conditioning: str | None = absent()
-    engine: str = absent("local")
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return SquaredL2(float(self.alpha))

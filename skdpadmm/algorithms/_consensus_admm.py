@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import averaged_solution
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, unit_limits
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, Summand, unit_limits
 from skdpadmm.records import CANCELLATION
 
 Array = NDArray[np.float64]
@@ -44,6 +45,7 @@ class _Consensus(Algorithm):
 
     releases_path = True  # Whoever sees the model counts as seeing every released mean.
     noiseless = True
+    distributed = True
 
     step_size: float | str = parameter("auto", AUTO, SIZE)
     clip_norm: float | str = parameter("auto", AUTO, SIZE)
@@ -426,14 +428,19 @@ def placed_blocks(
         is_long = not parts[0].keeps_closed_forms
         placed = problem.engine.place(parts, long_tasks=is_long)
         return lambda z, c, active: placed.sum(blocks.AgentBlocks.advance, z, c, active) / unit
-    records = blocks.record_blocks(problem, update, clip_norm=clip_norm, everyone=everyone)
-    placed, unit = problem.engine.place(records), clip_norm * rows.n_samples
+    choices = {"update": update, "clip_norm": clip_norm, "everyone": everyone}
+    records, unit = problem.summed(partial(_placed_records, choices)), clip_norm * rows.n_samples
 
     def messages_of_records(z: Array, c: Array, active: Array | None = None) -> Array:
-        total = placed.sum(blocks.RecordBlocks.advance, z, c, active)
-        return rows.collect(total).reshape(z.shape) / unit
+        return rows.collect(records(z, c, active)).reshape(z.shape) / unit
 
     return messages_of_records
+
+
+def _placed_records(choices: dict[str, Any], problem: Problem) -> Summand:
+    """The raw sum of the messages of records, whose states it keeps."""
+    placed = problem.engine.place(blocks.record_blocks(problem, **choices))
+    return partial(placed.sum, blocks.RecordBlocks.advance)
 
 
 def _traffic(plan: Plan, schedule: Schedule) -> dict[str, int]:

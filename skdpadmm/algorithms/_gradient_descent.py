@@ -161,6 +161,11 @@ class GradientDescent(Algorithm):
         return not self._is_hidden
 
     @property
+    def distributed(self) -> bool:
+        """Whether its records may be elsewhere: not those of batches in a random order."""
+        return self.schedule == "full"
+
+    @property
     def _is_hidden(self) -> bool:
         """Whether only the last iterate is seen."""
         return self.schedule == "cyclic" or self.guarantee == "last"
@@ -416,6 +421,7 @@ class CoordinateDescent(Algorithm):
     conditionable = False
     releases_path = True  # Whoever sees the model counts as seeing every step.
     noiseless = True
+    distributed = True
 
     step_size: float | Sequence[float] | str = parameter("auto", AUTO, SIZES, convert=_plain_sizes)
     clip_norm: float | Sequence[float] | str = parameter("auto", AUTO, SIZES, convert=_plain_sizes)

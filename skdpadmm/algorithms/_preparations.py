@@ -24,7 +24,10 @@ diagonal is smaller by sqrt(2).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +35,6 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms import _defaults as defaults
 from skdpadmm.algorithms._algorithm import Algorithm
 from skdpadmm.algorithms._messages import plan_release
-from skdpadmm.engine import Engine
 from skdpadmm.privacy import gaussian_mu
 from skdpadmm.protocol import (
     SMALLEST_SPREAD,
@@ -41,9 +43,11 @@ from skdpadmm.protocol import (
     Conditioning,
     Facts,
     Gate,
+    Problem,
     Scaling,
+    Summand,
 )
-from skdpadmm.records import Basis, Coordinates, Rows
+from skdpadmm.records import Basis, Coordinates, feature_norms
 
 ROW_NORMS, SECOND_MOMENT = "histogram of row norms", "second moment"
 TARGET_MOMENTS = "mean and square of the target"
@@ -117,16 +121,21 @@ def plan_scaling(facts: Facts, budget: Budget, *, mu: float, n_entries: float) -
     return Scaling(target=target, release=release, per_unit=max(per_unit, 1))
 
 
+def norm_counts(X: Any, y: Any, columns: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The histogram of the norms of some features of rows."""
+    # Bin k holds norms in (2^(k-1), 2^k], the first one all below and the last one all above.
+    bins = np.searchsorted(2.0**EXPONENTS, feature_norms(X, columns))
+    return np.bincount(bins, minlength=len(EXPONENTS) + 1).astype(np.float64)
+
+
 def rescale(
-    coordinates: Coordinates, norms: NDArray[np.float64], scaling: Scaling, gate: Gate
+    coordinates: Coordinates, each: Callable[..., Any], scaling: Scaling, gate: Gate
 ) -> Coordinates:
     """Release the histogram and bring undeclared features to the scale that algorithms expect.
 
-    `norms` (n_samples,) are those of the undeclared features of each row.
+    ``each(function, ...)`` is a list of ``function(X, y, ...)`` of the rows of each place.
     """
-    # Bin k holds norms in (2^(k-1), 2^k], the first one all below and the last one all above.
-    bins = np.searchsorted(2.0**EXPONENTS, norms)
-    counts = np.bincount(bins, minlength=len(EXPONENTS) + 1).astype(np.float64)
+    counts = np.add.reduce(each(norm_counts, coordinates.undeclared))
     released = gate.release(ROW_NORMS, counts / scaling.per_unit)
     return coordinates.rescaled(
         scaling.target / median_norm(released, scaling.release.noise_std, default=scaling.target)
@@ -165,17 +174,19 @@ def plan_centering(facts: Facts, budget: Budget, *, mu: float) -> Centering:
     return Centering(release=release)
 
 
-def recentre(
-    coordinates: Coordinates, target: NDArray[np.float64], centering: Centering, gate: Gate
-) -> Coordinates:
-    """Release the moments of the target, and express it about its centre, in its unit.
-
-    `target` (n_samples,) is in public coordinates, where its bounds are -1 and 1.
-    """
+def target_sums(X: Any, y: Any, coordinates: Coordinates) -> NDArray[np.float64]:
+    """Sums of the target, which has bounds of -1 and 1 in public coordinates, its square and 1."""
     # The middle of bounds that floats hardly tell apart is one of them: then a value can be 2.
-    target = np.clip(target, -1.0, 1.0)
-    exact = np.array([target.mean(), SQUARE * np.square(target).mean()])
-    released = gate.release(TARGET_MOMENTS, exact)
+    target = np.clip(coordinates.target(y), -1.0, 1.0)
+    return np.array([target.sum(), np.square(target).sum(), len(target)])
+
+
+def recentre(
+    coordinates: Coordinates, each: Callable[..., Any], centering: Centering, gate: Gate
+) -> Coordinates:
+    """Release the moments of the target, and express it about its centre, in its unit."""
+    sums = np.add.reduce(each(target_sums, coordinates))
+    released = gate.release(TARGET_MOMENTS, np.array([1.0, SQUARE]) * (sums[:2] / sums[2]))
     return coordinates.recentred(*centre_and_unit(released, centering.release.noise_std))
 
 
@@ -210,24 +221,36 @@ def plan_conditioning(facts: Facts, budget: Budget, *, mu: float, **choices: flo
     return Conditioning(release=release, **choices)
 
 
-def condition(rows: Rows, conditioning: Conditioning, engine: Engine, gate: Gate) -> Rows:
-    """Release the second moment and express the rows in the basis that it gives."""
-    d, norm = rows.coordinates.n_parameters, conditioning.row_norm
-    with np.errstate(divide="ignore"):
-        weight = np.minimum(1.0, norm / np.sqrt(rows.squared_norm))
+def second_moment(norm: float, problem: Problem) -> Summand:
+    """The sum of ``a a'`` over rows that are scaled down to a norm, in units of it."""
+    rows = problem.rows
 
-    def second_moment(block: int) -> NDArray[np.float64]:
+    def of_block(block: int) -> NDArray[np.float64]:
         A = rows.augmented(block)
-        A *= (weight[rows.slices[block]] / norm)[:, None]
+        with np.errstate(divide="ignore"):
+            weight = np.minimum(1.0, norm / np.sqrt(rows.squared_norm[rows.slices[block]]))
+        A *= (weight / norm)[:, None]
         return np.asarray(A.T @ A)
 
-    exact = engine.sum(second_moment, rows.n_blocks) / rows.n_samples
+    return lambda: problem.engine.sum(of_block, rows.n_blocks)
+
+
+def in_basis(basis: Basis, problem: Problem) -> Problem:
+    """The same problem in a basis."""
+    return replace(problem, rows=problem.rows.in_basis(basis, problem.engine.run))
+
+
+def condition(problem: Problem, conditioning: Conditioning, gate: Gate) -> Problem:
+    """Release the second moment and express the rows in the basis that it gives."""
+    rows, norm = problem.rows, conditioning.row_norm
+    exact = problem.summed(partial(second_moment, norm))() / rows.n_samples
+    d = rows.coordinates.n_parameters
     upper = np.triu_indices(d)
     length = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
     noisy = gate.release(SECOND_MOMENT, exact[upper] * length) / length
     matrix = np.zeros((d, d))
     matrix[upper] = matrix.T[upper] = noisy
-    return rows.in_basis(basis_of(matrix, conditioning), engine.run)
+    return problem.changed(partial(in_basis, basis_of(matrix, conditioning)))
 
 
 def basis_of(matrix: NDArray[np.float64], conditioning: Conditioning) -> Basis:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -20,7 +21,8 @@ from sklearn.exceptions import ConvergenceWarning
 from skdpadmm._sklearn import Interval, parameter
 from skdpadmm.algorithms._agent_blocks import hessian_of
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator, refuse
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, not_private
+from skdpadmm.losses import Loss
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, Summand, not_private
 
 OPTIMUM = "optimum"
 # Above this many parameters a Hessian costs more than the steps that it saves.
@@ -53,6 +55,7 @@ class ProximalNewton(Algorithm):
     setting = "central"
     conditionable = False
     exact = True
+    distributed = True
     units = ("record", "agent", "person")
 
     tolerance: float = parameter(1e-10, Interval(Real, 0.0, 1.0, closed="both"))
@@ -92,13 +95,9 @@ class _Objective:
 
     def __init__(self, plan: Plan, problem: Problem) -> None:
         self.problem, self.rows, self.settings = problem, problem.rows, plan.settings
-        self.loss, self.penalty = plan.facts.loss, plan.facts.penalty
-
-    def weigh(self, values: Array, part: slice) -> Array:
-        """Values of records, the first axis, times weights where there are some."""
-        if self.problem.weights is None:
-            return values
-        return np.asarray((values.T * self.problem.weights[part]).T)
+        self.penalty, self.n_outputs = plan.facts.penalty, plan.facts.loss.n_outputs
+        self.first = problem.summed(partial(first_derivatives, plan.facts.loss))
+        self.second = problem.summed(partial(second_derivatives, plan.facts.loss))
 
     def penalty_value(self, parameters: Array) -> float:
         coordinates = self.rows.coordinates
@@ -106,36 +105,16 @@ class _Objective:
         return self.penalty.value(features * coordinates.coefficient_scale[:, None])
 
     def loss_and_gradient(self, parameters: Array) -> tuple[float, Array]:
-        loss, rows, target = self.loss, self.rows, self.problem.target
-        prepared = rows.prepare(parameters if loss.n_outputs > 1 else parameters[:, 0])
-
-        def add_up(block: int) -> Array:
-            records = rows.slices[block]
-            part, scores = target[records], rows.scores(block, prepared)
-            value = self.weigh(loss.value(scores, part), records).sum()
-            slopes = self.weigh(loss.derivative(scores, part), records)
-            return np.append(rows.adjoint(block, slopes).ravel(), value)
-
-        total = self.problem.engine.sum(add_up, rows.n_blocks) / rows.n_samples
+        rows = self.rows
+        prepared = rows.prepare(parameters if self.n_outputs > 1 else parameters[:, 0])
+        total = self.first(prepared) / rows.n_samples
         raw = total[:-1].reshape(rows.coordinates.n_features + 1, -1)
         return float(total[-1]), rows.collect(raw).reshape(parameters.shape)
 
     def derivatives(self, parameters: Array) -> tuple[float, Array, Array]:
         """Mean loss, gradient of shape (d, k), and Hessian of shape (d, k, d, k)."""
-        loss, rows, target = self.loss, self.rows, self.problem.target
         d, k = parameters.shape
-
-        def add_up(block: int) -> Array:
-            records = rows.slices[block]
-            part, A = target[records], rows.augmented(block)
-            scores = A @ parameters if k > 1 else A @ parameters[:, 0]
-            slopes = self.weigh(loss.derivative(scores, part), records).reshape(-1, k)
-            curvature = self.weigh(loss.curvature(scores, part), records)
-            hessian = hessian_of(A, curvature.reshape(-1, k, k))
-            value = self.weigh(loss.value(scores, part), records).sum()
-            return np.concatenate([[value], (A.T @ slopes).ravel(), hessian.ravel()])
-
-        total = self.problem.engine.sum(add_up, rows.n_blocks) / rows.n_samples
+        total = self.second(parameters) / self.rows.n_samples
         gradient = total[1 : 1 + d * k].reshape(d, k)
         return float(total[0]), gradient, total[1 + d * k :].reshape(d, k, d, k)
 
@@ -150,6 +129,52 @@ class _Objective:
         _, gradient = self.loss_and_gradient(parameters)
         onward = self.proximal_step(parameters, gradient, step)
         return self.is_small(onward - parameters, parameters, tolerance)
+
+
+def _weigh(problem: Problem, values: Array, part: slice) -> Array:
+    """Values of records, the first axis, times weights where there are some."""
+    if problem.weights is None:
+        return values
+    return np.asarray((values.T * problem.weights[part]).T)
+
+
+def first_derivatives(loss: Loss, problem: Problem) -> Summand:
+    """The raw gradient of the sum of losses, and the sum."""
+    rows, target, weigh = problem.rows, problem.target, partial(_weigh, problem)
+
+    def total(prepared: Any) -> Array:
+        def of_block(block: int) -> Array:
+            records = rows.slices[block]
+            part, scores = target[records], rows.scores(block, prepared)
+            value = weigh(loss.value(scores, part), records).sum()
+            slopes = weigh(loss.derivative(scores, part), records)
+            return np.append(rows.adjoint(block, slopes).ravel(), value)
+
+        return problem.engine.sum(of_block, rows.n_blocks)
+
+    return total
+
+
+def second_derivatives(loss: Loss, problem: Problem) -> Summand:
+    """The sum of losses, its gradient and its Hessian."""
+    rows, target, weigh = problem.rows, problem.target, partial(_weigh, problem)
+
+    def total(parameters: Array) -> Array:
+        k = parameters.shape[1]
+
+        def of_block(block: int) -> Array:
+            records = rows.slices[block]
+            part, A = target[records], rows.augmented(block)
+            scores = A @ parameters if k > 1 else A @ parameters[:, 0]
+            slopes = weigh(loss.derivative(scores, part), records).reshape(-1, k)
+            curvature = weigh(loss.curvature(scores, part), records)
+            hessian = hessian_of(A, curvature.reshape(-1, k, k))
+            value = weigh(loss.value(scores, part), records).sum()
+            return np.concatenate([[value], (A.T @ slopes).ravel(), hessian.ravel()])
+
+        return problem.engine.sum(of_block, rows.n_blocks)
+
+    return total
 
 
 def _newton(objective: _Objective, parameters: Array) -> tuple[Array, int, bool]:

@@ -32,6 +32,8 @@ class Ownership:
         Public names of the agents, sorted and unique.
     index : ndarray of intp of shape (n_samples,)
         Position in ``labels`` of the owner of each row.
+    counts : ndarray of intp of shape (n_agents,), default=None
+        Number of rows of each agent, where ``index`` is empty because they are elsewhere.
 
     Examples
     --------
@@ -43,6 +45,7 @@ class Ownership:
 
     labels: NDArray[Any]
     index: NDArray[np.intp]
+    counts: NDArray[np.intp] | None = None
 
     @property
     def n_agents(self) -> int:
@@ -68,7 +71,7 @@ class Ownership:
     @cached_property
     def sizes(self) -> NDArray[np.intp]:
         """Number of rows of each agent, of shape (n_agents,)."""
-        return np.diff(self._bounds)
+        return np.diff(self._bounds) if self.counts is None else self.counts
 
     def rows_of(self, agent: int) -> slice | NDArray[np.intp]:
         """Ascending rows of the agent at a position in ``labels``.

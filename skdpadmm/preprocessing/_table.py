@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
+from skdpadmm._chunks import example_of, is_collection, lazily
+
 from ._transformers import _PublicTransformer, into_unit_box, middle_and_half
 
 # Where some entries are missing, ints become floats: beyond this two ints can be the same float.
@@ -206,6 +208,7 @@ class PublicTableTransformer(_PublicTransformer):
         self.schema = schema
         self.sparse_output = sparse_output
 
+    @lazily
     def transform(self, X: Any) -> Any:
         """Map the declared columns.
 
@@ -213,7 +216,8 @@ class PublicTableTransformer(_PublicTransformer):
         ----------
         X : {DataFrame, array-like} of shape (n_samples, n_features)
             A pandas or polars DataFrame, or another one that narwhals knows; an array or a list for
-            a schema by position.
+            a schema by position. A collection of dask is mapped chunk by chunk, when its result is
+            asked for.
 
         Returns
         -------
@@ -273,6 +277,7 @@ class PublicTableTransformer(_PublicTransformer):
     def _rows(self, X: Any, *, reset: bool = False) -> Any:
         """The declared columns, as arrays of numbers or of objects."""
         self._columns()
+        X = example_of(X) if is_collection(X) else X
         if hasattr(X, "collect"):
             raise TypeError(f"Got a {type(X).__name__}, expected rows: pass X.collect().")
         if nw.dependencies.is_into_dataframe(X):

@@ -31,7 +31,7 @@ from skdpadmm.protocol._facts import (
     unit_sizes,
 )
 from skdpadmm.protocol._gate import Gate
-from skdpadmm.protocol._plan import Plan, PlanViolation, Problem, Settings, Solution
+from skdpadmm.protocol._plan import Plan, PlanViolation, Problem, Settings, Solution, Summand
 from skdpadmm.protocol._release import Release, View, not_private
 from skdpadmm.protocol._signal import WEAK, Signal
 
@@ -61,6 +61,7 @@ __all__ = [
     "Settings",
     "Signal",
     "Solution",
+    "Summand",
     "View",
     "neighborhood_of",
     "network_of",

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -260,6 +260,20 @@ def _plain(value: Any) -> Any:
     return f"{value:.12g}" if isinstance(value, float) else value
 
 
+# Maps public arguments to an array, a sum over records.
+Summand = Callable[..., NDArray[np.float64]]
+
+
+class Elsewhere(Protocol):
+    """Records that are not in this process."""
+
+    def summed(self, make: Callable[[Problem], Summand]) -> Summand:
+        """As `Problem.summed`."""
+
+    def change(self, change: Callable[[Problem], Problem]) -> None:
+        """Change the problems where the records are."""
+
+
 def _silent(done: int) -> None:
     """Report nothing."""
 
@@ -284,6 +298,8 @@ class Problem:
         Where persons are the unit: of their rows, each person's beside each other, of mean one.
     per_person : int, default=1
         Rows of each person, repetitions of weight 0 included.
+    elsewhere : Elsewhere or None, default=None
+        Where the records are, if not here: then `rows` have only what is public of them.
     """
 
     rows: Rows
@@ -294,6 +310,21 @@ class Problem:
     path: list[NDArray[np.float64]] | None = None
     weights: NDArray[np.float64] | None = None
     per_person: int = 1
+    elsewhere: Elsewhere | None = None
+
+    def summed(self, make: Callable[[Problem], Summand]) -> Summand:
+        """Return the function that `make` returns for a problem, summed over all records.
+
+        Where records are elsewhere, `make` is called there, once for the records of each place,
+        and keeps what the function has to remember. Workers import both by their names.
+        """
+        return make(self) if self.elsewhere is None else self.elsewhere.summed(make)
+
+    def changed(self, change: Callable[[Problem], Problem]) -> Problem:
+        """The problem after a public change, which is made wherever its records are."""
+        if self.elsewhere is not None:
+            self.elsewhere.change(change)
+        return change(self)
 
     def progress(self, done: int, point: Any = None) -> None:
         """Note that so many iterations are done, and where they led.

@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 
 # A target that was not declared is clipped to this interval: it suits a standardised one.
 UNDECLARED_TARGET_BOUNDS = (-3.0, 3.0)
+# Rows of so many entries are squared at once.
+MOMENT_ENTRIES = 2**20
 # Norm of a row of the declared norm, over the square root of the number of parameters: that of a
 # typical row whose features fill declared bounds.
 ROW_NORM = 0.6
@@ -209,26 +211,57 @@ def target_scale(target_bounds: Any, *, fit_intercept: bool) -> float:
     return float(_affine_map(low, high, centre=fit_intercept)[1])
 
 
-def standardising_coordinates(X: Any, y: NDArray[Any], *, declared: Coordinates) -> Coordinates:
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Means and variances of columns of rows, the target last, and the least of each feature."""
+
+    n_samples: int
+    mean: Floats
+    variance: Floats
+    least: Floats
+
+    def joined(self, other: Moments) -> Moments:
+        """Those of both."""
+        n = self.n_samples + other.n_samples
+        share, apart = other.n_samples / n, other.mean - self.mean
+        within = self.variance + share * (other.variance - self.variance)
+        between = share * (1 - share) * apart**2
+        least = np.minimum(self.least, other.least)
+        return Moments(n, self.mean + share * apart, within + between, least)
+
+
+def moments_of(X: Any, y: NDArray[Any], declared: Coordinates) -> Moments:
+    """Moments of rows and targets, from blocks of them: nothing as large as X is made."""
+    scaler, n = StandardScaler(with_mean=False), max(MOMENT_ENTRIES // X.shape[1], 1)
+    for start in range(0, X.shape[0], n):
+        scaler.partial_fit(X[start : start + n])
+    least = X.min(axis=0)
+    least = least.toarray()[0] if hasattr(least, "toarray") else least
+    centre, square = 0.0, 1.0
+    if declared.has_target_scale:
+        # Without an intercept zero stays zero.
+        centre = float(np.mean(y)) if declared.fit_intercept else 0.0
+        square = float(np.mean((y - centre) ** 2))
+    mean, variance = np.append(scaler.mean_, centre), np.append(scaler.var_, square)
+    return Moments(X.shape[0], mean, variance, least)
+
+
+def standardising_coordinates(moments: Moments, *, declared: Coordinates) -> Coordinates:
     """Coordinates from the data itself, which only a fit without privacy may use.
 
     They condition an exact solver and change nothing of its answer. `declared` says whether there
     is an intercept, and whether the target is a number in units.
     """
     fit_intercept = declared.fit_intercept
-    moments = StandardScaler(with_mean=False).fit(X)
-    mean = moments.mean_ if fit_intercept else np.zeros(X.shape[1])
-    spread = moments.var_ + (moments.mean_ - mean) ** 2
-    constant = spread <= 1e-28 * moments.mean_**2
+    own = moments.mean[:-1]
+    mean = own if fit_intercept else np.zeros_like(own)
+    spread = moments.variance[:-1] + (own - mean) ** 2
+    constant = spread <= 1e-28 * own**2
     scale = np.where(constant, 1.0, np.sqrt(spread))
     if fit_intercept:
         # A mean is off its constant in the last bits; its own value centres it to exact zeros.
-        first = X[:1].toarray() if hasattr(X, "toarray") else np.asarray(X[:1])
-        mean = np.where(constant, first[0], mean)
-    centre, width = 0.0, 1.0
-    if declared.has_target_scale:
-        centre = float(np.mean(y)) if fit_intercept else 0.0
-        width = float(np.sqrt(np.mean((y - centre) ** 2))) or 1.0
+        mean = np.where(constant, moments.least, mean)
+    centre, width = float(moments.mean[-1]), float(np.sqrt(moments.variance[-1])) or 1.0
     free = declared.without_bounds()
     return replace(free, offset=mean, scale=scale, target_offset=centre, target_scale=width)
 

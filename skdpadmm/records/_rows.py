@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import groupby, pairwise
@@ -22,6 +23,9 @@ HUGE = 1e100
 BLOCK_ENTRIES = 2**19
 
 
+# A block of numbers that are no float64, converted, for each thread.
+_SCRATCH = threading.local()
+
 # What a row of a person may exceed the clip bound of the person by, before they are added up.
 CANCELLATION = 64.0
 
@@ -40,8 +44,9 @@ def rounding_factor(*, n_samples: int, coordinates: Coordinates, per_unit: int =
     A sum of n vectors of norm at most C, added in any order through chains of at most `depth`
     operations, is off by at most ``depth * u * n * C`` in norm (u the unit round-off), on each of
     two neighbouring data sets. Offsets that are large beside their scale amplify it. The bound
-    covers dense and sparse blocks alike. Where persons of `per_unit` rows are clipped, rows that
-    cancel each other are together longer than that, by `CANCELLATION`.
+    covers dense and sparse blocks alike, and chunks whose sums meet in a binary tree. Where persons
+    of `per_unit` rows are clipped, rows that cancel each other are together longer than that, by
+    `CANCELLATION`.
     """
     n_features, rows = coordinates.n_features, max(per_unit, 1)
     sizes = [block_size(n_features, is_sparse=is_it, per_unit=rows) for is_it in (False, True)]
@@ -64,6 +69,8 @@ class Rows:
     coordinates : Coordinates
     per_unit : int, default=1
         Neighbouring rows that belong together: as many are in one block.
+    n_samples : int, default=None
+        Number of rows, where X has none of them because they are elsewhere.
 
     Attributes
     ----------
@@ -76,14 +83,16 @@ class Rows:
         The blocks.
     """
 
-    def __init__(self, X: Any, coordinates: Coordinates, per_unit: int = 1) -> None:
+    def __init__(
+        self, X: Any, coordinates: Coordinates, per_unit: int = 1, n_samples: int | None = None
+    ) -> None:
         self.coordinates = coordinates
         self.basis: Basis | None = None
-        self.n_samples = int(X.shape[0])
+        n = int(X.shape[0])
+        self.n_samples = n if n_samples is None else n_samples
         self._is_sparse = sparse.issparse(X)
         if self._is_sparse:
             _require_zero_inside(coordinates.lower, coordinates.upper)
-        n = self.n_samples
         size = block_size(X.shape[1], is_sparse=self._is_sparse, per_unit=per_unit)
         self.slices = [slice(start, min(start + size, n)) for start in range(0, n, size)]
         # All rows in one array, where there is one that needs no copy; otherwise those of blocks.
@@ -131,7 +140,7 @@ class Rows:
         """The same rows, seen in a basis; `over_blocks` runs a function over all blocks."""
         rows = copy(self)
         rows.basis = basis
-        rows.squared_norm = np.empty(self.n_samples)
+        rows.squared_norm = np.empty(len(self.weight))
         columns = rows.prepare(np.eye(self.coordinates.n_parameters))
 
         def measure(block: int) -> None:
@@ -336,8 +345,16 @@ class Rows:
         return self._blocks[block] if self._whole is None else self._whole[self.slices[block]]
 
     def _block(self, block: int) -> Any:
-        """A block in float64; never a copy of one that is."""
-        return self._raw(block).astype(np.float64, copy=False)
+        """A block in float64 until its thread asks for another; never a copy of one that is."""
+        X = self._raw(block)
+        if self._whole is None or X.dtype == np.float64 or not X.flags.c_contiguous:
+            return X.astype(np.float64, copy=False)
+        # Memory that is asked for anew, as workers of dask are set up, takes longer than the block.
+        if getattr(_SCRATCH, "entries", np.empty(0)).size < X.size:
+            _SCRATCH.entries = np.empty(X.size)
+        block_of_floats = _SCRATCH.entries[: X.size].reshape(X.shape)
+        np.copyto(block_of_floats, X)
+        return block_of_floats
 
     def _tamed(self, X: Any) -> Any:
         """Unruly rows, moved into the box and scaled down to entries of at most HUGE."""

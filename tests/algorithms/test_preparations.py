@@ -52,7 +52,8 @@ def released_moment(X, neighboring="replace_one", null=None):
     if null is not None:
         rows.weight[null] = rows.squared_norm[null] = 0.0
     gate = Gate(ConsensusADMM().plan(facts, direct.BUDGET), source)
-    condition(rows, conditioning, Engine(), gate)
+    problem = Problem(rows=rows, target=np.zeros(len(X)), engine=Engine())
+    condition(problem, conditioning, gate)
     return source.values[0], conditioning.release.sensitivities[0]
 
 
@@ -105,8 +106,9 @@ def test_penalties_and_optima_stay_in_the_users_coordinates(keep_noise, loss, pe
     plan = algorithm.plan(facts, VAST)
     with Engine().running() as engine:
         gate = Gate(plan, direct.KnownNoise())
-        rows = condition(Rows(X, c), conditioning, engine, gate)
-        solution = algorithm.run(plan, Problem(rows=rows, target=y, engine=engine), gate)
+        problem = Problem(rows=Rows(X, c), target=y, engine=engine)
+        problem = condition(problem, conditioning, gate)
+        rows, solution = problem.rows, algorithm.run(plan, problem, gate)
     # Without noise the rows have the identity as second moment.
     seen = rows.scores(0, rows.prepare(np.eye(6)))
     close(seen.T @ seen / len(X), np.eye(6), 1e-4)
@@ -136,6 +138,11 @@ def test_a_floor_that_could_fall_below_the_planned_one_is_refused(power):
 # Centre and unit of a target.
 
 
+def each_of(target):
+    """What reaches targets that are all in one place."""
+    return lambda function, *args: [function(None, target, *args)]
+
+
 def moments(target, relation="replace_one"):
     """The value that passes the gate for targets in [-1, 1], and its planned sensitivity."""
     model = DPAdmmRidge(epsilon=50.0, target_bounds=(-1, 1), neighboring=relation)
@@ -143,7 +150,7 @@ def moments(target, relation="replace_one"):
     centering = plan.facts.centering
     assert plan.releases[0] == centering.release
     assert centering.release.name == TARGET_MOMENTS
-    recentre(plan.facts.coordinates, target, centering, Gate(plan, source))
+    recentre(plan.facts.coordinates, each_of(target), centering, Gate(plan, source))
     return source.values[0], centering.release.sensitivities[0]
 
 
@@ -173,8 +180,8 @@ def test_moments_move_by_their_sensitivity_where_floats_hold_no_middle_of_the_bo
     plan = DPAdmmRidge(epsilon=50.0, target_bounds=far).plan(10, 1)
     coordinates, centering, seen = plan.facts.coordinates, plan.facts.centering, []
     for first in far:
-        target, source = coordinates.target(np.array([first] + [far[0]] * 9)), direct.KnownNoise()
-        recentre(coordinates, target, centering, Gate(plan, source))
+        target, source = np.array([first] + [far[0]] * 9), direct.KnownNoise()
+        recentre(coordinates, each_of(target), centering, Gate(plan, source))
         seen.append(source.values[0])
     assert 0 < np.linalg.norm(seen[0] - seen[1]) <= centering.release.sensitivities[0]
 

@@ -26,6 +26,7 @@ from skdpadmm.algorithms import (
     ObjectivePerturbation,
 )
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
+from skdpadmm.algorithms._preparations import median_norm, norm_counts, target_sums
 from skdpadmm.engine import Engine
 from skdpadmm.losses import SquaredLoss, clip_derivative
 from skdpadmm.model_selection._search import Trials
@@ -312,17 +313,19 @@ def a_release_outside_the_plan(run: Any, self: Any, plan: Any, problem: Any, gat
 
 
 @replaces("skdpadmm._fitting", "rescale")
-def exact_units(rescale: Any, coordinates: Any, norms: Any, scaling: Any, gate: Any) -> Any:
-    """The median of the norms themselves, beside a histogram that is released in vain."""
-    rescale(coordinates, norms, scaling, gate)
-    return coordinates.rescaled(scaling.target / float(np.median(norms)))
+def exact_units(rescale: Any, coordinates: Any, each: Any, scaling: Any, gate: Any) -> Any:
+    """The median of the exact histogram, beside one that is released in vain."""
+    rescale(coordinates, each, scaling, gate)
+    counts = sum(each(norm_counts, coordinates.undeclared))
+    return coordinates.rescaled(scaling.target / median_norm(counts, 0.0, default=1.0))
 
 
 @replaces("skdpadmm._fitting", "recentre")
-def exact_centre(recentre: Any, coordinates: Any, target: Any, centering: Any, gate: Any) -> Any:
+def exact_centre(recentre: Any, coordinates: Any, each: Any, centering: Any, gate: Any) -> Any:
     """The mean of the target itself, beside one that is released in vain."""
-    unit = recentre(coordinates, target, centering, gate).target_unit
-    return coordinates.recentred(float(target.mean()), unit)
+    unit = recentre(coordinates, each, centering, gate).target_unit
+    sums = sum(each(target_sums, coordinates))
+    return coordinates.recentred(float(sums[0] / sums[2]), unit)
 
 
 def moments_of_half_the_records(patch: pytest.MonkeyPatch) -> None:

@@ -89,23 +89,6 @@ def test_a_delta_of_at_least_one_over_n_warns():
     DPAdmmRidge(delta=delta, epsilon=math.inf).fit(X, y)  # says nothing
 
 
-# All or nothing.
-
-
-def test_without_dask_its_engine_is_an_error_that_names_the_extra(
-    monkeypatch, plans, assert_unfitted
-):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    for name in ("fed ridge", "network"):
-        model = ROWS[name].make(engine="dask")
-        with pytest.raises(ImportError, match=r"pip install 'skdpadmm\[dask\]'"):
-            model.fit(*ROWS[name].data())
-        with pytest.raises(ImportError, match=r"skdpadmm\[dask\]"):
-            plan_of(model, 60, 3)
-        assert_unfitted(model)
-    assert not plans
-
-
 # What a fit says.
 
 

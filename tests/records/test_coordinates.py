@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
-from skdpadmm.records import Rows, declared_coordinates, standardising_coordinates
+from skdpadmm.records import (
+    Moments,
+    Rows,
+    declared_coordinates,
+    moments_of,
+    standardising_coordinates,
+)
 
 LOWER, UPPER = np.array([-1.0, 5.0, -300.0]), np.array([1.0, 6.0, 1000.0])
 
@@ -163,19 +169,29 @@ def test_wrong_feature_bounds_are_refused_with_what_to_do(bounds, message):
         declared(feature_bounds={"a": (0, 1)})
 
 
+def standardised(X, y, *, declared):
+    """From all rows at once, which is what comes of the moments of parts of them."""
+    c = standardising_coordinates(moments_of(X, y, declared), declared=declared)
+    parts = [moments_of(X[own], y[own], declared) for own in (slice(0, 60), slice(60, None))]
+    of_parts = standardising_coordinates(Moments.joined(*parts), declared=declared)
+    for name in ("offset", "scale", "target_offset", "target_scale"):
+        np.testing.assert_allclose(getattr(of_parts, name), getattr(c, name), rtol=1e-9)
+    return c
+
+
 @pytest.mark.parametrize("convert", [np.asarray, np.asfortranarray, sparse.csr_matrix])
 def test_standardising_coordinates_are_those_of_a_standard_scaler(convert):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4)) * [1.0, 1e-3, 1e4, 5.0] + [0.0, 1.0, -2e4, 0.0]
     X[rng.random(X.shape) < 0.3] = 0.0
     y = 3.0 + rng.normal(size=200)
-    c = standardising_coordinates(convert(X), y, declared=declared(4))
+    c = standardised(convert(X), y, declared=declared(4))
     reference = StandardScaler().fit(X)
     np.testing.assert_allclose(c.offset, reference.mean_, rtol=1e-10)
     np.testing.assert_allclose(c.scale, reference.scale_, rtol=1e-10)
     np.testing.assert_allclose(c.target(y), (y - y.mean()) / y.std(), atol=1e-12)
     # Without an intercept zero stays zero, and the second moment is one.
-    c = standardising_coordinates(convert(X), y, declared=declared(4, fit_intercept=False))
+    c = standardised(convert(X), y, declared=declared(4, fit_intercept=False))
     assert not c.offset.any()
     np.testing.assert_allclose(np.square(X / c.scale).mean(axis=0), 1.0, rtol=1e-12)
     np.testing.assert_allclose(np.square(c.target(y)).mean(), 1.0, rtol=1e-12)
@@ -185,6 +201,6 @@ def test_standardising_coordinates_are_those_of_a_standard_scaler(convert):
 @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
 def test_a_constant_column_is_not_divided_by_its_rounding_errors(value, convert):
     X = np.column_stack([np.random.default_rng(2).normal(size=97), np.full(97, value)])
-    c = standardising_coordinates(convert(X), np.full(97, 4.0), declared=declared(2))
+    c = standardised(convert(X), np.full(97, 4.0), declared=declared(2))
     assert (c.scale[1], c.offset[1], c.target_scale) == (1.0, value, 1.0)
     assert c.scale[0] == pytest.approx(X[:, 0].std())
