@@ -483,6 +483,44 @@ def a_pickle_without_the_report(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PrivateLinearModel, "__getstate__", state)
 
 
+# Secret batches.
+
+
+@replaces(ClippedSum, "over")
+def batches_divided_by_their_size(over: Any, self: Any, problem: Any) -> Any:
+    exact = over(self, problem)
+
+    def total(model: Any, counts: Any = None) -> Any:
+        return exact(model, counts) * (len(counts) / 2) / max(np.count_nonzero(counts), 1)
+
+    return total
+
+
+@replaces(ClippedSum, "over")
+def rows_sampled_in_place_of_persons(over: Any, self: Any, problem: Any) -> Any:
+    exact = over(self, problem)
+    return lambda model, counts=None: exact(model, np.roll(counts, 1))
+
+
+def sampled_as_zero_out(patch: pytest.MonkeyPatch) -> None:
+    from skdpadmm.algorithms import _gradient_descent as module
+
+    honest = module.PoissonSubsampledGaussian
+    counted = lambda q, noise, n, _: honest(q, noise, n, Neighboring.ZERO_OUT)  # noqa: E731
+    patch.setattr(module, "PoissonSubsampledGaussian", counted)
+
+
+@replaces(Gate, "uniform")
+def everyone_in_every_batch(uniform: Any, self: Any, shape: Any) -> Any:
+    return uniform(self, shape) / 1e6
+
+
+@replaces(Gate, "uniform")
+def one_batch_for_all_steps(uniform: Any, self: Any, shape: Any) -> Any:
+    self._draws = 0
+    return uniform(self, shape)
+
+
 # Persons.
 
 
@@ -596,6 +634,9 @@ BUGS = [
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
         " gradient-admm-stopping gradient-admm-stream",
         knobs={"clip_norm": 0.1}),
+    Bug("batches divided by their size", batches_divided_by_their_size, LINEAR, "gradient-batches"),
+    Bug("rows sampled in place of persons", rows_sampled_in_place_of_persons, LINEAR,
+        "gradient-batches-persons-zero-out"),
     Bug("surplus rows of persons", surplus_rows, LINEAR, "consensus-persons"),
     Bug("numbers of rows of persons in the plan", numbers_of_rows_in_the_plan, BEFORE_DATA,
         "consensus-persons consensus-persons-conditioned-scaled"),
@@ -765,6 +806,8 @@ class TheoremBug:
 
 OBJECTIVE = "tests.divergence.test_objective_perturbation"
 LAST = "tests.divergence.test_last_iterate"
+DESCENT = "tests.algorithms.test_gradient_and_coordinate_descent"
+DRAWN = "test_who_is_in_a_batch_is_what_the_gate_draws_with_the_planned_probability"
 WALKS = "tests.privacy.test_token_walk"
 CELLS = "tests.noise.test_exact_cells"
 ATTACKS = "tests.privacy.test_attack_accuracy"
@@ -784,6 +827,11 @@ THEOREM_BUGS = [
                f"{OBJECTIVE}.test_a_curved_loss_needs_the_planned_ridge", (1.0,)),
     TheoremBug("weights left out of the constants of a loss", weights_left_out,
                "tests.losses.test_losses.test_derivative_and_curvature_are_slopes_within_the_public_constants"),
+    TheoremBug("batches under replace-one counted as under zero-out", sampled_as_zero_out,
+               f"{DESCENT}.test_the_exact_divergence_of_a_step_on_every_batch_is_what_is_claimed",
+               ("replace_one",)),
+    TheoremBug("everyone in every batch", everyone_in_every_batch, f"{DESCENT}.{DRAWN}", ("gradient-batches",)),
+    TheoremBug("one batch for all steps", one_batch_for_all_steps, f"{DESCENT}.{DRAWN}", ("gradient-batches",)),
     TheoremBug("a single pass as if every record came first", lenient(f"{ALGORITHMS}._gradient_descent.single_use_mu", 0.7),
                f"{LAST}.test_a_single_pass_tells_of_each_record_no_more_than_is_claimed_and_nearly_so_of_the_first"),
     TheoremBug("an amplification of gradient ADMM that is not there", lenient(f"{ALGORITHMS}._gradient_admm.amplification_constant", 1 / 40),

@@ -236,6 +236,12 @@ ROWS = [
         free=None),
     Row("gradient-cyclic", "DPAdmmRidge", "GradientDescent", {"schedule": "cyclic"},
         composes=False, hides_path=True, free=None),
+    # Secret batches of records, and of persons with all of their rows.
+    Row("gradient-batches", "DPAdmmRidge", "GradientDescent", {"batch_fraction": 0.5},
+        params={"max_iter": 3}, linear=TINY, composes=False, free=None),
+    Row("gradient-batches-persons-zero-out", "DPAdmmLogisticRegression", "GradientDescent",
+        {"batch_fraction": 0.5, "momentum": 0.5}, target="two", params={**OF_PERSONS,
+        **NO_INTERCEPT}, linear=TINY, composes=False, is_slow=True, free=None),
     # Gradient ADMM: orders of records, and what is released.
     Row("gradient-admm-last", "DPAdmmRidge", "GradientADMM", composes=False, hides_path=True),
     Row("gradient-admm-path-zero-out", "DPAdmmLogisticRegression", "GradientADMM",
