@@ -21,6 +21,7 @@ from skdpadmm._linear_model import PrivateLinearModel
 from skdpadmm.algorithms import (
     ClippedSum,
     ConsensusADMM,
+    FixedPointIteration,
     GradientADMM,
     GradientDescent,
     ObjectivePerturbation,
@@ -34,7 +35,7 @@ from skdpadmm.network import Ownership
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1
 from skdpadmm.privacy import Neighboring
-from skdpadmm.protocol import Gate, Plan, Problem
+from skdpadmm.protocol import Gate, Plan, Problem, View
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
 from tests.contract.registry import BY_ID, Row
@@ -521,6 +522,30 @@ def one_batch_for_all_steps(uniform: Any, self: Any, shape: Any) -> Any:
     return uniform(self, shape)
 
 
+# Maps of the user's own.
+
+
+def a_map_that_sees_exact_sums(patch: pytest.MonkeyPatch) -> None:
+    sums = []
+
+    def over(honest: Any, self: Any, problem: Any) -> Any:
+        exact = honest(self, problem)
+        return lambda z: sums.append(exact(z)) or sums[-1]
+
+    def points(honest: Any, self: Any, *args: Any) -> Any:
+        return (z + sum(sums[-1:]) for z in honest(self, *args))
+
+    replaces(ClippedSum, "over")(over)(patch)
+    replaces(FixedPointIteration, "_points")(points)(patch)
+
+
+@replaces(FixedPointIteration, "released")
+def a_contraction_that_is_believed(released: Any, *args: Any) -> Any:
+    settings, release = released(*args)
+    view = View(observer="model", guarantees=(release.guarantee,))
+    return settings, dataclasses.replace(release, noise_std=release.noise_std / 2, views=(view,))
+
+
 # Persons.
 
 
@@ -637,6 +662,10 @@ BUGS = [
     Bug("batches divided by their size", batches_divided_by_their_size, LINEAR, "gradient-batches"),
     Bug("rows sampled in place of persons", rows_sampled_in_place_of_persons, LINEAR,
         "gradient-batches-persons-zero-out"),
+    Bug("a map that sees exact sums", a_map_that_sees_exact_sums, FUNCTION, "own-iteration"),
+    Bug("a contraction that is believed of a map", a_contraction_that_is_believed, LINEAR,
+        "own-iteration own-iteration-persons-zero-out"),
+    Bug("no clip where maps look", no_clip(SUMS), LINEAR, "own-iteration"),
     Bug("surplus rows of persons", surplus_rows, LINEAR, "consensus-persons"),
     Bug("numbers of rows of persons in the plan", numbers_of_rows_in_the_plan, BEFORE_DATA,
         "consensus-persons consensus-persons-conditioned-scaled"),
@@ -832,6 +861,8 @@ THEOREM_BUGS = [
                ("replace_one",)),
     TheoremBug("everyone in every batch", everyone_in_every_batch, f"{DESCENT}.{DRAWN}", ("gradient-batches",)),
     TheoremBug("one batch for all steps", one_batch_for_all_steps, f"{DESCENT}.{DRAWN}", ("gradient-batches",)),
+    TheoremBug("maps told apart by their names", setting(f"{ALGORITHMS}.FixedPointIteration._tried", lambda *_: ""),
+               "tests.algorithms.test_fixed_point_iteration.test_plans_tell_maps_apart_by_what_they_do_and_not_by_their_names"),
     TheoremBug("a single pass as if every record came first", lenient(f"{ALGORITHMS}._gradient_descent.single_use_mu", 0.7),
                f"{LAST}.test_a_single_pass_tells_of_each_record_no_more_than_is_claimed_and_nearly_so_of_the_first"),
     TheoremBug("an amplification of gradient ADMM that is not there", lenient(f"{ALGORITHMS}._gradient_admm.amplification_constant", 1 / 40),

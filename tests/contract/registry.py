@@ -9,6 +9,13 @@ import numpy as np
 from scipy import sparse
 
 import skdpadmm
+from examples.extending.plot_own_iteration import (
+    TWO,
+    consensus,
+    heavy_ball,
+    latest,
+    linearized_admm,
+)
 from skdpadmm import algorithms
 from tests.contract import harness
 
@@ -242,6 +249,12 @@ ROWS = [
     Row("gradient-batches-persons-zero-out", "DPAdmmLogisticRegression", "GradientDescent",
         {"batch_fraction": 0.5, "momentum": 0.5}, target="two", params={**OF_PERSONS,
         **NO_INTERCEPT}, linear=TINY, composes=False, is_slow=True, free=None),
+    # Maps of the user's own: two models in a state, and points that are not the state.
+    Row("own-iteration", "DPAdmmLogisticRegression", "FixedPointIteration", {"update": heavy_ball,
+        "at": latest, "state": TWO}, target="three", linear=TINY, reaches=0.866, is_quick=True),
+    Row("own-iteration-persons-zero-out", "DPAdmmRidge", "FixedPointIteration", {"update":
+        linearized_admm, "at": consensus}, params={**OF_PERSONS, **NO_INTERCEPT}, linear=TINY,
+        is_slow=True),
     # Gradient ADMM: orders of records, and what is released.
     Row("gradient-admm-last", "DPAdmmRidge", "GradientADMM", composes=False, hides_path=True),
     Row("gradient-admm-path-zero-out", "DPAdmmLogisticRegression", "GradientADMM",
