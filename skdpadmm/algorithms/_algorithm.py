@@ -157,6 +157,14 @@ class Algorithm(LinkedEstimator, ABC):
         """
         self.check(facts)
         refuse(
+            "Use noise='laplace', where an algorithm has it.",
+            (
+                budget.is_pure and getattr(self, "noise", "gaussian") != "laplace",
+                f"delta=0 with {self!r}",
+                "a float in (0, 1): its noise is Gaussian",
+            ),
+        )
+        refuse(
             "Release the whole path where it can (guarantee='path', release='path'), or take"
             " another algorithm.",
             (

@@ -34,7 +34,7 @@ from skdpadmm.model_selection._search import Trials
 from skdpadmm.network import Ownership
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1
-from skdpadmm.privacy import Neighboring
+from skdpadmm.privacy import Composed, Neighboring
 from skdpadmm.protocol import Gate, Plan, Problem, View
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
@@ -522,6 +522,18 @@ def one_batch_for_all_steps(uniform: Any, self: Any, shape: Any) -> Any:
     return uniform(self, shape)
 
 
+# A delta of zero.
+
+
+@replaces(Composed, "epsilon")
+def the_largest_of_pure_epsilons(epsilon: Any, self: Any, delta: float) -> float:
+    return epsilon(self, delta) if delta else max(leaf.epsilon(0.0) for leaf in self.leaves)
+
+
+def a_delta_that_underflows(guarantee: Any, epsilon: float, delta: float) -> bool:
+    return guarantee.delta(epsilon) <= delta
+
+
 # Maps of the user's own.
 
 
@@ -624,7 +636,7 @@ BUGS = [
         "consensus-exact multi-step"),
     Bug("half the noise in the plan", planned(noise_times(0.5)), LINEAR,
         "consensus-exact gradient-path federated-server multi-step aggregators-admm"
-        " aggregators-sgd sharing-federated personal-laplace"),
+        " aggregators-sgd sharing-federated personal-laplace aggregators-admm-pure-zero-out"),
     Bug("one noise for every class", noise(gaussian(same_for_every_class)), FRESH,
         "consensus-three-classes gradient-momentum-three-classes"),
     Bug("one noise for every agent", noise(gaussian(same_for_every_agent)), FRESH,
@@ -837,6 +849,7 @@ OBJECTIVE = "tests.divergence.test_objective_perturbation"
 LAST = "tests.divergence.test_last_iterate"
 DESCENT = "tests.algorithms.test_gradient_and_coordinate_descent"
 DRAWN = "test_who_is_in_a_batch_is_what_the_gate_draws_with_the_planned_probability"
+PURE = "tests.interface.test_pure_privacy"
 WALKS = "tests.privacy.test_token_walk"
 CELLS = "tests.noise.test_exact_cells"
 ATTACKS = "tests.privacy.test_attack_accuracy"
@@ -861,6 +874,10 @@ THEOREM_BUGS = [
                ("replace_one",)),
     TheoremBug("everyone in every batch", everyone_in_every_batch, f"{DESCENT}.{DRAWN}", ("gradient-batches",)),
     TheoremBug("one batch for all steps", one_batch_for_all_steps, f"{DESCENT}.{DRAWN}", ("gradient-batches",)),
+    TheoremBug("the largest of pure epsilons", the_largest_of_pure_epsilons,
+               f"{PURE}.test_epsilons_of_all_laplace_releases_add_up_to_the_budget", ("admm",)),
+    TheoremBug("a delta that underflows", setting("skdpadmm.protocol._plan.is_within", a_delta_that_underflows),
+               f"{PURE}.test_no_other_law_passes_for_one_with_a_delta_of_zero"),
     TheoremBug("maps told apart by their names", setting(f"{ALGORITHMS}.FixedPointIteration._tried", lambda *_: ""),
                "tests.algorithms.test_fixed_point_iteration.test_plans_tell_maps_apart_by_what_they_do_and_not_by_their_names"),
     TheoremBug("a single pass as if every record came first", lenient(f"{ALGORITHMS}._gradient_descent.single_use_mu", 0.7),

@@ -310,6 +310,8 @@ ROWS = [
         composes=False, is_slow=True, free=None),
     Row("aggregators-admm", "DPDecentralizedRegressor", "RandomizedADMM", linear=TINY,
         optimum=(WIDE, 1e-4), is_quick=True),
+    Row("aggregators-admm-pure-zero-out", "DPDecentralizedClassifier", "RandomizedADMM",
+        target="two", params={"delta": 0.0, **NO_INTERCEPT}, linear=TINY),
     Row("aggregators-admm-fixed-zero-out", "DPDecentralizedClassifier", "RandomizedADMM",
         {"noise": "gaussian", "aggregator": "fixed"}, target="two", params=NO_INTERCEPT,
         linear=TINY),
@@ -332,6 +334,9 @@ ROWS = [
     # Models of their own.
     Row("personal-laplace", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
         {"noise": "laplace", "warm_start": None}, linear=TINY),
+    Row("personal-pure", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
+        {"noise": "laplace", "warm_start": "propagation", "split": "optimal"},
+        params={"delta": 0.0}, linear=TINY),
     Row("personal-warm", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
         {"warm_start": "propagation"}, linear=TINY, is_quick=True),
     Row("personal-agent-zero-out", "DPPersonalizedClassifier", "PersonalizedCoordinateDescent",
