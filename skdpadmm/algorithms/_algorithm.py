@@ -68,6 +68,9 @@ class Algorithm(LinkedEstimator, ABC):
     noiseless : bool
         Whether an object of it runs at ``epsilon=inf`` as it is, without noise, and with a clip
         bound of inf that nothing reaches. Otherwise the exact optimum takes its place there.
+    takes_corners : bool
+        Whether neither its steps nor its guarantee rest on a bound of the curvature, so that a loss
+        may have corners, such as a plain hinge: a `smoothness` of inf.
     distributed : bool
         Whether it reaches records by `Problem.summed` alone, so that they may be chunks of dask,
         which stay with their workers.
@@ -80,6 +83,11 @@ class Algorithm(LinkedEstimator, ABC):
     @property
     def distributed(self) -> bool:
         """Whether its records may be elsewhere; not, unless an algorithm says so."""
+        return False
+
+    @property
+    def takes_corners(self) -> bool:
+        """Whether it serves losses without a bound of the curvature; not, unless it says so."""
         return False
 
     trace: bool = parameter(False, "boolean")
@@ -127,6 +135,12 @@ class Algorithm(LinkedEstimator, ABC):
             raise ValueError(
                 f"Got conditioning with {self!r}, expected conditioning=None or 'auto': it works on"
                 " the user's coordinates, or rests on bounds of curvature that only they have."
+            )
+        if math.isinf(facts.loss.smoothness) and not self.takes_corners:
+            raise ValueError(
+                f"Got {facts.loss!r} with smoothness=inf for {self!r}, expected a finite bound of"
+                " the curvature: its steps or its guarantee rest on one. Pass ConsensusADMM() or"
+                " GradientDescent(), whose guarantee of the path needs none."
             )
         self.check_facts(facts)
 

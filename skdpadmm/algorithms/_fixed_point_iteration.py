@@ -113,6 +113,7 @@ class FixedPointIteration(Algorithm):
     units = ("record", "person")  # Gradients of records, or means of persons, are clipped.
     releases_path = True
     noiseless = True
+    takes_corners = True
     distributed = True
 
     update: Any = parameter(None, callable, convert=name_of)

@@ -189,6 +189,11 @@ class GradientDescent(Algorithm):
         return not self._is_hidden
 
     @property
+    def takes_corners(self) -> bool:
+        """Whether no curvature has to be bounded: not where only the last iterate is seen."""
+        return not self._is_hidden
+
+    @property
     def distributed(self) -> bool:
         """Whether its records may be elsewhere: not those of random batches."""
         return self.schedule == "full" and self.batch_fraction == 1
