@@ -71,8 +71,8 @@ class FixedPointIteration(Algorithm):
         ``h(state, prox)``, the point at which gradients are taken, of the shape of the model. None:
         the state itself.
     state : array-like, default=None
-        The first state, which its last two axes are broadcast for: ``np.zeros((2, 1, 1))`` becomes
-        two models. It is public. None: a model of zeros.
+        The first state, which is public. Its last two axes are broadcast to the shape of a model:
+        ``np.zeros((2, 1, 1))`` becomes two models. None: one model of zeros.
     clip_norm : float or "auto", default="auto"
         C, in units of the typical norm of a row, as of `GradientDescent`. In [1e-100, 1e100].
 
@@ -89,8 +89,8 @@ class FixedPointIteration(Algorithm):
     where a fitted model is pickled. Before any data is read, the plan runs all steps with random
     gradients of the planned size: maps that fail, or return other shapes or infinite numbers, are
     refused there. Later they can only fail by what was released, so that errors reveal nothing
-    else. The digest of these steps is part of the plan: maps that behave differently have unrelated
-    noise from equal seeds, whatever their names.
+    else. A digest of these steps is part of the plan: maps that take them differently, whatever
+    their names, have unrelated noise from equal seeds.
 
     References
     ----------
