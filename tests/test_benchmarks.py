@@ -62,6 +62,12 @@ FIGURES = {
         ["Figure 1", "Figures 2a, 2b", "Figure 2c", "Figure 3", "Figure 4",
          "Real agents"],
     ),
+    "theorems": (
+        "",
+        ["Fixed points, Theorem 1", "Corollaries 5.1, 5.2, 5.3", "Multi-step ADMM, Theorem 7",
+         "Gradient ADMM, Theorem 9.1", "Personalised models, Theorem 2", "Thesis, Theorem 3.2.1",
+         "The bound holds"],
+    ),
 }  # fmt: skip
 
 
