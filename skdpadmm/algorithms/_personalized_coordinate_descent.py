@@ -319,6 +319,13 @@ class PersonalizedCoordinateDescent(InTurns):
         )
 
 
+def wake_order(*, n_agents: int, n_wakes: int, seed: int) -> NDArray[np.intp]:
+    """Who wakes up when, each equally often, by Poisson clocks of one rate and a public seed."""
+    random = np.random.Generator(np.random.Philox(seed))
+    times = random.exponential(size=(n_agents, n_wakes)).cumsum(axis=1)
+    return np.argsort(times.ravel(), kind="stable") // max(n_wakes, 1)
+
+
 class Mail:
     """Models that have reached neighbours, where each is up to `delay` sweeps on its way.
 
@@ -350,10 +357,3 @@ class Mail:
         known = models.copy()
         known[self._late] = self._known_of_late
         return known
-
-
-def wake_order(*, n_agents: int, n_wakes: int, seed: int) -> NDArray[np.intp]:
-    """Who wakes up when, each equally often, by Poisson clocks of one rate and a public seed."""
-    random = np.random.Generator(np.random.Philox(seed))
-    times = random.exponential(size=(n_agents, n_wakes)).cumsum(axis=1)
-    return np.argsort(times.ravel(), kind="stable") // max(n_wakes, 1)
