@@ -62,6 +62,12 @@ FIGURES = {
         ["Figure 1", "Figures 2a, 2b", "Figure 2c", "Figure 3", "Figure 4",
          "Real agents"],
     ),
+    "theorems": (
+        "",
+        ["Fixed points, Theorem 1", "Corollaries 5.1, 5.2, 5.3", "Multi-step ADMM, Theorem 7",
+         "Gradient ADMM, Theorem 9.1", "Personalised models, Theorem 2 and Proposition 2",
+         "Thesis, Theorem 3.2.1"],
+    ),
 }  # fmt: skip
 
 
@@ -93,6 +99,7 @@ def test_figures_of_a_paper_are_drawn_beside_its_claims(name: str) -> None:
     assert done.returncode == 0, done.stderr
     assert [row for row in rows if f"\n{row}\n  paper" not in done.stdout] == []
     assert (BENCHMARKS / "output" / f"figures_{name}.png").is_file()
+    assert "The bound FAILS" not in done.stdout
 
 
 def test_the_page_has_all_figures() -> None:
@@ -100,3 +107,4 @@ def test_the_page_has_all_figures() -> None:
     for name, (_, rows) in FIGURES.items():
         assert f".. _figures-{name}:" in page
         assert [row for row in rows if f"   * - {row}\n" not in page] == []
+    assert page.count("The bound holds;") == 6

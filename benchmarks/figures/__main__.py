@@ -1,6 +1,6 @@
-"""Draw the figures of the papers and write docs/figures.rst.
+"""Draw the figures of the papers, measure their bounds, and write docs/figures.rst.
 
-make figures                               all five papers, at most 20 minutes on two cores
+make figures                               all of it, at most 20 minutes on two cores
 cd benchmarks; python -m figures           the same, in an environment that has everything
 python -m figures fixed_point --quick      one paper at a small size; docs stay as they are
 """
@@ -22,6 +22,7 @@ PAPERS = (
     "multi_step",
     "local_randomization",
     "personalized",
+    "theorems",
 )
 
 

@@ -25,8 +25,9 @@ HEAD = """\
 Figures of the papers
 =====================
 
-This page reproduces the figures and tables of the five papers behind the algorithms. For each it
-shows the claim of the paper, the result under valid accounting, and why the two differ.
+This page reproduces the figures and tables of the five papers behind the algorithms, and measures
+what their utility theorems bound. For each it shows the claim of the paper, the result under valid
+accounting, and why the two differ.
 ``make figures`` writes every number in a column "Ours", every table and every picture.
 :doc:`errata` lists statements that fail as printed, and :doc:`benchmarks` has other benchmarks.
 """

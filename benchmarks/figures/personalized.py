@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,40 +143,21 @@ def converge(n_features: int, seed: int) -> dict[str, Array]:
         task, math.inf, GossipADMM(start="local", order_seed=seed, trace=True), seed,
         max_iter=SWEEPS[-1],
     )  # fmt: skip
-    each = gossip.bytes_sent_ / 8 / n_features - edges
-    paths = {
-        DESCENT: ([*descended(task, seed)], [edges * (1 + k) for k in SWEEPS]),
-        GOSSIP: (
-            [gossip.coef_per_agent_path_[k - 1, :, 0] for k in SWEEPS],
-            [edges + each * k / SWEEPS[-1] for k in SWEEPS],
-        ),
-    }
-    return {
-        name: np.array(
-            [[excess(c), task.accuracies(c).mean(), n] for c, n in zip(*path, strict=True)]
+    descent = fitted(
+        task, math.inf, PersonalizedCoordinateDescent(
+            turns=SWEEPS[-1], warm_start="local", order_seed=seed, trace=True), seed,
+    )  # fmt: skip
+    found = {}
+    for name, model in ((DESCENT, descent), (GOSSIP, gossip)):
+        each = (model.bytes_sent_ / 8 / n_features - edges) / SWEEPS[-1]
+        path = model.coef_per_agent_path_[:, :, 0]
+        found[name] = np.array(
+            [
+                [excess(path[k - 1]), task.accuracies(path[k - 1]).mean(), edges + each * k]
+                for k in SWEEPS
+            ]
         )
-        for name, path in paths.items()
-    }
-
-
-def descended(task: Task, seed: int) -> Iterator[Array]:
-    """Models of the paper's descent from local models, by the curvature of agents' own rows.
-
-    An estimator starts from zero and goes by public bounds, as privacy needs it.
-    """
-    rows = [np.flatnonzero(task.owner == agent) for agent in range(N_AGENTS)]
-    X, y = [task.X[where] for where in rows], [task.y[where] for where in rows]
-    pull = task.trade_off * task.sizes / task.sizes.max()
-    largest = np.array([np.linalg.norm(A, ord=2) ** 2 / len(A) / 4 for A in X]) + STRENGTH
-    means = (task.similarity.weights / task.similarity.degrees[:, None]).toarray()
-    rng, coef, step = np.random.default_rng([seed, 2]), local(task), 1 / (1 + pull * largest)
-    for sweep in range(1, SWEEPS[-1] + 1):
-        for i in rng.integers(N_AGENTS, size=N_AGENTS).tolist():
-            slope = -y[i] / (1 + np.exp(y[i] * (X[i] @ coef[i]))) / len(y[i])
-            to = means[i] @ coef - pull[i] * (slope @ X[i] + STRENGTH * coef[i])
-            coef[i] += step[i] * (to - coef[i])
-        if sweep in SWEEPS:
-            yield coef.copy()
+    return found
 
 
 def take_turns(n_features: int, seed: int, epsilon: float, start: Any) -> Array:

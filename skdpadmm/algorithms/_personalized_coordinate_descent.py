@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from skdpadmm._sklearn import AT_LEAST_0, AUTO, COUNT, SIZE, OneOf, parameter
 from skdpadmm.algorithms import _personalized_defaults as defaults
 from skdpadmm.algorithms import _tempered_path as paths
-from skdpadmm.algorithms._algorithm import Algorithm, Released
+from skdpadmm.algorithms._algorithm import Algorithm, Released, refuse
 from skdpadmm.algorithms._clipped_sums import Law
 from skdpadmm.algorithms._defaults import is_regression
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
@@ -146,12 +146,13 @@ class PersonalizedCoordinateDescent(InTurns):
     clip_norm : float or "auto", default="auto"
         C, in units of the typical norm of a row: the square root of the number of parameters; for
         Laplace noise of the typical L1 norm, the number of parameters. In [1e-100, 1e100].
-    warm_start : {"auto", "propagation", None}, default="auto"
+    warm_start : {"auto", "propagation", "local", None}, default="auto"
         "propagation": in its first turn each agent takes the gradient at zero, makes a model of it
         (as if its loss were isotropic), and the models are smoothed over similar agents, by
         model propagation that trusts an agent the less, the more noise it has, and scaled down by
         what noise is left. None: from zero. "auto": the first with at most 5 turns, or where paths
-        are not `tempered`.
+        are not `tempered`. "local", at ``epsilon=inf`` alone: from agents' own models, with steps
+        by the curvature of their own rows, as in the source. Neither is private.
     tempered : bool, default=True
         Whether a private path heeds its noise, by public facts. Agents then trust their rows less
         beside their neighbours where noise would set them apart, steps are shorter than
@@ -161,6 +162,10 @@ class PersonalizedCoordinateDescent(InTurns):
         as it stands, and its last iterate.
     order_seed : int, default=0
         Public seed of the order; no part of the privacy.
+    delay : int, default=0
+        How many sweeps late a model reaches the agent's neighbours, at most: 0 to `delay`, at
+        random. An older model never replaces a newer one. The warm start and the averages at the
+        end wait for all.
 
     Notes
     -----
@@ -172,9 +177,9 @@ class PersonalizedCoordinateDescent(InTurns):
     model is the state: nothing else is kept. With Gaussian noise of standard deviation s_t / m the
     turns of an agent are GDP with :math:`\mu^2 = \sum_t (2 C / s_t)^2`, by exact composition; with
     Laplace noise of scale s_t / m they compose as :class:`~skdpadmm.privacy.LaplaceDP` with
-    :math:`\epsilon_t = 2 C / s_t`. The warm start is a turn like any other. Averaging, propagation
-    and the order of wake-ups depend on nothing private. It needs neither convexity nor honest
-    neighbours. Each agent has a guarantee, and if it likes a budget, of its own.
+    :math:`\epsilon_t = 2 C / s_t`. The warm start is a turn like any other. Averaging, propagation,
+    delays and the order of wake-ups depend on nothing private. It needs neither convexity nor
+    honest neighbours. Each agent has a guarantee, and if it likes a budget, of its own.
 
     The noise of a turn lies on a public grid, and what it is added to is rounded to it, which every
     figure counts.
@@ -202,12 +207,21 @@ class PersonalizedCoordinateDescent(InTurns):
 
     averaging_wakes: int | str = parameter("auto", AUTO, AT_LEAST_0)
     split: str = parameter("equal", OneOf("equal", "optimal"))
-    warm_start: str | None = parameter("auto", AUTO, OneOf("propagation"), None)
+    warm_start: str | None = parameter("auto", AUTO, OneOf("propagation", "local"), None)
     tempered: bool = parameter(True, "boolean")
     order_seed: int = parameter(0, AT_LEAST_0)
+    delay: int = parameter(0, AT_LEAST_0, is_later=True)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Gradients of all agents, in turns of equal noise or of less and less."""
+        refuse(
+            "Local models and the curvature of own rows are not private: use 'propagation'.",
+            (
+                self.warm_start == "local" and budget.is_private,
+                f"warm_start='local' with epsilon={budget.epsilon:g}",
+                "epsilon=inf",
+            ),
+        )
         is_tempered = bool(self.tempered) and budget.is_private
         n_turns = self.turns_of(facts, budget)
         shares = split_budget(self.split, n_turns, defaults.wake_contraction(facts), self.noise)
@@ -255,7 +269,13 @@ class PersonalizedCoordinateDescent(InTurns):
         path = kind(plan, clip_norm, rows.coordinates)
         models = np.zeros(plan.releases[-1].shape)
         n_rounds, n_turns, n_probes = 0, settings.turns, 0
-        if settings.warm_start is not None:
+        if settings.warm_start == "local":
+            # That module builds upon this one.
+            from skdpadmm.algorithms._personalized_optimum import local_start
+
+            models, smoothness = local_start(plan, problem)
+            path.step, n_rounds = 1.0 / (1.0 + path.pull * smoothness), 1
+        elif settings.warm_start is not None:
             models, n_rounds, noise = paths.warm_start(plan, turns, clip_norm)
             n_turns, n_probes = n_turns - 1, paths.N_PROBES * is_private
             problem.progress(1, models)
@@ -263,12 +283,16 @@ class PersonalizedCoordinateDescent(InTurns):
         n_wakes = n_turns + settings.averaging_wakes
         order = wake_order(n_agents=n_agents, n_wakes=n_wakes, seed=settings.order_seed)
         woken, done = np.zeros(n_agents, dtype=np.intp), 0
-        for sweep in path.sweeps(order):
+        mail = Mail(int(self.delay), n_agents, gate)
+        sweeps = order.reshape(-1, n_agents) if self.delay else path.sweeps(order)
+        for sweep in sweeps:
             path.extrapolate(models)
+            mail.sweep_begins(models)
             # Waves of agents that are no neighbours of each other are computed at once, with the
             # result that one by one has.
             for wave in similarity.waves(sweep):
-                own, means = models[wave], defaults.neighbor_means(similarity, models, wave)
+                own, known = models[wave], mail.arrived(models)
+                means = defaults.neighbor_means(similarity, known, wave)
                 learns = has_rows[wave] & (woken[wave] < n_turns)
                 who, theirs = wave[learns], own[learns]
                 slopes = turns.gradient(who, theirs) + curvature * theirs
@@ -300,3 +324,36 @@ def wake_order(*, n_agents: int, n_wakes: int, seed: int) -> NDArray[np.intp]:
     random = np.random.Generator(np.random.Philox(seed))
     times = random.exponential(size=(n_agents, n_wakes)).cumsum(axis=1)
     return np.argsort(times.ravel(), kind="stable") // max(n_wakes, 1)
+
+
+class Mail:
+    """Models that have reached neighbours, where each is up to `delay` sweeps on its way.
+
+    A lag of 0 is the model of now, 1 that at the beginning of this sweep, 2 of the one before.
+    """
+
+    def __init__(self, delay: int, n_agents: int, gate: Gate) -> None:
+        self._delay, self._gate, self._sent = delay, gate, list[Array]()
+        # Before the first sweep everybody knows where all models start.
+        self._lags = np.full(n_agents, -1)
+        self._late, self._known_of_late = np.zeros(0, dtype=np.intp), np.zeros(0)
+
+    def sweep_begins(self, models: Array) -> None:
+        """Note what agents send, and draw anew how late each is."""
+        if self._delay == 0:
+            return
+        self._sent = [models.copy(), *self._sent[: self._delay - 1]]
+        drawn = (self._gate.uniform((len(models),)) * (self._delay + 1)).astype(np.intp)
+        # What has arrived stays: a lag grows by one sweep in each.
+        self._lags = np.minimum(drawn, self._lags + 1)
+        self._late = np.flatnonzero(self._lags)
+        lags = zip(self._late.tolist(), self._lags[self._late].tolist(), strict=True)
+        self._known_of_late = np.array([self._sent[lag - 1][agent] for agent, lag in lags])
+
+    def arrived(self, models: Array) -> Array:
+        """What neighbours know of all agents."""
+        if not len(self._late):
+            return models
+        known = models.copy()
+        known[self._late] = self._known_of_late
+        return known

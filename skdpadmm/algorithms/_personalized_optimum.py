@@ -179,7 +179,26 @@ def shape_of_models(facts: Facts) -> tuple[int, int, int]:
 
 def optimal_models(plan: Plan, problem: Problem, gate: Gate, *, coupled: bool) -> Solution:
     """Models that minimise the joint objective, or each its agent's own."""
-    facts, settings, ownership = plan.facts, plan.settings, problem.ownership
+    settings = plan.settings
+    objective, start = objective_of(plan, problem, coupled=coupled)
+    models, n_iter, converged = objective.minimum(
+        start, settings.tolerance, settings.max_iter, problem.progress
+    )
+    if not converged:
+        # Nothing is private here, so the optimiser may warn.
+        warnings.warn(
+            f"Got no convergence in {n_iter} iterations at epsilon=inf, expected steps below"
+            f" {settings.tolerance:g}. Increase max_iter or strengthen the penalty.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    released = gate.release(OPTIMUM, models)
+    return Solution(parameters=released.mean(axis=0), parameters_per_agent=released, n_iter=n_iter)
+
+
+def objective_of(plan: Plan, problem: Problem, *, coupled: bool) -> tuple[JointObjective, Array]:
+    """The joint objective, or that of agents by themselves, and models of zeros."""
+    facts, ownership = plan.facts, problem.ownership
     assert ownership is not None
     agents, start = neighborhood_of(facts), np.zeros(plan.releases[-1].shape)
     coupled = coupled and agents.n_agents > 1
@@ -197,19 +216,18 @@ def optimal_models(plan: Plan, problem: Problem, gate: Gate, *, coupled: bool) -
         linear=start,
         weights=np.where(ownership.sizes > 0, weights, 0.0),
     )
-    models, n_iter, converged = objective.minimum(
-        start, settings.tolerance, settings.max_iter, problem.progress
-    )
-    if not converged:
-        # Nothing is private here, so the optimiser may warn.
-        warnings.warn(
-            f"Got no convergence in {n_iter} iterations at epsilon=inf, expected steps below"
-            f" {settings.tolerance:g}. Increase max_iter or strengthen the penalty.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    released = gate.release(OPTIMUM, models)
-    return Solution(parameters=released.mean(axis=0), parameters_per_agent=released, n_iter=n_iter)
+    return objective, start
+
+
+def local_start(plan: Plan, problem: Problem) -> tuple[Array, Array]:
+    """Agents' own minimisers, and bounds of curvature by their own rows: not private."""
+    objective, start = objective_of(plan, problem, coupled=False)
+    facts, rows, ownership = plan.facts, problem.rows, objective.ownership
+    smoothness = np.full(ownership.n_agents, float(objective.curvature.max()))
+    for agent in np.flatnonzero(ownership.sizes).tolist():
+        A = rows.take([ownership.rows_of(agent)]).augmented(0)
+        smoothness[agent] += facts.loss.smoothness * float(np.linalg.norm(A, 2)) ** 2 / len(A)
+    return objective.minimum(start, TOLERANCE, MOST_STEPS)[0], smoothness
 
 
 def refit_at_home(

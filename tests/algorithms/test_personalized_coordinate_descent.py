@@ -33,6 +33,16 @@ def task_of(loss="squared", sizes=SIZES, **facts):
     return make_task(loss, sizes, is_personal=True, **facts)
 
 
+class Drawn(Watched):
+    """Keeps uniform numbers as well."""
+
+    def uniform(self, shape):
+        if not hasattr(self, "drawn"):
+            self.drawn = []
+        self.drawn.append(super().uniform(shape))
+        return self.drawn[-1]
+
+
 def weights_of_edges(task):
     W = task.facts.agents.similarity.weights.toarray()
     return W, W.sum(axis=1)
@@ -131,12 +141,62 @@ def test_wake_ups_equal_update_6_one_after_another(loss, unit, noise, penalty):
     assert (weights[-1] > weights[0]) == (penalty.strong_convexity > 0 and loss != "logistic")
 
 
-@pytest.mark.parametrize("warm_start", [None, "propagation"])
-def test_descent_without_noise_ends_at_the_optimum(warm_start):
+@pytest.mark.parametrize("warm_start", [None, "propagation", "local"])
+@pytest.mark.parametrize("delay", [0, 3])
+def test_descent_without_noise_ends_at_the_optimum(warm_start, delay):
     for loss in ("squared", "three"):
-        task, algorithm = task_of(loss), PersonalizedCoordinateDescent(turns=500)
+        task, algorithm = task_of(loss), PersonalizedCoordinateDescent(turns=500, delay=delay)
         found = run(algorithm.set_params(warm_start=warm_start), task, epsilon=math.inf)
         np.testing.assert_allclose(found[1].parameters_per_agent, best_of(task), atol=1e-5)
+
+
+def test_a_local_start_is_update_5_from_local_models_with_the_curvature_of_own_rows():
+    """Proposition 1: every wake-up descends, because a block's curvature bounds its own."""
+    task, (W, D) = task_of("logistic"), weights_of_edges(task_of("logistic"))
+    models = run(LocalModels(), task, epsilon=math.inf)[1].parameters_per_agent
+    for turns in (1, 3):
+        algorithm = PersonalizedCoordinateDescent(turns=turns, warm_start="local")
+        _, solution, _ = run(algorithm, task, epsilon=math.inf)
+        expected, woken = models.copy(), 0
+        for i in wake_order(n_agents=6, n_wakes=turns, seed=0):
+            A, y = task.of(i)
+            pull = TRADE_OFF * task.facts.agents.confidence[i] * (len(y) > 0)
+            bound = np.linalg.eigvalsh(A.T @ A / max(len(y), 1)).max() / 4 + STRENGTH
+            slope = D[i] * expected[i] - np.tensordot(W[i], expected, 1)
+            slope += D[i] * pull * own_gradient(task, i, expected[i])
+            expected[i] -= slope / (D[i] * (1 + pull * bound))
+            woken += 1
+        np.testing.assert_allclose(solution.parameters_per_agent, expected, rtol=0, atol=1e-9)
+        assert solution.n_rounds == turns + 1
+
+
+def test_delayed_models_are_seen_as_they_were_and_never_in_the_wrong_order():
+    """Whoever is late is seen as at the start of one of the last sweeps: a public choice."""
+    task, (W, D), delay, sweeps = task_of(), weights_of_edges(task_of()), 2, 40
+    algorithm = PersonalizedCoordinateDescent(
+        turns=sweeps, warm_start=None, tempered=False, averaging_wakes=0, delay=delay
+    )
+    plan, solution, gate = run(algorithm, task, epsilon=math.inf, gate_class=Drawn)
+    assert len(gate.drawn) == sweeps
+    bound = task.facts.row_norm**2 + STRENGTH
+    models, starts, lags = np.zeros((6, 3, 1)), [], np.full(6, -1)
+    order = wake_order(n_agents=6, n_wakes=sweeps, seed=0).reshape(sweeps, 6)
+    seen = set()
+    for sweep, uniform in zip(order, gate.drawn, strict=True):
+        starts.append(models.copy())
+        lags = np.minimum((3 * uniform).astype(int), lags + 1)
+        seen |= set(lags.tolist())
+        for i in sweep:
+            known = [models[j] if lag == 0 else starts[-lag][j] for j, lag in enumerate(lags)]
+            pull = TRADE_OFF * task.facts.agents.confidence[i] * (SIZES[i] > 0)
+            mean = np.tensordot(W[i] / D[i], np.array(known), 1)
+            mean -= pull * own_gradient(task, i, models[i])
+            models[i] = models[i] + (mean - models[i]) / (1 + pull * bound)
+    np.testing.assert_allclose(solution.parameters_per_agent, models, rtol=0, atol=1e-9)
+    assert seen == {0, 1, 2}
+    assert "delay" in dict(plan.settings)
+    without = PersonalizedCoordinateDescent(turns=2).plan(task.facts, helper.BUDGET)
+    assert "delay" not in dict(without.settings)
 
 
 def test_a_warm_start_smooths_a_step_from_zero_by_trust_and_is_a_turn_like_any_other():

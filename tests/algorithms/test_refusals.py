@@ -145,6 +145,11 @@ OF_AGENTS = [
     (alg.RandomWalkADMM(**SMALL_CLIP), CLASSES, "for 3 scores, expected at least"),
     (alg.SecretSharingGradientDescent(), {"sizes": (9, 9)}, "Got 2 agents .*at least 3 agents"),
     (alg.PersonalizedOptimum(), {}, "Got epsilon=1 .*, expected inf"),
+    (
+        alg.PersonalizedCoordinateDescent(warm_start="local"),
+        {},
+        "Got warm_start='local' with epsilon=1, expected epsilon=inf",
+    ),
     *((make(), {"penalty": L1(0.1)}, r"Got L1\(.*\), expected Squared") for make in PERSONAL),
 ]
 

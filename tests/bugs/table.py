@@ -649,7 +649,7 @@ BUGS = [
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
         " gradient-admm-stopping gradient-admm-stream"),
     Bug("one noise for every turn", noise_of_turns(lambda draw, turns, _: draw(turns, 0)), FRESH,
-        "personal-warm personal-local"),
+        "personal-warm personal-delayed personal-local"),
     Bug("no clip of records", no_clip(f"{ALGORITHMS}._agent_blocks"), LINEAR,
         "consensus-exact federated-server"),
     Bug("no clip of records in a replay", no_clip(f"{ALGORITHMS}._agent_blocks"), REPLAY,

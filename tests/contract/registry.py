@@ -345,6 +345,8 @@ ROWS = [
     Row("personal-three-classes", "DPPersonalizedClassifier", "PersonalizedCoordinateDescent",
         {"noise": "laplace", "warm_start": "propagation", "split": "optimal"}, target="three",
         linear=TINY, reaches=0.707),
+    Row("personal-delayed", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
+        {"warm_start": None, "delay": 2}, linear=TINY),
     Row("personal-local", "DPPersonalizedRegressor", "LocalModels", linear=TINY),
 ]
 # fmt: on
