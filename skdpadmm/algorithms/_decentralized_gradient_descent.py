@@ -7,6 +7,7 @@ Transactions on Automatic Control 54, 2009, with noise on clipped gradients and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from numbers import Real
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
-from skdpadmm.network import mixing_matrix
+from skdpadmm.network import mixing_matrix, push_matrix
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
 
@@ -81,6 +82,7 @@ class DecentralizedGradientDescent(Algorithm):
     setting = "decentralized"
     releases_path = True  # Every observer counts as seeing all noisy gradients.
     noiseless = True
+    supports = ("absences", "changes", "directions")
 
     step_size: float | str = parameter("auto", AUTO, SIZE)
     clip_norm: float | str = parameter("auto", AUTO, SIZE)
@@ -89,8 +91,13 @@ class DecentralizedGradientDescent(Algorithm):
     tail_fraction: float = parameter(0.5, FRACTION)
 
     def check_facts(self, facts: Facts) -> None:
-        """Batches protect records."""
+        """Batches protect records, and other weights are those of one graph."""
         graph.check_batches(self.batch_fraction, facts)
+        if facts.agents.needs and self.mixing != "metropolis":
+            raise ValueError(
+                f"Got mixing={self.mixing!r} for a graph with {' and '.join(facts.agents.needs)},"
+                " expected 'metropolis', weights that follow from the links of each round."
+            )
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
@@ -104,14 +111,30 @@ class DecentralizedGradientDescent(Algorithm):
         facts, settings, rows = plan.facts, plan.settings, problem.rows
         eta, clip_norm = settings.step_size, settings.clip_norm * rows.clip_unit
         gradient = graph.noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
-        mixing = mixing_matrix(network_of(facts).topology, settings.mixing)
+        network, rounds = network_of(facts), graph.draw_rounds(plan, gate, settings.n_iter)
         proximal, tail = graph.proximal_steps(facts, rows), graph.TailAverage(plan, rows, eta)
-        models = np.zeros(plan.releases[-1].shape)
-        curvature = np.full(len(models), 1 / eta)
-        for k in range(settings.n_iter):
-            points = mixing.dot(models) - eta * gradient(models)
+        mixing = lru_cache(maxsize=max(len(network.graphs), 1))(
+            push_matrix if network.is_directed else partial(mixing_matrix, rule=settings.mixing)
+        )
+        n_sent = 0
+        models = points = np.zeros(plan.releases[-1].shape)
+        curvature, mass = np.full(len(models), 1 / eta), np.ones((len(models), 1, 1))
+        for k, now in enumerate(rounds):
+            mix, descent = mixing(now.links).dot, eta * gradient(models)
+            if network.is_directed:
+                mixed, mass = mix(mass * models), mix(mass)
+                target = (mixed - descent) / mass
+            else:
+                target = mix(models) - descent
+            points = graph.update(now.present, points, target)
             models = proximal(points, curvature)
+            n_sent += now.links.n_messages
             tail.add(k, models, points, curvature)
             problem.progress(k + 1, rows.to_coordinates(models))
         noise_std = graph.noise_of_messages(plan, clip_norm)
-        return tail.solution(noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_iter)
+        return tail.solution(
+            noise_std=noise_std,
+            clip_norm=clip_norm,
+            n_rounds=settings.n_iter,
+            n_messages=n_sent,
+        )
