@@ -189,10 +189,18 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         larger one.
     privacy_unit : {"record", "agent"}, default="record"
         The unit of protection: one row, or all rows of an agent.
-    topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
+    topology : str, networkx graph, matrix, sequence of them or callable, default="complete"
         Public communication graph: a name of :func:`~skdpadmm.network.named_graph`, such as "ring"
         or "erdos-renyi" (drawn with an int `random_state`, or 0); a connected, undirected graph of
-        the labels; or an adjacency matrix in their order, or a DataFrame of one.
+        the labels; or an adjacency matrix in their order, or a DataFrame of one. A sequence of
+        graphs is cycled through, round by round, and a function of the round (0, 1, ...) returns
+        its graph: none of them need be connected, but their union has to be. Gradient descent also
+        takes a strongly connected networkx.DiGraph.
+    participation : float, default=1.0
+        Probability in (0, 1] that an agent takes part in a round. Absent agents neither compute nor
+        send. The plan counts every round, so that absences do not change epsilon.
+    dropout : float, default=0.0
+        Probability in [0, 1) that a link fails in a round, in both directions.
     partition : str or callable, default="iid"
         Assignment of rows to artificial agents, without `agents` and `agent_column`: "iid",
         "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
@@ -340,10 +348,18 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         larger one.
     privacy_unit : {"record", "agent"}, default="record"
         The unit of protection: one row, or all rows of an agent.
-    topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
+    topology : str, networkx graph, matrix, sequence of them or callable, default="complete"
         Public communication graph: a name of :func:`~skdpadmm.network.named_graph`, such as "ring"
         or "erdos-renyi" (drawn with an int `random_state`, or 0); a connected, undirected graph of
-        the labels; or an adjacency matrix in their order, or a DataFrame of one.
+        the labels; or an adjacency matrix in their order, or a DataFrame of one. A sequence of
+        graphs is cycled through, round by round, and a function of the round (0, 1, ...) returns
+        its graph: none of them need be connected, but their union has to be. Gradient descent also
+        takes a strongly connected networkx.DiGraph.
+    participation : float, default=1.0
+        Probability in (0, 1] that an agent takes part in a round. Absent agents neither compute nor
+        send. The plan counts every round, so that absences do not change epsilon.
+    dropout : float, default=0.0
+        Probability in [0, 1) that a link fails in a round, in both directions.
     partition : str or callable, default="iid"
         Assignment of rows to artificial agents, without `agents` and `agent_column`: "iid",
         "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a

@@ -16,7 +16,10 @@ from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.network import mixing_matrix, push_matrix
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
+from skdpadmm.protocol import Budget, Facts, Gate, Network, Plan, Problem, Solution, network_of
+
+# Steps are shortened by the least mass of an agent in push-sum.
+LEAST_MASS = 0.01
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -91,12 +94,22 @@ class DecentralizedGradientDescent(Algorithm):
     tail_fraction: float = parameter(0.5, FRACTION)
 
     def check_facts(self, facts: Facts) -> None:
-        """Batches protect records, and other weights are those of one graph."""
+        """Batches protect records, and weights of every round follow from its links."""
         graph.check_batches(self.batch_fraction, facts)
         if facts.agents.needs and self.mixing != "metropolis":
             raise ValueError(
                 f"Got mixing={self.mixing!r} for a graph with {' and '.join(facts.agents.needs)},"
                 " expected 'metropolis', weights that follow from the links of each round."
+            )
+        if {"absences", "directions"} <= set(facts.agents.needs):
+            raise ValueError(
+                "Got a directed graph with participation < 1 or dropout > 0, expected 1 and 0: the"
+                " mass of an agent that hears from nobody for a while vanishes."
+            )
+        if (mass := least_mass(network_of(facts), facts.max_iter)) < LEAST_MASS:
+            raise ValueError(
+                f"Got a directed graph in which the mass of an agent falls to {mass:.2g} of the"
+                f" average, expected at least {LEAST_MASS:g}. Add links to agents that few reach."
             )
 
     def released(self, facts: Facts, budget: Budget) -> Released:
@@ -104,6 +117,8 @@ class DecentralizedGradientDescent(Algorithm):
         n_iter, sampling = facts.max_iter, float(self.batch_fraction)
         messages = graph.gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
         step_size, clip_norm = graph.default_network_steps(facts, messages, sampling=sampling)
+        # Push-sum divides an agent's step by its mass.
+        step_size *= least_mass(network_of(facts), n_iter)
         return self.resolved(n_iter=n_iter, step_size=step_size, clip_norm=clip_norm), messages
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
@@ -138,3 +153,12 @@ class DecentralizedGradientDescent(Algorithm):
             n_rounds=settings.n_iter,
             n_messages=n_sent,
         )
+
+
+def least_mass(network: Network, n_rounds: int) -> float:
+    """Least mass of an agent in push-sum over the rounds, whose average is 1."""
+    mass, least = np.ones(network.n_agents), 1.0
+    for k in range(n_rounds if network.is_directed else 0):
+        mass = push_matrix(network.links_in(k)).dot(mass)
+        least = min(least, float(mass.min()))
+    return least

@@ -241,11 +241,13 @@ class TailAverage:
         if facts.penalty.is_sparse:
             finish = penalty_operator(facts.penalty, self.step_size, rows)
         answers = self.total / settings.n_averaged
+        # Steps of the mean of all agents are as much shorter as fewer agents take them.
+        present = network_of(facts).participation
         variance = parameter_variance(
             rows=rows,
             smoothness=usual_smoothness(facts.loss),
-            step_size=self.step_size,
-            noise_std=noise_std,
+            step_size=present * self.step_size,
+            noise_std=noise_std / math.sqrt(present),
             n_iter=settings.n_iter,
             n_averaged=settings.n_averaged,
         )

@@ -383,6 +383,10 @@ class Neighborhood(Agents):
         expected = "a float in (0, inf)"
         require(0 < self.trade_off < float("inf"), "trade_off", self.trade_off, expected)
 
+    def n_messages(self, n_rounds: int, *, n_broadcasts: int = 0) -> float:
+        """Not known before a fit: how many rounds smooth models depends on their noise."""
+        return 0.0 if self.n_agents == 1 else math.nan
+
     def sees(self, observer: str, released: str) -> str:
         """All models, and all messages but for whoever has the models alone."""
         models = "the final model" if self.n_agents == 1 else "the final models of all agents"

@@ -80,8 +80,8 @@ class Plan(Document):
         What the guarantee rests on, in words; no part of equality and of the digest.
     n_messages : float
         Messages that agents, and a server, will send in all directions: the expected number where
-        chance decides who takes part, what fails or where a token goes. Not counted for
-        personalised models; no part of equality and of the digest.
+        chance decides who takes part, what fails or where a token goes; nan for personalised
+        models. No part of equality and of the digest.
     """
 
     algorithm: str
