@@ -8,8 +8,7 @@ four neighbours. In each round an agent is absent with probability 0, 0.2 or 0.5
 epsilon=2 against an eavesdropper, and absences do not change it: the script checks that plans with
 them have the same guarantee. "round k" is the accuracy on test rows of the models that agents have
 after that round, averaged over agents; "agents" and "average" are those of the fit: each agent's
-tail average, and the average over agents. The script also fits agents whose rows differ, without
-noise, and prints how far the fit is from the optimum of scikit-learn, and the sum of the duals.
+tail average, and the average over agents.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ class DecentralizedGradientDescent(Algorithm):
         the square root of the number of parameters, or in conditioned coordinates of the effective
         dimension. In [1e-100, 1e100].
     mixing : {"metropolis", "max_degree", "laplacian"}, default="metropolis"
-        Weights W, see :func:`~skdpadmm.network.mixing_matrix`.
+        Weights W, see :func:`~skdpadmm.network.mixing_matrix`. Graphs that fail, change or are
+        directed need "metropolis".
     batch_fraction : float, default=1.0
         In [1e-6, 1]: chance of each record to be in a step, drawn anew for every step and kept
         secret. Below 1 the guarantee is that of Poisson sampling; it takes the extra
@@ -67,12 +68,25 @@ class DecentralizedGradientDescent(Algorithm):
     **Guarantee.** As for :class:`MultiStepADMM`, with T = `max_iter` steps: what is released are
     the same noisy gradients, and models and mixtures of them are post-processing.
 
+    **Graphs that fail or change.** W are the Metropolis weights of the links of the round, and an
+    absent agent keeps its model. On directed graphs this is push-sum [3]_: with
+    :math:`P_{ab} = 1 / (1 + d_b)` for each agent a that b reaches, itself included, where
+    :math:`d_b` is their number without b, and masses :math:`m_a` (1 at first),
+
+    .. math:: m_a' = \sum_b P_{ab} m_b, \qquad w_a \leftarrow \mathrm{prox}_{\eta r}\Big(
+              \frac1{m_a'} \Big(\sum_b P_{ab} m_b w_b - \eta \tilde g_a(w_a)\Big)\Big).
+
+    The default step is multiplied by the smallest mass, a public number. Absences are refused
+    there: an agent that hears from nobody soon has hardly any mass.
+
     References
     ----------
     .. [1] A. Nedic, A. Ozdaglar, "Distributed subgradient methods for multi-agent optimization",
        IEEE Transactions on Automatic Control 54, 2009.
     .. [2] K. Yuan, Q. Ling, W. Yin, "On the convergence of decentralized gradient descent", SIAM
        Journal on Optimization 26, 2016, for the error that a constant step leaves.
+    .. [3] A. Nedic, A. Olshevsky, "Distributed optimization over time-varying directed graphs",
+       IEEE Transactions on Automatic Control 60, 2015, with a proximal step.
 
     Examples
     --------

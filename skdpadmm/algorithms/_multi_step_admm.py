@@ -88,6 +88,13 @@ class MultiStepADMM(Algorithm):
     guarantee, and if it likes a budget, of its own. With batches a step is a Poisson-sampled
     Gaussian mechanism. (Batches drawn with replacement have no such guarantee.)
 
+    **Graphs that fail or change.** :math:`N_a` is then the set of neighbours of the round: an
+    absent agent neither steps nor sends, and keeps its model. A dual changes along the links that
+    both ends have used, so the duals still sum to zero; an agent that hears from nobody goes on
+    with the sums that it computed last. All of the T steps of every agent are planned and counted,
+    those that it misses too, and absences must not depend on data: dropping a step is
+    post-processing, so the guarantee is the same.
+
     References
     ----------
     .. [1] Z. Huang, Y. Gong, "Differentially Private ADMM for Convex Distributed Learning:

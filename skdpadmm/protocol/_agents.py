@@ -330,7 +330,7 @@ class Network(Agents):
 
     def _links_in_words(self) -> str:
         words = self.topology.describe()
-        words += f" in all of {len(self.graphs)} graphs" if len(self.graphs) > 1 else ""
+        words += f", the union of {len(self.graphs)} graphs" if len(self.graphs) > 1 else ""
         return words + (", directed" if self.is_directed else "")
 
     def assumptions(self, *, prepares: bool, is_amplified: bool) -> Iterator[str]:

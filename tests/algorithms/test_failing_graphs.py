@@ -21,7 +21,7 @@ PAIRS = [nx.Graph([(0, 1), (2, 3)]), nx.Graph([(1, 2), (3, 4)]), nx.Graph([(4, 0
 for _graph in PAIRS:
     _graph.add_nodes_from(range(N))
 ARCS = nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 3), (4, 2)])
-HALF = {"participation": 0.5, "dropout": 0.4}
+FAILS = {"participation": 0.8, "dropout": 0.3}
 
 
 def task_on(graphs, loss="squared", penalty=NoPenalty(), max_iter=6, **fails):  # noqa: B008
@@ -55,11 +55,11 @@ def assert_draws_come_first(gate):
 
 
 CASES = [
-    (["ring"], HALF, "squared", SquaredL2(0.1)),
-    (["complete"], {"participation": 0.4}, "logistic", NoPenalty()),
+    (["ring"], FAILS, "squared", SquaredL2(0.1)),
+    (["complete"], {"participation": 0.6}, "logistic", NoPenalty()),
     (["star"], {"dropout": 0.5}, "three", SquaredL2(0.1)),
     (PAIRS, {}, "squared", NoPenalty()),
-    ([*PAIRS, "ring"], HALF, "squared", ElasticNet(0.1, 0.05)),
+    ([*PAIRS, "ring"], FAILS, "squared", ElasticNet(0.1, 0.05)),
 ]
 
 
@@ -68,7 +68,7 @@ CASES = [
 def test_duals_change_on_links_that_live_at_both_ends_and_sum_to_zero(
     graphs, fails, loss, penalty, weight
 ):
-    inner, clip, rho, n_rounds = 2, 0.9, 0.1, 6
+    inner, clip, rho, n_rounds = 2, 0.9, 0.1, 10
     task = task_on(graphs, loss, penalty, n_rounds, **fails)
     knobs = {"proximal_weight": weight} if weight else {"step_size": 0.8}
     algorithm = MultiStepADMM(
@@ -104,7 +104,7 @@ def test_duals_change_on_links_that_live_at_both_ends_and_sum_to_zero(
             if near[a]:
                 count[a], anchor[a] = len(near[a]), sum(rho * (mean[a] + mean[b]) for b in near[a])
         assert np.abs(gamma.sum(axis=0)).max() < 1e-12
-    assert solution.n_messages == sent
+    assert solution.n_messages == sent > 12
     if weight is None:
         agents.assert_tail(task, solution, models, points, 0.8)
     elif not penalty.is_sparse:
@@ -121,7 +121,7 @@ DIRECTED = [
 def test_descent_mixes_by_the_links_of_each_round_and_pushes_along_arcs(
     graphs, fails, loss, penalty
 ):
-    clip, step, n_rounds = 0.9, 0.3, 6
+    clip, step, n_rounds = 0.9, 0.3, 10
     task = task_on(graphs, loss, penalty, n_rounds, **fails)
     algorithm = DecentralizedGradientDescent(step_size=step, clip_norm=clip / 2)
     _, solution, gate = run(algorithm, task, epsilon=30.0, gate_class=Watched)
@@ -153,7 +153,7 @@ def test_descent_mixes_by_the_links_of_each_round_and_pushes_along_arcs(
         models.append(w.copy())
         points.append(v.copy())
     assert mass.sum() == pytest.approx(N)
-    assert solution.n_messages == sent
+    assert solution.n_messages == sent > 12
     agents.assert_tail(task, solution, models, points, step)
 
 
@@ -229,7 +229,7 @@ def test_absences_change_no_release_and_no_guarantee(algorithm, batches):
     }  # fmt: skip
     sizes = {"n_samples": 2000, "n_features": 3, "agent_sizes": [400] * N}
     plan = DPDecentralizedRegressor(**known).plan(**sizes)
-    for fails in (HALF, {"dropout": 0.9}, {"topology": [*PAIRS, "ring"]}):
+    for fails in (FAILS, {"dropout": 0.9}, {"topology": [*PAIRS, "ring"]}):
         failing = DPDecentralizedRegressor(**(known | fails)).plan(**sizes)
         assert failing.releases == plan.releases
         assert failing.settings == plan.settings or "topology" in fails
@@ -266,7 +266,7 @@ def test_plans_expect_as_many_messages_as_fits_send_on_average(algorithm):
     X, y, owner = differing()
     known = {"algorithm": algorithm, "epsilon": 5.0, "feature_bounds": (-1, 1), "max_iter": 50}
     known |= {"target_bounds": (-3, 3), "conditioning": None, "scale": None}
-    for fails in (HALF, {"topology": CHANGING, "dropout": 0.5}, {"topology": "ring"}):
+    for fails in (FAILS, {"topology": CHANGING, "dropout": 0.5}, {"topology": "ring"}):
         model = DPDecentralizedRegressor(**(known | {"topology": REGULAR} | fails))
         expected = model.plan(len(y), 3, [8] * AGENTS).n_messages
         sent = [
