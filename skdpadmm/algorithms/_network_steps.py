@@ -127,12 +127,8 @@ def draw_rounds(plan: Plan, gate: Gate, n_rounds: int) -> Iterator[Round]:
     present = np.ones((n_rounds, network.n_agents), dtype=bool)
     if network.participation < 1:
         present = gate.uniform(present.shape) < network.participation
-    links = [network.links_in(k) for k in range(n_rounds)]
-    live: list[NDArray[np.bool_] | None] = [None] * n_rounds
-    if network.dropout > 0:
-        live = [gate.uniform((each.n_edges,)) >= network.dropout for each in links]
-    if not network.sit_out:
-        return (Round(present=present[k], links=links[k]) for k in range(n_rounds))
+    links, p = [network.links_in(k) for k in range(n_rounds)], network.dropout
+    live = [gate.uniform((each.n_edges,)) >= p if p > 0 else None for each in links]
     rounds = zip(present, links, live, strict=True)
     return (Round(present=here, links=each.among(here, alive)) for here, each, alive in rounds)
 

@@ -109,6 +109,8 @@ class Links:
 
     def among(self, agents: NDArray[np.bool_], live: NDArray[np.bool_] | None = None) -> Links:
         """The links between some agents, those of them that are alive."""
+        if live is None and agents.all():
+            return self
         both = agents[self.edges].all(axis=1)
         kept = self.edges[both if live is None else both & live]
         return Links(n_agents=self.n_agents, pairs=kept, is_directed=self.is_directed)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import compress
 from typing import ClassVar
 
 import numpy as np
@@ -308,9 +309,8 @@ class Network(Agents):
     @property
     def needs(self) -> tuple[str, ...]:
         """Absent agents or links, graphs that change, and directed ones."""
-        has = {"absences": self.sit_out, "changes": len(self.graphs) > 1}
-        has["directions"] = self.is_directed
-        return tuple(need for need, applies in has.items() if applies)
+        has = (self.sit_out, len(self.graphs) > 1, self.is_directed)
+        return tuple(compress(("absences", "changes", "directions"), has))
 
     def links_in(self, round_number: int) -> Links:
         """The links of a round, counted from 0, if none of them fails."""

@@ -202,9 +202,14 @@ def test_admm_reaches_the_optimum_with_half_of_the_agents_or_links_down(topology
     ("topology", "fails", "error"),
     [
         ("complete", {"participation": 0.5}, 0.02),
-        (CHANGING, {"dropout": 0.3}, 0.02),
+        pytest.param(CHANGING, {"dropout": 0.3}, 0.02, marks=pytest.mark.slow),
         (nx.DiGraph([(i, (i + d) % AGENTS) for i in range(AGENTS) for d in (1, 3)]), {}, 0.02),
-        (nx.DiGraph([*nx.cycle_graph(AGENTS, nx.DiGraph).edges, (0, 5), (2, 9), (7, 1)]), {}, 0.03),
+        pytest.param(
+            nx.DiGraph([*nx.cycle_graph(AGENTS, nx.DiGraph).edges, (0, 5), (2, 9), (7, 1)]),
+            {},
+            0.03,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_descent_comes_close_to_the_optimum_and_shorter_steps_closer(topology, fails, error):
