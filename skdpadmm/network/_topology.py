@@ -266,7 +266,7 @@ def resolve_graphs(
         return resolve_topology(graphs[0], labels, seed=seed), ()
     n, matrices = len(labels), []
     for each in graphs:
-        given, names = each.adjacency if isinstance(each, Links) else each, list(labels)
+        given, names = each.adjacency if isinstance(each, Topology) else each, list(labels)
         if isinstance(each, str):
             given, names = named_graph(each, n, seed=seed), list(range(n))
         matrices.append(relation_of(given, names, "topology", None))

@@ -317,3 +317,35 @@ def test_directed_graphs_without_a_theorem_or_a_stable_step_are_refused():
         n_agents = 5 if more.get("topology") == PAIRS[::2] else 20
         with pytest.raises(ValueError, match=message):
             DPDecentralizedRegressor(**(known | more)).plan(2000, 2, [2000 // n_agents] * n_agents)
+
+
+def test_graphs_of_rounds_can_be_given_in_many_forms():
+    labels = ["a", "b", "c"]
+    sizes = {"n_samples": 300, "n_features": 2, "agent_sizes": dict.fromkeys(labels, 100)}
+
+    def agents_of(topology, max_iter=4):
+        model = DPDecentralizedRegressor(
+            topology=topology, max_iter=max_iter, feature_bounds=(-1, 1),
+            algorithm="decentralized-gradient-descent",
+        )  # fmt: skip
+        return model.plan(**sizes).facts.agents
+
+    one, other = nx.Graph([("a", "b")]), nx.Graph([("c", "b")])
+    one.add_node("c")
+    other.add_node("a")
+    matrices = [nx.to_numpy_array(graph, labels) for graph in (one, other)]
+    frames = [nx.to_pandas_adjacency(graph) for graph in (one, other)]
+    turns = agents_of([one, other])
+    for same in (matrices, tuple(frames), [m.tolist() for m in matrices], [one, matrices[1]]):
+        assert agents_of(same) == turns
+    assert agents_of(lambda k: (one, other)[k % 2]).graphs == 2 * turns.graphs
+    assert turns.topology == agents_of("path").topology
+    # One graph for all rounds is no graph that changes, and directions that all go back are none.
+    path = nx.path_graph(labels)
+    for same in (path, [path], path.to_directed(), nx.to_numpy_array(path).tolist(), "path"):
+        assert agents_of(same) == agents_of("path")
+    assert agents_of(["path"] * 3) == agents_of(lambda k: "path") == agents_of("path")
+    assert agents_of(nx.DiGraph(["ab", "bc", "ca"])).needs == ("directions",)
+    assert agents_of([one, nx.DiGraph(["ab", "bc", "ca"])]).needs == ("changes", "directions")
+    with pytest.raises(ValueError, match="no node for agents"):
+        agents_of(lambda k: [path, nx.Graph(["ab"])][k // 3])
