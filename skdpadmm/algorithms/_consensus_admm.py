@@ -31,7 +31,17 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import averaged_solution
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, Summand, unit_limits
+from skdpadmm.protocol import (
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Settings,
+    Solution,
+    Summand,
+    unit_limits,
+)
 from skdpadmm.records import CANCELLATION
 
 Array = NDArray[np.float64]
@@ -311,6 +321,12 @@ class FederatedADMM(_Consensus):
             rounds=rounds,
         )
         return settings, sums
+
+    def n_messages(self, facts: Facts, settings: Settings) -> float:
+        """Messages that arrive, an answer to everyone, and preparations in both directions."""
+        rounds, n_agents = settings.rounds, facts.agents.n_agents
+        n_answers = n_agents * (rounds.n_rounds + 2 * len(facts.preparations))
+        return float(rounds.expected_messages(facts.agents) + n_answers)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""

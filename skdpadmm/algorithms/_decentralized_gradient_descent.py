@@ -7,6 +7,7 @@ Transactions on Automatic Control 54, 2009, with noise on clipped gradients and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from numbers import Real
 
 import numpy as np
@@ -14,8 +15,11 @@ import numpy as np
 from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
-from skdpadmm.network import mixing_matrix
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
+from skdpadmm.network import mixing_matrix, push_matrix
+from skdpadmm.protocol import Budget, Facts, Gate, Network, Plan, Problem, Solution, network_of
+
+# Steps are shortened by the least mass of an agent in push-sum.
+LEAST_MASS = 0.01
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -49,7 +53,8 @@ class DecentralizedGradientDescent(Algorithm):
         the square root of the number of parameters, or in conditioned coordinates of the effective
         dimension. In [1e-100, 1e100].
     mixing : {"metropolis", "max_degree", "laplacian"}, default="metropolis"
-        Weights W, see :func:`~skdpadmm.network.mixing_matrix`.
+        Weights W, see :func:`~skdpadmm.network.mixing_matrix`. Graphs that fail, change or are
+        directed need "metropolis".
     batch_fraction : float, default=1.0
         In [1e-6, 1]: chance of each record to be in a step, drawn anew for every step and kept
         secret. Below 1 the guarantee is that of Poisson sampling; it takes the extra
@@ -63,12 +68,25 @@ class DecentralizedGradientDescent(Algorithm):
     **Guarantee.** As for :class:`MultiStepADMM`, with T = `max_iter` steps: what is released are
     the same noisy gradients, and models and mixtures of them are post-processing.
 
+    **Graphs that fail or change.** W are the Metropolis weights of the links of the round, and an
+    absent agent keeps its model. On directed graphs this is push-sum [3]_: with
+    :math:`P_{ab} = 1 / (1 + d_b)` for each agent a that b reaches, itself included, where
+    :math:`d_b` is their number without b, and masses :math:`m_a` (1 at first),
+
+    .. math:: m_a' = \sum_b P_{ab} m_b, \qquad w_a \leftarrow \mathrm{prox}_{\eta r}\Big(
+              \frac1{m_a'} \Big(\sum_b P_{ab} m_b w_b - \eta \tilde g_a(w_a)\Big)\Big).
+
+    The default step is multiplied by the smallest mass, a public number. Absences are refused
+    there: an agent that hears from nobody soon has hardly any mass.
+
     References
     ----------
     .. [1] A. Nedic, A. Ozdaglar, "Distributed subgradient methods for multi-agent optimization",
        IEEE Transactions on Automatic Control 54, 2009.
     .. [2] K. Yuan, Q. Ling, W. Yin, "On the convergence of decentralized gradient descent", SIAM
        Journal on Optimization 26, 2016, for the error that a constant step leaves.
+    .. [3] A. Nedic, A. Olshevsky, "Distributed optimization over time-varying directed graphs",
+       IEEE Transactions on Automatic Control 60, 2015, with a proximal step.
 
     Examples
     --------
@@ -81,6 +99,7 @@ class DecentralizedGradientDescent(Algorithm):
     setting = "decentralized"
     releases_path = True  # Every observer counts as seeing all noisy gradients.
     noiseless = True
+    supports = ("absences", "changes", "directions")
 
     step_size: float | str = parameter("auto", AUTO, SIZE)
     clip_norm: float | str = parameter("auto", AUTO, SIZE)
@@ -89,14 +108,31 @@ class DecentralizedGradientDescent(Algorithm):
     tail_fraction: float = parameter(0.5, FRACTION)
 
     def check_facts(self, facts: Facts) -> None:
-        """Batches protect records."""
+        """Batches protect records, and weights of every round follow from its links."""
         graph.check_batches(self.batch_fraction, facts)
+        if facts.agents.needs and self.mixing != "metropolis":
+            raise ValueError(
+                f"Got mixing={self.mixing!r} for a graph with {' and '.join(facts.agents.needs)},"
+                " expected 'metropolis', weights that follow from the links of each round."
+            )
+        if {"absences", "directions"} <= set(facts.agents.needs):
+            raise ValueError(
+                "Got a directed graph with participation < 1 or dropout > 0, expected 1 and 0: the"
+                " mass of an agent that hears from nobody for a while vanishes."
+            )
+        if (mass := least_mass(network_of(facts), facts.max_iter)) < LEAST_MASS:
+            raise ValueError(
+                f"Got a directed graph in which the mass of an agent falls to {mass:.2g} of the"
+                f" average, expected at least {LEAST_MASS:g}. Add links to agents that few reach."
+            )
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
         n_iter, sampling = facts.max_iter, float(self.batch_fraction)
         messages = graph.gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
         step_size, clip_norm = graph.default_network_steps(facts, messages, sampling=sampling)
+        # Push-sum divides an agent's step by its mass.
+        step_size *= least_mass(network_of(facts), n_iter)
         return self.resolved(n_iter=n_iter, step_size=step_size, clip_norm=clip_norm), messages
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
@@ -104,14 +140,39 @@ class DecentralizedGradientDescent(Algorithm):
         facts, settings, rows = plan.facts, plan.settings, problem.rows
         eta, clip_norm = settings.step_size, settings.clip_norm * rows.clip_unit
         gradient = graph.noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
-        mixing = mixing_matrix(network_of(facts).topology, settings.mixing)
+        network, rounds = network_of(facts), graph.draw_rounds(plan, gate, settings.n_iter)
         proximal, tail = graph.proximal_steps(facts, rows), graph.TailAverage(plan, rows, eta)
-        models = np.zeros(plan.releases[-1].shape)
-        curvature = np.full(len(models), 1 / eta)
-        for k in range(settings.n_iter):
-            points = mixing.dot(models) - eta * gradient(models)
+        mixing = lru_cache(maxsize=max(len(network.graphs), 1))(
+            push_matrix if network.is_directed else partial(mixing_matrix, rule=settings.mixing)
+        )
+        n_sent = 0
+        models = points = np.zeros(plan.releases[-1].shape)
+        curvature, mass = np.full(len(models), 1 / eta), np.ones((len(models), 1, 1))
+        for k, now in enumerate(rounds):
+            mix, descent = mixing(now.links).dot, eta * gradient(models)
+            if network.is_directed:
+                mixed, mass = mix(mass * models), mix(mass)
+                target = (mixed - descent) / mass
+            else:
+                target = mix(models) - descent
+            points = graph.update(now.present, points, target)
             models = proximal(points, curvature)
+            n_sent += now.links.n_messages
             tail.add(k, models, points, curvature)
             problem.progress(k + 1, rows.to_coordinates(models))
         noise_std = graph.noise_of_messages(plan, clip_norm)
-        return tail.solution(noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_iter)
+        return tail.solution(
+            noise_std=noise_std,
+            clip_norm=clip_norm,
+            n_rounds=settings.n_iter,
+            n_messages=n_sent,
+        )
+
+
+def least_mass(network: Network, n_rounds: int) -> float:
+    """Least mass of an agent in push-sum over the rounds, whose average is 1."""
+    mass, least = np.ones(network.n_agents), 1.0
+    for k in range(n_rounds if network.is_directed else 0):
+        mass = push_matrix(network.links_in(k)).dot(mass)
+        least = min(least, float(mass.min()))
+    return least

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _network_steps as graph
@@ -87,6 +88,13 @@ class MultiStepADMM(Algorithm):
     guarantee, and if it likes a budget, of its own. With batches a step is a Poisson-sampled
     Gaussian mechanism. (Batches drawn with replacement have no such guarantee.)
 
+    **Graphs that fail or change.** :math:`N_a` is then the set of neighbours of the round: an
+    absent agent neither steps nor sends, and keeps its model. A dual changes along the links that
+    both ends have used, so the duals still sum to zero; an agent that hears from nobody goes on
+    with the sums that it computed last. All of the T steps of every agent are planned and counted,
+    those that it misses too, and absences must not depend on data: dropping a step is
+    post-processing, so the guarantee is the same.
+
     References
     ----------
     .. [1] Z. Huang, Y. Gong, "Differentially Private ADMM for Convex Distributed Learning:
@@ -106,6 +114,7 @@ class MultiStepADMM(Algorithm):
     setting = "decentralized"
     releases_path = True  # Every observer counts as seeing all noisy gradients.
     noiseless = True
+    supports = ("absences", "changes")
 
     inner_steps: int = parameter(2, COUNT)
     step_size: float | str = parameter("auto", AUTO, SIZE)
@@ -168,36 +177,48 @@ class MultiStepADMM(Algorithm):
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
         facts, settings, rows = plan.facts, plan.settings, problem.rows
-        topology, clip_norm = network_of(facts).topology, settings.clip_norm * rows.clip_unit
+        clip_norm = settings.clip_norm * rows.clip_unit
         gradient = graph.noisy_gradients(plan, problem, gate, clip_norm=clip_norm)
-        # Agents without neighbours have no consensus to reach.
-        rho = settings.penalty_weight if topology.n_edges else 0.0
-        edge_weight = 2.0 * rho * np.maximum(topology.degrees, 1)
-        step_size = float(1 / np.mean(step_curvatures(plan, rows, settings.n_iter)))
+        rho, rounds = settings.penalty_weight, graph.draw_rounds(plan, gate, settings.n_rounds)
+        degrees = network_of(facts).links_in(0).degrees
+        step_size = float(1 / np.mean(step_curvatures(plan, rows, settings.n_iter, degrees)))
         proximal, tail = graph.proximal_steps(facts, rows), graph.TailAverage(plan, rows, step_size)
-        models = pull = duals = np.zeros(plan.releases[-1].shape)
-        for t in range(settings.n_rounds):
+        n_sent = 0
+        models = points = pull = duals = np.zeros(plan.releases[-1].shape)
+        curvature = step_curvatures(plan, rows, 1, degrees)
+        for t, now in enumerate(rounds):
             total = np.zeros(models.shape)
             for s in range(t * settings.inner_steps + 1, (t + 1) * settings.inner_steps + 1):
-                curvature = step_curvatures(plan, rows, s)
-                eta = (curvature - edge_weight)[:, None, None]
-                points = (pull + eta * models - gradient(models)) / curvature[:, None, None]
+                longer = step_curvatures(plan, rows, s, degrees)
+                curvature = graph.update(now.present, curvature, longer)
+                eta = (curvature - 2.0 * rho * degrees)[:, None, None]
+                target = (pull + eta * models - gradient(models)) / curvature[:, None, None]
+                points = graph.update(now.present, points, target)
                 models = graph.into_ball(proximal(points, curvature), settings.diameter / 2)
                 total = total + models
                 # Averaged are the models at the start of steps.
                 tail.add(s, models, points, curvature)
             means = total / settings.inner_steps
-            differences = rho * graph.disagreement(topology, means)
+            differences, heard = rho * graph.disagreement(now.links, means), now.links.degrees
             duals = duals - differences / 2
-            pull = 2 * duals + edge_weight[:, None, None] * means - differences
+            weight = 2.0 * rho * heard[:, None, None]
+            # Whoever hears from nobody goes on with what it heard last.
+            pull = graph.update(heard > 0, pull, 2 * duals + weight * means - differences)
+            degrees = graph.update(heard > 0, degrees, heard)
+            n_sent += now.links.n_messages
             problem.progress(t + 1, rows.to_coordinates(models))
         noise_std = graph.noise_of_messages(plan, clip_norm)
-        return tail.solution(noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_rounds)
+        return tail.solution(
+            noise_std=noise_std,
+            clip_norm=clip_norm,
+            n_rounds=settings.n_rounds,
+            n_messages=n_sent,
+        )
 
 
-def step_curvatures(plan: Plan, rows: Rows, step: int) -> Array:
+def step_curvatures(plan: Plan, rows: Rows, step: int, degrees: NDArray[np.intp]) -> Array:
     """``2 rho deg + eta`` of each agent in a step, counted from 1: the inverse of its length."""
-    settings, degrees = plan.settings, network_of(plan.facts).topology.degrees
+    settings = plan.settings
     eta = settings.proximal_weight
     if eta is None:
         return np.full(len(degrees), 1.0 / settings.step_size)

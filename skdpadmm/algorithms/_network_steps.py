@@ -7,7 +7,7 @@ basis of the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -26,7 +26,7 @@ from skdpadmm.algorithms._defaults import (
 from skdpadmm.algorithms._messages import calibrated_multipliers
 from skdpadmm.algorithms._noise_left import noisy_solution, parameter_variance
 from skdpadmm.losses import clip_vectors
-from skdpadmm.network import Topology
+from skdpadmm.network import Links
 from skdpadmm.penalties import NoPenalty
 from skdpadmm.privacy import GaussianDP, Guarantee, NonPrivate, PoissonSubsampledGaussian
 from skdpadmm.protocol import (
@@ -102,6 +102,37 @@ def noisy_gradients(
     return gradient
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Round:
+    """Who is present in a round, and the links between them that do not fail.
+
+    An absent agent keeps its model and its duals. It counts as one whose gradient was released: the
+    gradient of that round is dropped with its noise and never used.
+    """
+
+    present: NDArray[np.bool_]
+    links: Links
+
+
+def update(agents: NDArray[np.bool_], old: Any, new: Any) -> Any:
+    """Values of all agents, new ones of some of them."""
+    if agents.all():
+        return new
+    return np.where(agents.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+
+def draw_rounds(plan: Plan, gate: Gate, n_rounds: int) -> Iterator[Round]:
+    """Draw who is absent and which links fail, before the first round; nothing here sees data."""
+    network = network_of(plan.facts)
+    present = np.ones((n_rounds, network.n_agents), dtype=bool)
+    if network.participation < 1:
+        present = gate.uniform(present.shape) < network.participation
+    links, p = [network.links_in(k) for k in range(n_rounds)], network.dropout
+    live = [gate.uniform((each.n_edges,)) >= p if p > 0 else None for each in links]
+    rounds = zip(present, links, live, strict=True)
+    return (Round(present=here, links=each.among(here, alive)) for here, each, alive in rounds)
+
+
 def noise_of_messages(plan: Plan, clip_norm: float) -> float:
     """Noise in the mean gradient of all agents, in each entry."""
     facts = plan.facts
@@ -164,9 +195,9 @@ def into_ball(models: Array, radius: float) -> Array:
     return models if math.isinf(radius) else clip_vectors(models, np.full(len(models), radius))
 
 
-def disagreement(topology: Topology, models: Array) -> Array:
+def disagreement(links: Links, models: Array) -> Array:
     """``sum_{b in N_a} (w_a - w_b)`` of each agent; over all agents it sums to zero."""
-    return np.asarray(topology.degrees[:, None, None] * models - topology.neighbor_sum(models))
+    return np.asarray(links.degrees[:, None, None] * models - links.neighbor_sum(models))
 
 
 @dataclass(eq=False)
@@ -197,26 +228,25 @@ class TailAverage:
             models = models + longer * (points - models)
         self.total = self.total + (models.mean(axis=0) if self.are_common else models)
 
-    def solution(self, *, noise_std: float, clip_norm: float, n_rounds: int) -> Solution:
+    def solution(
+        self, *, noise_std: float, clip_norm: float, n_rounds: int, n_messages: int
+    ) -> Solution:
         """What agents end up with after so many rounds, with noise in each mean gradient."""
         facts, settings, rows = self.plan.facts, self.plan.settings, self.rows
-        network = network_of(facts)
         finish: Operator = rows.to_coordinates
         if facts.penalty.is_sparse:
             finish = penalty_operator(facts.penalty, self.step_size, rows)
         answers = self.total / settings.n_averaged
+        # Steps of the mean of all agents are as much shorter as fewer agents take them.
+        present = network_of(facts).participation
         variance = parameter_variance(
             rows=rows,
             smoothness=usual_smoothness(facts.loss),
-            step_size=self.step_size,
-            noise_std=noise_std,
+            step_size=present * self.step_size,
+            noise_std=noise_std / math.sqrt(present),
             n_iter=settings.n_iter,
             n_averaged=settings.n_averaged,
         )
-        # Means of groups are broadcast, each along a spanning tree; models go along all edges.
-        n_messages = 2 * n_rounds * network.topology.n_edges
-        if self.are_common:
-            n_messages = network.n_agents * (network.n_agents - 1)
         return network_solution(
             facts,
             rows,
@@ -240,9 +270,8 @@ def network_solution(
     **fields: Any,
 ) -> Solution:
     """A common model whose noise has that variance, with the messages sent, beside preparations."""
-    network, preparations = network_of(facts), facts.preparations
-    # Every agent broadcasts its part of a preparation, along a spanning tree.
-    passed = network.n_agents * (network.n_agents - 1)
+    # Every agent broadcasts its part of a preparation.
+    passed, preparations = int(network_of(facts).n_messages(0, n_broadcasts=1)), facts.preparations
     n_numbers = passed * sum(math.prod(release.shape) for release in preparations)
     return noisy_solution(
         facts,

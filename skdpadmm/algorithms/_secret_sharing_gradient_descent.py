@@ -31,6 +31,7 @@ from skdpadmm.protocol import (
     Plan,
     Problem,
     Release,
+    Settings,
     Solution,
     View,
     not_private,
@@ -200,6 +201,10 @@ class SecretSharingGradientDescent(Algorithm):
                 "A sum has one noise: it protects all agents by the smallest of their budgets."
             )
         return tuple(lines)
+
+    def n_messages(self, facts: Facts, settings: Settings) -> float:
+        """Shares, and their sums, of gradients and of preparations."""
+        return facts.agents.n_messages_per_sum * (settings.n_iter + len(facts.preparations))
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skdpadmm.network._mixing import MixingMatrix, draw_walk, mixing_matrix
+from skdpadmm.network._mixing import MixingMatrix, draw_walk, mixing_matrix, push_matrix
 from skdpadmm.network._ownership import (
     PARTITIONS,
     Ownership,
@@ -21,12 +21,20 @@ from skdpadmm.network._similarity import (
     labels_of_relation,
     resolve_similarity,
 )
-from skdpadmm.network._topology import TOPOLOGIES, Topology, named_graph, resolve_topology
+from skdpadmm.network._topology import (
+    TOPOLOGIES,
+    Links,
+    Topology,
+    named_graph,
+    resolve_graphs,
+    resolve_topology,
+)
 
 __all__ = [
     "PARTITIONS",
     "SIMILARITIES",
     "TOPOLOGIES",
+    "Links",
     "MixingMatrix",
     "Ownership",
     "Similarity",
@@ -43,6 +51,8 @@ __all__ = [
     "ownership_of_labels",
     "partition_rows",
     "positions_of_labels",
+    "push_matrix",
+    "resolve_graphs",
     "resolve_similarity",
     "resolve_topology",
 ]

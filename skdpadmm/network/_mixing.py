@@ -14,7 +14,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from skdpadmm.network._relation import Matrix, by_agent, relation_of, require_none, symmetric_csr
-from skdpadmm.network._topology import Topology
+from skdpadmm.network._topology import Links, Topology
 
 _TOLERANCE = 1e-9
 _SMALLEST_GAP = 1e-12
@@ -27,6 +27,7 @@ class MixingMatrix:
     """Symmetric weights with rows that sum to one: mixing again and again averages over all agents.
 
     `mixing_matrix` makes it of a topology. Weights None are those of the mean over all agents.
+    Those of `push_matrix` are not symmetric, and have columns that sum to one.
     """
 
     n_agents: int
@@ -61,12 +62,12 @@ class MixingMatrix:
         return min(least, 2.0 - most, 1.0)
 
 
-def mixing_matrix(topology: Topology, rule: Any = "metropolis") -> MixingMatrix:
+def mixing_matrix(topology: Links, rule: Any = "metropolis") -> MixingMatrix:
     """Return the mixing matrix for the name of a rule, or for weights.
 
     Parameters
     ----------
-    topology : Topology
+    topology : Links or Topology
     rule : str, or array or sparse matrix of shape (n_agents, n_agents), default="metropolis"
         Weights of edges; what is left of one is the weight of an agent for itself.
 
@@ -116,7 +117,21 @@ def mixing_matrix(topology: Topology, rule: Any = "metropolis") -> MixingMatrix:
     return MixingMatrix(n_agents=n, weights=sparse.csr_array(weights + self_weights))
 
 
-def _checked(matrix: Any, topology: Topology) -> MixingMatrix:
+def push_matrix(links: Links) -> MixingMatrix:
+    """Return weights by which agents push shares to those whom they reach: columns sum to one.
+
+    An agent keeps ``1 / (1 + d)``, where d is the number of agents that it reaches, and sends as
+    much to each of them.
+    """
+    n, (senders, receivers) = links.n_agents, links.edges.T
+    if not links.is_directed:
+        senders, receivers = np.concatenate([links.edges, links.edges[:, ::-1]]).T
+    shares = 1.0 / (1.0 + np.bincount(senders, minlength=n))
+    sent = sparse.csr_array((shares[senders], (receivers, senders)), shape=(n, n))
+    return MixingMatrix(n_agents=n, weights=sparse.csr_array(sent + sparse.diags_array(shares)))
+
+
+def _checked(matrix: Any, topology: Links) -> MixingMatrix:
     """The mixing matrix with the weights that a user gives, if they average over the graph."""
     names = range(topology.n_agents)
     weights = relation_of(matrix, names, "mixing", "Give each edge a positive weight")

@@ -25,13 +25,15 @@ EACH_AGENT = (
 )
 
 
-def relation_of(given: Any, names: Sequence[Any], name: str, remedy: str) -> Matrix:
+def relation_of(given: Any, names: Sequence[Any], name: str, remedy: str | None) -> Matrix:
     """The matrix of a connected graph, in the order of the agents and exactly symmetric.
 
     `name` is the kind of relation: a "topology" (links), a "mixing" (weights, also of an agent for
-    itself) or a "similarity" (weights of links).
+    itself) or a "similarity" (weights of links). Without a remedy the graph is that of one round:
+    it need not be connected, and where networkx calls it directed it need not be symmetric.
     """
     n = len(names)
+    is_directed = remedy is None and is_digraph(given)
     if hasattr(given, "is_multigraph"):
         import networkx as nx
 
@@ -69,7 +71,10 @@ def relation_of(given: Any, names: Sequence[Any], name: str, remedy: str) -> Mat
     tolerance = _TOLERANCE * matrix.data.max(initial=0.0)
     uneven = sparse.csr_array(abs(matrix - matrix.T))
     symmetric = "a symmetric matrix; (S + S.T) / 2 is one"
-    require_none(uneven, names, f"{name} that differs in both directions", symmetric, tolerance)
+    if not is_directed:
+        require_none(uneven, names, f"{name} that differs in both directions", symmetric, tolerance)
+    if remedy is None:
+        return matrix
     upper = sparse.triu(matrix).tocoo()
     i, j = upper.coords
     checked = symmetric_csr(n, i, j, upper.data)
@@ -150,6 +155,11 @@ def fingerprint(kind: str, *arrays: NDArray[Any]) -> str:
 def is_frame(given: Any) -> bool:
     """Whether it has labels of rows and columns, as a pandas DataFrame."""
     return hasattr(given, "index") and hasattr(given, "columns")
+
+
+def is_digraph(given: Any) -> bool:
+    """Whether it is a directed graph of networkx."""
+    return hasattr(given, "is_multigraph") and bool(given.is_directed())
 
 
 def span(least: str, most: str) -> str:

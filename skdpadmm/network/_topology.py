@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import dijkstra
+from scipy.sparse.csgraph import connected_components, dijkstra
 
 from skdpadmm.network._relation import (
     EACH_AGENT,
@@ -19,7 +19,9 @@ from skdpadmm.network._relation import (
     by_agent,
     counted,
     fingerprint,
+    is_digraph,
     relation_of,
+    shown,
     symmetric_csr,
 )
 
@@ -33,7 +35,89 @@ _REMEDY = "Add edges"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Topology:
+class Links:
+    """Links between agents in one round; they need not connect all agents.
+
+    Two are equal if they have the same agents and links.
+
+    Parameters
+    ----------
+    n_agents : int
+        Number of agents, at least 1.
+    pairs : ndarray of intp of shape (n_pairs, 2) or None, default=None
+        Positions of linked agents, sorted; None links all pairs. Directed: senders and receivers.
+    is_directed : bool, default=False
+        Whether a link carries messages in one direction only.
+
+    Attributes
+    ----------
+    fingerprint : str
+        SHA-256 of the number of agents and the links.
+    """
+
+    n_agents: int
+    pairs: NDArray[np.intp] | None = field(default=None, compare=False, repr=False)
+    is_directed: bool = field(default=False, repr=False, metadata={"unless": False})
+    fingerprint: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        kind = "complete" if self.is_complete else "arcs" if self.is_directed else "graph"
+        pairs = () if self.pairs is None else (self.pairs,)
+        digest = fingerprint(f"{kind} {self.n_agents}", *pairs)
+        object.__setattr__(self, "fingerprint", digest)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everybody is a neighbour of everybody."""
+        return self.pairs is None
+
+    @cached_property
+    def edges(self) -> NDArray[np.intp]:
+        """Linked agents i < j, sorted, of shape (n_edges, 2); directed: senders and receivers."""
+        if self.pairs is None:
+            return _read_only(np.column_stack(np.triu_indices(self.n_agents, 1)))
+        return self.pairs
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges."""
+        return math.comb(self.n_agents, 2) if self.pairs is None else len(self.pairs)
+
+    @property
+    def n_messages(self) -> int:
+        """Messages of a round in which every agent sends along all its links."""
+        return self.n_edges * (1 if self.is_directed else 2)
+
+    @cached_property
+    def degrees(self) -> NDArray[np.intp]:
+        """Number of neighbours of each agent, of shape (n_agents,)."""
+        if self.pairs is None:
+            return _read_only(np.full(self.n_agents, self.n_agents - 1))
+        return _read_only(np.bincount(self.pairs.ravel(), minlength=self.n_agents))
+
+    @cached_property
+    def adjacency(self) -> Matrix:
+        """Ones where agents are linked, of shape (n_agents, n_agents)."""
+        i, j = self.edges.T
+        return symmetric_csr(self.n_agents, i, j, np.ones(self.n_edges))
+
+    def neighbor_sum(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Sums over each agent's neighbours of finite values of shape (n_agents, ...)."""
+        flat = by_agent(values, self.n_agents)
+        total = flat.sum(axis=0) - flat if self.is_complete else self.adjacency @ flat
+        return np.asarray(total, dtype=np.float64).reshape(values.shape)
+
+    def among(self, agents: NDArray[np.bool_], live: NDArray[np.bool_] | None = None) -> Links:
+        """The links between some agents, those of them that are alive."""
+        if live is None and agents.all():
+            return self
+        both = agents[self.edges].all(axis=1)
+        kept = self.edges[both if live is None else both & live]
+        return Links(n_agents=self.n_agents, pairs=kept, is_directed=self.is_directed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology(Links):
     """A connected graph of agents: undirected, without weights and self loops.
 
     Two graphs are equal if they have the same agents and edges; names do not count. The complete
@@ -67,10 +151,7 @@ class Topology:
     [0, 1, 2]
     """
 
-    n_agents: int
-    pairs: NDArray[np.intp] | None = field(default=None, compare=False, repr=False)
     name: str = field(default="custom", compare=False)
-    fingerprint: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         n, edges = self.n_agents, self.pairs
@@ -80,44 +161,7 @@ class Topology:
             edges = _edges_of(relation_of(links, range(n), "topology", _REMEDY))
             edges = None if len(edges) == math.comb(n, 2) else _read_only(edges)
         object.__setattr__(self, "pairs", edges)
-        digest = fingerprint(f"complete {n}") if edges is None else fingerprint(f"graph {n}", edges)
-        object.__setattr__(self, "fingerprint", digest)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether everybody is a neighbour of everybody."""
-        return self.pairs is None
-
-    @cached_property
-    def edges(self) -> NDArray[np.intp]:
-        """Linked agents i < j, sorted, of shape (n_edges, 2)."""
-        if self.pairs is None:
-            return _read_only(np.column_stack(np.triu_indices(self.n_agents, 1)))
-        return self.pairs
-
-    @property
-    def n_edges(self) -> int:
-        """Number of edges."""
-        return math.comb(self.n_agents, 2) if self.pairs is None else len(self.pairs)
-
-    @cached_property
-    def degrees(self) -> NDArray[np.intp]:
-        """Number of neighbours of each agent, of shape (n_agents,)."""
-        if self.pairs is None:
-            return _read_only(np.full(self.n_agents, self.n_agents - 1))
-        return _read_only(np.bincount(self.pairs.ravel(), minlength=self.n_agents))
-
-    @cached_property
-    def adjacency(self) -> Matrix:
-        """Ones where agents are linked, of shape (n_agents, n_agents)."""
-        i, j = self.edges.T
-        return symmetric_csr(self.n_agents, i, j, np.ones(self.n_edges))
-
-    def neighbor_sum(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Sums over each agent's neighbours of finite values of shape (n_agents, ...)."""
-        flat = by_agent(values, self.n_agents)
-        total = flat.sum(axis=0) - flat if self.is_complete else self.adjacency @ flat
-        return np.asarray(total, dtype=np.float64).reshape(values.shape)
+        super().__post_init__()
 
     def distances_from(self, agent: int) -> NDArray[np.intp]:
         """Number of hops from the agent at a position to each agent, of shape (n_agents,)."""
@@ -185,6 +229,64 @@ def resolve_topology(topology: Any, labels: NDArray[Any], *, seed: int = 0) -> T
         name, topology, names = topology, named_graph(topology, n, seed=seed), list(range(n))
     links = relation_of(topology, names, "topology", _REMEDY)
     return Topology(n_agents=n, pairs=_edges_of(links), name=name)
+
+
+def resolve_graphs(
+    graphs: Sequence[Any], labels: NDArray[Any], *, seed: int = 0
+) -> tuple[Topology, tuple[Links, ...]]:
+    """Return the union of the graphs of several rounds, and the links of each of them.
+
+    Parameters
+    ----------
+    graphs : sequence
+        Each as in `resolve_topology`, or a networkx.DiGraph whose edges go from senders to
+        receivers. A graph need not be connected, but over all of them every agent has to reach
+        every other one: a ValueError otherwise.
+    labels, seed : ndarray of shape (n_agents,) and int
+        As in `resolve_topology`.
+
+    Returns
+    -------
+    union : Topology
+        Agents that are linked in any of the graphs, in either direction.
+    links : tuple of Links
+        Empty where all of them are the union.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import numpy as np
+    >>> from skdpadmm.network import resolve_graphs
+    >>> pairs = [nx.Graph([(0, 1), (2, 3)]), nx.Graph([(1, 2), (3, 0)])]
+    >>> union, links = resolve_graphs(pairs, np.arange(4))
+    >>> union.describe(), [each.n_edges for each in links]
+    ('custom, 4 edges, degree 2', [2, 2])
+    """
+    if len(graphs) == 1 and not is_digraph(graphs[0]):
+        return resolve_topology(graphs[0], labels, seed=seed), ()
+    n, matrices = len(labels), []
+    for each in graphs:
+        given, names = each.adjacency if isinstance(each, Topology) else each, list(labels)
+        if isinstance(each, str):
+            given, names = named_graph(each, n, seed=seed), list(range(n))
+        matrices.append(relation_of(given, names, "topology", None))
+    union = sparse.csr_array(sum(matrices[1:], matrices[0]))
+    n_parts, part = connected_components(union, directed=True, connection="strong")
+    if n_parts > 1:
+        apart = np.flatnonzero(part == np.bincount(part).argmin())
+        raise ValueError(
+            f"Got graphs of rounds over which agents {shown(labels[apart].tolist())} do not reach,"
+            f" or are not reached by, all others, expected it over all rounds together. {_REMEDY}"
+            " to some of the rounds."
+        )
+    topology = Topology(n_agents=n, pairs=_edges_of(sparse.csr_array(union + union.T)))
+    links = []
+    for matrix in matrices:
+        is_directed = bool(abs(matrix - matrix.T).nnz)
+        pairs = np.column_stack(matrix.nonzero()) if is_directed else _edges_of(matrix)
+        links.append(Links(n_agents=n, pairs=_read_only(pairs), is_directed=is_directed))
+    same = all(not e.is_directed and e.n_edges == topology.n_edges for e in links)
+    return topology, () if same else tuple(links)
 
 
 def _edges_of(links: Matrix) -> NDArray[np.intp]:

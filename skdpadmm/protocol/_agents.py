@@ -6,17 +6,20 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import compress
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._numbers import require
-from skdpadmm.network import Similarity, Topology
+from skdpadmm.network import Links, Similarity, Topology
 
 MODEL = "model"
 SERVER, SUMS = "server", "sums"
 EAVESDROPPER, PEER = "eavesdropper", "peer"
+FRACTION = "a float in (0, 1]"
+NO_LOSSES = "Preparations, such as the second moment, wait for every agent: no message is lost."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +115,15 @@ class Agents:
         """Whether an agent may miss a round."""
         return self.participation < 1 or self.dropout > 0
 
+    def n_messages(self, n_rounds: int, *, n_broadcasts: int = 0) -> float:
+        """Expected number of messages of rounds and of broadcasts by everyone, without a server."""
+        return 0.0
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What `Algorithm.supports` has to list, beside one graph that never fails."""
+        return ()
+
     @property
     def n_messages_per_sum(self) -> int:
         """Messages of a secret-shared sum: shares to curators, and what they add up to everyone."""
@@ -182,7 +194,7 @@ class Federation(Agents):
         n, share = self.n_agents, self.participation
         expected = f"an int in [1, {n}], the number of agents: the others may reveal their noise"
         require(1 <= self.n_honest <= n, "n_honest", self.n_honest, expected)
-        require(0 < share <= 1, "participation", share, "'auto' or a float in (0, 1]")
+        require(0 < share <= 1, "participation", share, f"'auto' or {FRACTION}")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "a float in [0, 1)")
 
     def sees_each_message(self, observer: str) -> bool:
@@ -221,9 +233,7 @@ class Federation(Agents):
         if self.sit_out:
             yield "Who takes part in a round, and who drops out, does not depend on data."
         if self.dropout > 0 and prepares:
-            yield (
-                "Preparations, such as the second moment, wait for every agent: no message is lost."
-            )
+            yield NO_LOSSES
         if is_amplified:
             yield "model: an observer of the model does not learn who took part in which round."
 
@@ -232,7 +242,10 @@ class Federation(Agents):
 class Network(Agents):
     """Agents that communicate along the edges of a graph, without a coordinator.
 
-    Nodes are in the order of labels; a `coalition` of peers pools what it received.
+    Nodes are in the order of labels; a `coalition` of peers pools what it received. Round k has the
+    links number ``k % len(graphs)`` of `graphs`, whose union is the topology; () stands for all
+    links in every round. An agent takes part in a round with probability `participation`, in
+    (0, 1], and a link fails in it with probability `dropout`, in [0, 1), independent of data.
     """
 
     setting: ClassVar[str] = "decentralized"
@@ -240,10 +253,15 @@ class Network(Agents):
 
     topology: Topology
     coalition: int = 1
+    graphs: tuple[Links, ...] = field(default=(), metadata={"unless": ()})
+    participation: float = field(default=1.0, metadata={"unless": 1.0})
+    dropout: float = field(default=0.0, metadata={"unless": 0.0})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         n, most = self.n_agents, max(1, self.n_agents - 1)
+        require(0 < self.participation <= 1, "participation", self.participation, FRACTION)
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "a float in [0, 1)")
         n_nodes = self.topology.n_agents
         require(n_nodes == n, "topology.n_agents", n_nodes, f"{n}, a node for each agent")
         expected = f"an int in [1, {most}]: the peers of an agent"
@@ -283,15 +301,49 @@ class Network(Agents):
         )
         return f"what {who}, and the final model"
 
+    @property
+    def is_directed(self) -> bool:
+        """Whether some links carry messages in one direction only."""
+        return any(links.is_directed for links in self.graphs)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Absent agents or links, graphs that change, and directed ones."""
+        has = (self.sit_out, len(self.graphs) > 1, self.is_directed)
+        return tuple(compress(("absences", "changes", "directions"), has))
+
+    def links_in(self, round_number: int) -> Links:
+        """The links of a round, counted from 0, if none of them fails."""
+        return self.graphs[round_number % len(self.graphs)] if self.graphs else self.topology
+
+    def n_messages(self, n_rounds: int, *, n_broadcasts: int = 0) -> float:
+        """Rounds send along all live links; broadcasts go along a spanning tree of each sender."""
+        sent = sum(self.links_in(k).n_messages for k in range(n_rounds))
+        broadcast = n_broadcasts * self.n_agents * (self.n_agents - 1)
+        return self.participation**2 * (1 - self.dropout) * sent + broadcast
+
     def describe(self) -> Iterator[tuple[str, str]]:
         """The graph."""
-        yield "topology", self.topology.describe()
+        yield "topology", self._links_in_words()
+        if self.sit_out:
+            yield "absences", f"participation={self.participation:g}, dropout={self.dropout:g}"
+
+    def _links_in_words(self) -> str:
+        words = self.topology.describe()
+        words += f", the union of {len(self.graphs)} graphs" if len(self.graphs) > 1 else ""
+        return words + (", directed" if self.is_directed else "")
 
     def assumptions(self, *, prepares: bool, is_amplified: bool) -> Iterator[str]:
         """The graph, and batches at random."""
         if is_amplified:
             yield "Which records are in a batch is drawn at random, and only their agent knows."
-        yield f"The graph is public: {self.topology.describe()}."
+        yield f"The graph is public: {self._links_in_words()}."
+        if self.graphs:
+            yield "The graph of each round is public, and no graph depends on data."
+        if self.sit_out:
+            yield "Who is absent, and which links fail, does not depend on data."
+        if self.sit_out and prepares:
+            yield NO_LOSSES
         if self.coalition > 1:
             yield (
                 "privacy_.pairwise is the figure of one peer by itself, not of a coalition of"
@@ -330,6 +382,10 @@ class Neighborhood(Agents):
             )
         expected = "a float in (0, inf)"
         require(0 < self.trade_off < float("inf"), "trade_off", self.trade_off, expected)
+
+    def n_messages(self, n_rounds: int, *, n_broadcasts: int = 0) -> float:
+        """Not known before a fit: how many rounds smooth models depends on their noise."""
+        return 0.0 if self.n_agents == 1 else math.nan
 
     def sees(self, observer: str, released: str) -> str:
         """All models, and all messages but for whoever has the models alone."""

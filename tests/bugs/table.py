@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -24,6 +25,7 @@ from skdpadmm.algorithms import (
     FixedPointIteration,
     GradientADMM,
     GradientDescent,
+    MultiStepADMM,
     ObjectivePerturbation,
 )
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
@@ -33,8 +35,8 @@ from skdpadmm.losses import SquaredLoss, clip_derivative
 from skdpadmm.model_selection._search import Trials
 from skdpadmm.network import Ownership
 from skdpadmm.noise import CryptographicNoise
-from skdpadmm.penalties import L1
-from skdpadmm.privacy import Composed, Neighboring
+from skdpadmm.penalties import L1, SquaredL2
+from skdpadmm.privacy import Composed, GaussianDP, Neighboring
 from skdpadmm.protocol import Gate, Plan, Problem, View
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
@@ -284,6 +286,43 @@ second_moment_of_zero_out = setting("skdpadmm.privacy.Neighboring.second_moment_
 
 def hidden_by_all(kind: str) -> Plant:
     return setting(f"skdpadmm.protocol.{kind}.together", lambda self, observer, n: n)
+
+
+# As if every agent took half of the planned steps.
+credited_absences = setting(
+    f"{ALGORITHMS}._network_steps.GaussianDP", lambda mu: GaussianDP(mu * 0.5**0.5)
+)
+
+
+def absent_by_rows(patch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    @replaces(f"{ALGORITHMS}._network_steps", "noisy_gradients")
+    def look(gradients: Any, plan: Any, problem: Any, *args: Any, **known: Any) -> Any:
+        seen.append(int(1e6 * np.abs(problem.rows.seen(0)).sum()))
+        return gradients(plan, problem, *args, **known)
+
+    @replaces(f"{ALGORITHMS}._network_steps", "draw_rounds")
+    def drop(draw: Any, *args: Any) -> Any:
+        for now in draw(*args):
+            here = now.present & (np.arange(len(now.present)) != seen[-1] % len(now.present))
+            yield dataclasses.replace(now, present=here, links=now.links.among(here))
+
+    all_of(look, drop)(patch)
+
+
+@replaces(f"{ALGORITHMS}._network_steps", "disagreement")
+def one_sided_duals(disagreement: Any, *args: Any) -> Any:
+    """As if messages to the first agent were lost."""
+    found = disagreement(*args)
+    found[0] = 0.0
+    return found
+
+
+@replaces(f"{ALGORITHMS}._decentralized_gradient_descent", "push_matrix")
+def shares_by_receiver(push: Any, links: Any) -> Any:
+    mixing = push(links)
+    return dataclasses.replace(mixing, weights=mixing.weights.T.tocsr())
 
 
 @replaces(f"{ALGORITHMS}._consensus_admm", "draw_schedule")
@@ -709,6 +748,10 @@ BUGS = [
         knobs={"clip_norm": 0.01}),
     Bug("a second moment counted as zero-out", second_moment_of_zero_out, REPLAY,
         "consensus-conditioned-scaled"),
+    Bug("expected absences credited to the guarantee", credited_absences, LINEAR,
+        "multi-step-absent", params={"participation": 0.5, "dropout": 0.0}),
+    Bug("who is absent decided by the rows", absent_by_rows, FUNCTION,
+        "multi-step-absent graph-gradient-absent"),
     Bug("the noise of all counted against the server", hidden_by_all("Federation"), LINEAR,
         "federated-server"),
     Bug("a coalition counted among those who hide an agent", hidden_by_all("Network"), LINEAR,
@@ -852,6 +895,7 @@ DRAWN = "test_who_is_in_a_batch_is_what_the_gate_draws_with_the_planned_probabil
 PURE = "tests.interface.test_pure_privacy"
 WALKS = "tests.privacy.test_token_walk"
 CELLS = "tests.noise.test_exact_cells"
+FAILING = "tests.algorithms.test_failing_graphs"
 ATTACKS = "tests.privacy.test_attack_accuracy"
 TOTALS = "tests.test_totals"
 
@@ -913,6 +957,14 @@ THEOREM_BUGS = [
     TheoremBug("half the total variation in the accuracy of attacks", setting("skdpadmm.privacy.Guarantee.attack_accuracy", lambda known, prior=0.5: 1 - prior + prior * known.delta(0.0) / 2),
                f"{ATTACKS}.test_the_best_attack_by_brute_force_is_as_good_as_the_bound_and_no_better",
                ("MIXTURE",)),
+    TheoremBug("a dual that changes at one end of a link", one_sided_duals,
+               f"{FAILING}.test_duals_change_on_links_that_live_at_both_ends_and_sum_to_zero",
+               (["ring"], {"dropout": 0.4}, "squared", SquaredL2(0.1), None)),
+    TheoremBug("absent agents that take a step", setting(f"{ALGORITHMS}._network_steps.update", lambda _, __, new: new),
+               f"{FAILING}.test_noise_of_an_absent_agent_is_counted_and_never_used", (MultiStepADMM(),)),
+    TheoremBug("shares that do not add up to what is sent", shares_by_receiver,
+               f"{FAILING}.test_descent_mixes_by_the_links_of_each_round_and_pushes_along_arcs",
+               ([nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 3)])], {}, "squared", SquaredL2(0.1))),
     TheoremBug("agents compared by the word", setting("skdpadmm.network.Ownership.name_of", lambda *_: "agents"),
                f"{TOTALS}.test_guarantees_of_hospitals_and_of_cities_do_not_add_up", (Path,)),
     TheoremBug("each fit against its own adversary", setting("skdpadmm.privacy.claims.against", lambda fit, _: fit[0]),

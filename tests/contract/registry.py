@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import networkx as nx
 import numpy as np
 from scipy import sparse
 
@@ -30,6 +31,15 @@ FAR, WIDE = {"clip_norm": 10.0, "step_size": 1.0}, {"clip_norm": 1000.0}
 TINY = {"clip_norm": 0.01}
 STEPS = {"clip_norm": 0.01, "step_size": 0.01}
 NO_INTERCEPT = {"neighboring": "zero_out", "fit_intercept": False}
+# Graphs of rounds, none of which connects all agents, and one whose links have directions.
+TURNS = [np.kron(np.eye(2), 1 - np.eye(2)), np.roll(np.kron(np.eye(2), 1 - np.eye(2)), 1, (0, 1))]
+
+
+def arcs(round_number: int) -> nx.DiGraph:
+    """The same graph in each round."""
+    return nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)])
+
+
 WEIGHTED = {"class_weight": {0: 0.5, 1: 6.0}}
 
 
@@ -308,6 +318,17 @@ ROWS = [
     Row("multi-step-batches", "DPDecentralizedClassifier", "MultiStepADMM",
         {"batch_fraction": 0.5}, target="two", params={"neighboring": "zero_out"}, reaches=0.5,
         composes=False, is_slow=True, free=None),
+    # Graphs that fail, change or are directed: what is planned and counted is the same.
+    Row("multi-step-absent", "DPDecentralizedRegressor", "MultiStepADMM",
+        params={"topology": "ring", "participation": 0.6, "dropout": 0.3},
+        optimum=({**FAR, "step_size": 0.3}, 1e-3), free=(400, 1e-3)),
+    Row("multi-step-changing-agent-zero-out", "DPDecentralizedClassifier", "MultiStepADMM",
+        target="two", params={"topology": TURNS, "privacy_unit": "agent", "dropout": 0.2,
+        **NO_INTERCEPT}, is_slow=True, free=(400, 1e-3)),
+    Row("graph-gradient-absent", "DPDecentralizedClassifier", "DecentralizedGradientDescent",
+        target="two", params={"participation": 0.5, "dropout": 0.2}, free=None),
+    Row("graph-gradient-directed", "DPDecentralizedRegressor", "DecentralizedGradientDescent",
+        params={"topology": arcs}, optimum=({**FAR, "step_size": 0.1}, 0.03), free=(400, 0.1)),
     Row("aggregators-admm", "DPDecentralizedRegressor", "RandomizedADMM", linear=TINY,
         optimum=(WIDE, 1e-4), is_quick=True),
     Row("aggregators-admm-pure-zero-out", "DPDecentralizedClassifier", "RandomizedADMM",
