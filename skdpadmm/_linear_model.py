@@ -119,7 +119,7 @@ class PrivateLinearModel(LinkedEstimator):
     """Parameters, plan and fit of a linear model with a total budget."""
 
     epsilon: Any = parameter(1.0, POSITIVE_OR_INF)
-    delta: float = parameter(1e-5, Interval(Real, 0, 1, closed="neither"))
+    delta: float = parameter(1e-5, Interval(Real, 0, 1, closed="left"))
     neighboring: str = parameter("replace_one", OneOf("replace_one", "zero_out"))
     feature_bounds: Any = parameter(None)
     row_norm: float | None = parameter(None, SIZE, None)

@@ -250,8 +250,12 @@ def _weak_signal(plan: Plan, signal: Signal) -> str:
     """The signal, and what would make it fair."""
     facts, budget, agents = plan.facts, plan.budget, plan.facts.agents
     missing = WEAK / signal.strength
-    mu = missing * gaussian_mu(budget.epsilon, budget.delta)
-    choices = [f"epsilon={GaussianDP(mu).epsilon(budget.delta):.2g}"]
+    if budget.is_pure:
+        enough = missing * budget.epsilon
+    else:
+        mu = missing * gaussian_mu(budget.epsilon, budget.delta)
+        enough = GaussianDP(mu).epsilon(budget.delta)
+    choices = [f"epsilon={enough:.2g}"]
     if facts.unit != "agent":
         choices.insert(0, f"{_rounded_up(missing * facts.n_samples)} {facts.unit}s")
     elif not agents.is_personal:

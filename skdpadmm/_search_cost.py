@@ -221,9 +221,10 @@ def _n_rows(positions: Any, n_samples: int) -> int:
 
 def covers(planned: Guarantee, spent: Guarantee, delta: float) -> bool:
     """Whether a fit spent no more than planned: equal at one delta is not enough for sums."""
+    some = delta or 1e-5  # Pure epsilons may be equal at 0 and nowhere else.
     return planned.dominates(spent) or all(
         spent.epsilon(level) <= planned.epsilon(level) * (1 + 1e-9)
-        for level in (delta, delta**0.5, 1e-3 * delta)
+        for level in (delta, some**0.5, 1e-3 * some)
     )
 
 

@@ -187,7 +187,8 @@ def is_allowed(value: Any, allowed: Any) -> bool:
 
 def expected(allowed: list[Any]) -> str:
     """What a parameter may be, in words that follow "expected"."""
-    words = {None: "None", "boolean": "True or False"}
+    words: dict[Any, str] = {None: "None", "boolean": "True or False", "array-like": "an array"}
+    words[callable] = "a function"
     return " or ".join(
         f"a {each.__name__}" if isinstance(each, type) else words.get(each) or each.expected
         for each in allowed

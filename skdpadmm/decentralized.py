@@ -168,7 +168,8 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         sorted labels. At inf nothing is private: the name of an algorithm then means the exact
         optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
-        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in [0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        0 needs an algorithm with ``noise="laplace"``.
     loss : {"log_loss", "smoothed_hinge"}, default="log_loss"
         Logistic (multinomial), or a hinge with a parabola in place of its corner (one class against
         the rest).
@@ -327,7 +328,8 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         sorted labels. At inf nothing is private: the name of an algorithm then means the exact
         optimum, and an object runs its own iterations without noise and clipping.
     delta : float, default=1e-5
-        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        Total delta of one fit, in [0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+        0 needs an algorithm with ``noise="laplace"``.
     loss : {"squared_error", "huber"}, default="squared_error"
         Half the squared error, or Huber's, which is linear beyond `huber_threshold`.
     huber_threshold : float, default=0.2

@@ -187,7 +187,7 @@ def own_losses():
 
 def test_the_code_of_a_new_loss_prints_what_its_guide_shows(own_losses):
     shown = "".join(blocks("adding_a_loss", "text"))
-    assert len(numbers(shown)) == 20
+    assert len(numbers(shown)) == 22
     np.testing.assert_allclose(numbers(own_losses[1]), numbers(shown), atol=0.11)
 
 

@@ -11,6 +11,7 @@ from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
+from skdpadmm.algorithms._fixed_point_iteration import FixedPointIteration
 from skdpadmm.algorithms._gradient_admm import GradientADMM, is_streaming
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
@@ -47,6 +48,7 @@ __all__ = [
     "CoordinateDescent",
     "DecentralizedGradientDescent",
     "FederatedADMM",
+    "FixedPointIteration",
     "GradientADMM",
     "GradientDescent",
     "Interval",

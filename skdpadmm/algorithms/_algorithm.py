@@ -68,6 +68,9 @@ class Algorithm(LinkedEstimator, ABC):
     noiseless : bool
         Whether an object of it runs at ``epsilon=inf`` as it is, without noise, and with a clip
         bound of inf that nothing reaches. Otherwise the exact optimum takes its place there.
+    takes_corners : bool
+        Whether neither its steps nor its guarantee rest on a bound of the curvature, so that a loss
+        may have corners, such as a plain hinge: a `smoothness` of inf.
     supports : tuple of str
         What graphs may have beside one set of links that never fails: "absences" of agents and
         links, "changes" from round to round, and "directions" of links.
@@ -84,6 +87,11 @@ class Algorithm(LinkedEstimator, ABC):
     @property
     def distributed(self) -> bool:
         """Whether its records may be elsewhere; not, unless an algorithm says so."""
+        return False
+
+    @property
+    def takes_corners(self) -> bool:
+        """Whether it serves losses without a bound of the curvature; not, unless it says so."""
         return False
 
     trace: bool = parameter(False, "boolean")
@@ -132,6 +140,12 @@ class Algorithm(LinkedEstimator, ABC):
                 f"Got conditioning with {self!r}, expected conditioning=None or 'auto': it works on"
                 " the user's coordinates, or rests on bounds of curvature that only they have."
             )
+        if math.isinf(facts.loss.smoothness) and not self.takes_corners:
+            raise ValueError(
+                f"Got {facts.loss!r} with smoothness=inf for {self!r}, expected a finite bound of"
+                " the curvature: its steps or its guarantee rest on one. Pass ConsensusADMM() or"
+                " GradientDescent(), whose guarantee of the path needs none."
+            )
         missing = [need for need in facts.agents.needs if need not in self.supports]
         if missing and not self.exact:
             raise ValueError(
@@ -167,6 +181,14 @@ class Algorithm(LinkedEstimator, ABC):
             Where a parameter lies outside its range, or outside the range that its theorem covers.
         """
         self.check(facts)
+        refuse(
+            "Use noise='laplace', where an algorithm has it.",
+            (
+                budget.is_pure and getattr(self, "noise", "gaussian") != "laplace",
+                f"delta=0 with {self!r}",
+                "a float in (0, 1): its noise is Gaussian",
+            ),
+        )
         refuse(
             "Release the whole path where it can (guarantee='path', release='path'), or take"
             " another algorithm.",

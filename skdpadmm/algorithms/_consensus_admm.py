@@ -132,6 +132,7 @@ class ConsensusADMM(_Consensus):
 
     setting = "central"
     units = ("record", "person")  # Records are blocks, or persons by linearized steps.
+    takes_corners = True
 
     record_step: str = parameter("auto", AUTO, OneOf("exact", "linearized"))
 

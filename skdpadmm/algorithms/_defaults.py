@@ -143,12 +143,22 @@ def derivative_unit(loss: losses.Loss) -> float:
 
 def usual_smoothness(loss: losses.Loss) -> float:
     """Smoothness of the mean loss of records whose weights are what they typically are."""
-    return loss.unweighted.smoothness * loss.typical_weight
+    return finite_smoothness(loss.unweighted) * loss.typical_weight
+
+
+def finite_smoothness(loss: losses.Loss) -> float:
+    """Smoothness that steps are chosen by; at a corner that of a parabola of width one."""
+    if math.isfinite(loss.smoothness):
+        return loss.smoothness
+    return derivative_unit(loss) * largest_weight(loss)
 
 
 def largest_weight(loss: losses.Loss) -> float:
     """The largest weight of a class, 1 without weights."""
-    return loss.smoothness / loss.unweighted.smoothness
+    if loss.unweighted is loss:
+        return 1.0
+    bound = "smoothness" if math.isfinite(loss.smoothness) else "lipschitz"
+    return float(getattr(loss, bound) / getattr(loss.unweighted, bound))
 
 
 def agent_clip_factor(facts: Facts) -> float:
@@ -213,7 +223,7 @@ def _residual_unit(facts: Facts, signal: float) -> float:
 def _plain_classification_steps(facts: Facts, signal: float) -> tuple[float, float]:
     """Where rows are not conditioned; separable directions keep growing, so travel is longer."""
     unit = derivative_unit(facts.loss)
-    curvature = facts.loss.smoothness / unit * facts.row_norm**2
+    curvature = finite_smoothness(facts.loss) / unit * facts.row_norm**2
     clip = min(max(0.02 * math.sqrt(signal), 0.03), 0.3)
     travel = max(20.0, min(1.5 * signal, 200.0 * clip * curvature))
     if has_row_norm(facts):
@@ -244,7 +254,7 @@ def default_descent(
 
 def stable_step(facts: Facts) -> float:
     """A gradient step that is stable for every data set, where rows are not conditioned."""
-    return 1.0 / (facts.loss.smoothness * facts.row_norm**2)
+    return 1.0 / (finite_smoothness(facts.loss) * facts.row_norm**2)
 
 
 def default_stochastic_descent(facts: Facts, mu: float, n_steps: int) -> tuple[float, float]:

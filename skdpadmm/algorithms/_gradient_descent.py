@@ -28,10 +28,20 @@ from skdpadmm.algorithms._algorithm import Algorithm, Operator, penalty_operator
 from skdpadmm.algorithms._certified_solves import LossBounds, score_rounding, typical_norm
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import default_coordinate_steps, default_descent
+from skdpadmm.algorithms._messages import SLIGHTLY_MORE, calibrated_multiplier
 from skdpadmm.algorithms._noise_left import rows_in_mean
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, Penalty, SquaredL2
-from skdpadmm.privacy import last_iterate_mu, proximal_gradient_contraction, single_use_mu
+from skdpadmm.privacy import (
+    GaussianDP,
+    Guarantee,
+    PoissonSubsampledGaussian,
+    compose,
+    last_iterate_mu,
+    proximal_gradient_contraction,
+    single_use_mu,
+)
 from skdpadmm.protocol import (
+    MODEL,
     Budget,
     Facts,
     Gate,
@@ -40,6 +50,7 @@ from skdpadmm.protocol import (
     Release,
     Settings,
     Solution,
+    View,
     not_private,
 )
 from skdpadmm.records import Coordinates
@@ -64,8 +75,10 @@ class GradientDescent(Algorithm):
         u &= y - \eta \Big( \frac1{|B|} \sum_{i \in B} \mathrm{clip}(\nabla f_i(y), C)
              + N(0, s^2 I) \Big), \qquad w_{k+1} = \mathrm{prox}_{\eta r}(u)
 
-    where B holds all records, or with ``schedule="cyclic"`` the k-th batch of a single pass. It
-    returns :math:`\mathrm{prox}_{\eta r}` of the average of the last u.
+    where B holds all records, or with ``schedule="cyclic"`` the k-th batch of a single pass. With
+    ``batch_fraction=q`` below 1 it is DP-SGD: every record is in B with probability q, drawn anew
+    in each step, and q n takes the place of the size of B, which is secret. It returns
+    :math:`\mathrm{prox}_{\eta r}` of the average of the last u.
 
     Parameters
     ----------
@@ -80,6 +93,10 @@ class GradientDescent(Algorithm):
     momentum : float or "auto", default="auto"
         Nesterov's, in [0, 1). Uses no budget where the whole path is released, and must be 0
         elsewhere. "auto" is 0.8 in coordinates that are not conditioned and 0 in all other cases.
+    batch_fraction : float, default=1.0
+        q, in [1e-6, 1]. Below 1 the guarantee is that of Poisson sampling, which takes the extra
+        ``skdpadmm[accounting]``, and "auto" steps and clips are those for as much noise without
+        batches. A step still passes over all rows.
     tail_fraction : float or "auto", default="auto"
         In (0, 1]: share of the path, at its end, that is averaged. "auto" is a half where the whole
         path is released; elsewhere the last iterate is all there is.
@@ -102,6 +119,13 @@ class GradientDescent(Algorithm):
     where n persons are the unit and the mean gradient of the rows of each is clipped, so the
     path is GDP with ``mu = sqrt(K) c C / (n s)``: exact composition. This needs neither convexity
     nor a bound of the step.
+
+    **Batches.** Noise is added whoever is in a batch, also if nobody is, so a step is a Poisson
+    sampled Gaussian mechanism of multiplier ``zeta = s q n / C``: zero-out compares
+    :math:`N(0, \zeta^2)` with :math:`(1 - q) N(0, \zeta^2) + q N(1, \zeta^2)`, replace-one
+    :math:`(1 - q) N(0, \zeta^2) + q N(\pm 1, \zeta^2)` with each other, and K steps compose by
+    their privacy loss distribution. Persons are sampled with all of their rows. Whoever sees the
+    model, or the whole path, does not see who was in a batch.
 
     **Last.** Convex losses whose derivative is clipped as a number are Huberised: still convex,
     and smooth with the public constant ``L = smoothness * row_norm**2``. A step of at most 2 / L is
@@ -127,6 +151,9 @@ class GradientDescent(Algorithm):
        FOCS 2018.
     .. [3] V. Feldman, T. Koren, K. Talwar, "Private stochastic convex optimization: optimal rates
        in linear time", STOC 2020, section 3.
+    .. [4] M. Abadi et al., "Deep learning with differential privacy", CCS 2016, Algorithm 1; V.
+       Doroshenko, B. Ghazi, P. Kamath, R. Kumar, P. Manurangsi, "Connect the dots: tighter discrete
+       approximations of privacy loss distributions", PETS 2022.
 
     Examples
     --------
@@ -149,6 +176,7 @@ class GradientDescent(Algorithm):
     schedule: str = parameter("full", OneOf("full", "cyclic"))
     guarantee: str = parameter("auto", AUTO, OneOf("path", "last"))
     order_seed: int = parameter(0, AT_LEAST_0)
+    batch_fraction: float = parameter(1.0, Interval(Real, 1e-6, 1.0, closed="both"), is_later=True)
 
     @property
     def conditionable(self) -> bool:
@@ -161,9 +189,14 @@ class GradientDescent(Algorithm):
         return not self._is_hidden
 
     @property
+    def takes_corners(self) -> bool:
+        """Whether no curvature has to be bounded: not where only the last iterate is seen."""
+        return not self._is_hidden
+
+    @property
     def distributed(self) -> bool:
-        """Whether its records may be elsewhere: not those of batches in a random order."""
-        return self.schedule == "full"
+        """Whether its records may be elsewhere: not those of random batches."""
+        return self.schedule == "full" and self.batch_fraction == 1
 
     @property
     def _is_hidden(self) -> bool:
@@ -182,6 +215,12 @@ class GradientDescent(Algorithm):
             (only_last, "guarantee='path' with schedule='cyclic'", "'last'"),
             (self._is_hidden and not is_plain, got, "momentum=0 and tail_fraction='auto'"),
         )
+        is_sampled = self._is_hidden and self.batch_fraction < 1
+        got = f"batch_fraction={self.batch_fraction} with a guarantee of the last iterate"
+        refuse(
+            "Steps on secret batches have a guarantee of the path.",
+            (is_sampled, got, "1.0, or schedule='full' and guarantee='path'"),
+        )
         of_persons = self._is_hidden and facts.unit == "person"
         got = "a guarantee of the last iterate for persons"
         refuse(
@@ -192,6 +231,9 @@ class GradientDescent(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
         """Each mean gradient, or the iterates of which only the last is seen."""
         hidden, mu, n_iter = self._is_hidden, facts.remaining_mu(budget), facts.max_iter
+        shape, batches = (facts.n_parameters, facts.loss.n_outputs), None
+        if self.batch_fraction < 1 and budget.is_private:
+            batches, mu = batch_release(shape, facts, budget, float(self.batch_fraction))
         if self.schedule == "cyclic":
             n_iter = max(1, min(n_iter, facts.n_samples // 2))
         given = 0.0 if hidden else None if self.momentum == "auto" else float(self.momentum)
@@ -211,8 +253,9 @@ class GradientDescent(Algorithm):
         )
         if hidden:
             return self._last_release(facts, settings, mu)
+        if batches is not None:
+            return settings, batches
         sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
-        shape = (facts.n_parameters, facts.loss.n_outputs)
         return settings, last_iterate.path_release(GRADIENT, shape, sensitivity, n_iter, mu)
 
     def _last_release(
@@ -261,13 +304,16 @@ class GradientDescent(Algorithm):
         return settings.but(contraction=contraction), release
 
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
-        """What hides the iterates before the last."""
+        """What hides the iterates before the last, or who is in a batch."""
+        if self.batch_fraction < 1 and budget.is_private:
+            drawn = f"Which {facts.unit}s are in a batch is drawn at random"
+            return (f"{drawn}, and only the curator knows.",)
         return last_iterate.premises(facts) if self._is_hidden else ()
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Iterate as planned; symbols as above."""
         settings, facts, rows = plan.settings, plan.facts, problem.rows
-        clip_norm = settings.clip_norm * rows.clip_unit
+        clip_norm, sampling = settings.clip_norm * rows.clip_unit, float(self.batch_fraction)
         gradients = ClippedSum(facts, clip_norm).over(problem)
         # Iterates and steps in units of the longest step that clipped gradients can make.
         unit = settings.step_size * clip_norm
@@ -282,7 +328,12 @@ class GradientDescent(Algorithm):
         for k in range(settings.n_iter):
             point = w + settings.momentum * (w - previous)
             batch = None if step_of is None else step_of == k
-            mean = gradients(point, batch) / (clip_norm * sizes[k])
+            if sampling < 1:
+                # All rows of a person are in a batch, or none.
+                drawn = gate.uniform((facts.n_samples,)) < sampling
+                batch = np.repeat(drawn, problem.per_person)
+            # Never divided by how many there are in it, which data of others would show.
+            mean = gradients(point, batch) / (clip_norm * sampling * sizes[k])
             if settings.guarantee == "last":
                 # The iterate itself takes the noise and the rounding of the gate: with a noisy
                 # gradient, what is left of the iterate below the grid would stay without any.
@@ -300,6 +351,30 @@ class GradientDescent(Algorithm):
             n_iter=settings.n_iter,
             derivative_bound=clip_norm / rows.typical_norm * rows_in_mean(facts),
         )
+
+
+def batch_release(
+    shape: tuple[int, ...], facts: Facts, budget: Budget, sampling: float
+) -> tuple[Release, float]:
+    """Mean gradients over secret batches, and the mu of full ones with as much noise."""
+    n_expected, n_iter = sampling * facts.n_samples, facts.max_iter
+    sensitivity, factor = ClippedSum(facts).sensitivity, facts.neighboring.sensitivity_factor
+
+    def family(multiplier: float) -> Guarantee:
+        return PoissonSubsampledGaussian(sampling, multiplier, n_iter, facts.neighboring)
+
+    prior = compose(GaussianDP(0.0), *(release.guarantee for release in facts.preparations))
+    multiplier = calibrated_multiplier(family, budget.epsilon, budget.delta, prior)
+    # Under both relations it is over what a record adds to a sum, rounding included.
+    noise_std = multiplier * sensitivity / factor * SLIGHTLY_MORE
+    release = Release(
+        name=GRADIENT,
+        shape=shape,
+        sensitivities=(sensitivity / n_expected,) * n_iter,
+        noise_std=noise_std / n_expected,
+        views=(View(observer=MODEL, guarantees=(family(multiplier),)),),
+    )
+    return release, sampling * math.sqrt(n_iter) * sensitivity / noise_std
 
 
 def batch_sizes(n_samples: int, settings: Settings) -> NDArray[np.intp]:

@@ -23,7 +23,7 @@ from skdpadmm.algorithms._defaults import (
 )
 from skdpadmm.network import Similarity
 from skdpadmm.privacy import gaussian_mu
-from skdpadmm.protocol import Budget, Facts, Release, neighborhood_of
+from skdpadmm.protocol import USUAL_DELTA, Budget, Facts, Release, neighborhood_of
 from skdpadmm.records import Coordinates
 
 Array = NDArray[np.float64]
@@ -139,7 +139,8 @@ def signal_beside_noise(facts: Facts, budget: Budget) -> float:
     agents = neighborhood_of(facts)
     units = np.asarray(agents.agent_sizes, dtype=np.float64)
     units = np.minimum(units, 1.0) if facts.unit == "agent" else units
-    mu = np.array([gaussian_mu(e, budget.delta) for e in agents.budgets(budget.epsilon)])
+    delta = budget.delta or USUAL_DELTA
+    mu = np.array([gaussian_mu(e, delta) for e in agents.budgets(budget.epsilon)])
     signal = units * mu[agents.kind] / facts.neighboring.sensitivity_factor
     typical = float(np.median(signal[units > 0]))
     return typical / math.sqrt(facts.n_parameters * facts.loss.n_outputs)

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms import _defaults as defaults
-from skdpadmm.algorithms._algorithm import Algorithm
+from skdpadmm.algorithms._algorithm import Algorithm, refuse
 from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.privacy import gaussian_mu
 from skdpadmm.protocol import (
@@ -72,6 +72,12 @@ def prepared(
 
     `scale` and `conditioning` are "auto", "private" or None.
     """
+    if budget.is_pure:
+        asked = f"scale={scale!r} and conditioning={conditioning!r} with delta=0"
+        expected = "neither to be 'private': their noise is Gaussian"
+        advice = "Pass 'auto' or None, and an algorithm with noise='laplace'."
+        refuse(advice, ("private" in (scale, conditioning), asked, expected))
+        return facts
     total = gaussian_mu(budget.epsilon, budget.delta)
     is_unknown = bool(coordinates.undeclared.any())
     if scale == "private" and not is_unknown:

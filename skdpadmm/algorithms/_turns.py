@@ -49,6 +49,11 @@ def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law:
     @cache
     def least_scale(epsilon: float, prior: Guarantee) -> float:
         """The least noise scale that meets a budget, after what was spent before."""
+        # Epsilons of pure steps add up.
+        left = epsilon - len(moved) * rounding
+        pure = math.fsum(moved) / left * (1 + 1e-12) if left > 0 else math.inf
+        if budget.is_pure and pure < math.inf:
+            return pure
         if not compose(prior, guarantee(math.inf)).delta(epsilon) < budget.delta:
             raise ValueError(
                 f"Got epsilon={epsilon:g} for {len(moved)} turns, expected a larger one, or fewer"
@@ -62,11 +67,8 @@ def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law:
             # A little more than enough, so that no rounding takes epsilon above the budget.
             return (b + math.sqrt(b**2 + a * c)) / c * (1 + 1e-12)
         found = calibrate_noise(lambda s: compose(prior, guarantee(s)), epsilon, budget.delta)
-        if prior == GaussianDP(0.0):
-            # Pure steps meet the budget at every delta; a search may end just below them.
-            left = epsilon - len(moved) * rounding
-            found = min(found, math.fsum(moved) / left * (1 + 1e-12) if left > 0 else math.inf)
-        return found
+        # They meet the budget at every delta; a search may end just below them.
+        return min(found, pure) if prior == GaussianDP(0.0) else found
 
     noise: tuple[float, ...] = (0.0,) * len(agents.sizes)
     guarantees: tuple[Guarantee, ...] = (NonPrivate(),) * len(agents.sizes)

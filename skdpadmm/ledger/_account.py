@@ -20,7 +20,8 @@ class PrivacyBudgetExceeded(LedgerError):
     ----------
     message : str
     epsilon_left : float
-        Epsilon at ``delta`` of the largest Gaussian release that there is still room for.
+        Epsilon at ``delta`` of the largest Gaussian release that there is still room for; at a
+        delta of 0 that of the largest pure one.
     epsilon_spent : float
         What was spent before.
     epsilon, delta : float
@@ -41,12 +42,17 @@ class PrivacyBudgetExceeded(LedgerError):
 
 
 def left_of(spent: Guarantee, epsilon: float, delta: float) -> float:
-    """Return epsilon at ``delta`` of the largest Gaussian release that keeps the limit."""
+    """Return epsilon at ``delta`` of the largest Gaussian release that keeps the limit.
+
+    No Gaussian release has a delta of zero: epsilons of pure ones add up.
+    """
+    if delta == 0.0:
+        return max(epsilon - spent.epsilon(0.0), 0.0)
 
     def fits(mu: float) -> bool:
         return is_within(privacy.compose(spent, GaussianDP(mu)), epsilon, delta)
 
-    if delta == 0.0 or not fits(0.0):  # no Gaussian release has a delta of zero
+    if not fits(0.0):
         return 0.0
     low, high = 0.0, 1.001 * privacy.gaussian_mu(epsilon, delta)
     # Every step of a privacy loss distribution takes a moment, and a person reads two digits.

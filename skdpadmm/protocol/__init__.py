@@ -33,7 +33,7 @@ from skdpadmm.protocol._facts import (
 from skdpadmm.protocol._gate import Gate
 from skdpadmm.protocol._plan import Plan, PlanViolation, Problem, Settings, Solution, Summand
 from skdpadmm.protocol._release import Release, View, not_private
-from skdpadmm.protocol._signal import WEAK, Signal
+from skdpadmm.protocol._signal import USUAL_DELTA, WEAK, Signal
 
 __all__ = [
     "EAVESDROPPER",
@@ -42,6 +42,7 @@ __all__ = [
     "SERVER",
     "SMALLEST_SPREAD",
     "SUMS",
+    "USUAL_DELTA",
     "WEAK",
     "Agents",
     "Budget",

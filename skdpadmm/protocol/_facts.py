@@ -26,9 +26,10 @@ SMALLEST_EIGENVALUE = 1e-8
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The total that one fit may spend: epsilon in (0, inf], and delta in (0, 1).
+    """The total that one fit may spend: epsilon in (0, inf], and delta in [0, 1).
 
-    It is spent against `observer`, by default whoever sees the released model.
+    At a delta of 0 nothing but Laplace noise meets it. It is spent against `observer`, by default
+    whoever sees the released model.
     """
 
     epsilon: float
@@ -37,13 +38,18 @@ class Budget:
 
     def __post_init__(self) -> None:
         require(self.epsilon > 0, "epsilon", self.epsilon, "a float in (0, inf]")
-        expected = "a float in (0, 1). Choose it well below 1 / n_samples"
-        require(0 < self.delta < 1, "delta", self.delta, expected)
+        expected = "a float in [0, 1). Choose it well below 1 / n_samples"
+        require(0 <= self.delta < 1, "delta", self.delta, expected)
 
     @property
     def is_private(self) -> bool:
         """Whether the budget is finite."""
         return math.isfinite(self.epsilon)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether nothing but Laplace noise meets it."""
+        return self.is_private and self.delta == 0
 
 
 @dataclass(frozen=True, kw_only=True)

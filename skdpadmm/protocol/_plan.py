@@ -29,6 +29,7 @@ from skdpadmm.privacy import (
     round_up,
     worst,
 )
+from skdpadmm.privacy.claims import is_within
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import Release
 from skdpadmm.protocol._signal import Signal, signal_of
@@ -113,10 +114,11 @@ class Plan(Document):
         for epsilon, guarantee in zip(budgets, self.guarantees(observer), strict=True):
             promised.setdefault(epsilon, []).append(guarantee)
         for epsilon, guarantees in promised.items():
-            spent = worst(*guarantees).delta(epsilon)
-            is_within = spent <= self.budget.delta * (1 + 1e-9)
-            expected = f"at most {self.budget.delta:g}. The algorithm must add more noise"
-            require(is_within, f"a plan of epsilon={epsilon:g} with delta", spent, expected)
+            spent = worst(*guarantees)
+            if not is_within(spent, epsilon, self.budget.delta):
+                expected = f"at most {self.budget.delta:g}. The algorithm must add more noise"
+                name = f"a plan of epsilon={epsilon:g} with delta"
+                require(False, name, spent.delta(epsilon), expected)
 
     @property
     def adversary(self) -> str:

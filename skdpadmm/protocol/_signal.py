@@ -19,6 +19,8 @@ WEAK, AMPLE = 10.0, 100.0
 # For each parameter. Below it clips of logistic losses are so tight that coefficients came out up
 # to twice as large as without privacy, where bounds were declared, and far smaller for text.
 SIZED = 40.0
+# What a guarantee with a delta of zero is compared with Gaussian noise at.
+USUAL_DELTA = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,4 +81,5 @@ def _gaussian(guarantee: Guarantee, delta: float) -> float:
     """The mu of a Gaussian guarantee with the same epsilon."""
     if isinstance(guarantee, GaussianDP):
         return guarantee.mu
+    delta = delta or USUAL_DELTA
     return gaussian_mu(min(guarantee.epsilon(delta), LARGEST_EPSILON), delta)

@@ -85,6 +85,8 @@ COMBINATIONS = [  # of knobs with each other, with the estimator, and with its o
     (RIDGE, GradientDescent(schedule="cyclic", guarantee="path"), {}, "guarantee='path' with"),
     (RIDGE, GradientDescent(**LAST, momentum=0.5), {}, "momentum=0.5"),
     (RIDGE, GradientDescent(**LAST, step_size=100.0), {}, "step_size=100 for a guarantee of"),
+    (RIDGE, GradientDescent(**LAST, batch_fraction=0.5), {}, "batch_fraction=0.5 with a guarantee"),
+    (RIDGE, GradientDescent(schedule="cyclic", batch_fraction=0.5), {}, "batch_fraction=0.5 with"),
     (RIDGE, GradientDescent(**LAST), {"conditioning": "private"}, "conditioning"),
     (RIDGE, AveragedADMM(**LAST, tail_fraction=0.5), {}, "tail.*an average is not the last"),
     (RIDGE, AveragedADMM(**LAST), {}, "a penalty that is not.*fit_intercept=False"),

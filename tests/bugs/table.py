@@ -22,6 +22,7 @@ from skdpadmm._linear_model import PrivateLinearModel
 from skdpadmm.algorithms import (
     ClippedSum,
     ConsensusADMM,
+    FixedPointIteration,
     GradientADMM,
     GradientDescent,
     MultiStepADMM,
@@ -35,8 +36,8 @@ from skdpadmm.model_selection._search import Trials
 from skdpadmm.network import Ownership
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1, SquaredL2
-from skdpadmm.privacy import GaussianDP, Neighboring
-from skdpadmm.protocol import Gate, Plan, Problem
+from skdpadmm.privacy import Composed, GaussianDP, Neighboring
+from skdpadmm.protocol import Gate, Plan, Problem, View
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows
 from tests.contract.registry import BY_ID, Row
@@ -522,6 +523,80 @@ def a_pickle_without_the_report(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PrivateLinearModel, "__getstate__", state)
 
 
+# Secret batches.
+
+
+@replaces(ClippedSum, "over")
+def batches_divided_by_their_size(over: Any, self: Any, problem: Any) -> Any:
+    exact = over(self, problem)
+
+    def total(model: Any, counts: Any = None) -> Any:
+        return exact(model, counts) * (len(counts) / 2) / max(np.count_nonzero(counts), 1)
+
+    return total
+
+
+@replaces(ClippedSum, "over")
+def rows_sampled_in_place_of_persons(over: Any, self: Any, problem: Any) -> Any:
+    exact = over(self, problem)
+    return lambda model, counts=None: exact(model, np.roll(counts, 1))
+
+
+def sampled_as_zero_out(patch: pytest.MonkeyPatch) -> None:
+    from skdpadmm.algorithms import _gradient_descent as module
+
+    honest = module.PoissonSubsampledGaussian
+    counted = lambda q, noise, n, _: honest(q, noise, n, Neighboring.ZERO_OUT)  # noqa: E731
+    patch.setattr(module, "PoissonSubsampledGaussian", counted)
+
+
+@replaces(Gate, "uniform")
+def everyone_in_every_batch(uniform: Any, self: Any, shape: Any) -> Any:
+    return uniform(self, shape) / 1e6
+
+
+@replaces(Gate, "uniform")
+def one_batch_for_all_steps(uniform: Any, self: Any, shape: Any) -> Any:
+    self._draws = 0
+    return uniform(self, shape)
+
+
+# A delta of zero.
+
+
+@replaces(Composed, "epsilon")
+def the_largest_of_pure_epsilons(epsilon: Any, self: Any, delta: float) -> float:
+    return epsilon(self, delta) if delta else max(leaf.epsilon(0.0) for leaf in self.leaves)
+
+
+def a_delta_that_underflows(guarantee: Any, epsilon: float, delta: float) -> bool:
+    return guarantee.delta(epsilon) <= delta
+
+
+# Maps of the user's own.
+
+
+def a_map_that_sees_exact_sums(patch: pytest.MonkeyPatch) -> None:
+    sums = []
+
+    def over(honest: Any, self: Any, problem: Any) -> Any:
+        exact = honest(self, problem)
+        return lambda z: sums.append(exact(z)) or sums[-1]
+
+    def points(honest: Any, self: Any, *args: Any) -> Any:
+        return (z + sum(sums[-1:]) for z in honest(self, *args))
+
+    replaces(ClippedSum, "over")(over)(patch)
+    replaces(FixedPointIteration, "_points")(points)(patch)
+
+
+@replaces(FixedPointIteration, "released")
+def a_contraction_that_is_believed(released: Any, *args: Any) -> Any:
+    settings, release = released(*args)
+    view = View(observer="model", guarantees=(release.guarantee,))
+    return settings, dataclasses.replace(release, noise_std=release.noise_std / 2, views=(view,))
+
+
 # Persons.
 
 
@@ -600,7 +675,7 @@ BUGS = [
         "consensus-exact multi-step"),
     Bug("half the noise in the plan", planned(noise_times(0.5)), LINEAR,
         "consensus-exact gradient-path federated-server multi-step aggregators-admm"
-        " aggregators-sgd sharing-federated personal-laplace"),
+        " aggregators-sgd sharing-federated personal-laplace aggregators-admm-pure-zero-out"),
     Bug("one noise for every class", noise(gaussian(same_for_every_class)), FRESH,
         "consensus-three-classes gradient-momentum-three-classes"),
     Bug("one noise for every agent", noise(gaussian(same_for_every_agent)), FRESH,
@@ -635,6 +710,13 @@ BUGS = [
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
         " gradient-admm-stopping gradient-admm-stream",
         knobs={"clip_norm": 0.1}),
+    Bug("batches divided by their size", batches_divided_by_their_size, LINEAR, "gradient-batches"),
+    Bug("rows sampled in place of persons", rows_sampled_in_place_of_persons, LINEAR,
+        "gradient-batches-persons-zero-out"),
+    Bug("a map that sees exact sums", a_map_that_sees_exact_sums, FUNCTION, "own-iteration"),
+    Bug("a contraction that is believed of a map", a_contraction_that_is_believed, LINEAR,
+        "own-iteration own-iteration-persons-zero-out"),
+    Bug("no clip where maps look", no_clip(SUMS), LINEAR, "own-iteration"),
     Bug("surplus rows of persons", surplus_rows, LINEAR, "consensus-persons"),
     Bug("numbers of rows of persons in the plan", numbers_of_rows_in_the_plan, BEFORE_DATA,
         "consensus-persons consensus-persons-conditioned-scaled"),
@@ -808,6 +890,9 @@ class TheoremBug:
 
 OBJECTIVE = "tests.divergence.test_objective_perturbation"
 LAST = "tests.divergence.test_last_iterate"
+DESCENT = "tests.algorithms.test_gradient_and_coordinate_descent"
+DRAWN = "test_who_is_in_a_batch_is_what_the_gate_draws_with_the_planned_probability"
+PURE = "tests.interface.test_pure_privacy"
 WALKS = "tests.privacy.test_token_walk"
 CELLS = "tests.noise.test_exact_cells"
 FAILING = "tests.algorithms.test_failing_graphs"
@@ -828,6 +913,20 @@ THEOREM_BUGS = [
                f"{OBJECTIVE}.test_a_curved_loss_needs_the_planned_ridge", (1.0,)),
     TheoremBug("weights left out of the constants of a loss", weights_left_out,
                "tests.losses.test_losses.test_derivative_and_curvature_are_slopes_within_the_public_constants"),
+    TheoremBug("batches under replace-one counted as under zero-out", sampled_as_zero_out,
+               f"{DESCENT}.test_the_exact_divergence_of_a_step_on_every_batch_is_what_is_claimed",
+               ("replace_one",)),
+    TheoremBug("everyone in every batch", everyone_in_every_batch, f"{DESCENT}.{DRAWN}", ("gradient-batches",)),
+    TheoremBug("one batch for all steps", one_batch_for_all_steps, f"{DESCENT}.{DRAWN}", ("gradient-batches",)),
+    TheoremBug("corners where a theorem needs curvature", setting(f"{ALGORITHMS}.GradientDescent.takes_corners", True),
+               "tests.losses.test_own_losses.test_theorems_and_steps_that_need_curvature_refuse_corners",
+               ({}, "DPAdmmLinearSVC", GradientDescent(guarantee="last", step_size=0.1))),
+    TheoremBug("the largest of pure epsilons", the_largest_of_pure_epsilons,
+               f"{PURE}.test_epsilons_of_all_laplace_releases_add_up_to_the_budget", ("admm",)),
+    TheoremBug("a delta that underflows", setting("skdpadmm.protocol._plan.is_within", a_delta_that_underflows),
+               f"{PURE}.test_no_other_law_passes_for_one_with_a_delta_of_zero"),
+    TheoremBug("maps told apart by their names", setting(f"{ALGORITHMS}.FixedPointIteration._tried", lambda *_: ""),
+               "tests.algorithms.test_fixed_point_iteration.test_plans_tell_maps_apart_by_what_they_do_and_not_by_their_names"),
     TheoremBug("a single pass as if every record came first", lenient(f"{ALGORITHMS}._gradient_descent.single_use_mu", 0.7),
                f"{LAST}.test_a_single_pass_tells_of_each_record_no_more_than_is_claimed_and_nearly_so_of_the_first"),
     TheoremBug("an amplification of gradient ADMM that is not there", lenient(f"{ALGORITHMS}._gradient_admm.amplification_constant", 1 / 40),

@@ -10,6 +10,13 @@ import numpy as np
 from scipy import sparse
 
 import skdpadmm
+from examples.extending.plot_own_iteration import (
+    TWO,
+    consensus,
+    heavy_ball,
+    latest,
+    linearized_admm,
+)
 from skdpadmm import algorithms
 from tests.contract import harness
 
@@ -246,6 +253,18 @@ ROWS = [
         free=None),
     Row("gradient-cyclic", "DPAdmmRidge", "GradientDescent", {"schedule": "cyclic"},
         composes=False, hides_path=True, free=None),
+    # Secret batches of records, and of persons with all of their rows.
+    Row("gradient-batches", "DPAdmmRidge", "GradientDescent", {"batch_fraction": 0.5},
+        params={"max_iter": 3}, linear=TINY, composes=False, free=None),
+    Row("gradient-batches-persons-zero-out", "DPAdmmLogisticRegression", "GradientDescent",
+        {"batch_fraction": 0.5, "momentum": 0.5}, target="two", params={**OF_PERSONS,
+        **NO_INTERCEPT}, linear=TINY, composes=False, is_slow=True, free=None),
+    # Maps of the user's own: two models in a state, and points that are not the state.
+    Row("own-iteration", "DPAdmmLogisticRegression", "FixedPointIteration", {"update": heavy_ball,
+        "at": latest, "state": TWO}, target="three", linear=TINY, reaches=0.866, is_quick=True),
+    Row("own-iteration-persons-zero-out", "DPAdmmRidge", "FixedPointIteration", {"update":
+        linearized_admm, "at": consensus}, params={**OF_PERSONS, **NO_INTERCEPT}, linear=TINY,
+        is_slow=True),
     # Gradient ADMM: orders of records, and what is released.
     Row("gradient-admm-last", "DPAdmmRidge", "GradientADMM", composes=False, hides_path=True),
     Row("gradient-admm-path-zero-out", "DPAdmmLogisticRegression", "GradientADMM",
@@ -312,6 +331,8 @@ ROWS = [
         params={"topology": arcs}, optimum=({**FAR, "step_size": 0.1}, 0.03), free=(400, 0.1)),
     Row("aggregators-admm", "DPDecentralizedRegressor", "RandomizedADMM", linear=TINY,
         optimum=(WIDE, 1e-4), is_quick=True),
+    Row("aggregators-admm-pure-zero-out", "DPDecentralizedClassifier", "RandomizedADMM",
+        target="two", params={"delta": 0.0, **NO_INTERCEPT}, linear=TINY),
     Row("aggregators-admm-fixed-zero-out", "DPDecentralizedClassifier", "RandomizedADMM",
         {"noise": "gaussian", "aggregator": "fixed"}, target="two", params=NO_INTERCEPT,
         linear=TINY),
@@ -334,6 +355,9 @@ ROWS = [
     # Models of their own.
     Row("personal-laplace", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
         {"noise": "laplace", "warm_start": None}, linear=TINY),
+    Row("personal-pure", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
+        {"noise": "laplace", "warm_start": "propagation", "split": "optimal"},
+        params={"delta": 0.0}, linear=TINY),
     Row("personal-warm", "DPPersonalizedRegressor", "PersonalizedCoordinateDescent",
         {"warm_start": "propagation"}, linear=TINY, is_quick=True),
     Row("personal-agent-zero-out", "DPPersonalizedClassifier", "PersonalizedCoordinateDescent",

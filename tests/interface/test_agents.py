@@ -7,7 +7,9 @@ import polars as pl
 import pytest
 from scipy import sparse
 
+import skdpadmm as dp
 from skdpadmm.algorithms import FederatedADMM, MultiStepADMM, RandomizedSGD
+from skdpadmm.privacy import GaussianDP, gaussian_mu
 from tests.interface.registry import (
     DEFAULTS,
     ROWS,
@@ -151,6 +153,24 @@ def test_a_partition_may_be_a_function_of_the_data_and_says_what_it_looked_at(na
 
 
 # Budgets of agents.
+
+
+def test_a_delta_of_each_agent_is_a_budget_at_one_delta():
+    """As the guide of federations converts them: with Gaussian noise nothing is lost."""
+    asked = {"a": (1.0, 1e-6), "b": (2.0, 1e-5), "c": (0.5, 1e-4)}
+    known = {"feature_bounds": (-1, 1), "target_bounds": (-1, 1), "delta": 1e-5}
+    epsilons = {
+        agent: GaussianDP(gaussian_mu(epsilon, delta)).epsilon(1e-5)
+        for agent, (epsilon, delta) in asked.items()
+    }
+    model = dp.DPFedRidge(epsilon=epsilons, adversary="server", conditioning=None, **known)
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
+    report = model.fit(X, X[:, 0], agents=np.resize(list(asked), 60)).privacy_
+    for agent, (epsilon, delta) in asked.items():
+        found = report.epsilon_of(agent, "server", delta)
+        assert found == pytest.approx(epsilon, rel=1e-9)
+        assert found <= epsilon
+
 
 BUDGETS = {"west": 4.0, "east": 1.0, "north": 0.5}
 FORMS = [BUDGETS, pd.Series(BUDGETS).sort_values(), [1.0, 0.5, 4.0]]

@@ -320,6 +320,11 @@ REFUSED = {
         {"algorithm": GradientDescent(schedule="cyclic")},
         "algorithm of sums",
     ),
+    "secret batches": (
+        "ridge",
+        {"algorithm": GradientDescent(batch_fraction=0.5)},
+        "algorithm of sums",
+    ),
     "graph": ("network", {}, "algorithm of sums"),
     "shares": ("fed sharing", {}, "algorithm of sums"),
     "whole agents": ("fed ridge", {"privacy_unit": "agent"}, "agents as the unit, whose rows"),

@@ -123,7 +123,7 @@ def test_a_digest_tells_plans_apart_up_to_the_last_bits_of_their_floats(n, row_n
         (lambda: released(budget=Budget(epsilon=1.0, delta=1e-5, observer="modle"), noise_std=1e-6),
          "observer='modle'"),
         *((lambda e=e, d=d: Budget(epsilon=e, delta=d), "(epsilon|delta)=.*, expected a float in")
-          for e, d in ((0.0, 0.1), (-1, 0.1), (math.nan, 0.1), (1, 0.0), (1, 1.0), (1, math.nan))),
+          for e, d in ((0.0, 0.1), (-1, 0.1), (math.nan, 0.1), (1, -1.0), (1, 1.0), (1, math.nan))),
         *((lambda f=f: with_facts(**f), "(n_samples=0|rounding=0.5|row_norm=)")
           for f in ({"n_samples": 0}, {"rounding": 0.5}, {"row_norm": 0}, {"row_norm": math.nan})),
     ],
