@@ -17,6 +17,8 @@ FITS = {
     "sums": ("DPFedLogisticRegression", {"n_agents": 5, "adversary": "sums"}),
     "server": ("DPFedLogisticRegression", {"n_agents": 5, "adversary": "server"}),
     "graph": ("DPDecentralizedClassifier", {"n_agents": 5}),
+    # Whose models are far apart.
+    "large graph": ("DPDecentralizedClassifier", {"n_agents": 20}),
 }
 
 
