@@ -157,7 +157,7 @@ def without_stretch(plan: Plan, problem: Problem, solution: Solution) -> Solutio
         # Noise beyond the range of floats has left no model.
         return solution
     bounds = np.full(max(facts.loss.n_outputs, 2), excess * solution.derivative_bound)
-    factor = facts.loss.unclipped_scale(covariance, bounds, solution.path_variance)
+    factor = facts.loss.unclipped_scale(covariance, bounds, size**2 * solution.path_variance)
     if problem.path is not None:
         problem.path[:] = [factor * model for model in problem.path]
     per_agent = solution.parameters_per_agent
