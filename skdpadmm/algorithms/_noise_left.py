@@ -172,13 +172,17 @@ def without_stretch(plan: Plan, problem: Problem, solution: Solution) -> Solutio
 def noisy_solution(
     facts: Facts, rows: Rows, parameters: Array, variance: Array, **fields: Any
 ) -> Solution:
-    """A solution whose parameters carry noise of that variance, and how far it is to be trusted."""
+    """A solution whose parameters carry noise of that variance, and how far it is to be trusted.
+
+    Where nobody looks at the spread of the path, scores stay stretched and are doubted twice as much.
+    """
+    share = doubt(rows, parameters, variance) * (1.0 if fields.get("path_variance") else 2.0)
     if facts.penalty.is_sparse:
         fields["parameters"] = drop_noise(parameters, rows, variance)
     return Solution(
         **{"parameters": parameters} | fields,
         score_variance=score_variance(rows, variance),
-        doubt=doubt(rows, parameters, variance),
+        doubt=min(1.0, share),
     )
 
 
