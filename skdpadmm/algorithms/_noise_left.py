@@ -174,7 +174,7 @@ def noisy_solution(
 ) -> Solution:
     """A solution whose parameters carry noise of that variance, and how far it is to be trusted.
 
-    Where the spread of the path is not known, scores stay stretched: they are doubted twice as much.
+    Where the spread of a path is unknown, scores stay stretched: they are doubted twice as much.
     """
     share = doubt(rows, parameters, variance) * (1.0 if fields.get("path_variance") else 2.0)
     if facts.penalty.is_sparse:
