@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from skdpadmm._chunks import Shards, has_no_longer_rows, largest_entries, problem_of
 from skdpadmm._report import fit_report
-from skdpadmm.algorithms import Algorithm, condition, recentre, rescale, without_clip_bias
+from skdpadmm.algorithms import Algorithm, condition, recentre, rescale, without_stretch
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
@@ -136,7 +136,7 @@ class PendingFit:
                 coordinates = recentre(coordinates, self._each, plan.facts.centering, gate)
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
-                solution = without_clip_bias(plan, problem, solution)
+                solution = without_stretch(plan, problem, solution)
         gate.close()
         if not plan.budget.is_private:
             # Nothing was clipped, and there is no noise.

@@ -305,8 +305,8 @@ class PrivateLinearModel(LinkedEstimator):
 
         It holds nothing else: for tools that know scikit-learn's classes. Predictions and decision
         functions are the same for rows within `feature_bounds`; others are not clipped to them.
-        Probabilities are those of the plain scores, where `predict_proba` is less certain by the
-        known amount of noise.
+        Probabilities are those of the plain scores, where `predict_proba` is less certain by an
+        estimate of its noise.
 
         Returns
         -------
@@ -546,7 +546,7 @@ class PredictsClasses(SeesRows, ClassifierMixin):
 
 
 class PredictsProbabilities(PredictsClasses):
-    """Probabilities of a logistic loss, less certain by the known amount of noise."""
+    """Probabilities of a logistic loss, less certain by an estimate of their noise."""
 
     # Of the fit of a logistic loss.
     _score_variance_: float

@@ -16,7 +16,7 @@ from skdpadmm._fitting import Fitted, PendingFit, all_or_nothing, gate_of, reser
 from skdpadmm._linear_model import PrivateLinearModel, known_arguments
 from skdpadmm._report import weak_delta
 from skdpadmm._sklearn import _fit_context, available_if
-from skdpadmm.algorithms import GradientADMM, is_streaming, without_clip_bias
+from skdpadmm.algorithms import GradientADMM, is_streaming, without_stretch
 from skdpadmm.exceptions import PrivacyWarning, warn_user
 from skdpadmm.privacy import PrivacyReport
 from skdpadmm.protocol import Plan
@@ -196,7 +196,7 @@ class StreamingModel(PrivateLinearModel):
                 state = algorithm.start(plan, problem) if arrived is None else arrived.state
                 state = algorithm.arrive(plan, problem, gate, state)
                 solution = algorithm.solution(plan, problem, state)
-                solution = without_clip_bias(plan, problem, solution)
+                solution = without_stretch(plan, problem, solution)
             gate.close()
         self._keep(Fitted(plan=plan, coordinates=coordinates, solution=solution), targets)
         self.privacy_ = report

@@ -15,7 +15,7 @@ from skdpadmm.algorithms._fixed_point_iteration import FixedPointIteration
 from skdpadmm.algorithms._gradient_admm import GradientADMM, is_streaming
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
-from skdpadmm.algorithms._noise_left import without_clip_bias
+from skdpadmm.algorithms._noise_left import without_stretch
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
 from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
 from skdpadmm.algorithms._personalized_optimum import (
@@ -75,5 +75,5 @@ __all__ = [
     "refit_at_home",
     "rescale",
     "resolve_algorithm",
-    "without_clip_bias",
+    "without_stretch",
 ]

@@ -30,7 +30,7 @@ from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import Schedule, draw_schedule
-from skdpadmm.algorithms._noise_left import averaged_solution
+from skdpadmm.algorithms._noise_left import Tail, averaged_solution
 from skdpadmm.protocol import (
     Budget,
     Facts,
@@ -168,7 +168,8 @@ class ConsensusADMM(_Consensus):
         clip_norm = settings.clip_norm * rows.clip_unit
         displacement = placed_blocks(plan, problem, clip_norm)
         prox = penalty_operator(facts.penalty, gamma, rows)
-        c = z = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        c = z = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        tail = Tail(settings.n_averaged)
         for k in range(n_iter):
             noisy = gate.release(DISPLACEMENT, displacement(z, c))
             c = (1 - 2 * lam) * c + 2 * lam * z
@@ -176,16 +177,17 @@ class ConsensusADMM(_Consensus):
             model = prox(mean)
             z = rows.from_coordinates(model)
             if k >= n_iter - settings.n_averaged:
-                tail = tail + mean / settings.n_averaged
+                tail.add(mean)
             problem.progress(k + 1, model)
         return averaged_solution(
             plan,
             rows,
             # One proximal step after averaging: an average of sparse vectors would not be sparse.
-            prox(tail),
+            prox(tail.mean),
             clip_norm=clip_norm,
             step_size=gamma,
             noise_std=plan.releases[-1].noise_std,
+            path_variance=tail.score_variance(rows),
             n_iter=n_iter,
         )
 
@@ -339,7 +341,8 @@ class FederatedADMM(_Consensus):
         message = placed_blocks(plan, problem, clip_norm, everyone=everyone)
         prox = penalty_operator(facts.penalty, gamma, rows)
         n_completed = int(schedule.sends[-n_averaged:].any(axis=1).sum())
-        mean = z = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        mean = z = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        tail = Tail(n_completed)
         for k in range(n_iter):
             if not schedule.sends[k].any():
                 gate.skip(MESSAGES)
@@ -352,16 +355,17 @@ class FederatedADMM(_Consensus):
             model = prox(mean)
             z = rows.from_coordinates(model)
             if k >= n_iter - n_averaged:
-                tail = tail + mean / n_completed
+                tail.add(mean)
             problem.progress(k + 1, model)
         amplified = math.sqrt(np.mean(server.arriving[-n_averaged:] ** -2))
         return averaged_solution(
             plan,
             rows,
-            prox(tail if n_completed else mean),
+            prox(tail.mean if n_completed else mean),
             clip_norm=clip_norm,
             step_size=gamma,
             noise_std=plan.releases[-1].noise_std * amplified,
+            path_variance=tail.score_variance(rows) if n_completed else 0.0,
             **_traffic(plan, schedule),
         )
 

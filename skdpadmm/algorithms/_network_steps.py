@@ -24,7 +24,7 @@ from skdpadmm.algorithms._defaults import (
     usual_smoothness,
 )
 from skdpadmm.algorithms._messages import calibrated_multipliers
-from skdpadmm.algorithms._noise_left import noisy_solution, parameter_variance
+from skdpadmm.algorithms._noise_left import Tail, noisy_solution, parameter_variance
 from skdpadmm.losses import clip_vectors
 from skdpadmm.network import Links
 from skdpadmm.penalties import NoPenalty
@@ -215,6 +215,9 @@ class TailAverage:
     are_common: bool = False
     total: Any = 0.0
 
+    def __post_init__(self) -> None:
+        self._points = Tail(self.plan.settings.n_averaged)
+
     def add(self, k: int, models: Array, points: Array, curvature: Array) -> None:
         """Add the models of an iteration if it is averaged.
 
@@ -223,6 +226,7 @@ class TailAverage:
         settings = self.plan.settings
         if not settings.n_iter - settings.n_averaged <= k < settings.n_iter:
             return
+        self._points.add(models)
         if self.plan.facts.penalty.is_sparse:
             longer = (curvature * self.step_size)[:, None, None]
             models = models + longer * (points - models)
@@ -257,6 +261,7 @@ class TailAverage:
             n_rounds=n_rounds,
             n_messages=n_messages,
             derivative_bound=clip_norm / rows.typical_norm,
+            path_variance=self._points.score_variance(rows),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,33 @@ Array = NDArray[np.float64]
 CAUTION = 2.0
 # Norms in the second moment over those of rows, which were cut before it was taken.
 CUT_ROWS = 0.75
+
+
+@dataclass(eq=False)
+class Tail:
+    """Mean and spread of the last points of a path that is released, of agents or of one model."""
+
+    n_averaged: int
+    mean: Any = 0.0
+    squares: Any = 0.0
+
+    def add(self, point: Array) -> None:
+        """Add one of `n_averaged` points, of shape (..., n_parameters, n_outputs)."""
+        self.mean = self.mean + point / self.n_averaged
+        self.squares = self.squares + np.square(_of_classes(point)) / self.n_averaged
+
+    def score_variance(self, rows: Rows) -> float:
+        """Variance of the score of a typical row over points and agents."""
+        shape = (-1, *np.shape(self.mean)[-2:])
+        square, mean = (
+            np.reshape(each, shape).mean(axis=0) for each in (self.squares, _of_classes(self.mean))
+        )
+        return float(rows.loading @ np.maximum(square - np.square(mean), 0.0).mean(axis=1))
+
+
+def _of_classes(models: Array) -> Array:
+    """Scores of all classes may move together and mean nothing."""
+    return models - models.mean(axis=-1, keepdims=True) if models.shape[-1] > 1 else models
 
 
 def rows_in_mean(facts: Facts) -> float:
@@ -63,18 +90,15 @@ def score_variance(rows: Rows, variance: Array) -> float:
 
 
 def doubt(rows: Rows, parameters: Array, variance: Array) -> float:
-    """Twice the chance that noise alone decides on which side a typical score lies.
+    """Twice the chance that noise turns the sign of a typical score.
 
     A score of variance t, of which noise is s, has the wrong sign with probability
     ``arctan(sqrt(s / t)) / pi``. Rows that are larger than a typical one meet more noise, so that
     share of labels and as much again is counted as unknown.
     """
-    seen = rows.from_coordinates(parameters)
-    if seen.shape[1] > 1:
-        # Scores of all classes may move together and mean nothing.
-        seen = seen - seen.mean(axis=1, keepdims=True)
+    seen = _of_classes(rows.from_coordinates(parameters))
     size = float(rows.loading @ np.square(seen).mean(axis=1))
-    return min(1.0, 4.0 / np.pi * float(np.arctan2(np.sqrt(rows.loading @ variance), size**0.5)))
+    return float(2.0 / np.pi * np.arctan2(np.sqrt(rows.loading @ variance), size**0.5))
 
 
 def drop_noise(parameters: Array, rows: Rows, variance: Array) -> Array:
@@ -105,11 +129,12 @@ def drop_noise(parameters: Array, rows: Rows, variance: Array) -> Array:
     return result
 
 
-def without_clip_bias(plan: Plan, problem: Problem, solution: Solution) -> Solution:
-    """A solution, and its path, with scores scaled down as far as clipping has stretched them.
+def without_stretch(plan: Plan, problem: Problem, solution: Solution) -> Solution:
+    """A solution, and its path, with scores scaled down as far as clips and noise stretch them.
 
-    A fit with clipped derivatives ends where clipped ones balance: its scores rank records as those
-    of the optimum do, and are larger. All that this takes is public or was released.
+    A fit with clipped derivatives ends where clipped ones balance, and one whose derivatives are
+    taken at noisy points where their means over that noise do: its scores rank records as those of
+    the optimum do, and are larger. All that this takes is public or was released.
     """
     if not (plan.budget.is_private and math.isfinite(solution.derivative_bound)):
         return solution
@@ -128,11 +153,11 @@ def without_clip_bias(plan: Plan, problem: Problem, solution: Solution) -> Solut
         excess = 1.0 / size
     seen = size * rows.from_coordinates(solution.parameters)
     covariance = seen.T @ (rows.loading[:, None] * seen)
-    if not 0 < np.trace(covariance) < HUGE:
+    if not (0 < np.trace(covariance) < HUGE and solution.path_variance < HUGE):
         # Noise beyond the range of floats has left no model.
         return solution
     bounds = np.full(max(facts.loss.n_outputs, 2), excess * solution.derivative_bound)
-    factor = facts.loss.unclipped_scale(covariance, bounds)
+    factor = facts.loss.unclipped_scale(covariance, bounds, size**2 * solution.path_variance)
     if problem.path is not None:
         problem.path[:] = [factor * model for model in problem.path]
     per_agent = solution.parameters_per_agent
@@ -147,13 +172,17 @@ def without_clip_bias(plan: Plan, problem: Problem, solution: Solution) -> Solut
 def noisy_solution(
     facts: Facts, rows: Rows, parameters: Array, variance: Array, **fields: Any
 ) -> Solution:
-    """A solution whose parameters carry noise of that variance, and how far it is to be trusted."""
+    """A solution whose parameters carry noise of that variance, and how far it is to be trusted.
+
+    Where the spread of a path is unknown, scores stay stretched: they are doubted twice as much.
+    """
+    share = doubt(rows, parameters, variance) * (1.0 if fields.get("path_variance") else 2.0)
     if facts.penalty.is_sparse:
         fields["parameters"] = drop_noise(parameters, rows, variance)
     return Solution(
         **{"parameters": parameters} | fields,
         score_variance=score_variance(rows, variance),
-        doubt=doubt(rows, parameters, variance),
+        doubt=min(1.0, share),
     )
 
 

@@ -20,7 +20,7 @@ from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import CERTAIN, surely_noise
-from skdpadmm.algorithms._noise_left import averaged_solution
+from skdpadmm.algorithms._noise_left import Tail, averaged_solution
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 from skdpadmm.protocol import (
@@ -215,7 +215,8 @@ class SecretSharingGradientDescent(Algorithm):
         scale = settings.step_size * clip_norm / facts.n_samples
         prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
         shape = (facts.n_parameters, facts.loss.n_outputs)
-        w = previous = tail = np.zeros(shape)
+        w = previous = np.zeros(shape)
+        tail = Tail(settings.n_averaged)
         for k in range(settings.n_iter):
             point = w + settings.momentum * (w - previous)
             models = np.broadcast_to(point, (facts.agents.n_agents, *shape))
@@ -223,17 +224,18 @@ class SecretSharingGradientDescent(Algorithm):
             model = prox(u)
             previous, w = w, rows.from_coordinates(model)
             if k >= settings.n_iter - settings.n_averaged:
-                tail = tail + u / settings.n_averaged
+                tail.add(u)
             problem.progress(k + 1, model)
         n_messages, n_numbers = _traffic(plan)
         return averaged_solution(
             plan,
             rows,
-            prox(tail),
+            prox(tail.mean),
             clip_norm=clip_norm,
             # Momentum makes a step that much longer.
             step_size=settings.step_size / (1 - settings.momentum),
             noise_std=plan.releases[-1].noise_std / facts.n_samples,
+            path_variance=tail.score_variance(rows),
             n_iter=settings.n_iter,
             n_rounds=settings.n_iter,
             n_messages=n_messages,

@@ -82,11 +82,14 @@ class Loss(ABC):
         """The loss without weights of classes."""
         return self
 
-    def unclipped_scale(self, covariance: FloatArray, bounds: FloatArray) -> float:
-        """Factor in (0, 1] that undoes how far a clip of derivatives stretches the scores of a fit.
+    def unclipped_scale(
+        self, covariance: FloatArray, bounds: FloatArray, path_variance: float = 0.0
+    ) -> float:
+        """Factor in (0, 1] that undoes how far clips and noise of the path stretch scores of a fit.
 
         Scores are normal with mean 0 and that covariance, (n_outputs, n_outputs); `bounds` are
-        those of the derivative for each class. 1 for a loss that knows nothing of it.
+        those of the derivative for each class; derivatives were taken at scores with noise of
+        `path_variance`. 1 for a loss that knows nothing of it.
         """
         return 1.0
 
@@ -285,13 +288,22 @@ def balanced(p: FloatArray, sizes: FloatArray, bounds: FloatArray) -> FloatArray
     return np.asarray(q / q.sum(axis=1, keepdims=True))
 
 
+def moderation(variance: float) -> float:
+    r"""Factor :math:`1 / \sqrt{1 + \pi v / 8}` of log-odds whose noise has variance v.
+
+    The mean of a logistic function over normal noise is about the function of the score times it
+    (MacKay, "The evidence framework applied to classification networks", Neural Computation 4,
+    1992). So a fit whose derivatives are taken at noisy scores ends at scores that are as much
+    larger.
+    """
+    return float(1.0 / np.sqrt(1.0 + np.pi * variance / 8.0))
+
+
 def moderate(log_probability: FloatArray, score_variance: float, doubt: float = 0.0) -> FloatArray:
     r"""Log probabilities of noisy scores, moderated by the variance of the noise.
 
-    The mean of a logistic function over normal noise of variance v is about the function of the
-    score over :math:`\sqrt{1 + \pi v / 8}` (MacKay, "The evidence framework applied to
-    classification networks", Neural Computation 4, 1992). Where noise determines the sign of a
-    score, the label is uniform: `doubt` in [0, 1] is the probability of that.
+    They are those of scores times `moderation`. Where noise determines the sign of a score, the
+    label is uniform: `doubt` in [0, 1] is the probability of that.
 
     Examples
     --------
@@ -299,7 +311,7 @@ def moderate(log_probability: FloatArray, score_variance: float, doubt: float = 
     >>> np.exp(moderate(np.log([[0.1, 0.9]]), 8.0)).round(2)
     array([[0.25, 0.75]])
     """
-    softer = log_probability / np.sqrt(1.0 + np.pi * score_variance / 8.0)
+    softer = log_probability * moderation(score_variance)
     softer = softer - logsumexp(softer, axis=1, keepdims=True)
     with np.errstate(divide="ignore"):
         known, unknown = np.log1p(-doubt), np.log(doubt / log_probability.shape[1])

@@ -17,6 +17,7 @@ from skdpadmm.losses._loss import (
     TargetArray,
     balanced,
     check_classes,
+    moderation,
     scale_of_probabilities,
     sum_of_classes,
 )
@@ -43,12 +44,15 @@ class LogisticLoss(Loss):
     smoothness = 0.25  # attained at a score of 0
     lipschitz = 1.0  # approached for badly misclassified records
 
-    def unclipped_scale(self, covariance: FloatArray, bounds: FloatArray) -> float:
+    def unclipped_scale(
+        self, covariance: FloatArray, bounds: FloatArray, path_variance: float = 0.0
+    ) -> float:
         """See :meth:`Loss.unclipped_scale`; by Gauss-Hermite quadrature."""
         nodes, weights = hermegauss(64)
         scores = np.outer(nodes * np.sqrt(covariance[0, 0]), [0.0, 1.0])
         p = softmax(scores, axis=1)
-        return scale_of_probabilities(scores, balanced(p, 1.0 - p, bounds), weights)
+        scale = scale_of_probabilities(scores, balanced(p, 1.0 - p, bounds), weights)
+        return scale * moderation(path_variance)
 
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         with np.errstate(under="ignore"):

@@ -13,6 +13,7 @@ from skdpadmm.losses._loss import (
     TargetArray,
     balanced,
     check_classes,
+    moderation,
     scale_of_probabilities,
     sum_of_classes,
 )
@@ -47,7 +48,9 @@ class MultinomialLoss(Loss):
     def __post_init__(self) -> None:
         check_classes(self.n_classes)
 
-    def unclipped_scale(self, covariance: FloatArray, bounds: FloatArray) -> float:
+    def unclipped_scale(
+        self, covariance: FloatArray, bounds: FloatArray, path_variance: float = 0.0
+    ) -> float:
         """See :meth:`Loss.unclipped_scale`; by public draws."""
         values, vectors = np.linalg.eigh(covariance)
         draws = np.random.Generator(np.random.Philox(0)).standard_normal((N_DRAWS, self.n_classes))
@@ -55,7 +58,8 @@ class MultinomialLoss(Loss):
         p = softmax(scores, axis=1)
         squared = 1.0 - 2.0 * p + np.square(p).sum(axis=1, keepdims=True)
         q = balanced(p, np.sqrt(np.maximum(squared, 0.0)), bounds)
-        return scale_of_probabilities(scores, q, np.ones(N_DRAWS))
+        scale = scale_of_probabilities(scores, q, np.ones(N_DRAWS))
+        return scale * moderation(path_variance)
 
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         with np.errstate(over="ignore", under="ignore"):

@@ -70,9 +70,12 @@ class WeightedLoss(Loss):
         """
         return harmonic_mean(self.weights)
 
-    def unclipped_scale(self, covariance: FloatArray, bounds: FloatArray) -> float:
+    def unclipped_scale(
+        self, covariance: FloatArray, bounds: FloatArray, path_variance: float = 0.0
+    ) -> float:
         """See :meth:`Loss.unclipped_scale`; what is clipped is the weighted derivative."""
-        return self.loss.unclipped_scale(covariance, bounds / np.array(self.weights))
+        bounds = bounds / np.array(self.weights)
+        return self.loss.unclipped_scale(covariance, bounds, path_variance)
 
     def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
         return _product(self._of_records(target), self.loss.value(scores, target))

@@ -363,6 +363,9 @@ class Solution:
     score_variance : float, default=0
         About how much of the variance of a typical record's score is noise; public, as is `doubt`:
         the share of labels, in [0, 1], of which noise leaves the scores ignorant.
+    path_variance : float, default=0
+        Variance of the score of a typical record over the points at which the last gradients were
+        taken, of agents too. Only of a path that is released as a whole.
     parameters_per_agent : ndarray of shape (n_agents, n_parameters, n_outputs), default=None
         Where agents end up with models of their own.
     n_rounds, n_messages, bytes_sent : int, default=0
@@ -374,6 +377,7 @@ class Solution:
     derivative_bound: float = math.inf
     score_variance: float = 0.0
     doubt: float = 0.0
+    path_variance: float = 0.0
     parameters_per_agent: NDArray[np.float64] | None = None
     n_rounds: int = 0
     n_messages: int = 0

@@ -12,7 +12,7 @@ from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm._fitting import gates_by
 from skdpadmm.algorithms import ConsensusADMM, GradientADMM, condition
 from skdpadmm.algorithms._certified_solves import settled_bounds
-from skdpadmm.algorithms._noise_left import parameter_variance, score_variance
+from skdpadmm.algorithms._noise_left import Tail, parameter_variance, score_variance
 from skdpadmm.algorithms._preparations import (
     EXPONENTS,
     ROW_NORMS,
@@ -328,3 +328,21 @@ def test_the_variance_is_that_of_a_noisy_path_on_a_quadratic(step_size, n_averag
     )  # fmt: skip
     np.testing.assert_allclose(variance, tail.var(axis=0), rtol=0.06)
     assert score_variance(rows, variance) == pytest.approx(2 * loading @ variance)
+
+
+@pytest.mark.parametrize(
+    "shape", [(4, 1), (5, 4, 1), (5, 4, 3)], ids=["model", "agents", "classes"]
+)
+def test_the_spread_of_a_path_is_that_of_scores_of_a_typical_row_over_points_and_agents(shape):
+    points, loading = np.random.default_rng(0).standard_normal((7, *shape)), [1.0, 0.3, 0.0, 2.0]
+    tail = Tail(len(points))
+    for point in points:
+        tail.add(point)
+    np.testing.assert_allclose(tail.mean, points.mean(axis=0))
+    rows, flat = Rows(np.zeros((4, 3)), coordinates_of(3)), {"spread": 1.0, "clip_unit": 1.0}
+    rows.basis = Basis(vectors=np.eye(4), eigenvalues=np.ones(4), loading=np.array(loading), **flat)
+    each = points.reshape(-1, *shape[-2:])
+    if shape[-1] > 1:
+        each = each - each.mean(axis=-1, keepdims=True)
+    expected = np.mean([loading @ each[:, :, k].var(axis=0) for k in range(shape[-1])])
+    assert tail.score_variance(rows) == pytest.approx(expected)

@@ -29,6 +29,7 @@ from skdpadmm.algorithms import (
     ObjectivePerturbation,
 )
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
+from skdpadmm.algorithms._noise_left import Tail
 from skdpadmm.algorithms._preparations import median_norm, norm_counts, target_sums
 from skdpadmm.engine import Engine
 from skdpadmm.losses import SquaredLoss, clip_derivative
@@ -382,6 +383,12 @@ def exact_loading(patch: pytest.MonkeyPatch) -> None:
     """The mean square of the rows themselves, in what a classifier knows of its doubt."""
     own = property(lambda self: np.full(self.coordinates.n_parameters, self.squared_norm.mean()))
     patch.setattr(Rows, "loading", own)
+
+
+@replaces(Tail, "score_variance")
+def exact_spread(score_variance: Any, self: Any, rows: Rows) -> Any:
+    """The spread of a path along the rows themselves, by which coefficients are scaled."""
+    return score_variance(self, rows) * float(rows.squared_norm.mean())
 
 
 @replaces(ConsensusADMM, "run")
@@ -779,6 +786,8 @@ BUGS = [
         "consensus-conditioned-zero-out"),
     Bug("doubts from rows that were not released", exact_loading, FUNCTION,
         "walk-point-zero-out"),
+    Bug("a spread along rows that were not released", exact_spread, FUNCTION,
+        "consensus-conditioned-zero-out multi-step-batches"),
     Bug("a stop that looks at data", a_stop_that_looks_at_data, REPLAY, "consensus-exact"),
     Bug("an iterate released as a gradient", an_iterate_as_a_gradient, TRACE,
         "gradient-last-zero-out"),

@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 import skdpadmm
+from skdpadmm.algorithms import without_stretch
 from skdpadmm.losses import LogisticLoss, MultinomialLoss
 from tests.contract.registry import ROWS
 
@@ -17,6 +18,8 @@ FITS = {
     "sums": ("DPFedLogisticRegression", {"n_agents": 5, "adversary": "sums"}),
     "server": ("DPFedLogisticRegression", {"n_agents": 5, "adversary": "server"}),
     "graph": ("DPDecentralizedClassifier", {"n_agents": 5}),
+    # Whose models are far apart.
+    "large graph": ("DPDecentralizedClassifier", {"n_agents": 20}),
 }
 
 
@@ -68,6 +71,20 @@ def test_nothing_is_scaled_without_privacy_because_nothing_is_clipped(row, monke
     row = replace(row, pieces=())
     row.fit(row.make(epsilon=math.inf, max_iter=2), X, y)
     assert not scale.called
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.target != "number"], ids=lambda r: r.id)
+def test_only_a_path_that_is_released_says_how_far_its_noise_stretches_scores(row, monkeypatch):
+    seen = []
+
+    def spy(plan, problem, solution):
+        seen.append(solution.path_variance)
+        return without_stretch(plan, problem, solution)
+
+    for module in ("_fitting", "_streaming"):
+        monkeypatch.setattr(f"skdpadmm.{module}.without_stretch", spy)
+    row.fit(row.make(max_iter=3), *row.data())
+    assert not any(seen) or row.algorithm_with({}).releases_path
 
 
 def test_a_plan_says_where_the_size_of_coefficients_is_uncertain():

@@ -107,6 +107,22 @@ def test_scores_of_a_clipped_population_are_those_without_a_clip_after_the_scale
         assert clipped * scale(LogisticLoss(), clipped, bound) == pytest.approx(2.0, rel=0.12)
 
 
+@pytest.mark.parametrize("variance", [0.3, 2.0, 10.0])
+def test_scores_of_a_fit_at_noisy_points_are_those_at_exact_ones_after_the_scale(variance):
+    nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+    truth, noise = expit(2 * nodes), variance**0.5 * nodes
+
+    def pull(slope):
+        at_noisy_points = expit(slope * nodes[:, None] + noise) @ weights / weights.sum()
+        return weights @ ((at_noisy_points - truth) * nodes)
+
+    stretched = brentq(pull, 0.1, 50)
+    assert stretched > 2.05
+    for loss in (LogisticLoss(), WeightedLoss(LogisticLoss(), (2.0, 2.0))):
+        factor = loss.unclipped_scale(np.array([[stretched**2]]), np.full(2, 1e9), variance)
+        assert stretched * factor == pytest.approx(2.0, rel=0.05)
+
+
 SCORES = st.lists(st.floats(-30, 30), min_size=2, max_size=6)
 
 
