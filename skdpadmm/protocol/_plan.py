@@ -361,8 +361,9 @@ class Solution:
     derivative_bound : float, default=inf
         Bound of the derivative of the loss of a typical record, where gradients were clipped.
     score_variance : float, default=0
-        About how much of the variance of a typical record's score is noise; public, as is `doubt`:
-        the share of labels, in [0, 1], of which noise leaves the scores ignorant.
+        Estimate of how much of the variance of a typical record's score is noise, too low where
+        signal is weak; public, as is `doubt`: the share of labels, in [0, 1], of which noise leaves
+        the scores ignorant.
     path_variance : float, default=0
         Variance of the score of a typical record over the points at which the last gradients were
         taken, of agents too. Only of a path that is released as a whole.
