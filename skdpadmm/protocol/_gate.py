@@ -221,8 +221,10 @@ class Gate:
                 f"Got {np.sum(senders)} messages in {release.name!r}, expected at least"
                 f" {release.fewest}: their noise is too small."
             )
-        of_senders = self._noise_of_agents(release)[senders]
-        return float(np.sqrt(np.sum(np.square(of_senders))))
+        variances = np.square(self._noise_of_agents(release)[senders])
+        # Noise that a sender shares with an agent whose message is lost does not cancel.
+        n_lost = agents.n_agents - len(variances)
+        return float(np.sqrt(np.sum(variances) * (1 + agents.edge_noise * n_lost)))
 
     def _noise_of_agents(self, release: Release) -> Floats:
         return np.asarray(release.agent_noise_std)[self._agents(release).kind]
