@@ -46,8 +46,9 @@ VOID_ROUNDS = 0.01
 SLIGHTLY_MORE = 1 + 1e-12
 # Variance of the noise that pairs share, over that of an agent's own.
 EDGE_NOISE = Interval(Real, 0, 1e6, closed="both")
-# More would hide less than a hundredth more.
-USUAL_RATIO = 100.0
+# Around a server more than the first would hide less than a hundredth more; along the edges of a
+# sparse graph more hides more, but needs more mixing.
+USUAL_RATIOS = (100.0, 1000.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,12 +104,13 @@ def with_edge_noise(agents: Agents, ratio: float | str) -> Agents:
     """
     if ratio != "auto":
         return replace(agents, edge_noise=float(ratio))
-    paired, variances = (
-        replace(agents, edge_noise=0.0 if agents.sit_out else USUAL_RATIO),
-        np.ones(agents.n_agents),
-    )
-    if agents.epsilons:
-        variances = np.asarray(agents.epsilons) ** -2.0
+    if agents.sit_out:
+        return agents
+    for ratio in USUAL_RATIOS:
+        paired = replace(agents, edge_noise=ratio)
+        if paired.paired_together >= (agents.n_agents - agents.n_dishonest) / 2:
+            break
+    variances = np.asarray(agents.epsilons or (1.0,)) ** -2.0
     helps = paired.paired_together * variances.mean() > variances.max()
     return paired if helps else agents
 

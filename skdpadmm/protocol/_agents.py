@@ -286,6 +286,8 @@ class Network(Agents):
         require(n_nodes == n, "topology.n_agents", n_nodes, f"{n}, a node for each agent")
         expected = f"an int in [1, {most}]: the peers of an agent"
         require(1 <= self.coalition <= most, "coalition", self.coalition, expected)
+        expected = "0 or at least 1: its grid must be no finer than that of messages"
+        require(not 0 < self.edge_noise < 1, "edge_noise", self.edge_noise, expected)
 
     def sees_each_message(self, observer: str) -> bool:
         """Everybody; of secret-shared messages a coalition that may hold every curator."""
