@@ -46,9 +46,6 @@ VOID_ROUNDS = 0.01
 SLIGHTLY_MORE = 1 + 1e-12
 # Variance of the noise that pairs share, over that of an agent's own.
 EDGE_NOISE = Interval(Real, 0, 1e6, closed="both")
-# Around a server more than the first would hide less than a hundredth more; along the edges of a
-# sparse graph more hides more, but needs more mixing.
-USUAL_RATIOS = (100.0, 1000.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,20 +93,22 @@ class Schedule:
     sends: NDArray[np.bool_]
 
 
-def with_edge_noise(agents: Agents, ratio: float | str) -> Agents:
+def with_edge_noise(
+    agents: Agents, ratio: float | str, usual: tuple[float, float] = (100.0, 100.0)
+) -> Agents:
     """The same agents, whose pairs share noise; by "auto" where it helps and no message is lost.
 
-    Then all agents add as much noise of their own as the smallest budget needs, which is about in
-    inverse proportion to it.
+    More hides more and hurts more where it does not cancel at once: "auto" is the first of two
+    `usual` ratios if it hides a message as half of the honest agents would, and else the second.
+    All agents add as much noise of their own as the smallest budget needs, about its inverse.
     """
     if ratio != "auto":
         return replace(agents, edge_noise=float(ratio))
     if agents.sit_out:
         return agents
-    for ratio in USUAL_RATIOS:
-        paired = replace(agents, edge_noise=ratio)
-        if paired.paired_together >= (agents.n_agents - agents.n_dishonest) / 2:
-            break
+    paired, more = (replace(agents, edge_noise=each) for each in usual)
+    if paired.paired_together < (agents.n_agents - agents.n_dishonest) / 2:
+        paired = more
     variances = np.asarray(agents.epsilons or (1.0,)) ** -2.0
     helps = paired.paired_together * variances.mean() > variances.max()
     return paired if helps else agents
