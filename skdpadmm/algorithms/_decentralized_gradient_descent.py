@@ -97,7 +97,7 @@ class DecentralizedGradientDescent(Algorithm):
     def share_among(self, agents: Agents) -> Agents:
         """The same agents with the noise that neighbours share."""
         self.check_parameters()
-        return with_edge_noise(agents, self.edge_noise, usual=(100.0, 1000.0))
+        return with_edge_noise(agents, self.edge_noise)
 
     def check_facts(self, facts: Facts) -> None:
         """Batches protect records."""

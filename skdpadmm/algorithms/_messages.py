@@ -46,6 +46,9 @@ VOID_ROUNDS = 0.01
 SLIGHTLY_MORE = 1 + 1e-12
 # Variance of the noise that pairs share, over that of an agent's own.
 EDGE_NOISE = Interval(Real, 0, 1e6, closed="both")
+# A message is hidden almost as in a secure sum, and noise of pairs still cancels soon. On a sparse
+# graph the second, where the first hides it less than half as well.
+USUAL_RATIOS = (100.0, 1000.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,20 +96,17 @@ class Schedule:
     sends: NDArray[np.bool_]
 
 
-def with_edge_noise(
-    agents: Agents, ratio: float | str, usual: tuple[float, float] = (100.0, 100.0)
-) -> Agents:
+def with_edge_noise(agents: Agents, ratio: float | str) -> Agents:
     """The same agents, whose pairs share noise; by "auto" where it helps and no message is lost.
 
-    More hides more and hurts more where it does not cancel at once: "auto" is the first of two
-    `usual` ratios if it hides a message as half of the honest agents would, and else the second.
-    All agents add as much noise of their own as the smallest budget needs, about its inverse.
+    All agents add as much noise of their own as the smallest budget needs, about its inverse: where
+    budgets differ much, that is more than the noise of pairs saves.
     """
     if ratio != "auto":
         return replace(agents, edge_noise=float(ratio))
     if agents.sit_out:
         return agents
-    paired, more = (replace(agents, edge_noise=each) for each in usual)
+    paired, more = (replace(agents, edge_noise=each) for each in USUAL_RATIOS)
     if paired.paired_together < (agents.n_agents - agents.n_dishonest) / 2:
         paired = more
     variances = np.asarray(agents.epsilons or (1.0,)) ** -2.0

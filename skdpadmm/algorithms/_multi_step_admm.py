@@ -17,9 +17,8 @@ import numpy as np
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
-from skdpadmm.algorithms._messages import EDGE_NOISE, with_edge_noise
 from skdpadmm.algorithms._network_steps import Array
-from skdpadmm.protocol import Agents, Budget, Facts, Gate, Plan, Problem, Solution, network_of
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
 from skdpadmm.records import Rows
 
 
@@ -118,13 +117,6 @@ class MultiStepADMM(Algorithm):
     diameter: float = parameter(math.inf, Interval(Real, 1e-100, math.inf, closed="both"))
     batch_fraction: float = parameter(1.0, Interval(Real, 1e-6, 1.0, closed="both"))
     tail_fraction: float = parameter(0.5, FRACTION)
-    edge_noise: float | str = parameter("auto", AUTO, EDGE_NOISE)
-
-    def share_among(self, agents: Agents) -> Agents:
-        """The same agents with the noise that neighbours share."""
-        self.check_parameters()
-        # It stays in models until duals cancel it, so there is less of it.
-        return with_edge_noise(agents, self.edge_noise, usual=(10.0, 100.0))
 
     def check_facts(self, facts: Facts) -> None:
         """Weights make up steps, and batches protect records."""
@@ -222,5 +214,4 @@ def noisy_gradient_bound(plan: Plan) -> float:
     exact = weight * max(network.agent_sizes)
     n_entries = facts.n_parameters * facts.loss.n_outputs
     noise = weight * max(plan.releases[-1].agent_noise_std) * math.sqrt(n_entries)
-    noise *= math.sqrt(1 + network.edge_noise * int(network.topology.degrees.max()))
     return math.hypot(exact, noise / settings.batch_fraction)
