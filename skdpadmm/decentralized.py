@@ -10,8 +10,10 @@ transformers fitted earlier in a pipeline, scores on private data, or other fits
 records.
 
 Each agent adds noise to every message, so the average of A agents has ``sqrt(A)`` times the noise
-that a trusted curator would need. `fit` simulates all agents in one process and does not protect
-anyone from the party that runs it.
+that a trusted curator would need. Neighbours of
+:class:`~skdpadmm.algorithms.DecentralizedGradientDescent` share noise that cancels, and need little
+more than a curator, as long as no more than `coalition` agents tell what they share. `fit`
+simulates all agents in one process and does not protect anyone from the party that runs it.
 
 .. [1] Z. Huang, Y. Gong, "Differentially Private ADMM for Convex Distributed Learning: Improved
    Accuracy via Multi-Step Approximation".

@@ -62,11 +62,25 @@ class DecentralizedGradientDescent(Algorithm):
     tail_fraction : float, default=0.5
         In (0, 1]: fraction of steps, at the end, that is averaged. It uses no budget: all steps
         count as released.
+    edge_noise : float or "auto", default="auto"
+        0, or in [1, 1e6]: variance of the noise r that neighbours share, one of them adding what
+        the other subtracts, over that of an agent's own noise. Then models are mixed after each
+        step, as often as one over the spectral gap, at most 20 times, so that it cancels. "auto" is
+        100, or 1000 where 100 hides messages less than half as well as a sum of all honest agents
+        would. It is 0 where pairs hide nothing, or one budget is far smaller than others.
 
     Notes
     -----
-    **Guarantee.** As for :class:`MultiStepADMM`, with T = `max_iter` steps: what is released are
-    the same noisy gradients, and models and mixtures of them are post-processing.
+    **Guarantee.** What is released are noisy gradients in T = `max_iter` steps, and models and
+    mixtures of them are post-processing. With ``edge_noise=0`` it is that of
+    :class:`MultiStepADMM`, against all other agents together. Otherwise an eavesdropper, and a
+    peer, know all of `coalition` agents, whichever these are. To them the noise of the others has
+    the covariance :math:`s^2 (I + r L)`, with the Laplacian L of the graph without the coalition,
+    so the steps are GDP with :math:`\mu = \sqrt T \, 2 C \sqrt{[(I + r L)^{-1}]_{aa}} / s` for
+    agent a (half of it for zero-out). The largest value over agents and coalitions counts: exact,
+    or by a bound where there are too many of them
+    (:func:`~skdpadmm.network.honest_messages`). Neighbours share a secret seed, and a generator
+    makes the guarantee computational. Preparations are messages of the same kind.
 
     References
     ----------

@@ -182,7 +182,7 @@ def honest_messages(pairs: Topology, n_dishonest: int, ratio: float) -> float:
     79.22
     >>> ring = resolve_topology(nx.cycle_graph(10), np.arange(10))
     >>> round(honest_messages(ring, 1, 100.0), 2), round(honest_messages(ring, 2, 100.0), 2)
-    (7.75, 1.0)
+    (7.42, 1.0)
     """
     n_honest, r = pairs.n_agents - n_dishonest, float(ratio)
     if n_honest <= 1 or r == 0:
