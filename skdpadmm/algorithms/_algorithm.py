@@ -128,6 +128,12 @@ class Algorithm(LinkedEstimator, ABC):
                 f"Got conditioning with {self!r}, expected conditioning=None or 'auto': it works on"
                 " the user's coordinates, or rests on bounds of curvature that only they have."
             )
+        if facts.agents.edge_noise and not hasattr(self, "edge_noise"):
+            raise ValueError(
+                f"Got agents with edge_noise={facts.agents.edge_noise:g} for {type(self).__name__},"
+                " expected 0: its messages have no such noise. Take FederatedADMM or"
+                " DecentralizedGradientDescent."
+            )
         self.check_facts(facts)
 
     def check_facts(self, facts: Facts) -> None:

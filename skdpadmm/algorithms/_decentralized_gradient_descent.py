@@ -19,6 +19,8 @@ from skdpadmm.algorithms._messages import EDGE_NOISE, with_edge_noise
 from skdpadmm.network import mixing_matrix
 from skdpadmm.protocol import Agents, Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
+# Noise of more of them takes long to simulate.
+MOST_EDGES = 20_000
 # Of a step: messages, where noise that neighbours share has to cancel.
 MOST_MIXING = 20
 
@@ -67,7 +69,8 @@ class DecentralizedGradientDescent(Algorithm):
         the other subtracts, over that of an agent's own noise. Then models are mixed after each
         step, as often as one over the spectral gap, at most 20 times, so that it cancels. "auto" is
         100, or 1000 where 100 hides messages less than half as well as a sum of all honest agents
-        would. It is 0 where pairs hide nothing, or one budget is far smaller than others.
+        would. It is 0 where pairs hide nothing, where one budget is far smaller than others, and
+        for more than 20,000 edges, whose noise takes long to simulate.
 
     Notes
     -----
@@ -111,7 +114,12 @@ class DecentralizedGradientDescent(Algorithm):
     def share_among(self, agents: Agents) -> Agents:
         """The same agents with the noise that neighbours share."""
         self.check_parameters()
-        return with_edge_noise(agents, self.edge_noise)
+        is_large = agents.pairs.n_edges > MOST_EDGES
+        return (
+            agents
+            if self.edge_noise == "auto" and is_large
+            else with_edge_noise(agents, self.edge_noise)
+        )
 
     def check_facts(self, facts: Facts) -> None:
         """Batches protect records."""

@@ -59,6 +59,8 @@ class Agents:
         require(fewest >= self.fewest_rows, "fewest rows of an agent", fewest, expected)
         is_shared = self.n_curators == 0 or 2 <= self.n_curators <= n
         require(is_shared, "n_curators", self.n_curators, f"0, or an int from 2 to {n}, the agents")
+        is_free = self.n_curators == 0 or self.edge_noise == 0
+        require(is_free, "edge_noise", self.edge_noise, "0 where messages are secret-shared")
         if self.epsilons and len(self.epsilons) != n:
             raise ValueError(
                 f"Got {len(self.epsilons)} values of epsilon for {n} agents, expected a"
@@ -168,9 +170,9 @@ class Agents:
             yield (
                 "Edge noise: each pair of honest agents shares a secret seed, new for each fit, and"
                 f" no more than {self.n_dishonest} of {self.n_agents} agents, whoever they are,"
-                " tell what they know. Against a generator of noise from seeds such a guarantee is"
-                " computational. A lost message costs no privacy, but its edge noise stays in the"
-                " sum."
+                " tell what they know. The guarantee is computational, because noise comes from"
+                " seeds. A lost message costs no privacy, but leaves in the sum, for each message"
+                f" that arrives, {self.edge_noise:g} times the variance of an agent's own noise."
             )
 
 

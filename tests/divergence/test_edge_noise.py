@@ -11,7 +11,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from skdpadmm import DPDecentralizedRegressor, DPFedRidge
-from skdpadmm.algorithms import DecentralizedGradientDescent, FederatedADMM
+from skdpadmm.algorithms import DecentralizedGradientDescent, FederatedADMM, MultiStepADMM
+from skdpadmm.audit import audit
 from skdpadmm.network import Topology, _topology, honest_messages, resolve_topology
 from skdpadmm.noise import noise_source
 from skdpadmm.protocol import Gate
@@ -191,8 +192,8 @@ def test_reports_say_what_noise_of_pairs_rests_on():
 
 def graph_plan(**knobs):
     algorithm = DecentralizedGradientDescent(edge_noise=knobs.pop("edge_noise", 7.0))
-    model = DPDecentralizedRegressor(algorithm=algorithm, conditioning=None, **knobs)
-    return model.plan(400, 3)
+    settings = {"conditioning": None, "scale": None, **knobs}
+    return DPDecentralizedRegressor(algorithm=algorithm, **settings).plan(3000, 3)
 
 
 class Shared(SilentGate):
@@ -277,3 +278,25 @@ def test_messages_on_a_grid_have_the_law_of_rounded_gaussian_messages(first, sec
     smooth = quad(lambda e: joint(np.array(e)), -40, 40, limit=400, points=[0.0])[0] / coarse
     width = 1 / math.sqrt(1 / ratio + 2) / coarse
     assert abs(exact / smooth - 1) <= 2.1 * math.exp(-2 * math.pi**2 * width**2) + 1e-9
+
+
+def test_agents_share_no_noise_that_an_algorithm_does_not_add():
+    plan = graph_plan(topology="ring", n_agents=6)
+    with pytest.raises(ValueError, match=r"Got agents with edge_noise=7 for MultiStepADMM"):
+        MultiStepADMM().plan(plan.facts, plan.budget)
+    with pytest.raises(ValueError, match=r"expected 0 where messages are secret-shared"):
+        replace(plan.facts.agents, n_curators=2)
+    with pytest.raises(ValueError, match=r"expected 0 or at least 1"):
+        graph_plan(edge_noise=0.5)
+    # Drawing the noise of many pairs would take longer than all else.
+    assert graph_plan(edge_noise="auto", n_agents=300).facts.agents.edge_noise == 0
+    assert graph_plan(edge_noise="auto", topology="path", n_agents=6).facts.agents.edge_noise == 0
+    assert (
+        graph_plan(edge_noise="auto", topology="ring", n_agents=64).facts.agents.edge_noise == 1000
+    )
+
+
+def test_an_audit_of_a_fit_that_shares_noise_finds_nothing_wrong():
+    algorithm = DecentralizedGradientDescent(edge_noise=30.0)
+    model = DPDecentralizedRegressor(algorithm=algorithm, topology="ring", max_iter=10)
+    assert not audit(model, random_state=0, confidence=0.9999).is_violation
