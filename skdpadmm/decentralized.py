@@ -150,9 +150,9 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         The observer of the budget: an eavesdropper on every message along every edge, or any one
         agent, with the messages that it receives and the model.
     coalition : int, default=1
-        Number of colluding peers, for the guarantee against "peer". With secret sharing it is also
-        the number of peers that collude with an eavesdropper; every agent adds more noise for a
-        larger one.
+        Number of colluding peers, for the guarantee against "peer". With secret sharing, and where
+        neighbours share noise, it is also the number of peers that collude with an eavesdropper;
+        every agent adds more noise for a larger one.
     privacy_unit : {"record", "agent"}, default="record"
         The unit of protection: one row, or all rows of an agent.
     topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"
@@ -301,9 +301,9 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         The observer of the budget: an eavesdropper on every message along every edge, or any one
         agent, with the messages that it receives and the model.
     coalition : int, default=1
-        Number of colluding peers, for the guarantee against "peer". With secret sharing it is also
-        the number of peers that collude with an eavesdropper; every agent adds more noise for a
-        larger one.
+        Number of colluding peers, for the guarantee against "peer". With secret sharing, and where
+        neighbours share noise, it is also the number of peers that collude with an eavesdropper;
+        every agent adds more noise for a larger one.
     privacy_unit : {"record", "agent"}, default="record"
         The unit of protection: one row, or all rows of an agent.
     topology : str, networkx graph, or matrix of shape (n_agents, n_agents), default="complete"

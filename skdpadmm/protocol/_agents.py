@@ -328,7 +328,8 @@ class Network(Agents):
             shares = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
             return f"{shares}sums of messages, what {who}, and the final model"
         if observer == EAVESDROPPER:
-            return "every message along every edge"
+            known = f", and what {self.coalition} of {self.n_agents} agents know"
+            return "every message along every edge" + (known if self.edge_noise else "")
         who = (
             f"{self.coalition} peers receive together"
             if self.coalition > 1

@@ -185,6 +185,9 @@ def test_reports_say_what_noise_of_pairs_rests_on():
     (line,) = (line for line in plan.assumptions if line.startswith("server: if all other"))
     assert float(line.rstrip(".").rpartition("=")[2]) == pytest.approx(left, rel=0.01)
     assert "hides each message as secure sums of 10.9" in str(plan)
+    network = graph_plan(topology="ring", n_agents=6, coalition=2).facts.agents
+    assert network.sees("eavesdropper", "").endswith("edge, and what 2 of 6 agents know")
+    assert plan.facts.agents.sees("server", "").endswith(", and what 9 of 20 agents know")
 
 
 # What passes the gate.
