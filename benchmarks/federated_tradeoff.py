@@ -41,6 +41,8 @@ OUTPUT = Path(__file__).parent / "output" / "federated_tradeoff.png"
 EPSILONS, DELTA = (0.5, 1.0, 2.0, 4.0, 8.0), 1e-5
 N_TRAIN, N_AGENTS, N_PROTECTED_AGENTS, N_SPLITS = 36_000, 100, 1_000, 10
 ADVERSARIES = ("server", "sums", "model")
+# Agents that share no noise, and so assume nothing about each other.
+ALONE = "server, edge_noise=0"
 
 Array = NDArray[np.float64]
 
@@ -118,6 +120,9 @@ def models() -> dict[str, Callable[[float], Any]]:
     for name in ADVERSARIES:
         found[noise_of(name)] = lambda epsilon, name=name: curator_with_noise_of(name, epsilon)
     found["curator"] = curator
+    found[ALONE] = lambda epsilon: federated(
+        "server", epsilon, algorithm=FederatedADMM(edge_noise=0)
+    )
     for name in ADVERSARIES[1:]:
         found[agents(name)] = lambda epsilon, name=name: protecting_agents(name, epsilon)
     return found
@@ -249,7 +254,7 @@ def main() -> None:
     n_splits = 2 if options.quick else options.n_splits
     print(f"Adult: accuracy on test rows, mean and standard error over {n_splits} splits")
     show_figures(epsilons)
-    per_record = [*ADVERSARIES, "curator", *map(noise_of, ADVERSARIES)]
+    per_record = [*ADVERSARIES, "curator", *map(noise_of, ADVERSARIES), ALONE]
     per_agent = [agents(name) for name in ADVERSARIES[1:]]
     lines = references(n_splits)
     found = run_all(per_record, epsilons, n_splits, options)

@@ -10,8 +10,10 @@ transformers fitted earlier in a pipeline, scores on private data, or other fits
 records.
 
 Each agent adds noise to every message, so the average of A agents has ``sqrt(A)`` times the noise
-that a trusted curator would need. `fit` simulates all agents in one process and does not protect
-anyone from the party that runs it.
+that a trusted curator would need. Neighbours of
+:class:`~skdpadmm.algorithms.DecentralizedGradientDescent` share noise that cancels, and need little
+more than a curator, as long as no more than `coalition` agents tell what they share. `fit`
+simulates all agents in one process and does not protect anyone from the party that runs it.
 
 .. [1] Z. Huang, Y. Gong, "Differentially Private ADMM for Convex Distributed Learning: Improved
    Accuracy via Multi-Step Approximation".
@@ -185,9 +187,9 @@ class DPDecentralizedClassifier(DecentralizedModel, ChosenClassification):
         The observer of the budget: an eavesdropper on every message along every edge, or any one
         agent, with the messages that it receives and the model.
     coalition : int, default=1
-        Number of colluding peers, for the guarantee against "peer". With secret sharing it is also
-        the number of peers that collude with an eavesdropper; every agent adds more noise for a
-        larger one.
+        Number of colluding peers, for the guarantee against "peer". With secret sharing, and where
+        neighbours share noise, it is also the number of peers that collude with an eavesdropper;
+        every agent adds more noise for a larger one.
     privacy_unit : {"record", "agent"}, default="record"
         The unit of protection: one row, or all rows of an agent.
     topology : str, networkx graph, matrix, sequence of them or callable, default="complete"
@@ -345,9 +347,9 @@ class DPDecentralizedRegressor(DecentralizedModel, ChosenRegression):
         The observer of the budget: an eavesdropper on every message along every edge, or any one
         agent, with the messages that it receives and the model.
     coalition : int, default=1
-        Number of colluding peers, for the guarantee against "peer". With secret sharing it is also
-        the number of peers that collude with an eavesdropper; every agent adds more noise for a
-        larger one.
+        Number of colluding peers, for the guarantee against "peer". With secret sharing, and where
+        neighbours share noise, it is also the number of peers that collude with an eavesdropper;
+        every agent adds more noise for a larger one.
     privacy_unit : {"record", "agent"}, default="record"
         The unit of protection: one row, or all rows of an agent.
     topology : str, networkx graph, matrix, sequence of them or callable, default="complete"

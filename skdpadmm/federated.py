@@ -5,6 +5,8 @@ The unit is `privacy_unit`. `neighboring` chooses the neighbouring relation; in 
 sets the same agent holds the same row. `fit` is (epsilon, delta)-differentially private against the
 adversary, by composition over all messages of Algorithm 3 of [1]_, corrected. `privacy_` lists the
 messages and states the guarantees; :class:`~skdpadmm.algorithms.FederatedADMM` states the theorem.
+By default pairs of agents share noise that cancels in sums, so that the guarantee against a server
+needs `n_honest` honest agents; ``FederatedADMM(edge_noise=0)`` needs none, and far more noise.
 The guarantee holds for every finite input, because contributions are clipped after they are
 computed. It does not cover transformers fitted earlier in a pipeline, scores on private data, or
 other fits on the same records.
@@ -127,8 +129,8 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
         Probability in [0, 1) that a message is lost, for simulations. The planned noise allows for
         the losses.
     n_honest : int, default=None
-        Number of agents that keep their noise secret, for "sums". None means the smallest majority,
-        but never all.
+        Number of agents that keep their noise secret, and the seeds that they share, for "sums" and
+        "server". None means the smallest majority, but never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record (or agent) is replaced by another, or
         its loss by zero.
@@ -201,7 +203,7 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
     >>> model = DPFedElasticNet(alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 0.95, -1.94,  0.  ])
+    array([ 0.98, -1.96,  0.  ])
     """
 
     _sklearn_class = "linear_model.ElasticNet"
@@ -258,8 +260,8 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
         Probability in [0, 1) that a message is lost, for simulations. The planned noise allows for
         the losses.
     n_honest : int, default=None
-        Number of agents that keep their noise secret, for "sums". None means the smallest majority,
-        but never all.
+        Number of agents that keep their noise secret, and the seeds that they share, for "sums" and
+        "server". None means the smallest majority, but never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record (or agent) is replaced by another, or
         its loss by zero.
@@ -332,7 +334,7 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
     >>> model = DPFedLasso(alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 0.96, -1.95,  0.  ])
+    array([ 0.96, -1.97,  0.  ])
     """
 
     _sklearn_class = "linear_model.Lasso"
@@ -394,8 +396,8 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
         Probability in [0, 1) that a message is lost, for simulations. The planned noise allows for
         the losses.
     n_honest : int, default=None
-        Number of agents that keep their noise secret, for "sums". None means the smallest majority,
-        but never all.
+        Number of agents that keep their noise secret, and the seeds that they share, for "sums" and
+        "server". None means the smallest majority, but never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record (or agent) is replaced by another, or
         its loss by zero.
@@ -530,8 +532,8 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
         Probability in [0, 1) that a message is lost, for simulations. The planned noise allows for
         the losses.
     n_honest : int, default=None
-        Number of agents that keep their noise secret, for "sums". None means the smallest majority,
-        but never all.
+        Number of agents that keep their noise secret, and the seeds that they share, for "sums" and
+        "server". None means the smallest majority, but never all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record (or agent) is replaced by another, or
         its loss by zero.
@@ -604,9 +606,9 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
     >>> model = DPFedRidge(feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 1.  , -2.01, -0.01])
+    array([ 1.  , -1.99, -0.  ])
     >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
-    {'server': 1.0, 'sums': 0.55, 'model': 0.47}
+    {'server': 1.0, 'sums': 1.0, 'model': 0.85}
     """
 
     _sklearn_class = "linear_model.Ridge"

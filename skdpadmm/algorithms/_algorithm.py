@@ -153,13 +153,19 @@ class Algorithm(LinkedEstimator, ABC):
                 " graph, participation=1 and dropout=0. MultiStepADMM supports absences and"
                 " changes, and DecentralizedGradientDescent also directions."
             )
+        if facts.agents.edge_noise and not hasattr(self, "edge_noise"):
+            raise ValueError(
+                f"Got agents with edge_noise={facts.agents.edge_noise:g} for {type(self).__name__},"
+                " expected 0: its messages have no such noise. Take FederatedADMM or"
+                " DecentralizedGradientDescent."
+            )
         self.check_facts(facts)
 
     def check_facts(self, facts: Facts) -> None:
         """Refuse parameters that contradict each other or the facts; nothing by default."""
 
     def share_among(self, agents: Agents) -> Agents:
-        """Return the agents, with the number of curators if messages are secret-shared."""
+        """Return the agents, with curators of secret shares, or with noise that pairs share."""
         return agents
 
     def plan(self, facts: Facts, budget: Budget) -> Plan:
@@ -250,8 +256,8 @@ class Algorithm(LinkedEstimator, ABC):
         for entry in fields(self):
             value = getattr(self, entry.name)
             is_absent = entry.metadata.get("is_later", False) and value == entry.default
-            if entry.name == "trace" or is_absent:
-                # The same noise is drawn with it and without it.
+            if entry.name in ("trace", "edge_noise") or is_absent:
+                # The same noise is drawn with a trace; agents know which noise they share.
                 continue
             if isinstance(value, str) and value == "auto":
                 name = f"{type(self).__name__}.released"

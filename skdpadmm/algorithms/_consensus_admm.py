@@ -29,9 +29,10 @@ from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
-from skdpadmm.algorithms._messages import Schedule, draw_schedule
+from skdpadmm.algorithms._messages import EDGE_NOISE, Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
 from skdpadmm.protocol import (
+    Agents,
     Budget,
     Facts,
     Gate,
@@ -236,6 +237,11 @@ class FederatedADMM(_Consensus):
         average.
     tail_fraction : float, default=0.5
         In (0, 1]: share of the path, at its end, that is averaged; all of it is released.
+    edge_noise : float or "auto", default="auto"
+        In [0, 1e6]: variance of the noise that each pair of agents shares, one of them adding what
+        the other subtracts, over that of an agent's own noise. It needs participation 1. 0: an
+        agent relies on its own noise alone. "auto" is 100, or 0 where messages may be lost, agents
+        sit rounds out, one of their budgets is far smaller than others, or it hides nothing.
 
     Notes
     -----
@@ -246,6 +252,15 @@ class FederatedADMM(_Consensus):
     has sensitivity :math:`2 C (1 - (1 - 2 \lambda)^j)` in an agent's j-th round, and Gaussian
     mechanisms compose exactly. Replace-one; half of it for zero-out. No convexity and no accuracy
     of local solutions is needed: clipping comes after solving.
+
+    With `edge_noise` r, every two agents draw Gaussian vectors from a seed that only they know; one
+    adds them to its messages and the other subtracts them. The sum is as without them. A server
+    that knows all of all but H = `n_honest` agents sees messages of these whose noise has the
+    covariance :math:`s^2 (I + r L)`, with the Laplacian L of the complete graph of H agents. So it
+    learns as much as from sums of :math:`(1 + r H) / (1 + r)` messages with noise s each. The
+    guarantee is computational, because noise is generated from seeds. A lost message is
+    post-processing of all of them, but what it shared stays in the sum: a variance of
+    :math:`r s^2` for each agent whose message arrives.
 
     Where agents sit rounds out at random, an agent influences only the rounds that it takes part
     in, and the guarantee is the mean over their number, ``E_N[delta(N rounds)]``, even if it is
@@ -274,6 +289,12 @@ class FederatedADMM(_Consensus):
     message: str = parameter("state", OneOf("state", "increment"))
     sampling: str = parameter("poisson", OneOf("poisson", "fixed"))
     max_participations: int | None = parameter(None, None, COUNT)
+    edge_noise: float | str = parameter("auto", AUTO, EDGE_NOISE)
+
+    def share_among(self, agents: Agents) -> Agents:
+        """The same agents with the noise that pairs share."""
+        self.check_parameters()
+        return messages.with_edge_noise(agents, self.edge_noise)
 
     def check_facts(self, facts: Facts) -> None:
         """States of agents that sit rounds out need a relaxation of one half."""

@@ -6,6 +6,7 @@ Transactions on Automatic Control 54, 2009, with noise on clipped gradients and 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from numbers import Real
@@ -15,11 +16,27 @@ import numpy as np
 from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
+from skdpadmm.algorithms._messages import EDGE_NOISE, with_edge_noise
 from skdpadmm.network import mixing_matrix, push_matrix
-from skdpadmm.protocol import Budget, Facts, Gate, Network, Plan, Problem, Solution, network_of
+from skdpadmm.protocol import (
+    Agents,
+    Budget,
+    Facts,
+    Gate,
+    Network,
+    Plan,
+    Problem,
+    Settings,
+    Solution,
+    network_of,
+)
 
 # Steps are shortened by the least mass of an agent in push-sum.
 LEAST_MASS = 0.01
+# Noise of more of them takes long to simulate.
+MOST_EDGES = 20_000
+# Of a step: messages, where noise that neighbours share has to cancel.
+MOST_MIXING = 20
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -62,11 +79,26 @@ class DecentralizedGradientDescent(Algorithm):
     tail_fraction : float, default=0.5
         In (0, 1]: fraction of steps, at the end, that is averaged. It uses no budget: all steps
         count as released.
+    edge_noise : float or "auto", default="auto"
+        0, or in [1, 1e6]: variance of the noise r that neighbours share, one of them adding what
+        the other subtracts, over that of an agent's own noise. Then models are mixed after each
+        step, as often as one over the spectral gap, at most 20 times, so that it cancels. "auto" is
+        100, or 1000 where 100 hides messages less than half as well as a sum of all honest agents
+        would. It is 0 where pairs hide nothing, where one budget is far smaller than others, and
+        for more than 20,000 edges, whose noise takes long to simulate.
 
     Notes
     -----
-    **Guarantee.** As for :class:`MultiStepADMM`, with T = `max_iter` steps: what is released are
-    the same noisy gradients, and models and mixtures of them are post-processing.
+    **Guarantee.** What is released are noisy gradients in T = `max_iter` steps, and models and
+    mixtures of them are post-processing. With ``edge_noise=0`` it is that of
+    :class:`MultiStepADMM`, against all other agents together. Otherwise an eavesdropper, and a
+    peer, know all of `coalition` agents, whichever these are. To them the noise of the others has
+    the covariance :math:`s^2 (I + r L)`, with the Laplacian L of the graph without the coalition,
+    so the steps are GDP with :math:`\mu = \sqrt T \, 2 C \sqrt{[(I + r L)^{-1}]_{aa}} / s` for
+    agent a (half of it for zero-out). The largest value over agents and coalitions counts: exact,
+    or by a bound where there are too many of them
+    (:func:`~skdpadmm.network.honest_messages`). Neighbours share a secret seed, and a generator
+    makes the guarantee computational. Preparations are messages of the same kind.
 
     **Graphs that fail or change.** W are the Metropolis weights of the links of the round, and an
     absent agent keeps its model. On directed graphs this is push-sum [3]_: with
@@ -106,6 +138,17 @@ class DecentralizedGradientDescent(Algorithm):
     mixing: str = parameter("metropolis", OneOf("metropolis", "max_degree", "laplacian"))
     batch_fraction: float = parameter(1.0, Interval(Real, 1e-6, 1.0, closed="both"))
     tail_fraction: float = parameter(0.5, FRACTION)
+    edge_noise: float | str = parameter("auto", AUTO, EDGE_NOISE)
+
+    def share_among(self, agents: Agents) -> Agents:
+        """The same agents with the noise that neighbours share."""
+        self.check_parameters()
+        is_large = agents.pairs.n_edges > MOST_EDGES
+        return (
+            agents
+            if self.edge_noise == "auto" and is_large
+            else with_edge_noise(agents, self.edge_noise)
+        )
 
     def check_facts(self, facts: Facts) -> None:
         """Batches protect records, and weights of every round follow from its links."""
@@ -133,7 +176,16 @@ class DecentralizedGradientDescent(Algorithm):
         step_size, clip_norm = graph.default_network_steps(facts, messages, sampling=sampling)
         # Push-sum divides an agent's step by its mass.
         step_size *= least_mass(network_of(facts), n_iter)
-        return self.resolved(n_iter=n_iter, step_size=step_size, clip_norm=clip_norm), messages
+        settings = self.resolved(n_iter=n_iter, step_size=step_size, clip_norm=clip_norm)
+        if facts.agents.edge_noise:
+            gap = mixing_matrix(network_of(facts).topology, self.mixing).spectral_gap
+            settings = settings.but(n_mixing=min(math.ceil(1 / gap), MOST_MIXING))
+        return settings, messages
+
+    def n_messages(self, facts: Facts, settings: Settings) -> float:
+        """Those of every mixing."""
+        n_rounds = facts.max_iter * (settings.n_mixing if facts.agents.edge_noise else 1)
+        return facts.agents.n_messages(n_rounds, n_broadcasts=len(facts.preparations))
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
@@ -145,7 +197,8 @@ class DecentralizedGradientDescent(Algorithm):
         mixing = lru_cache(maxsize=max(len(network.graphs), 1))(
             push_matrix if network.is_directed else partial(mixing_matrix, rule=settings.mixing)
         )
-        n_sent = 0
+        # What neighbours share cancels where models are mixed after the step.
+        n_sent, n_mixing = 0, settings.n_mixing if network.edge_noise else 0
         models = points = np.zeros(plan.releases[-1].shape)
         curvature, mass = np.full(len(models), 1 / eta), np.ones((len(models), 1, 1))
         for k, now in enumerate(rounds):
@@ -154,17 +207,19 @@ class DecentralizedGradientDescent(Algorithm):
                 mixed, mass = mix(mass * models), mix(mass)
                 target = (mixed - descent) / mass
             else:
-                target = mix(models) - descent
+                target = (models if n_mixing else mix(models)) - descent
+            for _ in range(n_mixing):
+                target = mix(target)
             points = graph.update(now.present, points, target)
             models = proximal(points, curvature)
-            n_sent += now.links.n_messages
+            n_sent += now.links.n_messages * max(n_mixing, 1)
             tail.add(k, models, points, curvature)
             problem.progress(k + 1, rows.to_coordinates(models))
         noise_std = graph.noise_of_messages(plan, clip_norm)
         return tail.solution(
             noise_std=noise_std,
             clip_norm=clip_norm,
-            n_rounds=settings.n_iter,
+            n_rounds=settings.n_iter * max(n_mixing, 1),
             n_messages=n_sent,
         )
 

@@ -117,7 +117,7 @@ def test_gradient_descent_mixes_steps_and_shrinks(mixing, loss, unit, topology, 
     task = make_task(loss, topology=topology, unit=unit, penalty=penalty, max_iter=ROUNDS)
     steps, is_fixed = np.full(ROUNDS, 0.6), mixing in FIXED
     if is_fixed:
-        algorithm = FixedDescent(mixing=mixing, step_size=0.6, clip_norm=CLIP / 2)
+        algorithm = FixedDescent(mixing=mixing, step_size=0.6, clip_norm=CLIP / 2, edge_noise=0)
     else:
         algorithm = Descent(
             mixing=mixing, step_size=0.6, step_power=0.5, step_decay=0.9, noise=noise,
@@ -139,6 +139,39 @@ def test_gradient_descent_mixes_steps_and_shrinks(mixing, loss, unit, topology, 
         w = prox_of(task, points[-1], [step] * 4)
         models.append(w)
     assert_tail(task, solution, models, points, steps[:, None])
+
+
+@pytest.mark.parametrize(
+    ("loss", "unit", "topology", "penalty"),
+    [
+        ("logistic", "record", "path", L1(0.02)),
+        ("three", "agent", "complete", SquaredL2(0.1)),
+        ("squared", "record", "ring", NoPenalty()),
+    ],
+)
+def test_steps_that_share_noise_are_mixed_after_it_is_added(loss, unit, topology, penalty):
+    task = make_task(loss, topology=topology, unit=unit, penalty=penalty, max_iter=ROUNDS)
+    algorithm = FixedDescent(step_size=0.6, clip_norm=CLIP / 2, edge_noise=4.0)
+    plan, solution, gate = run(algorithm, task, epsilon=1e4, gate_class=Watched)
+    shared = [passed[2] for passed in gate.passed if passed[0] == "edge_noise"]
+    mixing = mixing_matrix(task.facts.agents.topology)
+    n_mixing, weights = math.ceil(1 / mixing.spectral_gap), mixing.to_sparse().toarray()
+    unit_noise = plan.releases[-1].agent_noise_std[0] * CLIP * 4 / task.facts.n_samples
+    w, models, points = np.zeros((4, 4, task.facts.loss.n_outputs)), [], []
+    for k in range(ROUNDS):
+        g = [noisy_gradient(task, plan, gate, k, a, w[a]) for a in range(4)]
+        for (a, b), noise in zip(task.facts.agents.topology.edges, shared[k], strict=True):
+            g[a] = g[a] + unit_noise * noise
+            g[b] = g[b] - unit_noise * noise
+        point = np.einsum(
+            "ab,bjk->ajk", np.linalg.matrix_power(weights, n_mixing), w - 0.6 * np.array(g)
+        )
+        points.append(point)
+        w = prox_of(task, point, [0.6] * 4)
+        models.append(w)
+    assert len(shared) == ROUNDS
+    assert solution.n_rounds == ROUNDS * n_mixing
+    assert_tail(task, solution, models, points, np.full((ROUNDS, 1), 0.6))
 
 
 @pytest.mark.parametrize(

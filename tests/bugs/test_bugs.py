@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from skdpadmm.network import honest_messages
 from skdpadmm.privacy import _token_walk
 from skdpadmm.protocol import PlanViolation
 from tests.bugs.table import BUGS, THEOREM_BUGS
@@ -57,8 +58,8 @@ def test_a_bug_in_what_a_theorem_rests_on_is_found(bug, monkeypatch, tmp_path_fa
 
 
 def forget():
-    """Costs of walks are remembered, those with a bug in them too."""
-    for remembered in (_token_walk._pair_cost, _token_walk._worst_cost):
+    """Costs of walks and of pairs are remembered, those with a bug in them too."""
+    for remembered in (_token_walk._pair_cost, _token_walk._worst_cost, honest_messages):
         getattr(remembered, "cache_clear", int)()
 
 
