@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, clip_derivative, clip_vectors
 from skdpadmm.protocol import Facts, Problem, Summand, unit_limits
-from skdpadmm.records import CANCELLATION, Rows, Segments, collect_agents, prepare_agents
+from skdpadmm.records import (
+    CANCELLATION,
+    Rows,
+    Segments,
+    collect_agents,
+    is_compiled,
+    prepare_agents,
+)
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -100,6 +107,8 @@ class ClippedSum:
     def _raw_sum(self, problem: Problem) -> Summand:
         """The same for prepared models, before it is collected."""
         rows, losses = problem.rows, self._losses(problem)
+        if losses.compiled and problem.weights is None:
+            return self._compiled_sum(problem, losses)
 
         def total(prepared: Any, counts: NDArray[np.bool_] | None) -> Array:
             def of_block(block: int) -> Array:
@@ -115,6 +124,21 @@ class ClippedSum:
                 return rows.adjoint(block, slopes)
 
             return problem.engine.sum(of_block, rows.n_blocks)
+
+        return total
+
+    def _compiled_sum(self, problem: Problem, losses: ClippedLosses) -> Summand:
+        """The same, as the sum of one agent."""
+        rows = problem.rows
+        owner = np.zeros(rows.n_samples, dtype=np.int32)
+        parts = [
+            AgentRecords(Segments(rows=rows.part(range(block, block + 1)), owner=owner[own]), losses.part(own), own.start)
+            for block, own in enumerate(rows.slices)
+        ]
+
+        def total(prepared: Any, counts: NDArray[np.bool_] | None) -> Array:
+            model = (prepared[0].reshape(1, 1, -1), np.reshape(prepared[1], (1, 1)))
+            return problem.engine.sum(lambda block: parts[block].sums(model, counts)[0, 0], rows.n_blocks)
 
         return total
 
@@ -169,8 +193,8 @@ class ClippedSum:
             position = np.empty(len(sizes), dtype=np.int32)
             position[agents] = np.arange(len(agents), dtype=np.int32)
             segments = Segments(rows=rows.take([chosen]), owner=position[index[chosen]])
-            raw = segments.sums(prepare_agents(rows, models), losses.part(chosen).slopes)
-            return collect_agents(rows, raw)
+            own = AgentRecords(segments, losses.part(chosen), 0)
+            return collect_agents(rows, own.sums(prepare_agents(rows, models), None))
 
         def sums(agents: Positions, models: Array) -> Array:
             piece, sums = np.cumsum(sizes[agents]) // most, np.zeros(models.shape)
@@ -225,7 +249,8 @@ class ClippedSum:
                 norms = norms * shrink
                 np.nan_to_num(shrink, copy=False, nan=1.0)
                 target = target * shrink if rows.coordinates.has_target_scale else target
-            return ClippedLosses(self.facts.loss, target, longest / norms, shrink)
+            compiled = shrink is None and is_compiled(rows, self.facts.loss)
+            return ClippedLosses(self.facts.loss, target, longest / norms, shrink, compiled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +261,7 @@ class ClippedLosses:
     target: NDArray[Any]
     bound: Array
     shrink: Array | None = None  # What rows are multiplied by.
+    compiled: bool = False
 
     def slopes(self, scores: Array, records: slice) -> Array:
         """Clipped derivatives at the scores of some records, one or several of each."""
@@ -249,7 +275,8 @@ class ClippedLosses:
     def part(self, records: slice | Positions) -> ClippedLosses:
         """Those of some records."""
         shrink = None if self.shrink is None else self.shrink[records]
-        return ClippedLosses(self.loss, self.target[records], self.bound[records], shrink)
+        own = (self.target[records], self.bound[records], shrink, self.compiled)
+        return ClippedLosses(self.loss, *own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,11 +289,16 @@ class AgentRecords:
 
     def sums(self, prepared: tuple[Array, Array], counts: NDArray[np.bool_] | None) -> Array:
         """Raw sums of clipped gradients, of shape (n_agents, n_outputs, n_features + 1)."""
+        losses, start = self.losses, self.start
+        if losses.compiled:
+            own_counts = None if counts is None else counts[start : start + len(losses.bound)]
+            known = (losses.target, losses.bound)
+            return self.segments.compiled_sums(prepared, losses.loss, known, own_counts)
 
         def slopes(scores: Array, own: slice) -> Array:
-            slopes = self.losses.slopes(scores, own)
+            slopes = losses.slopes(scores, own)
             if counts is not None:
-                slopes *= counts[self.start + own.start : self.start + own.stop, None]
+                slopes *= counts[start + own.start : start + own.stop, None]
             return slopes
 
         return self.segments.sums(prepared, slopes)

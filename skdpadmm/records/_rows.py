@@ -114,6 +114,12 @@ class Rows:
         return len(self.slices)
 
     @property
+    def is_contiguous(self) -> bool:
+        """Whether the entries of each row are floats beside each other."""
+        dense = [] if self._is_sparse else self._blocks if self._whole is None else [self._whole]
+        return bool(dense) and all(X.flags.c_contiguous and X.dtype.kind == "f" for X in dense)
+
+    @property
     def typical_norm(self) -> float:
         """A public figure for the size of a row, in the basis that is used; no bound."""
         if self.basis is not None:
@@ -281,6 +287,11 @@ class Rows:
             X[unruly] = tamed
         return X
 
+    def inside(self, block: int) -> Any:
+        """The same in the type of X, where no row is unruly."""
+        unruly = self._unruly[self.slices[block]].any()
+        return self.tame(block) if unruly else self._raw(block)
+
     def stretches(self) -> Iterator[tuple[slice, Any]]:
         """All rows as `tame` gives them, in arrays as long as they are without a copy."""
         whole = None if self._whole is None or self._whole.dtype != np.float64 else self._whole
@@ -319,9 +330,8 @@ class Rows:
 
         A dense block is read in place where no row has to be clipped; others are copied once.
         """
-        coordinates, rows = self.coordinates, self.slices[block]
-        weight = self.weight[rows]
-        X = self.tame(block) if self._unruly[rows].any() else self._raw(block)
+        coordinates, weight = self.coordinates, self.weight[self.slices[block]]
+        X = self.inside(block)
         X = X.tocsc() if self._is_sparse else X
 
         def column(index: int) -> Floats:

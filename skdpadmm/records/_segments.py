@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, cached_property, partial
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SmoothedHinge, SquaredLoss
 from skdpadmm.records._rows import Rows, block_size
 
 Floats = NDArray[np.float64]
@@ -18,6 +21,9 @@ Owner = NDArray[np.int32]
 # Parameters are gathered row by row into an array of this many entries, which stays in a core's
 # cache beside the rows that they meet.
 GATHERED_ENTRIES = 2**16
+# A loop over fewer entries of X is not compiled: that takes a second.
+COMPILED_ENTRIES = 2**24
+COMPILED_LOSSES = (SquaredLoss, HuberLoss, LogisticLoss, SmoothedHinge)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,6 +72,42 @@ class Segments:
                 np.multiply(slopes_of(scores, own), weight, out=weighted[some])
             _add_rows(sums[span], masses[span], X, owner, weighted)
         return np.concatenate([sums, masses[..., None]], axis=2)
+
+    def compiled_sums(
+        self,
+        prepared: tuple[Floats, Floats],
+        loss: Loss,
+        records: tuple[Floats, Floats],
+        counts: NDArray[np.bool_] | None,
+    ) -> Floats:
+        """The same sums of derivatives of a loss, in one pass over the rows, where `is_compiled`.
+
+        For targets of records and bounds of their derivatives; others than those that count are
+        left out.
+        """
+        coef, constant = prepared
+        n_agents, n_outputs, p = coef.shape
+        known = (*records, self.rows.weight if counts is None else self.rows.weight * counts)
+        total = np.zeros((n_agents, p + 1))
+        # As in `_pieces`: no agent has a longer chain of additions than a block.
+        n, at_once = self.rows.n_blocks, self._blocks_at_once
+        for first in range(0, n, at_once):
+            sums = np.zeros((n_agents, p + 1)) if at_once < n else total
+            for block in range(first, min(first + at_once, n)):
+                X, own = np.asarray(self.rows.inside(block)), self.rows.slices[block]
+                of_rows = (X, self.owner[own], *(values[own] for values in known))
+                models = (coef.reshape(n_agents, p), constant.reshape(n_agents))
+                _compiled(type(loss))(Constants.of(loss), *of_rows, *models, sums)
+            if at_once < n:
+                total += sums
+        return total.reshape(n_agents, n_outputs, p + 1)
+
+    @cached_property
+    def _blocks_at_once(self) -> int:
+        rows = self.rows
+        longest = block_size(rows.coordinates.n_features, is_sparse=False)
+        is_short = int(np.bincount(self.owner).max(initial=0)) <= longest
+        return max(rows.n_blocks, 1) if is_short else 1
 
     def _pieces(self) -> Iterator[tuple[slice, Any]]:
         """Stretches of rows, cut where an agent has so many that rounding of its sum counts.
@@ -134,3 +176,64 @@ def _add_rows(sums: Floats, masses: Floats, X: Any, owner: Owner, weighted: Floa
     else:
         into += found
     masses += np.bincount(target, entries[0], masses.size).reshape(masses.shape)
+
+
+class Constants(NamedTuple):
+    """What slopes of losses read from them."""
+
+    threshold: float
+    smoothing: float
+
+    @classmethod
+    def of(cls, loss: Loss) -> Constants:
+        """Those that a loss has."""
+        return cls(*(float(getattr(loss, name, 0.0)) for name in cls._fields))
+
+
+def is_compiled(rows: Rows, loss: Loss) -> bool:
+    """Whether `Segments.compiled_sums` is for such rows and losses: a function of public facts."""
+    is_large = rows.n_samples * rows.coordinates.n_features >= COMPILED_ENTRIES
+    is_known = type(loss) in COMPILED_LOSSES and rows.is_contiguous
+    return is_large and is_known and find_spec("numba") is not None
+
+
+@cache
+def _compiled(kind: type[Loss]) -> Any:
+    """Compile at the first call of a process, with sums of floats in any order."""
+    import numba
+
+    # Without "nnan" and "ninf": nothing is assumed of values.
+    options = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
+    return partial(numba.njit(**options)(_loop), numba.njit(**options)(kind.slope))
+
+
+def _loop(
+    slope: Any,
+    loss: Any,
+    X: Any,
+    owner: Any,
+    target: Any,
+    bound: Any,
+    weight: Any,
+    coef: Any,
+    constant: Any,
+    sums: Any,
+) -> None:
+    n, p = X.shape
+    slopes = np.empty(64)
+    for start in range(0, n, 64):
+        stop = min(start + 64, n)
+        for i in range(start, stop):
+            score = 0.0
+            for j in range(p):
+                score += X[i, j] * coef[owner[i], j]
+            slopes[i - start] = (score + constant[owner[i]]) * weight[i]
+        for i in range(start, stop):
+            s = slope(loss, slopes[i - start], target[i])
+            s = min(max(s, -bound[i]), bound[i]) if np.isfinite(s) else 0.0
+            slopes[i - start] = s * weight[i]
+        for i in range(start, stop):
+            s, a = slopes[i - start], owner[i]
+            for j in range(p):
+                sums[a, j] += s * X[i, j]
+            sums[a, p] += s
