@@ -21,14 +21,7 @@ from numpy.typing import NDArray
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, clip_derivative, clip_vectors
 from skdpadmm.protocol import Facts, Problem, Summand, unit_limits
-from skdpadmm.records import (
-    CANCELLATION,
-    Rows,
-    Segments,
-    collect_agents,
-    is_compiled,
-    prepare_agents,
-)
+from skdpadmm.records import CANCELLATION, Rows, Segments, collect_agents, prepare_agents
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -106,12 +99,19 @@ class ClippedSum:
 
     def _raw_sum(self, problem: Problem) -> Summand:
         """The same for prepared models, before it is collected."""
-        rows, losses = problem.rows, self._losses(problem)
+        rows, losses, parts = problem.rows, self._losses(problem), []
         if losses.compiled and problem.weights is None:
-            return self._compiled_sum(problem, losses)
+            # Blocks of one agent.
+            for block, own in enumerate(rows.slices):
+                owner = np.zeros(own.stop - own.start, dtype=np.int32)
+                segments = Segments(rows=rows.part(range(block, block + 1)), owner=owner)
+                parts.append(AgentRecords(segments, losses.part(own), own.start))
 
         def total(prepared: Any, counts: NDArray[np.bool_] | None) -> Array:
             def of_block(block: int) -> Array:
+                if parts:
+                    models = (prepared[0].reshape(1, 1, -1), np.reshape(prepared[1], (1, 1)))
+                    return parts[block].sums(models, counts)[0, 0]
                 records, scores = rows.slices[block], rows.scores(block, prepared)
                 if problem.weights is None:
                     slopes = losses.slopes(scores, records)
@@ -124,21 +124,6 @@ class ClippedSum:
                 return rows.adjoint(block, slopes)
 
             return problem.engine.sum(of_block, rows.n_blocks)
-
-        return total
-
-    def _compiled_sum(self, problem: Problem, losses: ClippedLosses) -> Summand:
-        """The same, as the sum of one agent."""
-        rows = problem.rows
-        owner = np.zeros(rows.n_samples, dtype=np.int32)
-        parts = [
-            AgentRecords(Segments(rows=rows.part(range(block, block + 1)), owner=owner[own]), losses.part(own), own.start)
-            for block, own in enumerate(rows.slices)
-        ]
-
-        def total(prepared: Any, counts: NDArray[np.bool_] | None) -> Array:
-            model = (prepared[0].reshape(1, 1, -1), np.reshape(prepared[1], (1, 1)))
-            return problem.engine.sum(lambda block: parts[block].sums(model, counts)[0, 0], rows.n_blocks)
 
         return total
 
@@ -193,8 +178,8 @@ class ClippedSum:
             position = np.empty(len(sizes), dtype=np.int32)
             position[agents] = np.arange(len(agents), dtype=np.int32)
             segments = Segments(rows=rows.take([chosen]), owner=position[index[chosen]])
-            own = AgentRecords(segments, losses.part(chosen), 0)
-            return collect_agents(rows, own.sums(prepare_agents(rows, models), None))
+            records = AgentRecords(segments, losses.part(chosen), 0)
+            return collect_agents(rows, records.sums(prepare_agents(rows, models), None))
 
         def sums(agents: Positions, models: Array) -> Array:
             piece, sums = np.cumsum(sizes[agents]) // most, np.zeros(models.shape)
@@ -249,7 +234,7 @@ class ClippedSum:
                 norms = norms * shrink
                 np.nan_to_num(shrink, copy=False, nan=1.0)
                 target = target * shrink if rows.coordinates.has_target_scale else target
-            compiled = shrink is None and is_compiled(rows, self.facts.loss)
+            compiled = shrink is None and Segments.is_compiled(rows, self.facts.loss)
             return ClippedLosses(self.facts.loss, target, longest / norms, shrink, compiled)
 
 
@@ -261,7 +246,7 @@ class ClippedLosses:
     target: NDArray[Any]
     bound: Array
     shrink: Array | None = None  # What rows are multiplied by.
-    compiled: bool = False
+    compiled: bool = False  # In one loop with the sums of rows.
 
     def slopes(self, scores: Array, records: slice) -> Array:
         """Clipped derivatives at the scores of some records, one or several of each."""
@@ -289,11 +274,11 @@ class AgentRecords:
 
     def sums(self, prepared: tuple[Array, Array], counts: NDArray[np.bool_] | None) -> Array:
         """Raw sums of clipped gradients, of shape (n_agents, n_outputs, n_features + 1)."""
-        losses, start = self.losses, self.start
+        losses, start, weight = self.losses, self.start, self.segments.rows.weight
         if losses.compiled:
-            own_counts = None if counts is None else counts[start : start + len(losses.bound)]
-            known = (losses.target, losses.bound)
-            return self.segments.compiled_sums(prepared, losses.loss, known, own_counts)
+            weight = weight if counts is None else weight * counts[start : start + len(weight)]
+            known = (losses.target, losses.bound, weight)
+            return self.segments.compiled_sums(prepared, losses.loss, *known)
 
         def slopes(scores: Array, own: slice) -> Array:
             slopes = losses.slopes(scores, own)

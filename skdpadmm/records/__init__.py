@@ -26,7 +26,7 @@ from skdpadmm.records._rows import (
     feature_norms,
     rounding_factor,
 )
-from skdpadmm.records._segments import Segments, collect_agents, is_compiled, prepare_agents
+from skdpadmm.records._segments import Segments, collect_agents, prepare_agents
 
 __all__ = [
     "CANCELLATION",
@@ -42,7 +42,6 @@ __all__ = [
     "collect_agents",
     "declared_coordinates",
     "feature_norms",
-    "is_compiled",
     "moments_of",
     "prepare_agents",
     "rounding_factor",

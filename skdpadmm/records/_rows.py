@@ -115,9 +115,8 @@ class Rows:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the entries of each row are floats beside each other."""
-        dense = [] if self._is_sparse else self._blocks if self._whole is None else [self._whole]
-        return bool(dense) and all(X.flags.c_contiguous and X.dtype.kind == "f" for X in dense)
+        """Whether the entries of each row are beside each other."""
+        return self._whole is not None and bool(self._whole.flags.c_contiguous)
 
     @property
     def typical_norm(self) -> float:
@@ -287,14 +286,13 @@ class Rows:
             X[unruly] = tamed
         return X
 
-    def inside(self, block: int) -> Any:
-        """The same in the type of X, where no row is unruly."""
-        unruly = self._unruly[self.slices[block]].any()
-        return self.tame(block) if unruly else self._raw(block)
+    def stretches(self, *, converted: bool = True) -> Iterator[tuple[slice, Any]]:
+        """All rows as `tame` gives them, in arrays as long as they are without a copy.
 
-    def stretches(self) -> Iterator[tuple[slice, Any]]:
-        """All rows as `tame` gives them, in arrays as long as they are without a copy."""
-        whole = None if self._whole is None or self._whole.dtype != np.float64 else self._whole
+        What is not `converted` to float64 has the type of X.
+        """
+        is_other = self._whole is None or (converted and self._whole.dtype != np.float64)
+        whole = None if is_other else self._whole
 
         def is_copied(block: int) -> bool:
             return whole is None or bool(self._unruly[self.slices[block]].any())
@@ -330,8 +328,9 @@ class Rows:
 
         A dense block is read in place where no row has to be clipped; others are copied once.
         """
-        coordinates, weight = self.coordinates, self.weight[self.slices[block]]
-        X = self.inside(block)
+        coordinates, rows = self.coordinates, self.slices[block]
+        weight = self.weight[rows]
+        X = self.tame(block) if self._unruly[rows].any() else self._raw(block)
         X = X.tocsc() if self._is_sparse else X
 
         def column(index: int) -> Floats:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,9 @@ Owner = NDArray[np.int32]
 # Parameters are gathered row by row into an array of this many entries, which stays in a core's
 # cache beside the rows that they meet.
 GATHERED_ENTRIES = 2**16
-# A loop over fewer entries of X is not compiled: that takes a second.
+# What the slope of a loss reads of it.
+CONSTANTS = namedtuple("CONSTANTS", "threshold smoothing")
+# Compiling takes half a second: more than it saves for fewer entries of X.
 COMPILED_ENTRIES = 2**24
 COMPILED_LOSSES = (SquaredLoss, HuberLoss, LogisticLoss, SmoothedHinge)
 
@@ -73,48 +76,34 @@ class Segments:
             _add_rows(sums[span], masses[span], X, owner, weighted)
         return np.concatenate([sums, masses[..., None]], axis=2)
 
-    def compiled_sums(
-        self,
-        prepared: tuple[Floats, Floats],
-        loss: Loss,
-        records: tuple[Floats, Floats],
-        counts: NDArray[np.bool_] | None,
-    ) -> Floats:
-        """The same sums of derivatives of a loss, in one pass over the rows, where `is_compiled`.
+    def compiled_sums(self, models: tuple[Floats, Floats], loss: Loss, *records: Any) -> Floats:
+        """The same for clipped derivatives of a loss, in one pass over rows, if `is_compiled`.
 
-        For targets of records and bounds of their derivatives; others than those that count are
-        left out.
+        Targets of the records and bounds of their derivatives are given, and what rows weigh.
         """
-        coef, constant = prepared
-        n_agents, n_outputs, p = coef.shape
-        known = (*records, self.rows.weight if counts is None else self.rows.weight * counts)
+        n_agents, n_outputs, p = models[0].shape
+        models = (models[0].reshape(n_agents, p), models[1].reshape(n_agents))
+        constants = CONSTANTS(*(float(getattr(loss, name, 0.0)) for name in CONSTANTS._fields))
         total = np.zeros((n_agents, p + 1))
-        # As in `_pieces`: no agent has a longer chain of additions than a block.
-        n, at_once = self.rows.n_blocks, self._blocks_at_once
-        for first in range(0, n, at_once):
-            sums = np.zeros((n_agents, p + 1)) if at_once < n else total
-            for block in range(first, min(first + at_once, n)):
-                X, own = np.asarray(self.rows.inside(block)), self.rows.slices[block]
-                of_rows = (X, self.owner[own], *(values[own] for values in known))
-                models = (coef.reshape(n_agents, p), constant.reshape(n_agents))
-                _compiled(type(loss))(Constants.of(loss), *of_rows, *models, sums)
-            if at_once < n:
-                total += sums
+        for own, X in self._pieces(converted=False):
+            sums, known = np.zeros(total.shape), (self.owner[own], *(r[own] for r in records))
+            _compiled(type(loss))(constants, np.asarray(X), known, models, sums)
+            total += sums
         return total.reshape(n_agents, n_outputs, p + 1)
 
-    @cached_property
-    def _blocks_at_once(self) -> int:
-        rows = self.rows
-        longest = block_size(rows.coordinates.n_features, is_sparse=False)
-        is_short = int(np.bincount(self.owner).max(initial=0)) <= longest
-        return max(rows.n_blocks, 1) if is_short else 1
+    @staticmethod
+    def is_compiled(rows: Rows, loss: Loss) -> bool:
+        """Whether sums can be compiled, and are worth it: decided by public facts."""
+        is_large = rows.n_samples * rows.coordinates.n_features >= COMPILED_ENTRIES
+        is_known = type(loss) in COMPILED_LOSSES and rows.is_contiguous
+        return is_large and is_known and find_spec("numba") is not None
 
-    def _pieces(self) -> Iterator[tuple[slice, Any]]:
+    def _pieces(self, *, converted: bool = True) -> Iterator[tuple[slice, Any]]:
         """Stretches of rows, cut where an agent has so many that rounding of its sum counts.
 
         A sum within a piece is one chain of additions, and `rounding_factor` allows a block's.
         """
-        for stretch, X in self.rows.stretches():
+        for stretch, X in self.rows.stretches(converted=converted):
             longest = block_size(X.shape[1], is_sparse=sparse.issparse(X))
             n = stretch.stop - stretch.start
             if n > longest and np.bincount(self.owner[stretch]).max() <= longest:
@@ -178,48 +167,20 @@ def _add_rows(sums: Floats, masses: Floats, X: Any, owner: Owner, weighted: Floa
     masses += np.bincount(target, entries[0], masses.size).reshape(masses.shape)
 
 
-class Constants(NamedTuple):
-    """What slopes of losses read from them."""
-
-    threshold: float
-    smoothing: float
-
-    @classmethod
-    def of(cls, loss: Loss) -> Constants:
-        """Those that a loss has."""
-        return cls(*(float(getattr(loss, name, 0.0)) for name in cls._fields))
-
-
-def is_compiled(rows: Rows, loss: Loss) -> bool:
-    """Whether `Segments.compiled_sums` is for such rows and losses: a function of public facts."""
-    is_large = rows.n_samples * rows.coordinates.n_features >= COMPILED_ENTRIES
-    is_known = type(loss) in COMPILED_LOSSES and rows.is_contiguous
-    return is_large and is_known and find_spec("numba") is not None
-
-
 @cache
 def _compiled(kind: type[Loss]) -> Any:
-    """Compile at the first call of a process, with sums of floats in any order."""
+    """Compile at the first call of a process, with additions in any order."""
     import numba
 
-    # Without "nnan" and "ninf": nothing is assumed of values.
-    options = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
-    return partial(numba.njit(**options)(_loop), numba.njit(**options)(kind.slope))
+    # Nothing is assumed of values: they may be infinite or no numbers.
+    order: Any = {"reassoc", "contract", "nsz"}
+    compiled: Any = numba.njit(fastmath=order, error_model="numpy", nogil=True)
+    return partial(compiled(_loop), compiled(kind.slope))
 
 
-def _loop(
-    slope: Any,
-    loss: Any,
-    X: Any,
-    owner: Any,
-    target: Any,
-    bound: Any,
-    weight: Any,
-    coef: Any,
-    constant: Any,
-    sums: Any,
-) -> None:
-    n, p = X.shape
+def _loop(slope: Any, loss: Any, X: Any, known: Any, models: Any, sums: Any) -> None:
+    (owner, target, bound, weight), (coef, constant), (n, p) = known, models, X.shape
+    # Some rows at a time, which stay in a core's nearest cache: scores, slopes, sums.
     slopes = np.empty(64)
     for start in range(0, n, 64):
         stop = min(start + 64, n)
