@@ -230,15 +230,8 @@ class AgentBlocks:
     def _local(self, agent: int) -> LocalProblem:
         group = self.groups[agent]
         rows, target = self.rows.take([group]), self.target[group]
-        size = len(target) * rows.coordinates.n_parameters
-        return LocalProblem(
-            rows=rows,
-            block=0,
-            target=target,
-            loss=self.update.loss,
-            step_size=self.update.step_size,
-            seen=rows.seen(0) if self.update.exact and size <= LARGEST_FACTORED else None,
-        )
+        loss, step_size = self.update.loss, self.update.step_size
+        return LocalProblem(rows=rows, block=0, target=target, loss=loss, step_size=step_size)
 
 
 def agent_blocks(
@@ -300,8 +293,6 @@ class LocalProblem:
     target: NDArray[Any]
     loss: Loss
     step_size: float
-    # The rows as they are seen, where they are few: a solver reads them many times.
-    seen: Array | None = None
 
     def gradient(self, x: Array) -> Array:
         """Gradient of the mean loss."""
@@ -353,14 +344,14 @@ class LocalProblem:
             [shrunk * np.maximum(values, 0) @ vectors.T, shrunk @ vectors.T @ pull]
         )
 
+    @cached_property
+    def _seen(self) -> Array:
+        return self.rows.seen(self.block)
+
     def _scores(self, x: Array) -> Array:
-        if self.seen is not None:
-            return self.seen @ (x if x.shape[1] > 1 else x[:, 0])
         return self.rows.scores(self.block, self.rows.prepare(x if x.shape[1] > 1 else x[:, 0]))
 
     def _mean(self, slopes: Array) -> Array:
-        if self.seen is not None:
-            return np.asarray(self.seen.T @ slopes) / len(self.target)
         return self.rows.collect(self.rows.adjoint(self.block, slopes)) / len(self.target)
 
     def _evaluate(self, x: Array, v: Array) -> tuple[float, Array, Array]:
@@ -391,7 +382,7 @@ class LocalProblem:
 
     def _second_derivative(self, curvature: Array) -> Array:
         """Of the objective, as a matrix over all parameters; its eigenvalues are at least one."""
-        A, k = self.rows.seen(self.block) if self.seen is None else self.seen, self.loss.n_outputs
+        A, k = self._seen, self.loss.n_outputs
         hessian, n = hessian_of(A, curvature.reshape(-1, k, k)), A.shape[1] * k
         return np.asarray(np.eye(n) + self.step_size / len(A) * hessian.reshape(n, n))
 
