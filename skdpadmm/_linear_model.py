@@ -474,9 +474,9 @@ class SeesRows:
             return np.asarray((X if self._box_ is None else clipped(X, *self._box_)) @ coef)
         product, size = np.empty((len(X), *coef.shape[1:])), block_size(X.shape[1], is_sparse=False)
         for start in range(0, len(X), size):
-            part = X[start : start + size].astype(np.float64)
-            part = part if self._box_ is None else clipped(part, *self._box_)
-            np.matmul(part, coef, out=product[start : start + size])
+            part = X[start : start + size]
+            part = part.astype(np.float64) if self._box_ is None else clipped(part, *self._box_)
+            product[start : start + size] = part @ coef
         return product
 
 

@@ -344,10 +344,6 @@ class LocalProblem:
             [shrunk * np.maximum(values, 0) @ vectors.T, shrunk @ vectors.T @ pull]
         )
 
-    @cached_property
-    def _seen(self) -> Array:
-        return self.rows.seen(self.block)
-
     def _scores(self, x: Array) -> Array:
         return self.rows.scores(self.block, self.rows.prepare(x if x.shape[1] > 1 else x[:, 0]))
 
@@ -382,7 +378,7 @@ class LocalProblem:
 
     def _second_derivative(self, curvature: Array) -> Array:
         """Of the objective, as a matrix over all parameters; its eigenvalues are at least one."""
-        A, k = self._seen, self.loss.n_outputs
+        A, k = self.rows.seen(self.block), self.loss.n_outputs
         hessian, n = hessian_of(A, curvature.reshape(-1, k, k)), A.shape[1] * k
         return np.asarray(np.eye(n) + self.step_size / len(A) * hessian.reshape(n, n))
 

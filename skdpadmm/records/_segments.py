@@ -95,8 +95,8 @@ class Segments:
     def is_compiled(rows: Rows, loss: Loss) -> bool:
         """Whether sums can be compiled, and are worth it: decided by public facts."""
         is_large = rows.n_samples * rows.coordinates.n_features >= COMPILED_ENTRIES
-        is_known = type(loss) in COMPILED_LOSSES and rows.is_contiguous
-        return is_large and is_known and find_spec("numba") is not None
+        is_known = type(loss) in COMPILED_LOSSES and find_spec("numba") is not None
+        return is_large and is_known and rows.is_contiguous
 
     def _pieces(self, *, converted: bool = True) -> Iterator[tuple[slice, Any]]:
         """Stretches of rows, cut where an agent has so many that rounding of its sum counts.
