@@ -99,13 +99,12 @@ class ClippedSum:
 
     def _raw_sum(self, problem: Problem) -> Summand:
         """The same for prepared models, before it is collected."""
-        rows, losses, parts = problem.rows, self._losses(problem), []
+        rows, losses = problem.rows, self._losses(problem)
+        parts: list[AgentRecords] = []
         if losses.compiled and problem.weights is None:
-            # Blocks of one agent.
-            for block, own in enumerate(rows.slices):
-                owner = np.zeros(own.stop - own.start, dtype=np.int32)
-                segments = Segments(rows=rows.part(range(block, block + 1)), owner=owner)
-                parts.append(AgentRecords(segments, losses.part(own), own.start))
+            # Those of one agent.
+            owner = np.zeros(rows.n_samples, dtype=np.int32)
+            parts = agent_records(rows, owner, losses, min(N_TASKS, rows.n_blocks))
 
         def total(prepared: Any, counts: NDArray[np.bool_] | None) -> Array:
             def of_block(block: int) -> Array:
@@ -123,7 +122,7 @@ class ClippedSum:
                     slopes[~counts[records]] = 0.0
                 return rows.adjoint(block, slopes)
 
-            return problem.engine.sum(of_block, rows.n_blocks)
+            return problem.engine.sum(of_block, len(parts) or rows.n_blocks)
 
         return total
 
@@ -140,12 +139,7 @@ class ClippedSum:
         limits, owner = unit_limits(facts)[facts.agents.kind], ownership.index.astype(np.int32)
         # Sums of all agents are added up once for each part: a little beside a pass over its rows.
         n_parts = min(max(rows.n_samples // (100 * ownership.n_agents), 2), N_TASKS, rows.n_blocks)
-        parts = []
-        for part in range(n_parts):
-            blocks = range(rows.n_blocks * part // n_parts, rows.n_blocks * (part + 1) // n_parts)
-            own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
-            segments = Segments(rows=rows.part(blocks), owner=owner[own])
-            parts.append(AgentRecords(segments, losses.part(own), own.start))
+        parts = agent_records(rows, owner, losses, n_parts)
         placed = problem.engine.place(parts)
 
         def sums(models: Array, counts: NDArray[np.bool_] | None = None) -> Array:
@@ -287,6 +281,19 @@ class AgentRecords:
             return slopes
 
         return self.segments.sums(prepared, slopes)
+
+
+def agent_records(
+    rows: Rows, owner: NDArray[np.int32], losses: ClippedLosses, n_parts: int
+) -> list[AgentRecords]:
+    """Cut records into parts of neighbouring blocks."""
+    parts = []
+    for part in range(n_parts):
+        blocks = range(rows.n_blocks * part // n_parts, rows.n_blocks * (part + 1) // n_parts)
+        own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
+        segments = Segments(rows=rows.part(blocks), owner=owner[own])
+        parts.append(AgentRecords(segments, losses.part(own), own.start))
+    return parts
 
 
 def clip_persons(

@@ -84,11 +84,14 @@ class Segments:
         n_agents, n_outputs, p = models[0].shape
         models = (models[0].reshape(n_agents, p), models[1].reshape(n_agents))
         constants = CONSTANTS(*(float(getattr(loss, name, 0.0)) for name in CONSTANTS._fields))
-        total = np.zeros((n_agents, p + 1))
-        for own, X in self._pieces(converted=False):
-            sums, known = np.zeros(total.shape), (self.owner[own], *(r[own] for r in records))
-            _compiled(type(loss))(constants, np.asarray(X), known, models, sums)
-            total += sums
+        total, sums = np.zeros((2, n_agents, p + 1))
+        for own, X in self.rows.stretches(converted=False):
+            known = (self.owner[own], *(values[own] for values in records))
+            size = block_size(p, is_sparse=False)
+            # As in `_pieces`.
+            if n_agents > 1 and np.bincount(known[0]).max() <= size:
+                size = len(X)
+            _compiled(type(loss))(constants, np.asarray(X), known, models, size, sums, total)
         return total.reshape(n_agents, n_outputs, p + 1)
 
     @staticmethod
@@ -98,12 +101,12 @@ class Segments:
         is_known = type(loss) in COMPILED_LOSSES and find_spec("numba") is not None
         return is_large and is_known and rows.is_contiguous
 
-    def _pieces(self, *, converted: bool = True) -> Iterator[tuple[slice, Any]]:
+    def _pieces(self) -> Iterator[tuple[slice, Any]]:
         """Stretches of rows, cut where an agent has so many that rounding of its sum counts.
 
         A sum within a piece is one chain of additions, and `rounding_factor` allows a block's.
         """
-        for stretch, X in self.rows.stretches(converted=converted):
+        for stretch, X in self.rows.stretches():
             longest = block_size(X.shape[1], is_sparse=sparse.issparse(X))
             n = stretch.stop - stretch.start
             if n > longest and np.bincount(self.owner[stretch]).max() <= longest:
@@ -178,10 +181,12 @@ def _compiled(kind: type[Loss]) -> Any:
     return partial(compiled(_loop), compiled(kind.slope))
 
 
-def _loop(slope: Any, loss: Any, X: Any, known: Any, models: Any, sums: Any) -> None:
+def _loop(
+    slope: Any, loss: Any, X: Any, known: Any, models: Any, size: int, sums: Any, total: Any
+) -> None:
     (owner, target, bound, weight), (coef, constant), (n, p) = known, models, X.shape
     # Some rows at a time, which stay in a core's nearest cache: scores, slopes, sums.
-    slopes = np.empty(64)
+    slopes, in_chain = np.empty(64), 0
     for start in range(0, n, 64):
         stop = min(start + 64, n)
         for i in range(start, stop):
@@ -198,3 +203,9 @@ def _loop(slope: Any, loss: Any, X: Any, known: Any, models: Any, sums: Any) -> 
             for j in range(p):
                 sums[a, j] += s * X[i, j]
             sums[a, p] += s
+        # Chains of additions, each of `size` rows at most.
+        in_chain += stop - start
+        if stop == n or in_chain + 64 > size:
+            total += sums
+            sums[:] = 0.0
+            in_chain = 0
