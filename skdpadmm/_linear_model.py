@@ -57,6 +57,7 @@ from skdpadmm.protocol import Agents, Budget, Facts, Plan
 from skdpadmm.records import (
     UNDECLARED_TARGET_BOUNDS,
     Coordinates,
+    block_size,
     clipped,
     declared_coordinates,
     rounding_factor,
@@ -466,6 +467,18 @@ class SeesRows:
         X = self._check_predict(X)
         return X if self._box_ is None else clipped(X, *self._box_)
 
+    def _product(self, X: Any, coef: Array) -> Array:
+        """``X @ coef`` of rows as they are seen, which are copied a block at a time."""
+        X = self._check_predict(X)
+        if not isinstance(X, np.ndarray) or (self._box_ is None and X.dtype == np.float64):
+            return np.asarray((X if self._box_ is None else clipped(X, *self._box_)) @ coef)
+        product, size = np.empty((len(X), *coef.shape[1:])), block_size(X.shape[1], is_sparse=False)
+        for start in range(0, len(X), size):
+            part = X[start : start + size]
+            part = part.astype(np.float64) if self._box_ is None else clipped(part, *self._box_)
+            product[start : start + size] = part @ coef
+        return product
+
 
 class PredictsNumbers(SeesRows, RegressorMixin):
     """Predictions of a linear regression."""
@@ -487,7 +500,7 @@ class PredictsNumbers(SeesRows, RegressorMixin):
         -------
         y_pred : ndarray of shape (n_samples,)
         """
-        scores = np.asarray(self._seen(X) @ self.coef_ + self.intercept_)
+        scores = self._product(X, self.coef_) + self.intercept_
         return self._answers(scores[:, None])
 
     def _answers(self, scores: Array) -> Array:
@@ -515,7 +528,7 @@ class PredictsClasses(SeesRows, ClassifierMixin):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             With two classes, the score of ``classes_[1]``.
         """
-        return self._by_class(np.asarray(self._seen(X) @ self.coef_.T + self.intercept_))
+        return self._by_class(self._product(X, self.coef_.T) + self.intercept_)
 
     @lazily
     def predict(self, X: Any) -> NDArray[Any]:

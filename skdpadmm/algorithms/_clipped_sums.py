@@ -100,9 +100,17 @@ class ClippedSum:
     def _raw_sum(self, problem: Problem) -> Summand:
         """The same for prepared models, before it is collected."""
         rows, losses = problem.rows, self._losses(problem)
+        parts: list[AgentRecords] = []
+        if losses.compiled and problem.weights is None:
+            # Those of one agent.
+            owner = np.zeros(rows.n_samples, dtype=np.int32)
+            parts = agent_records(rows, owner, losses, min(N_TASKS, rows.n_blocks))
 
         def total(prepared: Any, counts: NDArray[np.bool_] | None) -> Array:
             def of_block(block: int) -> Array:
+                if parts:
+                    models = (prepared[0].reshape(1, 1, -1), np.reshape(prepared[1], (1, 1)))
+                    return parts[block].sums(models, counts)[0, 0]
                 records, scores = rows.slices[block], rows.scores(block, prepared)
                 if problem.weights is None:
                     slopes = losses.slopes(scores, records)
@@ -114,7 +122,7 @@ class ClippedSum:
                     slopes[~counts[records]] = 0.0
                 return rows.adjoint(block, slopes)
 
-            return problem.engine.sum(of_block, rows.n_blocks)
+            return problem.engine.sum(of_block, len(parts) or rows.n_blocks)
 
         return total
 
@@ -131,12 +139,7 @@ class ClippedSum:
         limits, owner = unit_limits(facts)[facts.agents.kind], ownership.index.astype(np.int32)
         # Sums of all agents are added up once for each part: a little beside a pass over its rows.
         n_parts = min(max(rows.n_samples // (100 * ownership.n_agents), 2), N_TASKS, rows.n_blocks)
-        parts = []
-        for part in range(n_parts):
-            blocks = range(rows.n_blocks * part // n_parts, rows.n_blocks * (part + 1) // n_parts)
-            own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
-            segments = Segments(rows=rows.part(blocks), owner=owner[own])
-            parts.append(AgentRecords(segments, losses.part(own), own.start))
+        parts = agent_records(rows, owner, losses, n_parts)
         placed = problem.engine.place(parts)
 
         def sums(models: Array, counts: NDArray[np.bool_] | None = None) -> Array:
@@ -169,8 +172,8 @@ class ClippedSum:
             position = np.empty(len(sizes), dtype=np.int32)
             position[agents] = np.arange(len(agents), dtype=np.int32)
             segments = Segments(rows=rows.take([chosen]), owner=position[index[chosen]])
-            raw = segments.sums(prepare_agents(rows, models), losses.part(chosen).slopes)
-            return collect_agents(rows, raw)
+            records = AgentRecords(segments, losses.part(chosen), 0)
+            return collect_agents(rows, records.sums(prepare_agents(rows, models), None))
 
         def sums(agents: Positions, models: Array) -> Array:
             piece, sums = np.cumsum(sizes[agents]) // most, np.zeros(models.shape)
@@ -225,7 +228,8 @@ class ClippedSum:
                 norms = norms * shrink
                 np.nan_to_num(shrink, copy=False, nan=1.0)
                 target = target * shrink if rows.coordinates.has_target_scale else target
-            return ClippedLosses(self.facts.loss, target, longest / norms, shrink)
+            compiled = shrink is None and Segments.is_compiled(rows, self.facts.loss)
+            return ClippedLosses(self.facts.loss, target, longest / norms, shrink, compiled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +240,7 @@ class ClippedLosses:
     target: NDArray[Any]
     bound: Array
     shrink: Array | None = None  # What rows are multiplied by.
+    compiled: bool = False  # In one loop with the sums of rows.
 
     def slopes(self, scores: Array, records: slice) -> Array:
         """Clipped derivatives at the scores of some records, one or several of each."""
@@ -249,7 +254,8 @@ class ClippedLosses:
     def part(self, records: slice | Positions) -> ClippedLosses:
         """Those of some records."""
         shrink = None if self.shrink is None else self.shrink[records]
-        return ClippedLosses(self.loss, self.target[records], self.bound[records], shrink)
+        own = (self.target[records], self.bound[records], shrink, self.compiled)
+        return ClippedLosses(self.loss, *own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,14 +268,32 @@ class AgentRecords:
 
     def sums(self, prepared: tuple[Array, Array], counts: NDArray[np.bool_] | None) -> Array:
         """Raw sums of clipped gradients, of shape (n_agents, n_outputs, n_features + 1)."""
+        losses, start, weight = self.losses, self.start, self.segments.rows.weight
+        if losses.compiled:
+            weight = weight if counts is None else weight * counts[start : start + len(weight)]
+            known = (losses.target, losses.bound, weight)
+            return self.segments.compiled_sums(prepared, losses.loss, *known)
 
         def slopes(scores: Array, own: slice) -> Array:
-            slopes = self.losses.slopes(scores, own)
+            slopes = losses.slopes(scores, own)
             if counts is not None:
-                slopes *= counts[self.start + own.start : self.start + own.stop, None]
+                slopes *= counts[start + own.start : start + own.stop, None]
             return slopes
 
         return self.segments.sums(prepared, slopes)
+
+
+def agent_records(
+    rows: Rows, owner: NDArray[np.int32], losses: ClippedLosses, n_parts: int
+) -> list[AgentRecords]:
+    """Cut records into parts of neighbouring blocks."""
+    parts = []
+    for part in range(n_parts):
+        blocks = range(rows.n_blocks * part // n_parts, rows.n_blocks * (part + 1) // n_parts)
+        own = slice(rows.slices[blocks[0]].start, rows.slices[blocks[-1]].stop)
+        segments = Segments(rows=rows.part(blocks), owner=owner[own])
+        parts.append(AgentRecords(segments, losses.part(own), own.start))
+    return parts
 
 
 def clip_persons(

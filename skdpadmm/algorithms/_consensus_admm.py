@@ -470,8 +470,13 @@ def placed_blocks(
         is_long = not parts[0].keeps_closed_forms
         placed = problem.engine.place(parts, long_tasks=is_long)
         return lambda z, c, active: placed.sum(blocks.AgentBlocks.advance, z, c, active) / unit
+    unit = clip_norm * rows.n_samples
+    if everyone and not update.exact and not update.increments and update.relaxation == 0.5:
+        # States are gradients of the last point: nothing has to be kept.
+        gradients = ClippedSum(facts, clip_norm).over(problem)
+        return lambda z, c, active=None: gradients(z) / unit
     choices = {"update": update, "clip_norm": clip_norm, "everyone": everyone}
-    records, unit = problem.summed(partial(_placed_records, choices)), clip_norm * rows.n_samples
+    records = problem.summed(partial(_placed_records, choices))
 
     def messages_of_records(z: Array, c: Array, active: Array | None = None) -> Array:
         return rows.collect(records(z, c, active)).reshape(z.shape) / unit

@@ -114,6 +114,11 @@ class Rows:
         return len(self.slices)
 
     @property
+    def is_contiguous(self) -> bool:
+        """Whether the entries of each row are beside each other."""
+        return self._whole is not None and bool(self._whole.flags.c_contiguous)
+
+    @property
     def typical_norm(self) -> float:
         """A public figure for the size of a row, in the basis that is used; no bound."""
         if self.basis is not None:
@@ -281,9 +286,13 @@ class Rows:
             X[unruly] = tamed
         return X
 
-    def stretches(self) -> Iterator[tuple[slice, Any]]:
-        """All rows as `tame` gives them, in arrays as long as they are without a copy."""
-        whole = None if self._whole is None or self._whole.dtype != np.float64 else self._whole
+    def stretches(self, *, converted: bool = True) -> Iterator[tuple[slice, Any]]:
+        """All rows as `tame` gives them, in arrays as long as they are without a copy.
+
+        What is not `converted` to float64 has the type of X.
+        """
+        is_other = self._whole is None or (converted and self._whole.dtype != np.float64)
+        whole = None if is_other else self._whole
 
         def is_copied(block: int) -> bool:
             return whole is None or bool(self._unruly[self.slices[block]].any())

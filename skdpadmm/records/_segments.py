@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SmoothedHinge, SquaredLoss
 from skdpadmm.records._rows import Rows, block_size
 
 Floats = NDArray[np.float64]
@@ -18,6 +22,11 @@ Owner = NDArray[np.int32]
 # Parameters are gathered row by row into an array of this many entries, which stays in a core's
 # cache beside the rows that they meet.
 GATHERED_ENTRIES = 2**16
+# What the slope of a loss reads of it.
+CONSTANTS = namedtuple("CONSTANTS", "threshold smoothing")
+# Compiling takes half a second: more than it saves for fewer entries of X.
+COMPILED_ENTRIES = 2**24
+COMPILED_LOSSES = (SquaredLoss, HuberLoss, LogisticLoss, SmoothedHinge)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,6 +75,31 @@ class Segments:
                 np.multiply(slopes_of(scores, own), weight, out=weighted[some])
             _add_rows(sums[span], masses[span], X, owner, weighted)
         return np.concatenate([sums, masses[..., None]], axis=2)
+
+    def compiled_sums(self, models: tuple[Floats, Floats], loss: Loss, *records: Any) -> Floats:
+        """The same for clipped derivatives of a loss, in one pass over rows, if `is_compiled`.
+
+        Targets of the records and bounds of their derivatives are given, and what rows weigh.
+        """
+        n_agents, n_outputs, p = models[0].shape
+        models = (models[0].reshape(n_agents, p), models[1].reshape(n_agents))
+        constants = CONSTANTS(*(float(getattr(loss, name, 0.0)) for name in CONSTANTS._fields))
+        total, sums = np.zeros((2, n_agents, p + 1))
+        for own, X in self.rows.stretches(converted=False):
+            known = (self.owner[own], *(values[own] for values in records))
+            size = block_size(p, is_sparse=False)
+            # As in `_pieces`.
+            if n_agents > 1 and np.bincount(known[0]).max() <= size:
+                size = len(X)
+            _compiled(type(loss))(constants, np.asarray(X), known, models, size, sums, total)
+        return total.reshape(n_agents, n_outputs, p + 1)
+
+    @staticmethod
+    def is_compiled(rows: Rows, loss: Loss) -> bool:
+        """Whether sums can be compiled, and are worth it: decided by public facts."""
+        is_large = rows.n_samples * rows.coordinates.n_features >= COMPILED_ENTRIES
+        is_known = type(loss) in COMPILED_LOSSES and find_spec("numba") is not None
+        return is_large and is_known and rows.is_contiguous
 
     def _pieces(self) -> Iterator[tuple[slice, Any]]:
         """Stretches of rows, cut where an agent has so many that rounding of its sum counts.
@@ -134,3 +168,44 @@ def _add_rows(sums: Floats, masses: Floats, X: Any, owner: Owner, weighted: Floa
     else:
         into += found
     masses += np.bincount(target, entries[0], masses.size).reshape(masses.shape)
+
+
+@cache
+def _compiled(kind: type[Loss]) -> Any:
+    """Compile at the first call of a process, with additions in any order."""
+    import numba
+
+    # Nothing is assumed of values: they may be infinite or no numbers.
+    order: Any = {"reassoc", "contract", "nsz"}
+    compiled: Any = numba.njit(fastmath=order, error_model="numpy", nogil=True)
+    return partial(compiled(_loop), compiled(kind.slope))
+
+
+def _loop(
+    slope: Any, loss: Any, X: Any, known: Any, models: Any, size: int, sums: Any, total: Any
+) -> None:
+    (owner, target, bound, weight), (coef, constant), (n, p) = known, models, X.shape
+    # Some rows at a time, which stay in a core's nearest cache: scores, slopes, sums.
+    slopes, in_chain = np.empty(64), 0
+    for start in range(0, n, 64):
+        stop = min(start + 64, n)
+        for i in range(start, stop):
+            score = 0.0
+            for j in range(p):
+                score += X[i, j] * coef[owner[i], j]
+            slopes[i - start] = (score + constant[owner[i]]) * weight[i]
+        for i in range(start, stop):
+            s = slope(loss, slopes[i - start], target[i])
+            s = min(max(s, -bound[i]), bound[i]) if np.isfinite(s) else 0.0
+            slopes[i - start] = s * weight[i]
+        for i in range(start, stop):
+            s, a = slopes[i - start], owner[i]
+            for j in range(p):
+                sums[a, j] += s * X[i, j]
+            sums[a, p] += s
+        # Chains of additions, each of `size` rows at most.
+        in_chain += stop - start
+        if stop == n or in_chain + 64 > size:
+            total += sums
+            sums[:] = 0.0
+            in_chain = 0

@@ -83,3 +83,13 @@ def test_steps_equal_the_algorithm_agent_by_agent(loss, unit, topology, weight, 
     agents.assert_tail(task, solution, models, points, 0.8)
     assert (solution.n_iter, solution.n_rounds) == (12, 4)
     assert len({drawn.tobytes() for drawn in gate.drawn}) == (12 if batches < 1 else 0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "unit", "batches"),
+    [("squared", "record", 1.0), ("logistic", "agent", 1.0), ("logistic", "record", 0.4)],
+)
+def test_compiled_steps_equal_the_algorithm_agent_by_agent(loss, unit, batches, monkeypatch):
+    pytest.importorskip("numba")
+    monkeypatch.setattr("skdpadmm.records._segments.COMPILED_ENTRIES", 0)
+    test_steps_equal_the_algorithm_agent_by_agent(loss, unit, "star", "step", batches, NoPenalty())

@@ -40,7 +40,7 @@ from skdpadmm.penalties import L1, SquaredL2
 from skdpadmm.privacy import Composed, GaussianDP, Neighboring
 from skdpadmm.protocol import Gate, Plan, Problem, View
 from skdpadmm.protocol._gate import Turns
-from skdpadmm.records import Rows
+from skdpadmm.records import Rows, Segments
 from tests.contract.registry import BY_ID, Row
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -245,6 +245,22 @@ def no_clip(*modules: str) -> Plant:
 
 def no_vector_clip(*modules: str) -> Plant:
     return unclipped("clip_vectors", *modules)
+
+
+def compiled(plant: Plant) -> Plant:
+    """In the loop of large data, for small data."""
+    return all_of(setting("skdpadmm.records._segments.COMPILED_ENTRIES", 0), plant)
+
+
+@replaces(Segments, "compiled_sums")
+def infinite_bounds(sums: Any, self: Any, models: Any, loss: Any, *records: Any) -> Any:
+    target, bound, weight = records
+    return sums(self, models, loss, target, np.full(len(bound), np.inf), weight)
+
+
+@replaces(Segments, "compiled_sums")
+def weights_without_batch(sums: Any, self: Any, models: Any, loss: Any, *records: Any) -> Any:
+    return sums(self, models, loss, *records[:2], self.rows.weight)
 
 
 @replaces(Rows, "__init__")
@@ -737,8 +753,10 @@ BUGS = [
         "personal-warm personal-delayed personal-local"),
     Bug("no clip of records", no_clip(f"{ALGORITHMS}._agent_blocks"), LINEAR,
         "consensus-exact federated-server"),
-    Bug("no clip of records in a replay", no_clip(f"{ALGORITHMS}._agent_blocks"), REPLAY,
+    Bug("no clip of records in a replay", no_clip(SUMS), REPLAY,
         "consensus-linearized-undeclared"),
+    Bug("no clip of compiled sums", compiled(infinite_bounds), REPLAY,
+        "gradient-last-zero-out multi-step-batches", knobs={"clip_norm": 0.01}),
     Bug("rows not scaled down", rows_not_scaled_down, REPLAY,
         "consensus-norm-sparse gradient-last-norm", knobs={"clip_norm": 0.1}),
     Bug("a clip before weights", clipped_before_weighted(f"{ALGORITHMS}._agent_blocks"), LINEAR,
@@ -961,6 +979,10 @@ THEOREM_BUGS = [
                f"{OBJECTIVE}.test_a_clip_that_binds_stays_below_the_claim"),
     TheoremBug("a ridge that is weaker than planned", a_weak_ridge,
                f"{OBJECTIVE}.test_a_curved_loss_needs_the_planned_ridge", (1.0,)),
+    TheoremBug("compiled sums of all records instead of a batch", weights_without_batch,
+               "tests.algorithms.test_multi_step_admm"
+               ".test_compiled_steps_equal_the_algorithm_agent_by_agent",
+               ("logistic", "record", 0.4, pytest.MonkeyPatch)),
     TheoremBug("weights left out of the constants of a loss", weights_left_out,
                "tests.losses.test_losses.test_derivative_and_curvature_are_slopes_within_the_public_constants"),
     TheoremBug("batches under replace-one counted as under zero-out", sampled_as_zero_out,

@@ -18,9 +18,10 @@ from sklearn.base import clone
 
 from skdpadmm.algorithms import ALGORITHMS
 from skdpadmm.exceptions import PrivacyWarning
+from skdpadmm.records import Segments
 from tests.contract import harness
 from tests.contract.harness import SLACK, fit_through, moves, record, replay, same_draws
-from tests.contract.registry import ROWS
+from tests.contract.registry import BY_ID, ROWS
 
 # Significance level of the tests of noise.
 LEVEL = 1e-6
@@ -505,3 +506,20 @@ def cases(rows, properties):
 @pytest.mark.parametrize(("row", "promise"), cases(ROWS, PROPERTIES))
 def test_contract(row, promise):
     promise(row)
+
+
+COMPILED = (
+    "consensus-linearized-undeclared consensus-conditioned-zero-out gradient-path"
+    " multi-step-batches aggregators-gradient"
+)
+
+
+@pytest.mark.parametrize("row_id", COMPILED.split())
+@pytest.mark.parametrize("promise", [replay_within_sensitivity, same_bits, refusals_leave_nothing])
+def test_the_contract_of_compiled_sums(row_id, promise, monkeypatch):
+    pytest.importorskip("numba")
+    calls, sums = [], Segments.compiled_sums
+    monkeypatch.setattr(Segments, "compiled_sums", lambda *a: calls.append(1) or sums(*a))
+    monkeypatch.setattr("skdpadmm.records._segments.COMPILED_ENTRIES", 0)
+    promise(BY_ID[row_id])
+    assert calls

@@ -10,7 +10,14 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 from skdpadmm import records
-from skdpadmm.records import Rows, Segments, block_size
+from skdpadmm.losses import (
+    HuberLoss,
+    LogisticLoss,
+    SmoothedHinge,
+    SquaredLoss,
+    clip_derivative,
+)
+from skdpadmm.records import Rows, Segments, block_size, declared_coordinates
 
 P = 7
 LOWER = np.array([-1.0, -2.0, 0.0, -5.0, -1.0, -1.0, -1e3])
@@ -324,3 +331,35 @@ def test_no_agent_has_more_rows_in_one_chain_than_rounding_allows(n_agents):
     assert max(np.bincount(owner[own]).max() for own, _ in pieces) <= longest
     # Agents whose chains are short anyway are summed at once.
     assert len(pieces) == (1 if n_agents == 10 else -(-n // longest))
+
+
+@pytest.mark.parametrize(
+    "loss", [SquaredLoss(), HuberLoss(0.7), LogisticLoss(), SmoothedHinge(0.5)]
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("n_agents", "p"), [(1, P), (7, P), (2, 70)])
+def test_compiled_sums_equal_those_of_arrays(loss, dtype, n_agents, p, monkeypatch):
+    pytest.importorskip("numba")
+    monkeypatch.setattr("skdpadmm.records._segments.COMPILED_ENTRIES", 0)
+    n, rng = 9_000, np.random.default_rng(0)
+    X = rng.normal(size=(n, p)).astype(dtype)
+    X[[3, n - 1]] = 1e30  # outside the box
+    facts = {"n_features": p, "fit_intercept": True, "has_target_scale": False}
+    rows = Rows(X, declared_coordinates(feature_bounds=(-2.0, 2.0), **facts))
+    assert Segments.is_compiled(rows, loss)
+    assert not Segments.is_compiled(Rows(np.asfortranarray(X), rows.coordinates), loss)
+    owner = rng.integers(n_agents, size=n).astype(np.int32)
+    target, bound = rng.choice([-1.0, 1.0], n), rng.uniform(0.0, 1.0, n)
+    counts, models = rng.random(n) < 0.5, rng.normal(size=(n_agents, p + 1, 1))
+    models[0] *= 1e300  # scores, and slopes of a squared loss, that are no longer floats
+    segments, prepared = Segments(rows=rows, owner=owner), records.prepare_agents(rows, models)
+
+    def slopes_of(scores, own):
+        with np.errstate(all="ignore"):
+            slopes = loss.derivative(scores[:, 0], target[own])
+        return (clip_derivative(slopes, bound[own]) * counts[own])[:, None]
+
+    with np.errstate(all="ignore"):
+        found = segments.compiled_sums(prepared, loss, target, bound, rows.weight * counts)
+        expected = segments.sums(prepared, slopes_of)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11 * np.abs(expected).max())
