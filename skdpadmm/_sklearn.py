@@ -140,7 +140,12 @@ def converting() -> Iterator[None]:
         ) from None
 
 
-def parameter(default: Any, *allowed: Any, convert: Callable[[Any], Any] | None = None) -> Any:
+def parameter(
+    default: Any,
+    *allowed: Any,
+    convert: Callable[[Any], Any] | None = None,
+    is_later: bool = False,
+) -> Any:
     """A parameter of an estimator or an algorithm: a dataclass field that knows its valid values.
 
     Parameters
@@ -154,6 +159,9 @@ def parameter(default: Any, *allowed: Any, convert: Callable[[Any], Any] | None 
     convert : callable, default=None
         What makes a valid value of an algorithm plain for a run; None: `float`, `int` or `bool`, as
         it was declared.
+    is_later : bool, default=False
+        Whether its default is left out of settings, so that plans and their noise stay what they
+        were before the algorithm had this parameter.
 
     Examples
     --------
@@ -167,6 +175,7 @@ def parameter(default: Any, *allowed: Any, convert: Callable[[Any], Any] | None 
     kinds += [bool] if "boolean" in allowed else []
     convert = convert or (kinds[0] if kinds else lambda value: value)
     metadata = {"allowed": list(allowed) or "no_validation", "convert": convert}
+    metadata["is_later"] = is_later
     return field(default=default, metadata=metadata)
 
 

@@ -209,7 +209,8 @@ class Algorithm(LinkedEstimator, ABC):
         constants = values
         for entry in fields(self):
             value = getattr(self, entry.name)
-            if entry.name == "trace":
+            is_absent = entry.metadata.get("is_later", False) and value == entry.default
+            if entry.name == "trace" or is_absent:
                 # The same noise is drawn with it and without it.
                 continue
             if isinstance(value, str) and value == "auto":

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,19 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import averaged_solution
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, Summand, unit_limits
-from skdpadmm.records import CANCELLATION
+from skdpadmm.algorithms._shared_sums import SharesMessages, shared_traffic
+from skdpadmm.protocol import (
+    Agents,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Solution,
+    Summand,
+    unit_limits,
+)
+from skdpadmm.records import CANCELLATION, collect_agents
 
 Array = NDArray[np.float64]
 UNBOUNDED = ": at 1 no bound of a record's hidden state is known. Use 0.5"
@@ -180,7 +191,7 @@ class ConsensusADMM(_Consensus):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FederatedADMM(_Consensus):
+class FederatedADMM(_Consensus, SharesMessages):
     r"""Consensus ADMM over agents, private by noise that agents add to their messages.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all agents. A block of
@@ -255,15 +266,40 @@ class FederatedADMM(_Consensus):
     0.4
     """
 
-    setting = "federated"
+    setting = ("federated", "decentralized")
 
     local_step: str = parameter("auto", AUTO, OneOf("exact", "linearized"))
     message: str = parameter("state", OneOf("state", "increment"))
     sampling: str = parameter("poisson", OneOf("poisson", "fixed"))
     max_participations: int | None = parameter(None, None, COUNT)
+    sharing: bool = parameter(False, "boolean", is_later=True)
+    n_curators: int | None = parameter(
+        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
+    )
+    threshold: int | None = parameter(
+        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
+    )
+
+    @property
+    def distributed(self) -> bool:  # type: ignore[override]
+        """Whether its records may be elsewhere: messages of single agents may not."""
+        return not self.sharing
+
+    def share_among(self, agents: Agents) -> Agents:
+        """The agents, with their curators where messages are shared."""
+        return super().share_among(agents) if self.sharing else agents
 
     def check_facts(self, facts: Facts) -> None:
-        """States of agents that sit rounds out need a relaxation of one half."""
+        """States of agents that sit rounds out need a relaxation of one half; graphs, sharing."""
+        is_graph = facts.setting == "decentralized"
+        has_curators = self.n_curators is not None or self.threshold is not None
+        base.refuse(
+            "Messages of ADMM are shared out among curators with sharing=True alone.",
+            (not self.sharing and is_graph, "sharing=False on a graph", "sharing=True"),
+            (not self.sharing and has_curators, "curators with sharing=False", "sharing=True"),
+        )
+        if self.sharing:
+            self.check_sharing(facts)
         if facts.agents.sit_out and self.message == "state" and self.relaxation != 0.5:
             raise ValueError(
                 f"Got relaxation={self.relaxation} where agents may sit a round out, expected 0.5:"
@@ -282,19 +318,24 @@ class FederatedADMM(_Consensus):
             sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
             sensitivity *= 2 * float(self.relaxation) * (1 + rounds.n_rounds * 2.0**-50)
             sensitivities = (sensitivity,) * rounds.n_rounds
-        guarantee = partial(
-            messages.rounds_guarantee, facts, rounds, budget.observer, sensitivities
-        )
-        sums = messages.message_sum(
-            facts,
-            budget,
-            rounds,
-            name=MESSAGES,
-            shape=(facts.n_parameters, facts.loss.n_outputs),
-            sensitivities=sensitivities,
-            limits=unit_limits(facts),
-            multipliers=messages.calibrated_multipliers(facts, budget, guarantee),
-        )
+        if self.sharing:
+            sums = self.planned_sum(
+                facts, budget, rounds, name=MESSAGES, sensitivities=sensitivities
+            )
+        else:
+            guarantee = partial(
+                messages.rounds_guarantee, facts, rounds, budget.observer, sensitivities
+            )
+            sums = messages.message_sum(
+                facts,
+                budget,
+                rounds,
+                name=MESSAGES,
+                shape=(facts.n_parameters, facts.loss.n_outputs),
+                sensitivities=sensitivities,
+                limits=unit_limits(facts),
+                multipliers=messages.calibrated_multipliers(facts, budget, guarantee),
+            )
         # The steps of a curator whose mean has as much noise.
         noise = sums.noise_std / float(rounds.expected_shares(facts.agents)[0])
         mu = math.hypot(*sensitivities) / noise if budget.is_private else math.inf
@@ -319,6 +360,7 @@ class FederatedADMM(_Consensus):
         schedule = draw_schedule(settings.rounds, facts.agents, gate)
         server = (States if settings.message == "state" else Increments)(plan)
         everyone = bool(schedule.takes_part.all())
+        send = gate.share if facts.agents.n_curators else gate.release
         message = placed_blocks(plan, problem, clip_norm, everyone=everyone)
         prox = penalty_operator(facts.penalty, gamma, rows)
         n_completed = int(schedule.sends[-n_averaged:].any(axis=1).sum())
@@ -330,7 +372,7 @@ class FederatedADMM(_Consensus):
                 continue
             active = schedule.takes_part[k]
             value = message(z, server.center, None if everyone else active)
-            noisy = gamma * clip_norm * gate.release(MESSAGES, value, schedule.sends[k])
+            noisy = gamma * clip_norm * send(MESSAGES, value, schedule.sends[k])
             mean = server.mean(noisy, z, k, active)
             model = prox(mean)
             z = rows.from_coordinates(model)
@@ -412,9 +454,10 @@ def placed_blocks(
     """Place records or agents; returns the sum of their messages in units of the clip bound.
 
     That is a function of z, of the public part of states, and of who takes part if not everyone.
+    Where messages are shared out it returns that of each agent.
     """
     facts, settings, rows, agents = plan.facts, plan.settings, problem.rows, plan.facts.agents
-    is_central = facts.setting == "central"
+    is_central, each = facts.setting == "central", agents.n_curators > 0
     update = blocks.BlockUpdate(
         loss=facts.loss,
         step_size=settings.step_size,
@@ -427,9 +470,19 @@ def placed_blocks(
         parts = blocks.agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
         is_long = not parts[0].keeps_closed_forms
         placed = problem.engine.place(parts, long_tasks=is_long)
-        return lambda z, c, active: placed.sum(blocks.AgentBlocks.advance, z, c, active) / unit
+        advance = blocks.AgentBlocks.advance_each if each else blocks.AgentBlocks.advance
+        return lambda z, c, active: placed.sum(advance, z, c, active) / unit
     choices = {"update": update, "clip_norm": clip_norm, "everyone": everyone}
-    records, unit = problem.summed(partial(_placed_records, choices)), clip_norm * rows.n_samples
+    unit = clip_norm * rows.n_samples
+    if each:
+        of_agents = problem.engine.place(blocks.record_blocks(problem, **choices, each=True))
+
+        def shared(z: Array, c: Array, active: Array | None = None) -> Array:
+            raw = of_agents.sum(blocks.RecordBlocks.advance_each, z, c, active, agents.n_agents)
+            return collect_agents(rows, raw) / unit
+
+        return shared
+    records = problem.summed(partial(_placed_records, choices))
 
     def messages_of_records(z: Array, c: Array, active: Array | None = None) -> Array:
         return rows.collect(records(z, c, active)).reshape(z.shape) / unit
@@ -445,6 +498,8 @@ def _placed_records(choices: dict[str, Any], problem: Problem) -> Summand:
 
 def _traffic(plan: Plan, schedule: Schedule) -> dict[str, int]:
     """Rounds that were completed, messages in both directions and their size."""
+    if plan.facts.agents.n_curators:
+        return shared_traffic(plan, schedule.sends)
     n_agents, sizes = schedule.sends.shape[1], [math.prod(r.shape) for r in plan.releases]
     n_rounds = int(schedule.sends.any(axis=1).sum())
     # Each preparation is sent by everyone, and its sum to everyone.

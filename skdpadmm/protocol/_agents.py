@@ -34,6 +34,8 @@ class Agents:
     n_curators : int, default=0
         Curators among whom every message is secret-shared: observers see only sums, unless all of
         them pool their shares; in a network the first agents. 0: messages are sent as they are.
+    threshold : int, default=0
+        Curators whose shares are enough to reconstruct; 0: all of them are needed.
     """
 
     setting: ClassVar[str]
@@ -47,6 +49,7 @@ class Agents:
     epsilons: tuple[float, ...] = ()
     sizes_matter: bool = True
     n_curators: int = field(default=0, metadata={"unless": 0})
+    threshold: int = field(default=0, metadata={"unless": 0})
 
     def __post_init__(self) -> None:
         n, fewest = self.n_agents, min(self.agent_sizes, default=-1)
@@ -54,6 +57,9 @@ class Agents:
         require(fewest >= self.fewest_rows, "fewest rows of an agent", fewest, expected)
         is_shared = self.n_curators == 0 or 2 <= self.n_curators <= n
         require(is_shared, "n_curators", self.n_curators, f"0, or an int from 2 to {n}, the agents")
+        is_possible = self.threshold == 0 or 2 <= self.threshold <= self.n_curators
+        expected = f"None, or an int from 2 to n_curators={self.n_curators}"
+        require(is_possible, "threshold", self.threshold, expected)
         if self.epsilons and len(self.epsilons) != n:
             raise ValueError(
                 f"Got {len(self.epsilons)} values of epsilon for {n} agents, expected a"
@@ -111,6 +117,11 @@ class Agents:
     def sit_out(self) -> bool:
         """Whether an agent may miss a round."""
         return self.participation < 1 or self.dropout > 0
+
+    @property
+    def n_needed(self) -> int:
+        """Curators who together see each secret-shared message."""
+        return self.threshold or self.n_curators
 
     @property
     def n_messages_per_sum(self) -> int:
@@ -201,7 +212,8 @@ class Federation(Agents):
     def sees(self, observer: str, released: str) -> str:
         """Messages, sums of them, or what was released."""
         if observer == SERVER:
-            together = f", all {self.n_curators} curators together" if self.n_curators else ""
+            who = f"{self.threshold} of" if self.threshold else "all"
+            together = f", {who} {self.n_curators} curators together" if self.n_curators else ""
             return f"every message of every agent{together}"
         if observer == SUMS:
             known = f"what {self.n_dishonest} of {self.n_agents} agents know"
@@ -251,7 +263,7 @@ class Network(Agents):
 
     def sees_each_message(self, observer: str) -> bool:
         """Everybody; of secret-shared messages a coalition that may hold every curator."""
-        return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_curators)
+        return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_needed)
 
     @property
     def n_dishonest(self) -> int:
@@ -269,7 +281,7 @@ class Network(Agents):
         if observer == MODEL:
             return "the final model"
         if self.n_curators and self.sees_each_message(observer):
-            return f"all shares that {self.n_curators} curators received: every message"
+            return f"all shares that {self.n_needed} curators received: every message"
         if self.n_curators:
             who = f"{self.coalition} peers know" if self.coalition > 1 else "one peer knows"
             shares = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""
