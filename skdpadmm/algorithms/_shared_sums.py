@@ -189,7 +189,9 @@ def shared_sum(
         longest = max(release.sensitivities) * (np.ones(len(n_rows)) if of_agents else n_rows)
         _finest_cell(agents, np.asarray(release.agent_noise_std), longest, known["modulus"])
     longest = limits[agents.kind] if of_agents else n_rows
-    longest = longest * (max(sensitivities) / facts.neighboring.sensitivity_factor)
+    # Half of how far it moves, and no less than all of it where it may become zero.
+    moved = facts.neighboring.sensitivity_factor * facts.working_rounding
+    longest = longest * (max(sensitivities) / moved)
     cell = _finest_cell(agents, noise_std, longest, known["modulus"])
     per_agent = np.sort(noise_std[agents.kind])
     cells = np.array([grid_cell(std) for std in noise_std.tolist()])
