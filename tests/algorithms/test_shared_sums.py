@@ -237,8 +237,8 @@ def test_what_sharing_does_not_serve_is_refused():
         FederatedADMM(sharing=True, n_curators=3).plan(facts, agents.BUDGET)
     # A prime holds less than a word.
     assert shared.WORD > 7 * PRIME
-    many = {"sizes": [10**9] * 300, "max_iter": 1, "adversary": "server", "delta": 1e-15}
-    many |= {"epsilon": 130.0, "algorithm": SecretSharingGradientDescent}
+    many = {"sizes": [10**5] * 8192, "max_iter": 1, "adversary": "model", "delta": 1e-20}
+    many |= {"epsilon": 1e4, "algorithm": SecretSharingGradientDescent, "n_curators": 3}
     planned(**many)
     with pytest.raises(ValueError, match=r"and 1.15e\+18 in all: the noise is too small"):
-        planned(**many, threshold=3)
+        planned(**many, threshold=2)
