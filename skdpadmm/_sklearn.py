@@ -174,8 +174,8 @@ def parameter(
     kinds = [each.plain for each in allowed if isinstance(each, Interval)]
     kinds += [bool] if "boolean" in allowed else []
     convert = convert or (kinds[0] if kinds else lambda value: value)
-    metadata = {"allowed": list(allowed) or "no_validation", "convert": convert}
-    metadata["is_later"] = is_later
+    known = list(allowed) or "no_validation"
+    metadata = {"allowed": known, "convert": convert, "is_later": is_later}
     return field(default=default, metadata=metadata)
 
 

@@ -209,7 +209,7 @@ class Algorithm(LinkedEstimator, ABC):
         constants = values
         for entry in fields(self):
             value = getattr(self, entry.name)
-            is_absent = entry.metadata.get("is_later", False) and value == entry.default
+            is_absent = entry.metadata["is_later"] and value == entry.default
             if entry.name == "trace" or is_absent:
                 # The same noise is drawn with it and without it.
                 continue

@@ -472,7 +472,7 @@ def placed_blocks(
         placed = problem.engine.place(parts, long_tasks=is_long)
         advance = blocks.AgentBlocks.advance_each if each else blocks.AgentBlocks.advance
         return lambda z, c, active: placed.sum(advance, z, c, active) / unit
-    choices = {"update": update, "clip_norm": clip_norm, "everyone": everyone}
+    choices: dict[str, Any] = {"update": update, "clip_norm": clip_norm, "everyone": everyone}
     unit = clip_norm * rows.n_samples
     if each:
         of_agents = problem.engine.place(blocks.record_blocks(problem, **choices, each=True))
