@@ -234,6 +234,12 @@ class FederatedADMM(_Consensus, SharesMessages):
         average.
     tail_fraction : float, default=0.5
         In (0, 1]: share of the path, at its end, that is averaged; all of it is released.
+    sharing : bool, default=False
+        Whether messages are shared out among curators, as in
+        :class:`~skdpadmm.algorithms.SecretSharingGradientDescent`, so that observers see sums.
+        Then it serves agents on a graph, too. It takes no `participation` below 1.
+    n_curators, threshold : int or None, default=None
+        As there; only with `sharing`.
 
     Notes
     -----
@@ -252,10 +258,18 @@ class FederatedADMM(_Consensus, SharesMessages):
     part; an agent that is zeroed out sends noise alone, for every observer. Drop-outs never weaken
     a guarantee: a round in which fewer messages arrive than the plan demands is void.
 
+    With `sharing` a message is rounded to the grid of its noise before curators add it up, so the
+    j-th sum has sensitivity :math:`2 C (1 - (1 - 2 \lambda)^j) + g \sqrt d` for d entries and
+    cells g, against the noise of all agents outside of the coalition. States hold no noise, so that
+    none of it comes back in later sums, as it does where the thesis [2]_ shares messages of ADMM.
+    "server" are all curators together, or `threshold` of them; "sums" fewer.
+
     References
     ----------
     .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
        Centralized and Federated Learning", ICML 2023, Algorithm 3 (corrected as above).
+    .. [2] H. Xiao, "Local Differential Privacy in Decentralized Optimization", MIT, 2019, section
+       2.1.
 
     Examples
     --------
@@ -264,6 +278,11 @@ class FederatedADMM(_Consensus, SharesMessages):
     >>> model = DPFedRidge(algorithm=FederatedADMM(relaxation=0.4), epsilon=2.0)
     >>> model.plan(n_samples=10_000, n_features=5).settings.relaxation
     0.4
+    >>> shared = FederatedADMM(sharing=True, n_curators=5, threshold=3)
+    >>> model = DPFedRidge(algorithm=shared, adversary="sums", dropout=0.1, n_agents=50)
+    >>> plan = model.plan(n_samples=10_000, n_features=5)
+    >>> plan.releases[-1].fewest, round(plan.guarantee("sums").epsilon(1e-5), 3)
+    (40, 1.0)
     """
 
     setting = ("federated", "decentralized")

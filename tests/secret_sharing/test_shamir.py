@@ -62,18 +62,18 @@ def test_any_threshold_of_curators_reconstruct_the_exact_sum(prime, n_curators, 
     assert share_and_sum(secrets, n_curators, prime, threshold).tolist() == expected
 
 
-def views_of(secrets, prime, n_curators, threshold, curators):
-    """How often some curators see each view, over all polynomials there are."""
+def views_of(secrets, prime, n_curators, threshold, curators, agents=()):
+    """How often some curators and agents see each view, over all polynomials there are."""
     every = itertools.product(range(prime), repeat=len(secrets) * (threshold - 1))
     words = np.array(list(every), dtype=np.uint64).T
     repeated = np.repeat(np.array(secrets, dtype=np.uint64)[:, None], words.shape[1], axis=1)
     shares = split_by_polynomials(
         repeated, n_curators, threshold, prime, bits=lambda size: words.ravel()
     )
-    # What these curators got of everybody, and the sums that all of them send.
-    views = np.concatenate(
-        [shares[:, list(curators)].reshape(-1, words.shape[1]), add_shares(shares, prime)]
-    )
+    # What curators got of everybody, what agents sent, and the sums that all curators send.
+    seen = np.zeros(shares.shape[:2], dtype=bool)
+    seen[:, list(curators)] = seen[list(agents)] = True
+    views = np.concatenate([shares[seen], add_shares(shares, prime)])
     return Counter(map(tuple, views.T.tolist()))
 
 
@@ -94,6 +94,17 @@ def test_fewer_curators_learn_the_sum_and_nothing_else(prime, n_agents, n_curato
             shares[view[: threshold - 1]] += times
         assert set(shares.values()) == {1}
         assert len(shares) == prime ** (threshold - 1)
+
+
+@pytest.mark.parametrize("member", [0, 2])
+def test_a_coalition_of_agents_who_are_curators_learns_the_sum_of_the_others(member):
+    """Agents are the curators, as on a graph: one knows its secret and what it received."""
+    laws = {}
+    for secrets in itertools.product(range(5), repeat=3):
+        law = views_of(secrets, 5, 3, 2, (member,), (member,))
+        known = secrets[member], sum(secrets) % 5
+        assert laws.setdefault(known, law) == law
+    assert len({tuple(sorted(law.items())) for law in laws.values()}) == len(laws)
 
 
 def test_two_sets_of_senders_in_one_round_reveal_a_message():
