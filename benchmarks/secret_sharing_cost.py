@@ -191,7 +191,7 @@ def main() -> None:
     data = X, targets["ridge"]
     estimator(10, "secret-sharing-gradient-descent", 2).fit(*data)  # warms up
     size: dict[str, Any] = {"repeats": 1 if quick else options.repeats, "has_bars": not quick}
-    found = show("One round, shared out among every agent, three servers, or five", sizes, data, **size)
+    found = show("One round, shared out among everyone, three or five", sizes, data, **size)
     show_growth(found)
     draw(found, title)
 

@@ -306,7 +306,8 @@ class LateJoiner(PersonalizedCoordinateDescent):
     .. math:: \theta \leftarrow v + \alpha (m - v - \mu c \tilde\nabla L(v)), \qquad
               v = \theta + \beta (\theta - \theta_{before}).
 
-    Its guarantee is that of its turns: of the models of others it sees what everybody sees.
+    In the end :math:`\theta - m` is scaled down by the share of noise in it. Its guarantee is that
+    of its turns: of the models of others it sees what everybody sees.
     """
 
     def __init__(self, algorithm: PersonalizedCoordinateDescent, center: Array) -> None:
@@ -327,30 +328,43 @@ class LateJoiner(PersonalizedCoordinateDescent):
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Take all turns; symbols as above."""
         facts, settings, rows = plan.facts, plan.settings, problem.rows
-        n_turns, both, noise = settings.turns, _beside_others(facts), np.zeros(2)
+        n_turns, both = settings.turns, _beside_others(facts)
         clip_norm, turns = self.gradients(plan, problem, gate, np.asarray(settings.weights))
+        noise = np.zeros(n_turns)
         if settings.is_tempered:
-            of_turns = [
-                defaults.noise_of_agents(
-                    both, plan.releases[-1], clip_norm=clip_norm, weight=weight
-                )
-                for weight in settings.weights
-            ]
-            noise = np.sqrt(np.mean(np.square(of_turns), axis=0) / n_turns)
-        pace = defaults.pace_of_agents(both, rows.coordinates, noise, n_turns)
+            noise = np.array(
+                [
+                    defaults.noise_of_agents(
+                        both, plan.releases[-1], clip_norm=clip_norm, weight=w
+                    )[0]
+                    for w in settings.weights
+                ]
+            )
+        whole = np.array([np.linalg.norm(noise) / n_turns, 0.0])
+        pace = defaults.pace_of_agents(both, rows.coordinates, whole, n_turns)
         pull, step, momentum = pace.pull[0], pace.step[0], pace.momentum[0]
         curvature = defaults.penalty_curvature(facts, rows.coordinates)
-        # Where paths heed their noise the answer is the mean of the second half.
+        # Where paths heed their noise the answer is the mean of the second half. Probes have what
+        # is left of the noise of each turn, with the usual curvature in place of that of the rows.
         first = n_turns // 2 if settings.is_tempered else n_turns - 1
-        model = before = self.center
-        tail = np.zeros(self.center.shape)
+        apart = before = tail = np.zeros(self.center.shape)
+        probes = probes_before = left = np.zeros(n_turns)
         for k in range(n_turns):
-            ahead = model + momentum * (model - before)
-            slope = turns.gradient(np.zeros(1, dtype=np.intp), ahead[None])[0] + curvature * ahead
-            before, model = model, ahead + step * (self.center - ahead - pull * slope)
+            ahead, seen = (
+                now + momentum * (now - last)
+                for now, last in ((apart, before), (probes, probes_before))
+            )
+            model = self.center + ahead
+            slope = turns.gradient(np.zeros(1, dtype=np.intp), model[None])[0] + curvature * model
+            usual = defaults.usual_curvature(facts) * seen + noise * (np.arange(n_turns) == k)
+            before, apart = apart, ahead - step * (ahead + pull * slope)
+            probes_before, probes = probes, seen - step * (seen + pull * usual)
             if k >= first:
-                tail = tail + model / (n_turns - first)
+                tail, left = tail + apart / (n_turns - first), left + probes / (n_turns - first)
             problem.progress(k + 1)
+        # As James and Stein: what sets it apart from the others by no more than noise is left out.
+        size, noisy = float(np.vdot(tail, tail)), float(left @ left) * tail.size
+        tail = self.center + (max(1.0 - noisy / size, 0.0) if size > 0 else 1.0) * tail
         return Solution(parameters=tail, parameters_per_agent=tail[None], n_iter=n_turns)
 
 
