@@ -340,6 +340,8 @@ class PersonalizedModel(OwnModels):
             )
         is_finite = isinstance(epsilon, Real) and 0 < epsilon < math.inf
         require(is_finite, "epsilon", epsilon, "a float in (0, inf)")
+        is_share = confidence is None or (isinstance(confidence, Real) and 0 < confidence <= 1)
+        require(is_share, "confidence", confidence, "None or a float in (0, 1]")
         own_ledger = self.ledger if ledger is None else ledger
         asked = clone(self).set_params(
             epsilon=epsilon, ledger=own_ledger, random_state=random_state
@@ -655,6 +657,8 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
         Labels of the agents, sorted, including those without rows.
     similarity_ : Similarity
         The similarities, in the order of `agent_labels_`.
+    joined_ : dict
+        After `join`: the report of each newcomer, by label.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee of each agent against each of them.
     n_features_in_ : int
@@ -807,6 +811,8 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
         Labels of the agents, sorted, including those without rows.
     similarity_ : Similarity
         The similarities, in the order of `agent_labels_`.
+    joined_ : dict
+        After `join`: the report of each newcomer, by label.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee of each agent against each of them.
     n_features_in_ : int
