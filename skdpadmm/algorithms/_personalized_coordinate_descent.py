@@ -362,8 +362,10 @@ class LateJoiner(PersonalizedCoordinateDescent):
             if k >= first:
                 tail, left = tail + apart / (n_turns - first), left + probes / (n_turns - first)
             problem.progress(k + 1)
-        # As James and Stein: what sets it apart from the others by no more than noise is left out.
+        # As James and Stein: what sets it apart from the others by no more than noise is left out,
+        # which of few entries may be more than on average, by a standard deviation.
         size, noisy = float(np.vdot(tail, tail)), float(left @ left) * tail.size
+        noisy *= 1.0 + math.sqrt(2.0 / tail.size)
         tail = self.center + (max(1.0 - noisy / size, 0.0) if size > 0 else 1.0) * tail
         return Solution(parameters=tail, parameters_per_agent=tail[None], n_iter=n_turns)
 

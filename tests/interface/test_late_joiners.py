@@ -188,6 +188,7 @@ def test_turns_are_those_of_the_docstring(tempered, unit, n_classes):
                 v = path[-1] + momentum * (path[-1] - path[-2])
                 path.append(v - step * (v + pull * (usual * v + noise[0] * (k == turn))))
             left += 3 * np.mean(path[5:]) ** 2
+        left *= 1 + math.sqrt(2 / 3)
         factor = 1 - left / np.square(apart).sum()
         assert 0 < factor < 1
         expected = center + factor * apart
