@@ -73,9 +73,9 @@ class SharesMessages(Algorithm):
         expected = self.share_among(facts.agents)
         if facts.agents != expected:
             raise ValueError(
-                f"Got facts of {facts.agents.n_curators} curators, expected {expected.n_curators}, of"
-                f" whom {expected.n_needed} are needed: who sees what follows from them. Make facts"
-                " of the agents of `share_among`."
+                f"Got facts of {facts.agents.n_curators} curators, expected {expected.n_curators},"
+                f" of whom {expected.n_needed} are needed: who sees what follows from them. Make"
+                " facts of the agents of `share_among`."
             )
         return shared_sum(facts, *more, **known)
 
