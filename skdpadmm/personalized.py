@@ -79,6 +79,7 @@ from skdpadmm.network import (
     resolve_similarity,
 )
 from skdpadmm.penalties import Penalty, SquaredL2
+from skdpadmm.privacy import PrivacyReport
 from skdpadmm.protocol import EAVESDROPPER, Agents, Budget, Neighborhood, neighborhood_of
 from skdpadmm.records import Rows, rounding_factor
 
@@ -178,6 +179,7 @@ class PersonalizedModel(OwnModels):
         self.similarity_ = neighborhood_of(self._facts_).similarity
         self._public_models_ = fitted.solution.parameters_per_agent
         self._trusts_by_size_ = self.confidence is None
+        self.joined_: dict[Any, PrivacyReport] = {}
 
     def _asked(self, X: Any, agents: Any) -> Any:
         check_is_fitted(self)
@@ -319,7 +321,7 @@ class PersonalizedModel(OwnModels):
             Nothing is stored then.
         """
         check_is_fitted(self)
-        known, joined = self._models_by_label()[0].tolist(), getattr(self, "joined_", {})
+        known = self._models_by_label()[0].tolist()
         if agent in known:
             raise ValueError(
                 f"Got agent={agent!r}, which has a model, expected a new label: the budget of a"
@@ -393,13 +395,13 @@ class PersonalizedModel(OwnModels):
         with reserved(own_ledger, report, plan):
             fitted = fit.solve(noise)
         models = getattr(self, "_joined_models_", {})
-        self.joined_ = {**joined, agent: report}
+        self.joined_ = {**self.joined_, agent: report}
         self._joined_models_ = {**models, agent: fitted.of_agents(1)}
         return self
 
     def _models_by_label(self) -> tuple[NDArray[Any], Array, Array]:
         labels, coef, intercept = super()._models_by_label()
-        if not hasattr(self, "joined_"):
+        if not self.joined_:
             return labels, coef, intercept
         everybody = [*labels.tolist(), *self.joined_]
         owners = ownership_of_labels(everybody, n_samples=len(everybody))
@@ -658,7 +660,7 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     similarity_ : Similarity
         The similarities, in the order of `agent_labels_`.
     joined_ : dict
-        After `join`: the report of each newcomer, by label.
+        The report of each newcomer, by label: see `join`.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee of each agent against each of them.
     n_features_in_ : int
@@ -812,7 +814,7 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
     similarity_ : Similarity
         The similarities, in the order of `agent_labels_`.
     joined_ : dict
-        After `join`: the report of each newcomer, by label.
+        The report of each newcomer, by label: see `join`.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee of each agent against each of them.
     n_features_in_ : int

@@ -307,7 +307,15 @@ class LateJoiner(PersonalizedCoordinateDescent):
               v = \theta + \beta (\theta - \theta_{before}).
 
     In the end :math:`\theta - m` is scaled down by the share of noise in it. Its guarantee is that
-    of its turns: of the models of others it sees what everybody sees.
+    of its turns: of the models of others it sees what everybody sees. ``join`` of personalised
+    estimators uses it.
+
+    Parameters
+    ----------
+    algorithm : PersonalizedCoordinateDescent
+        Whose parameters it takes, but for those on warm starts and averaging.
+    center : ndarray of shape (n_parameters, n_outputs)
+        m, public.
     """
 
     def __init__(self, algorithm: PersonalizedCoordinateDescent, center: Array) -> None:
