@@ -7,8 +7,9 @@
 (`DecentralizedGradientDescent`, over a ring) is a gradient of every agent, noise on it, and an
 average of neighbours. With secret sharing (`SecretSharingGradientDescent`) messages are rounded to
 the grid of the noise, split among curators, added up by each of them and reconstructed. Every agent
-is a curator, or three of them are. Shares come from the operating system's generator: their number
-is that of agents times that of curators.
+is a curator, or three of them are, with additive shares; or five are, of whom any three reconstruct
+Shamir's shares. Random numbers come from the operating system's generator, for each agent one less
+than there are curators, or than reconstruct.
 
 Its time is the difference of a long and a short fit over the difference of their rounds, so that
 nothing counts that happens once, with one BLAS thread. Each is divided by the round of plain
@@ -36,17 +37,17 @@ from matplotlib import pyplot as plt
 
 from skdpadmm import DPDecentralizedRegressor
 from skdpadmm.algorithms import DecentralizedGradientDescent, SecretSharingGradientDescent
-from skdpadmm.secret_sharing import share_and_sum, uniform_residues
+from skdpadmm.secret_sharing import PRIME, share_and_sum, uniform_residues
 
 OUTPUT = Path(__file__).parent / "output" / "secret_sharing_cost.png"
 BAR = 20.0
 # The size that the bar is for.
 BAR_AGENTS = 100
-FEW = 3
 SHORT = 2
 # Shares of the long fit's rounds, and its rounds, at most.
 SHARES, LONG = 5e8, 40
-KINDS = ("everyone", f"{FEW} curators")
+# Curators, and how many of them reconstruct a sum; 0: everyone, and all of them.
+KINDS = {"everyone": (0, 0), "3 curators": (3, 0), "3 of 5": (5, 3)}
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,9 @@ def round_of(n_agents: int, algorithm: Any, long: int, X: Array, y: Array) -> fl
 
 
 def measure(kind: str, n_agents: int, X: Array, y: Array, repeats: int) -> Cost:
-    n_curators = n_agents if kind == "everyone" else FEW
-    sharing = SecretSharingGradientDescent(n_curators=n_curators)
+    n_curators, threshold = KINDS[kind]
+    n_curators, modulus = n_curators or n_agents, PRIME if threshold else 2**64
+    sharing = SecretSharingGradientDescent(n_curators=n_curators, threshold=threshold or None)
     shape = (n_agents, X.shape[1] + 1, 1)
     long = SHORT + int(min(LONG, max(3, SHARES // (np.prod(shape) * n_curators))))
     times, plain, alone = [], [], []
@@ -99,8 +101,10 @@ def measure(kind: str, n_agents: int, X: Array, y: Array, repeats: int) -> Cost:
         for _ in range(repeats):
             plain.append(round_of(n_agents, DecentralizedGradientDescent(), SHORT + LONG, X, y))
             times.append(round_of(n_agents, sharing, long, X, y))
-            secrets = uniform_residues(shape, 2**64)
-            alone.append(seconds(lambda s=secrets: share_and_sum(s, n_curators, 2**64)))
+            secrets = uniform_residues(shape, modulus)
+            alone.append(
+                seconds(lambda s=secrets: share_and_sum(s, n_curators, modulus, threshold))
+            )
     return Cost(kind, n_agents, tuple(times), tuple(plain), statistics.median(alone))
 
 
@@ -151,7 +155,7 @@ def draw(found: list[Cost], title: str) -> None:
         shares = [1e3 * one.shares for one in chosen]
         axes[0].plot(sizes, shares, linestyle="--", label=f"{kind}, shares alone", **style)
         axes[1].plot(sizes, [one.ratio for one in chosen], label=kind, **style)
-    chosen = [one for one in found if one.kind == KINDS[0]]
+    chosen = [one for one in found if one.kind == "everyone"]
     plain = [1e3 * statistics.median(one.plain) for one in chosen]
     axes[0].plot([one.n_agents for one in chosen], plain, "C7.-", label="plain")
     axes[0].set_ylabel("milliseconds of a round")
@@ -187,7 +191,7 @@ def main() -> None:
     data = X, targets["ridge"]
     estimator(10, "secret-sharing-gradient-descent", 2).fit(*data)  # warms up
     size: dict[str, Any] = {"repeats": 1 if quick else options.repeats, "has_bars": not quick}
-    found = show("One round, shared out among every agent or three of them", sizes, data, **size)
+    found = show("One round, shared out among everyone, three or five", sizes, data, **size)
     show_growth(found)
     draw(found, title)
 

@@ -361,12 +361,16 @@ class OwnModels(ModelOfAgents):
         """Labels of the agents whose models are used; None: the average model."""
         return agents
 
+    def _models_by_label(self) -> tuple[NDArray[Any], Array, Array]:
+        """Labels, sorted, with the coefficients and intercepts of each."""
+        return self.agent_labels_, self.coef_per_agent_, self.intercept_per_agent_
+
     def _scores(self, X: Any, agents: Any) -> Array:
         """Scores (n_samples, n_outputs) of rows, each by the model of the agent with its label."""
-        X, n_agents = self._seen(X), len(self.agent_labels_)
-        positions = positions_of_labels(agents, self.agent_labels_, n_samples=X.shape[0])
-        coef = self.coef_per_agent_.reshape(n_agents, -1, X.shape[1])
-        scores = self.intercept_per_agent_.reshape(n_agents, -1)[positions]
+        X, (labels, coef, intercept) = self._seen(X), self._models_by_label()
+        positions = positions_of_labels(agents, labels, n_samples=X.shape[0])
+        coef = coef.reshape(len(labels), -1, X.shape[1])
+        scores = intercept.reshape(len(labels), -1)[positions]
         order = np.argsort(positions, kind="stable")
         present, starts = np.unique(positions[order], return_index=True)
         for agent, rows in zip(present.tolist(), np.split(order, starts[1:]), strict=True):

@@ -20,18 +20,19 @@ that runs it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm._fitting import Fitted
+from skdpadmm._fitting import Fitted, PendingFit, PlannedFit, Trust, reserved
 from skdpadmm._linear_model import (
     PredictsNumbers,
     PredictsProbabilities,
@@ -47,7 +48,9 @@ from skdpadmm._model_of_agents import (
     ModelOfAgents,
     OwnModels,
     has_probabilities,
+    in_order_of_agents,
 )
+from skdpadmm._numbers import require
 from skdpadmm._sklearn import (
     ALGORITHM,
     FRACTION,
@@ -60,18 +63,25 @@ from skdpadmm._sklearn import (
     available_if,
     parameter,
 )
-from skdpadmm.algorithms import refit_at_home
+from skdpadmm.algorithms import (
+    LateJoiner,
+    PersonalizedCoordinateDescent,
+    refit_at_home,
+    resolve_algorithm,
+)
 from skdpadmm.losses import LogisticLoss, MultinomialLoss
 from skdpadmm.network import (
     PARTITIONS,
     Ownership,
+    Similarity,
     labels_of_relation,
     ownership_of_labels,
     resolve_similarity,
 )
 from skdpadmm.penalties import Penalty, SquaredL2
-from skdpadmm.protocol import Agents, Neighborhood, neighborhood_of
-from skdpadmm.records import Rows
+from skdpadmm.privacy import PrivacyReport
+from skdpadmm.protocol import EAVESDROPPER, Agents, Budget, Neighborhood, neighborhood_of
+from skdpadmm.records import Rows, rounding_factor
 
 __all__ = [
     "DPPersonalizedClassifier",
@@ -169,10 +179,11 @@ class PersonalizedModel(OwnModels):
         self.similarity_ = neighborhood_of(self._facts_).similarity
         self._public_models_ = fitted.solution.parameters_per_agent
         self._trusts_by_size_ = self.confidence is None
+        self.joined_: dict[Any, PrivacyReport] = {}
 
     def _asked(self, X: Any, agents: Any) -> Any:
         check_is_fitted(self)
-        labels, known = self._labels_of_rows(X, agents), self.agent_labels_.tolist()
+        labels, known = self._labels_of_rows(X, agents), self._models_by_label()[0].tolist()
         if labels is None and len(known) > 1:
             raise ValueError(
                 f"Got agents=None for the models of {len(known)} agents, expected the label of an"
@@ -214,17 +225,7 @@ class PersonalizedModel(OwnModels):
                 f"Got agent={agent!r}, expected a label of an agent in the fit, such as"
                 f" {known[:5]!r}."
             )
-        is_regression = not is_classifier(self)
-        X_own = self._check_predict(X)
-        with validating():
-            features, target = check_X_y(X_own, y, accept_sparse="csr", y_numeric=is_regression)
-        if self.agent_column is not None:
-            owners = set(self._labels_of_rows(X, None).tolist())
-            if owners != {agent}:
-                raise ValueError(
-                    f"Got rows of agents {list(owners)[:5]!r} for agent={agent!r}, expected its own"
-                    f" alone: those with {agent!r} in column {self.agent_column!r}."
-                )
+        is_regression, (features, target) = not is_classifier(self), self._own_rows(agent, X, y)
         position = known.index(agent)
         model: LocalRegressor | LocalClassifier
         if is_regression:
@@ -245,6 +246,171 @@ class PersonalizedModel(OwnModels):
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
         return model
+
+    def _own_rows(self, agent: Any, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
+        """Validated rows and targets of one agent."""
+        X_own = self._check_predict(X)
+        with validating():
+            own = check_X_y(X_own, y, accept_sparse="csr", y_numeric=not is_classifier(self))
+        if self.agent_column is not None:
+            owners = set(self._labels_of_rows(X, None).tolist())
+            if owners != {agent}:
+                raise ValueError(
+                    f"Got rows of agents {list(owners)[:5]!r} for agent={agent!r}, expected its own"
+                    f" alone: those with {agent!r} in column {self.agent_column!r}."
+                )
+        return own
+
+    def join(
+        self,
+        agent: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        similarity: Any = None,
+        confidence: float | None = None,
+        ledger: str | None = None,
+        random_state: Any = None,
+    ) -> Self:
+        r"""Give an agent that was not in the fit a model of its own, by its rows and its budget.
+
+        Privately minimises over the newcomer's model the objective of the fit, beside the released
+        models of the others, which stay as they are:
+
+        .. math:: \tfrac12 \Big\|\theta - \sum_j \frac{S_j}{D} \theta_j\Big\|^2 + \mu c L(\theta).
+
+        The newcomer takes turns of its own, as agents of the fit did. All that depends on its rows
+        is a release with noise of its own, so that its guarantee is (`epsilon`, `delta`) for its
+        rows alone, against the same observers, and no guarantee of the fit changes.
+
+        Parameters
+        ----------
+        agent : object
+            A label without a model so far, of the type of the others.
+        X : {array-like, sparse matrix} of shape (n_own, n_features)
+            Its rows, with the columns that `fit` got.
+        y : array-like of shape (n_own,)
+            Its targets, or labels among `classes_`.
+        epsilon : float, default=1.0
+            Budget of the newcomer, in (0, inf).
+        delta : float, default=None
+            In (0, 1); None: the `delta` of the estimator.
+        similarity : array-like of shape (n_agents,), dict or Series, default=None
+            Public weight of the newcomer to each agent of the fit, at least 0, in the order of
+            `agent_labels_` or by label; None: all alike. It must not be learnt from the rows.
+        confidence : float, default=None
+            In (0, 1]; None: its number of rows relative to the largest agent of the fit.
+        ledger : str or None, default=None
+            In which it reserves its cost before it reads data; None: the estimator's, if any.
+        random_state : int, RandomState instance, Generator or None, default=None
+            As of the estimator, whose own seed is not used again.
+
+        Returns
+        -------
+        self : object
+            It predicts for the newcomer too. `joined_` has the report of each newcomer; `privacy_`
+            and all models of the fit are what they were.
+
+        Raises
+        ------
+        ValueError
+            Where the label has a model, the fit was not private or had another algorithm than
+            :class:`~skdpadmm.algorithms.PersonalizedCoordinateDescent`, or the input is not valid.
+            Nothing is stored then.
+        """
+        check_is_fitted(self)
+        known = self._models_by_label()[0].tolist()
+        if agent in known:
+            raise ValueError(
+                f"Got agent={agent!r}, which has a model, expected a new label: the budget of a"
+                " model is spent once."
+            )
+        # Labels of another type are refused here, before any data are read.
+        ownership_of_labels([*known, agent], n_samples=len(known) + 1, name="agent")
+        algorithm = resolve_algorithm(self.algorithm, "personalized")
+        if not isinstance(algorithm, PersonalizedCoordinateDescent):
+            raise ValueError(
+                f"Got a newcomer with {algorithm!r}, expected PersonalizedCoordinateDescent: others"
+                " do not learn from neighbours."
+            )
+        if not math.isfinite(self.privacy_.epsilon()):
+            raise ValueError(
+                "Got a newcomer to a fit with epsilon=inf, expected a private one: without privacy"
+                " fit all agents together."
+            )
+        is_finite = isinstance(epsilon, Real) and 0 < epsilon < math.inf
+        require(is_finite, "epsilon", epsilon, "a float in (0, inf)")
+        is_share = confidence is None or (isinstance(confidence, Real) and 0 < confidence <= 1)
+        require(is_share, "confidence", confidence, "None or a float in (0, 1]")
+        own_ledger = self.ledger if ledger is None else ledger
+        asked = clone(self).set_params(
+            epsilon=epsilon, ledger=own_ledger, random_state=random_state
+        )
+        asked.set_params(delta=self.delta if delta is None else delta)._validate_params()
+        row = np.ones(len(self.agent_labels_))
+        if similarity is not None:
+            row = in_order_of_agents(similarity, self.agent_labels_.tolist(), "similarity")
+        center = np.tensordot(self.similarity_.average_for(row), self._public_models_, axes=1)
+        features, target = self._own_rows(agent, X, y)
+        if is_classifier(self):
+            target = encoded_targets(target, self.classes_).encoded
+        else:
+            target = finite_numbers(target)
+        size, facts = features.shape[0], self._facts_
+        agents, coordinates = neighborhood_of(facts), facts.coordinates
+        assert coordinates is not None
+        trusts = min(1.0, size / max(agents.agent_sizes)) if confidence is None else confidence
+        newcomer = Neighborhood(
+            agent_sizes=(size,),
+            sizes_matter=False,
+            similarity=Similarity(n_agents=1, labels=(agent,)),
+            confidence=(trusts,),
+            trade_off=agents.trade_off,
+        )
+        rounding = rounding_factor(n_samples=size, coordinates=coordinates, per_unit=0)
+        facts = replace(facts, n_samples=size, rounding=rounding, agents=newcomer)
+        ownership = Ownership(np.array([agent], dtype=object), np.zeros(size, dtype=np.intp))
+        column = self.agent_column if isinstance(self.agent_column, str) else ""
+        trust = Trust(
+            agents=newcomer,
+            unit=facts.unit,
+            who=(column or ownership.name_of(None)) if facts.unit == "agent" else "",
+            observer=EAVESDROPPER,
+            assumptions=(
+                f"{agent!r} came after the fit: the models of the others were released before, and"
+                " how similar it is to them is public and was not learnt from its rows.",
+            ),
+        )
+        joiner = LateJoiner(algorithm, center)
+        budget = Budget(epsilon=float(epsilon), delta=float(asked.delta), observer=EAVESDROPPER)
+        plan = asked._warned(joiner.plan(facts, budget), coordinates, trust)
+        planned = PlannedFit(plan=plan, algorithm=joiner, coordinates=coordinates, who=trust.who)
+        fit = PendingFit(
+            estimator=asked, planned=planned, X=features, y=target, ownership=ownership
+        )
+        noise = fit.noise(random_state, plan.digest())
+        report = fit.report(plan, noise)
+        with reserved(own_ledger, report, plan):
+            fitted = fit.solve(noise)
+        models = getattr(self, "_joined_models_", {})
+        self.joined_ = {**self.joined_, agent: report}
+        self._joined_models_ = {**models, agent: fitted.of_agents(1)}
+        return self
+
+    def _models_by_label(self) -> tuple[NDArray[Any], Array, Array]:
+        labels, coef, intercept = super()._models_by_label()
+        if not self.joined_:
+            return labels, coef, intercept
+        everybody = [*labels.tolist(), *self.joined_]
+        owners = ownership_of_labels(everybody, n_samples=len(everybody))
+        order, models = np.argsort(owners.index), self._joined_models_.values()
+        coef = np.concatenate([coef, *(one.reshape(1, *coef.shape[1:]) for one, _ in models)])
+        intercept = np.concatenate(
+            [intercept, *(one.reshape(1, *intercept.shape[1:]) for _, one in models)]
+        )
+        return owners.labels, coef[order], intercept[order]
 
     def local_models(self, X: Any, y: ArrayLike, agents: Any = None) -> dict[Any, Any]:
         """Fit the models of several agents again at home, each as by `local_model`.
@@ -494,6 +660,8 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
         Labels of the agents, sorted, including those without rows.
     similarity_ : Similarity
         The similarities, in the order of `agent_labels_`.
+    joined_ : dict
+        The report of each newcomer, by label: see `join`.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee of each agent against each of them.
     n_features_in_ : int
@@ -647,6 +815,8 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
         Labels of the agents, sorted, including those without rows.
     similarity_ : Similarity
         The similarities, in the order of `agent_labels_`.
+    joined_ : dict
+        The report of each newcomer, by label: see `join`.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee of each agent against each of them.
     n_features_in_ : int

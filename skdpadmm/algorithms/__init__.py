@@ -17,7 +17,10 @@ from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDes
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._noise_left import without_stretch
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
-from skdpadmm.algorithms._personalized_coordinate_descent import PersonalizedCoordinateDescent
+from skdpadmm.algorithms._personalized_coordinate_descent import (
+    LateJoiner,
+    PersonalizedCoordinateDescent,
+)
 from skdpadmm.algorithms._personalized_optimum import (
     LocalModels,
     PersonalizedOptimum,
@@ -52,6 +55,7 @@ __all__ = [
     "GradientADMM",
     "GradientDescent",
     "Interval",
+    "LateJoiner",
     "LocalModels",
     "MultiStepADMM",
     "ObjectivePerturbation",

@@ -15,7 +15,7 @@ from skdpadmm.algorithms._clipped_sums import clip_persons
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, SquaredLoss, clip_derivative, clip_vectors
 from skdpadmm.protocol import Problem
-from skdpadmm.records import Rows
+from skdpadmm.records import Rows, Segments, prepare_agents
 
 Array = NDArray[np.float64]
 # Newton steps of a record's proximal problem once it can start from its last solution. The number
@@ -70,9 +70,32 @@ class RecordBlocks:
         self.is_warm = True
         return total
 
+    def advance_each(
+        self, z: Array, center: Array, active: NDArray[np.bool_] | None, n_agents: int
+    ) -> Array:
+        """Update all states and sum up the raw messages of the records of each agent."""
+        assert self.owner is not None
+        point = 2 * z - center if self.update.exact and self.anchors is None else z
+        segments = Segments(rows=self.rows, owner=self.owner.astype(np.int32))
+        prepared = prepare_agents(self.rows, np.broadcast_to(point, (n_agents, *point.shape)))
+
+        def messages(scores: Array, own: slice) -> Array:
+            seen = scores[:, 0] if scores.shape[1] == 1 else scores
+            return self._message(seen, own, -1, active).reshape(scores.shape)
+
+        raw = segments.sums(prepared, messages)
+        self.is_warm = True
+        return raw
+
     def _advance(self, block: int, prepared: Any, active: NDArray[np.bool_] | None) -> Array:
-        part, lam = self.rows.slices[block], self.update.relaxation
-        scores, old, bound = self.rows.scores(block, prepared), self.slopes[part], self.slope_bound
+        scores, part = self.rows.scores(block, prepared), self.rows.slices[block]
+        return self.rows.adjoint(block, self._message(scores, part, block, active))
+
+    def _message(
+        self, scores: Array, part: slice, block: int, active: NDArray[np.bool_] | None
+    ) -> Array:
+        """Update the states of some records; returns slopes of messages, 0 of who is absent."""
+        lam, old, bound = self.update.relaxation, self.slopes[part], self.slope_bound
         takes_part: Any = True
         if active is not None and self.owner is not None:
             takes_part = active[self.owner[part]].reshape(-1, *[1] * (old.ndim - 1))
@@ -81,17 +104,17 @@ class RecordBlocks:
             moved = anchors + 2 * lam * (scores - anchors)
             np.copyto(self.anchors[part], moved, where=takes_part)
             scores = 2 * scores - anchors
-        slope = self._clipped(self._slope(scores, part), block)
+        slope = self._clipped(self._slope(scores, part), part, block)
         if self.update.increments:
             message = 2 * lam * clip_derivative(slope - old, bound[part])
             state = old + message
         else:
             state = message = (1 - 2 * lam) * old + 2 * lam * slope
         np.copyto(old, state, where=takes_part)
-        return self.rows.adjoint(block, message if takes_part is True else message * takes_part)
+        return message if takes_part is True else message * takes_part
 
-    def _clipped(self, slopes: Array, block: int) -> Array:
-        return clip_derivative(slopes, self.slope_bound[self.rows.slices[block]])
+    def _clipped(self, slopes: Array, part: slice, block: int) -> Array:
+        return clip_derivative(slopes, self.slope_bound[part])
 
     def _slope(self, scores: Array, part: slice) -> Array:
         loss, target, slopes = self.update.loss, self.target[part], self.slopes[part]
@@ -111,19 +134,23 @@ class PersonBlocks(RecordBlocks):
     clip_norm: float
     per_person: int
 
-    def _clipped(self, slopes: Array, block: int) -> Array:
-        weights = self.weights[self.rows.slices[block]]
+    def _clipped(self, slopes: Array, part: slice, block: int) -> Array:
+        weights = self.weights[part]
         return clip_persons(self.rows, block, slopes, weights, self.clip_norm, self.per_person)
 
 
 def record_blocks(
-    problem: Problem, update: BlockUpdate, *, clip_norm: float, everyone: bool
+    problem: Problem, update: BlockUpdate, *, clip_norm: float, everyone: bool, each: bool = False
 ) -> list[RecordBlocks]:
-    """Cut the records into parts that an engine can place; their number is fixed."""
+    """Cut the records into parts that an engine can place; their number is fixed.
+
+    `each`: messages of single agents are wanted.
+    """
     rows = problem.rows
     with np.errstate(divide="ignore"):
         bound = clip_norm / np.sqrt(rows.squared_norm)
-    owner = None if everyone or problem.ownership is None else problem.ownership.index
+    is_needed = each or not everyone
+    owner = problem.ownership.index if is_needed and problem.ownership is not None else None
     parts: list[RecordBlocks] = []
     for part in cut(rows.n_blocks, min(N_TASKS, rows.n_blocks)):
         records = slice(rows.slices[part.start].start, rows.slices[part.stop - 1].stop)
@@ -159,6 +186,7 @@ class AgentBlocks:
     bounds: Array
     weights: Array
     numbers: NDArray[np.intp]
+    n_agents: int
     keeps_closed_forms: bool
     has_single_rows: bool
 
@@ -169,10 +197,21 @@ class AgentBlocks:
     def advance(self, z: Array, center: Array, active: NDArray[np.bool_] | None) -> Array:
         """Update the states of all who take part and sum up their messages."""
         who: Any = slice(None) if active is None else np.flatnonzero(active[self.numbers])
+        return np.asarray(np.einsum("a,ajk->jk", self.weights[who], self._messages(z, active, who)))
+
+    def advance_each(self, z: Array, center: Array, active: NDArray[np.bool_] | None) -> Array:
+        """Update the states of all who take part; returns the messages of all agents."""
+        who: Any = slice(None) if active is None else np.flatnonzero(active[self.numbers])
+        messages = np.zeros((self.n_agents, *z.shape))
+        messages[self.numbers[who]] = self.weights[who, None, None] * self._messages(z, active, who)
+        return messages
+
+    def _messages(self, z: Array, active: NDArray[np.bool_] | None, who: Any) -> Array:
+        """Update states; returns messages without their weights."""
         agents = range(len(self.numbers))[who] if active is None else who.tolist()
         lam, centers, old = self.update.relaxation, self.centers[who], self.displacements[who]
         if not len(centers):
-            return np.zeros(z.shape)
+            return np.zeros((0, *z.shape))
         points = 2 * z - centers + old
         start = points if self.update.exact else z + np.zeros(centers.shape)
         displacements = self._solve(who, agents, start)
@@ -185,7 +224,7 @@ class AgentBlocks:
             message = (1 - 2 * lam) * old + 2 * lam * clipped
             self.displacements[who] = message
             self.centers[who] = centers + 2 * lam * (z - centers)
-        return np.asarray(np.einsum("a,ajk->jk", self.weights[who], message))
+        return message
 
     @cached_property
     def closed_forms(self) -> Array:
@@ -256,6 +295,7 @@ def agent_blocks(
             bounds=bounds[own],
             weights=ownership.sizes[own] / rows.n_samples,
             numbers=np.arange(own.start, own.stop),
+            n_agents=n_agents,
             keeps_closed_forms=is_small and type(update.loss) is SquaredLoss,
             has_single_rows=is_single,
         )

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import EDGE_NOISE, Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
+from skdpadmm.algorithms._shared_sums import SharesMessages, shared_traffic
 from skdpadmm.protocol import (
     Agents,
     Budget,
@@ -43,7 +44,7 @@ from skdpadmm.protocol import (
     Summand,
     unit_limits,
 )
-from skdpadmm.records import CANCELLATION
+from skdpadmm.records import CANCELLATION, collect_agents
 
 Array = NDArray[np.float64]
 UNBOUNDED = ": at 1 no bound of a record's hidden state is known. Use 0.5"
@@ -194,7 +195,7 @@ class ConsensusADMM(_Consensus):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FederatedADMM(_Consensus):
+class FederatedADMM(_Consensus, SharesMessages):
     r"""Consensus ADMM over agents, private by noise that agents add to their messages.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all agents. A block of
@@ -242,6 +243,12 @@ class FederatedADMM(_Consensus):
         the other subtracts, over that of an agent's own noise. It needs participation 1. 0: an
         agent relies on its own noise alone. "auto" is 100, or 0 where messages may be lost, agents
         sit rounds out, one of their budgets is far smaller than others, or it hides nothing.
+    sharing : bool, default=False
+        Whether messages are shared out among curators, as in
+        :class:`~skdpadmm.algorithms.SecretSharingGradientDescent`, so that observers see sums.
+        Then it serves agents on a graph, too. It takes no `participation` below 1.
+    n_curators, threshold : int or None, default=None
+        As there; only with `sharing`.
 
     Notes
     -----
@@ -269,10 +276,18 @@ class FederatedADMM(_Consensus):
     part; an agent that is zeroed out sends noise alone, for every observer. Drop-outs never weaken
     a guarantee: a round in which fewer messages arrive than the plan demands is void.
 
+    With `sharing` a message is rounded to the grid of its noise before curators add it up, so the
+    j-th sum has sensitivity :math:`2 C (1 - (1 - 2 \lambda)^j) + g \sqrt d` for d entries and
+    cells g, against the noise of all agents outside of the coalition. States hold no noise, so that
+    none of it comes back in later sums, as it does where the thesis [2]_ shares messages of ADMM.
+    "server" are all curators together, or `threshold` of them; "sums" fewer.
+
     References
     ----------
     .. [1] E. Cyffers, A. Bellet, D. Basu, "From Noisy Fixed-Point Iterations to Private ADMM for
        Centralized and Federated Learning", ICML 2023, Algorithm 3 (corrected as above).
+    .. [2] H. Xiao, "Local Differential Privacy in Decentralized Optimization", MIT, 2019, section
+       2.1.
 
     Examples
     --------
@@ -281,23 +296,54 @@ class FederatedADMM(_Consensus):
     >>> model = DPFedRidge(algorithm=FederatedADMM(relaxation=0.4), epsilon=2.0)
     >>> model.plan(n_samples=10_000, n_features=5).settings.relaxation
     0.4
+    >>> shared = FederatedADMM(sharing=True, n_curators=5, threshold=3)
+    >>> model = DPFedRidge(algorithm=shared, adversary="sums", dropout=0.1, n_agents=50)
+    >>> plan = model.plan(n_samples=10_000, n_features=5)
+    >>> plan.releases[-1].fewest, round(plan.guarantee("sums").epsilon(1e-5), 3)
+    (40, 1.0)
     """
 
-    setting = "federated"
+    setting = ("federated", "decentralized")
 
     local_step: str = parameter("auto", AUTO, OneOf("exact", "linearized"))
     message: str = parameter("state", OneOf("state", "increment"))
     sampling: str = parameter("poisson", OneOf("poisson", "fixed"))
     max_participations: int | None = parameter(None, None, COUNT)
     edge_noise: float | str = parameter("auto", AUTO, EDGE_NOISE)
+    sharing: bool = parameter(False, "boolean", is_later=True)
+    n_curators: int | None = parameter(
+        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
+    )
+    threshold: int | None = parameter(
+        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
+    )
+
+    @property
+    def distributed(self) -> bool:  # type: ignore[override]
+        """Whether its records may be elsewhere: messages of single agents may not."""
+        return not self.sharing
 
     def share_among(self, agents: Agents) -> Agents:
-        """The same agents with the noise that pairs share."""
+        """The agents, with their curators where messages are shared, or the noise of pairs."""
         self.check_parameters()
+        if self.sharing:
+            return super().share_among(agents)
         return messages.with_edge_noise(agents, self.edge_noise)
 
     def check_facts(self, facts: Facts) -> None:
-        """States of agents that sit rounds out need a relaxation of one half."""
+        """States of agents that sit rounds out need a relaxation of one half; graphs, sharing."""
+        is_graph = facts.setting == "decentralized"
+        has_curators = self.n_curators is not None or self.threshold is not None
+        base.refuse(
+            "Messages of ADMM are shared out among curators with sharing=True alone.",
+            (not self.sharing and is_graph, "sharing=False on a graph", "sharing=True"),
+            (not self.sharing and has_curators, "curators with sharing=False", "sharing=True"),
+        )
+        if self.sharing:
+            got = f"edge_noise={self.edge_noise} with sharing=True"
+            pairs = self.edge_noise not in ("auto", 0)
+            base.refuse("Shares hide messages already.", (pairs, got, "'auto' or 0"))
+            self.check_sharing(facts)
         if facts.agents.sit_out and self.message == "state" and self.relaxation != 0.5:
             raise ValueError(
                 f"Got relaxation={self.relaxation} where agents may sit a round out, expected 0.5:"
@@ -316,19 +362,24 @@ class FederatedADMM(_Consensus):
             sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
             sensitivity *= 2 * float(self.relaxation) * (1 + rounds.n_rounds * 2.0**-50)
             sensitivities = (sensitivity,) * rounds.n_rounds
-        guarantee = partial(
-            messages.rounds_guarantee, facts, rounds, budget.observer, sensitivities
-        )
-        sums = messages.message_sum(
-            facts,
-            budget,
-            rounds,
-            name=MESSAGES,
-            shape=(facts.n_parameters, facts.loss.n_outputs),
-            sensitivities=sensitivities,
-            limits=unit_limits(facts),
-            multipliers=messages.calibrated_multipliers(facts, budget, guarantee),
-        )
+        if self.sharing:
+            sums = self.planned_sum(
+                facts, budget, rounds, name=MESSAGES, sensitivities=sensitivities
+            )
+        else:
+            guarantee = partial(
+                messages.rounds_guarantee, facts, rounds, budget.observer, sensitivities
+            )
+            sums = messages.message_sum(
+                facts,
+                budget,
+                rounds,
+                name=MESSAGES,
+                shape=(facts.n_parameters, facts.loss.n_outputs),
+                sensitivities=sensitivities,
+                limits=unit_limits(facts),
+                multipliers=messages.calibrated_multipliers(facts, budget, guarantee),
+            )
         # The steps of a curator whose mean has as much noise.
         noise = sums.noise_std / float(rounds.expected_shares(facts.agents)[0])
         mu = math.hypot(*sensitivities) / noise if budget.is_private else math.inf
@@ -347,6 +398,8 @@ class FederatedADMM(_Consensus):
 
     def n_messages(self, facts: Facts, settings: Settings) -> float:
         """Messages that arrive, an answer to everyone, and preparations in both directions."""
+        if self.sharing:
+            return super().n_messages(facts, settings)
         rounds, n_agents = settings.rounds, facts.agents.n_agents
         n_answers = n_agents * (rounds.n_rounds + 2 * len(facts.preparations))
         return float(rounds.expected_messages(facts.agents) + n_answers)
@@ -359,6 +412,7 @@ class FederatedADMM(_Consensus):
         schedule = draw_schedule(settings.rounds, facts.agents, gate)
         server = (States if settings.message == "state" else Increments)(plan)
         everyone = bool(schedule.takes_part.all())
+        send = gate.share if facts.agents.n_curators else gate.release
         message = placed_blocks(plan, problem, clip_norm, everyone=everyone)
         prox = penalty_operator(facts.penalty, gamma, rows)
         n_completed = int(schedule.sends[-n_averaged:].any(axis=1).sum())
@@ -371,7 +425,7 @@ class FederatedADMM(_Consensus):
                 continue
             active = schedule.takes_part[k]
             value = message(z, server.center, None if everyone else active)
-            noisy = gamma * clip_norm * gate.release(MESSAGES, value, schedule.sends[k])
+            noisy = gamma * clip_norm * send(MESSAGES, value, schedule.sends[k])
             mean = server.mean(noisy, z, k, active)
             model = prox(mean)
             z = rows.from_coordinates(model)
@@ -454,9 +508,10 @@ def placed_blocks(
     """Place records or agents; returns the sum of their messages in units of the clip bound.
 
     That is a function of z, of the public part of states, and of who takes part if not everyone.
+    Where messages are shared out it returns that of each agent.
     """
     facts, settings, rows, agents = plan.facts, plan.settings, problem.rows, plan.facts.agents
-    is_central = facts.setting == "central"
+    is_central, each = facts.setting == "central", agents.n_curators > 0
     update = blocks.BlockUpdate(
         loss=facts.loss,
         step_size=settings.step_size,
@@ -469,13 +524,23 @@ def placed_blocks(
         parts = blocks.agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
         is_long = not parts[0].keeps_closed_forms
         placed = problem.engine.place(parts, long_tasks=is_long)
-        return lambda z, c, active: placed.sum(blocks.AgentBlocks.advance, z, c, active) / unit
+        advance = blocks.AgentBlocks.advance_each if each else blocks.AgentBlocks.advance
+        return lambda z, c, active: placed.sum(advance, z, c, active) / unit
     unit = clip_norm * rows.n_samples
-    if everyone and not update.exact and not update.increments and update.relaxation == 0.5:
+    keeps_states = not everyone or update.exact or update.increments or update.relaxation != 0.5
+    if not keeps_states and not each:
         # States are gradients of the last point: nothing has to be kept.
         gradients = ClippedSum(facts, clip_norm).over(problem)
         return lambda z, c, active=None: gradients(z) / unit
-    choices = {"update": update, "clip_norm": clip_norm, "everyone": everyone}
+    choices: dict[str, Any] = {"update": update, "clip_norm": clip_norm, "everyone": everyone}
+    if each:
+        of_agents = problem.engine.place(blocks.record_blocks(problem, **choices, each=True))
+
+        def shared(z: Array, c: Array, active: Array | None = None) -> Array:
+            raw = of_agents.sum(blocks.RecordBlocks.advance_each, z, c, active, agents.n_agents)
+            return collect_agents(rows, raw) / unit
+
+        return shared
     records = problem.summed(partial(_placed_records, choices))
 
     def messages_of_records(z: Array, c: Array, active: Array | None = None) -> Array:
@@ -492,6 +557,8 @@ def _placed_records(choices: dict[str, Any], problem: Problem) -> Summand:
 
 def _traffic(plan: Plan, schedule: Schedule) -> dict[str, int]:
     """Rounds that were completed, messages in both directions and their size."""
+    if plan.facts.agents.n_curators:
+        return shared_traffic(plan, schedule.sends)
     n_agents, sizes = schedule.sends.shape[1], [math.prod(r.shape) for r in plan.releases]
     n_rounds = int(schedule.sends.any(axis=1).sum())
     # Each preparation is sent by everyone, and its sum to everyone.

@@ -7,8 +7,9 @@ from public constants, the norms that the noise needs, and exact composition.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from skdpadmm.algorithms._algorithm import Algorithm, Released, refuse
 from skdpadmm.algorithms._clipped_sums import Law
 from skdpadmm.algorithms._defaults import is_regression
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
+from skdpadmm.network import Similarity
 from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import split_budget
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, neighborhood_of
@@ -317,6 +319,99 @@ class PersonalizedCoordinateDescent(InTurns):
             bytes_sent=8 * n_numbers,
             score_variance=variance,
         )
+
+
+class LateJoiner(PersonalizedCoordinateDescent):
+    r"""An agent that learns beside models that were released before it came.
+
+    With the weighted mean m of its neighbours' models, which stays as it is, it makes from m, with
+    momentum :math:`\beta` where there is little noise,
+
+    .. math:: \theta \leftarrow v + \alpha (m - v - \mu c \tilde\nabla L(v)), \qquad
+              v = \theta + \beta (\theta - \theta_{before}).
+
+    In the end :math:`\theta - m` is scaled down by the share of noise in it. Its guarantee is that
+    of its turns: of the models of others it sees what everybody sees. ``join`` of personalised
+    estimators uses it.
+
+    Parameters
+    ----------
+    algorithm : PersonalizedCoordinateDescent
+        Whose parameters it takes, but for those on warm starts and averaging.
+    center : ndarray of shape (n_parameters, n_outputs)
+        m, public.
+    """
+
+    def __init__(self, algorithm: PersonalizedCoordinateDescent, center: Array) -> None:
+        super().__init__(**{**algorithm.get_params(deep=False), "trace": False})
+        self.algorithm, self.center = algorithm, center
+
+    def released(self, facts: Facts, budget: Budget) -> Released:
+        """Gradients of the newcomer, in turns; the models that it begins with are in the plan."""
+        settings, *releases = super().released(facts, budget)
+        beside = hashlib.sha256(self.center.tobytes()).hexdigest()[:12]
+        (newcomer,) = neighborhood_of(facts).similarity.labels or ("",)
+        return settings.but(newcomer=repr(newcomer), beside=beside), *releases
+
+    def default_turns(self, facts: Facts, budget: Budget) -> int:
+        """As many as an agent of the fit would take."""
+        return super().default_turns(_beside_others(facts), budget)
+
+    def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
+        """Take all turns; symbols as above."""
+        facts, settings, rows = plan.facts, plan.settings, problem.rows
+        n_turns, both = settings.turns, _beside_others(facts)
+        clip_norm, turns = self.gradients(plan, problem, gate, np.asarray(settings.weights))
+        noise = np.zeros(n_turns)
+        if settings.is_tempered:
+            noise = np.array(
+                [
+                    defaults.noise_of_agents(
+                        both, plan.releases[-1], clip_norm=clip_norm, weight=w
+                    )[0]
+                    for w in settings.weights
+                ]
+            )
+        whole = np.array([np.linalg.norm(noise) / n_turns, 0.0])
+        pace = defaults.pace_of_agents(both, rows.coordinates, whole, n_turns)
+        pull, step, momentum = pace.pull[0], pace.step[0], pace.momentum[0]
+        curvature = defaults.penalty_curvature(facts, rows.coordinates)
+        # Where paths heed their noise the answer is the mean of the second half. Probes have what
+        # is left of the noise of each turn, with the usual curvature in place of that of the rows.
+        first = n_turns // 2 if settings.is_tempered else n_turns - 1
+        apart = before = tail = np.zeros(self.center.shape)
+        probes = probes_before = left = np.zeros(n_turns)
+        for k in range(n_turns):
+            ahead, seen = (
+                now + momentum * (now - last)
+                for now, last in ((apart, before), (probes, probes_before))
+            )
+            model = self.center + ahead
+            slope = turns.gradient(np.zeros(1, dtype=np.intp), model[None])[0] + curvature * model
+            usual = defaults.usual_curvature(facts) * seen + noise * (np.arange(n_turns) == k)
+            before, apart = apart, ahead - step * (ahead + pull * slope)
+            probes_before, probes = probes, seen - step * (seen + pull * usual)
+            if k >= first:
+                tail, left = tail + apart / (n_turns - first), left + probes / (n_turns - first)
+            problem.progress(k + 1)
+        # As James and Stein: what sets it apart from the others by no more than noise is left out,
+        # which of few entries may be more than on average, by a standard deviation.
+        size, noisy = float(np.vdot(tail, tail)), float(left @ left) * tail.size
+        noisy *= 1.0 + math.sqrt(2.0 / tail.size)
+        tail = self.center + (max(1.0 - noisy / size, 0.0) if size > 0 else 1.0) * tail
+        return Solution(parameters=tail, parameters_per_agent=tail[None], n_iter=n_turns)
+
+
+def _beside_others(facts: Facts) -> Facts:
+    """A newcomer and all others as one agent without rows: for rules on steps and turns."""
+    agents = neighborhood_of(facts)
+    both = replace(
+        agents,
+        agent_sizes=(*agents.agent_sizes, 0),
+        similarity=Similarity(n_agents=2),
+        confidence=(*agents.confidence, 1.0),
+    )
+    return replace(facts, agents=both)
 
 
 def wake_order(*, n_agents: int, n_wakes: int, seed: int) -> NDArray[np.intp]:

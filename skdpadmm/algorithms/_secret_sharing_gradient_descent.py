@@ -12,45 +12,22 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
-from skdpadmm.algorithms._algorithm import Algorithm, Released
+from skdpadmm.algorithms._algorithm import Released
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
-from skdpadmm.algorithms._messages import CERTAIN, surely_noise
+from skdpadmm.algorithms._messages import EVERYONE, draw_schedule, plan_rounds
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
-from skdpadmm.noise import grid_cell
-from skdpadmm.privacy import GaussianDP, gaussian_mu
-from skdpadmm.protocol import (
-    Agents,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Release,
-    Settings,
-    Solution,
-    View,
-    not_private,
-    unit_limits,
-)
+from skdpadmm.algorithms._shared_sums import SharesMessages, shared_traffic
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
 
 GRADIENT = "sum of agents' gradients, by secret sharing"
-# Standard deviation of the least noise, in cells of the coarsest grid.
-FEWEST_CELLS = 32.0
-# Whole numbers beyond it are not exact in float64, and shares are numbers modulo a word.
-EXACT_INTEGERS, MODULUS = 2.0**53, 2**64
-# No noise is longer, with any sampler, but with a probability below exp(-800).
-LONGEST_NOISE = 40.0
-# With two, each knows the other's message: the sum without its own.
-FEWEST_AGENTS = 3
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SecretSharingGradientDescent(Algorithm):
+class SecretSharingGradientDescent(SharesMessages):
     r"""Proximal gradient descent on sums of noisy gradients that nobody sees one by one.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all agents. The model w
@@ -83,6 +60,9 @@ class SecretSharingGradientDescent(Algorithm):
         Among how many each message is shared out, from 2 to the number of agents; None: as many as
         there are agents. In a network they are the first agents in the order of their labels, in a
         federation they are servers.
+    threshold : int or None, default=None
+        Curators whose shares are enough to reconstruct a sum, from 2 to `n_curators`; shares are
+        then Shamir's, and agents may drop out. None: all curators are needed, with additive shares.
 
     Notes
     -----
@@ -99,8 +79,14 @@ class SecretSharingGradientDescent(Algorithm):
     are up against the noise of all agents but `coalition`; in a federation "model" against all,
     "sums" against that of `n_honest`, "server" (all curators together) against an agent's own.
     Whoever has all curators' shares sees each message. It needs secure channels from agents to
-    curators, agents that do as they should, and all of them: where one drops out the round fails.
-    Preparations are sums of the same kind.
+    curators, and agents that do as they should. Without a `threshold` it needs all of them: where
+    one drops out the round fails. Preparations are sums of the same kind.
+
+    With a `threshold` t, any t curators together see each message, and fewer see uniform numbers.
+    Up to ``n_curators - t`` curators may fail. An agent whose shares do not reach all curators is
+    left out of the round, with its noise: the figures count the noise of as few agents as a round
+    may have, and a round of fewer is void. Which agents are in a sum is agreed upon before anything
+    is reconstructed, because two sums of one round would reveal what one has more than the other.
 
     Gradients at hidden models, as in print, would let the noise of a round come back in the next
     one: for two rounds of two agents, and a step of one over the curvature, mu squared is 1.4
@@ -112,6 +98,7 @@ class SecretSharingGradientDescent(Algorithm):
        2.1, Theorem 2.1.1 (corrected as stated above).
     .. [2] C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy",
        NeurIPS 2020.
+    .. [3] A. Shamir, "How to Share a Secret", Communications of the ACM, 1979.
 
     Examples
     --------
@@ -133,39 +120,23 @@ class SecretSharingGradientDescent(Algorithm):
     momentum: float | str = parameter("auto", AUTO, Interval(Real, 0, 1, closed="left"))
     tail_fraction: float = parameter(0.5, FRACTION)
     n_curators: int | None = parameter(None, None, Interval(Integral, 2, None, closed="left"))
-
-    def share_among(self, agents: Agents) -> Agents:
-        """The same agents with their curators, which decide who sees what."""
-        self.check_parameters()
-        # Fewer agents are refused by `check`.
-        if agents.n_agents < FEWEST_AGENTS:
-            return agents
-        return replace(agents, n_curators=self._n_curators(agents))
+    threshold: int | None = parameter(
+        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
+    )
 
     def check_facts(self, facts: Facts) -> None:
-        """Agents that are all there, at least three, of whom some are curators."""
-        agents = facts.agents
-        if agents.n_agents < FEWEST_AGENTS:
-            raise ValueError(
-                f"Got {agents.n_agents} agents with n_samples={facts.n_samples} rows in all,"
-                f" expected at least {FEWEST_AGENTS} agents: of two, each knows the message of the"
-                " other."
-            )
-        if agents.sit_out:
-            raise ValueError(
-                "Got agents that sit rounds out or drop out, expected participation='auto' (or 1)"
-                " and dropout=0: without one share nobody can reconstruct a sum."
-            )
+        """Agents that are all there, or a threshold of curators who agree on those who are."""
+        self.check_sharing(facts)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The shared sum of gradients, in each round."""
-        agents = facts.agents
-        if agents.n_curators != self._n_curators(agents):
-            raise ValueError(
-                f"Got facts of {agents.n_curators} curators, expected {self._n_curators(agents)}:"
-                " who sees what follows from them. Make facts of the agents of `share_among`."
-            )
-        messages = shared_sum(facts, budget)
+        messages = self.planned_sum(
+            facts,
+            budget,
+            plan_rounds(facts, budget, sampling="poisson", cap=None),
+            name=GRADIENT,
+            sensitivities=(ClippedSum(facts).sensitivity,) * facts.max_iter,
+        )
         # What a curator of all rows would spend on a record, for as much noise in the sum.
         sensitivity = ClippedSum(facts).sensitivity
         mu = math.inf
@@ -187,186 +158,43 @@ class SecretSharingGradientDescent(Algorithm):
         )
         return settings, messages
 
-    def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
-        """Secure channels, and whose budget protects whom."""
-        agents = facts.agents
-        lines = [
-            f"Every message is shared out among {agents.n_curators} curators through secure"
-            " channels, and everybody follows the protocol. Whoever has all that curators got sees"
-            " every message; figures about sums are for others. Where an agent drops out the fit"
-            " fails.",
-        ]
-        if len(set(agents.epsilons)) > 1 and not agents.sees_each_message(budget.observer):
-            lines.append(
-                "A sum has one noise: it protects all agents by the smallest of their budgets."
-            )
-        return tuple(lines)
-
-    def n_messages(self, facts: Facts, settings: Settings) -> float:
-        """Shares, and their sums, of gradients and of preparations."""
-        return facts.agents.n_messages_per_sum * (settings.n_iter + len(facts.preparations))
-
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
         facts, rows, settings = plan.facts, problem.rows, plan.settings
         clip_norm = settings.clip_norm * rows.clip_unit
         sums = ClippedSum(facts, clip_norm).of_agents(problem)
+        fewest, n_iter = plan.releases[-1].fewest, settings.n_iter
+        rounds = replace(EVERYONE, n_rounds=n_iter, fewest=fewest)
+        sends = draw_schedule(rounds, facts.agents, gate).sends
+        n_completed = int(sends[-settings.n_averaged :].any(axis=1).sum())
+        arriving = float(rounds.expected_shares(facts.agents)[0])
         # Sums are in units of the clip bound.
-        scale = settings.step_size * clip_norm / facts.n_samples
+        scale = settings.step_size * clip_norm / (facts.n_samples * arriving)
         prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
         shape = (facts.n_parameters, facts.loss.n_outputs)
-        w = previous = np.zeros(shape)
-        tail = Tail(settings.n_averaged)
-        for k in range(settings.n_iter):
+        w = previous = u = np.zeros(shape)
+        tail = Tail(n_completed)
+        for k in range(n_iter):
+            if not sends[k].any():
+                gate.skip(GRADIENT)
+                problem.progress(k + 1)
+                continue
             point = w + settings.momentum * (w - previous)
             models = np.broadcast_to(point, (facts.agents.n_agents, *shape))
-            u = point - scale * gate.share(GRADIENT, sums(models))
+            u = point - scale * gate.share(GRADIENT, sums(models), sends[k])
             model = prox(u)
             previous, w = w, rows.from_coordinates(model)
-            if k >= settings.n_iter - settings.n_averaged:
+            if k >= n_iter - settings.n_averaged:
                 tail.add(u)
             problem.progress(k + 1, model)
-        n_messages, n_numbers = _traffic(plan)
         return averaged_solution(
             plan,
             rows,
-            prox(tail.mean),
+            prox(tail.mean if n_completed else u),
             clip_norm=clip_norm,
             # Momentum makes a step that much longer.
             step_size=settings.step_size / (1 - settings.momentum),
-            noise_std=plan.releases[-1].noise_std / facts.n_samples,
-            path_variance=tail.score_variance(rows),
-            n_iter=settings.n_iter,
-            n_rounds=settings.n_iter,
-            n_messages=n_messages,
-            bytes_sent=8 * n_numbers,
+            noise_std=plan.releases[-1].noise_std / (facts.n_samples * arriving),
+            path_variance=tail.score_variance(rows) if n_completed else 0.0,
+            **shared_traffic(plan, sends),
         )
-
-    def _n_curators(self, agents: Agents) -> int:
-        return agents.n_agents if self.n_curators is None else int(self.n_curators)
-
-
-def _traffic(plan: Plan) -> tuple[int, int]:
-    """Messages along edges or to and from servers, and the numbers in them."""
-    facts, agents, (*before, sums) = plan.facts, plan.facts.agents, plan.releases
-    each = agents.n_messages_per_sum
-    # Preparations are shared out too: the message of one agent alone has too little noise.
-    n_numbers = facts.max_iter * math.prod(sums.shape)
-    n_numbers += sum(math.prod(release.shape) for release in before)
-    return each * (facts.max_iter + len(before)), each * n_numbers
-
-
-def shared_sum(facts: Facts, budget: Budget) -> Release:
-    """Plan sums of gradients by secret sharing: the noise and the grid of each agent.
-
-    An agent's message and its noise are whole numbers of cells of a public grid, that of its noise.
-    What is reconstructed is their sum, exactly, so that it carries the noise of all agents outside
-    of a coalition. The law of noise on a grid is not quite that of a Gaussian:
-
-    - Gaussian numbers rounded to their grids, as the samplers in floating point make them: where
-      all standard deviations are at least r cells of the coarsest grid, a sum of k of them has the
-      probabilities of one rounded number, of a Gaussian with all their variances and of k - 1
-      uniform numbers of a cell each, to a relative error of ``2 exp(-pi^2 r^2)`` for each,
-      everywhere. (The probabilities of a sum of two are sums over the coarser grid of products of
-      densities, which differ from integrals by what Poisson's formula says.) A message on its
-      sender's grid shifts it by whole cells. So it is post-processing of a Gaussian mechanism with
-      the variances of all.
-    - A discrete Gaussian is that with 4 squared cells less, to errors that are as small.
-
-    The figures take off the 4 squared cells for either. `FEWEST_CELLS` makes r so large that the
-    relative error is below ``exp(-10000)``, and no float can tell.
-    """
-    agents, n_times, limits = facts.agents, facts.max_iter, unit_limits(facts)
-    shape = (facts.n_parameters, facts.loss.n_outputs)
-    if not budget.is_private:
-        return not_private(
-            GRADIENT,
-            shape,
-            agents.observers,
-            times=n_times,
-            door="share",
-            made_of="sum",
-            agent_noise_std=(0.0,) * len(limits),
-            fewest=agents.n_agents,
-            cell=1.0,
-            modulus=MODULUS,
-            n_curators=agents.n_curators,
-        )
-    sensitivity = ClippedSum(facts).sensitivity
-    # Of two neighbouring messages each is rounded by half a cell in every entry; a cell is at most
-    # that of noise of size one times the noise.
-    diagonal = math.sqrt(math.prod(shape))
-    rounding = grid_cell(1.0) * diagonal
-    left = []
-    spent_by_kind = base.spent_before(facts, budget)
-    for epsilon, spent in zip(agents.budgets(budget.epsilon), spent_by_kind, strict=True):
-        assert isinstance(spent, GaussianDP)
-        left.append(math.sqrt(gaussian_mu(epsilon, budget.delta) ** 2 - spent.mu**2))
-    mu = np.asarray(left) / math.sqrt(n_times) * CERTAIN
-    if not (mu > rounding).all():
-        raise ValueError(
-            f"Got epsilon={budget.epsilon:g} for {n_times} sums, expected a larger one, or fewer"
-            " rounds: the grid of the noise alone uses as much."
-        )
-    # A little more than enough, so that no rounding takes epsilon above the budget.
-    noise_std = limits * sensitivity / (mu - rounding) * (1 + 1e-12)
-    if not agents.sees_each_message(budget.observer):
-        # A sum has one noise: that which protects whoever needs the most.
-        together = agents.together(budget.observer, agents.n_agents)
-        noise_std = np.full(len(limits), float(noise_std.max()) / math.sqrt(together))
-    # A record is a part of its agent's message, and agents of one kind may have other numbers of
-    # them; an agent's message is no larger than its limit.
-    of_agents, n_rows = facts.unit == "agent", np.array(agents.agent_sizes, dtype=np.float64)
-    for release in facts.preparations:
-        # Their sensitivities count the grid already.
-        longest = max(release.sensitivities) * (np.ones(len(n_rows)) if of_agents else n_rows)
-        _finest_cell(agents, np.asarray(release.agent_noise_std), longest)
-    cell = _finest_cell(agents, noise_std, limits[agents.kind] if of_agents else n_rows)
-    per_agent = np.sort(noise_std[agents.kind])
-    cells = np.array([grid_cell(std) for std in noise_std.tolist()])
-    shifts, views = limits * sensitivity + cells * diagonal, []
-    for observer in agents.observers:
-        together = agents.together(observer, agents.n_agents)
-        left_noise = surely_noise(noise_std, per_agent, together) * CERTAIN
-        mus = (math.sqrt(n_times) * shifts / left_noise).tolist()
-        views.append(View(observer=observer, guarantees=tuple(map(GaussianDP, mus))))
-    return Release(
-        name=GRADIENT,
-        shape=shape,
-        sensitivities=(float(shifts.max()),) * n_times,
-        noise_std=float(np.linalg.norm(per_agent)),
-        door="share",
-        made_of="sum",
-        agent_noise_std=tuple(noise_std.tolist()),
-        fewest=agents.n_agents,
-        views=tuple(views),
-        cell=cell,
-        modulus=MODULUS,
-        n_curators=agents.n_curators,
-    )
-
-
-def _finest_cell(
-    agents: Agents, noise_std: NDArray[np.float64], longest: NDArray[np.float64]
-) -> float:
-    """The cell of a shared sum; refuses what its grid, or the modulus, cannot hold.
-
-    Noise is given for each kind of agent, the norm of the longest message for each agent.
-    """
-    least, most = float(noise_std.min()), float(noise_std.max())
-    if least < FEWEST_CELLS * grid_cell(most):
-        raise ValueError(
-            f"Got noise of agents from {least:.3g} to {most:.3g}, expected a ratio of at most"
-            f" {1 / (FEWEST_CELLS * grid_cell(1.0)):g}: their noise lies on grids that have to fit"
-            " each other. Choose budgets that are less unequal."
-        )
-    cell = grid_cell(least)
-    # Rounding adds half a cell to each, and the sums of floats a little.
-    n_cells = ((longest + LONGEST_NOISE * noise_std[agents.kind]) / cell + 1) * (1 + 1e-9)
-    if float(n_cells.max()) >= EXACT_INTEGERS or 2 * float(n_cells.sum()) >= MODULUS:
-        raise ValueError(
-            f"Got messages of up to {n_cells.max():.3g} cells of the grid of the noise, expected"
-            f" fewer than {EXACT_INTEGERS:.3g}, and {MODULUS / 2:.3g} in all: the noise is too"
-            " small. Choose a smaller epsilon."
-        )
-    return cell

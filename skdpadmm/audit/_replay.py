@@ -130,9 +130,7 @@ class RecordingGate(Gate):
         if release is None or release.noise_std == 0 or np.min(unit, initial=np.inf) == 0:
             return None
         if method == "share":
-            agents: Any = self.plan.facts.agents
-            of_agents = np.asarray(release.agent_noise_std)[agents.kind]
-            return (out - value.sum(axis=0)) / math.hypot(*of_agents)
+            return (out - value.sum(axis=0)) / unit
         # Laplace noise of scale one has the standard deviation sqrt(2).
         scale = math.sqrt(2.0) if release.law == "laplace" else 1.0
         return (out - (0.0 if value is None else value)) / (scale * unit)

@@ -41,6 +41,8 @@ class Agents:
         Variance of the noise that each pair of agents adds and subtracts, over that of an agent's
         own, which is then the same for all. Pairs are all of them around a server, the edges of a
         network. 0: there is none.
+    threshold : int, default=0
+        Curators whose shares are enough to reconstruct; 0: all of them are needed.
     """
 
     setting: ClassVar[str]
@@ -55,6 +57,7 @@ class Agents:
     sizes_matter: bool = True
     n_curators: int = field(default=0, metadata={"unless": 0})
     edge_noise: float = field(default=0.0, metadata={"unless": 0.0})
+    threshold: int = field(default=0, metadata={"unless": 0})
 
     def __post_init__(self) -> None:
         n, fewest = self.n_agents, min(self.agent_sizes, default=-1)
@@ -64,6 +67,9 @@ class Agents:
         require(is_shared, "n_curators", self.n_curators, f"0, or an int from 2 to {n}, the agents")
         is_free = self.n_curators == 0 or self.edge_noise == 0
         require(is_free, "edge_noise", self.edge_noise, "0 where messages are secret-shared")
+        is_possible = self.threshold == 0 or 2 <= self.threshold <= self.n_curators
+        expected = f"None, or an int from 2 to n_curators={self.n_curators}"
+        require(is_possible, "threshold", self.threshold, expected)
         if self.epsilons and len(self.epsilons) != n:
             raise ValueError(
                 f"Got {len(self.epsilons)} values of epsilon for {n} agents, expected a"
@@ -130,6 +136,11 @@ class Agents:
     def needs(self) -> tuple[str, ...]:
         """What `Algorithm.supports` has to list, beside one graph that never fails."""
         return ()
+
+    @property
+    def n_needed(self) -> int:
+        """Curators who together see each secret-shared message."""
+        return self.threshold or self.n_curators
 
     @property
     def n_messages_per_sum(self) -> int:
@@ -252,7 +263,8 @@ class Federation(Agents):
         """Messages, sums of them, or what was released."""
         known = f"what {self.n_dishonest} of {self.n_agents} agents know"
         if observer == SERVER:
-            together = f", all {self.n_curators} curators together" if self.n_curators else ""
+            who = f"{self.threshold} of" if self.threshold else "all"
+            together = f", {who} {self.n_curators} curators together" if self.n_curators else ""
             together = f", and {known}" if self.edge_noise else together
             return f"every message of every agent{together}"
         if observer == SUMS:
@@ -315,7 +327,7 @@ class Network(Agents):
         """Everybody; of secret-shared messages a coalition that may hold every curator."""
         if self.edge_noise:
             return False
-        return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_curators)
+        return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_needed)
 
     def hides_by_pairs(self, observer: str) -> bool:
         """Everybody sees messages one by one."""
@@ -342,7 +354,7 @@ class Network(Agents):
         if observer == MODEL:
             return "the final model"
         if self.n_curators and self.sees_each_message(observer):
-            return f"all shares that {self.n_curators} curators received: every message"
+            return f"all shares that {self.n_needed} curators received: every message"
         if self.n_curators:
             who = f"{self.coalition} peers know" if self.coalition > 1 else "one peer knows"
             shares = "encrypted shares along every edge, " if observer == EAVESDROPPER else ""

@@ -73,11 +73,12 @@ class Gate:
             out = self._noise.add_gaussian(value, float(noise_std), (index, repetition))
         return self.deliver("release", release, repetition, value, out, noise_std)
 
-    def share(self, name: str, value: Floats) -> Floats:
-        """Release the sum of all agents' messages by secret sharing.
+    def share(self, name: str, value: Floats, senders: NDArray[np.bool_] | None = None) -> Floats:
+        """Release the sum of agents' messages by secret sharing.
 
         Every agent rounds its exact message, of `value` (n_agents, ...), to the grid and adds its
-        noise, a whole number of cells, which only it knows; all shares add up to the sum.
+        noise, a whole number of cells, which only it knows; all shares add up to the sum. `senders`
+        of shape (n_agents,) says whose shares curators add up; None: everyone's.
         """
         index, release = self._planned(name, "share")
         agents = self._agents(release)
@@ -87,22 +88,26 @@ class Gate:
             raise PlanViolation(
                 f"Got messages of {name!r} whose sum leaves the range of modulus={release.modulus}."
             )
+        noise_std = release.noise_std
+        if senders is not None:
+            noise_std = self._noise_std(release, senders)
+            value = value * _for_each(senders, value)
         repetition = self._pass(name)
         if release.noise_std == 0:
             return self.deliver("share", release, repetition, value, np.asarray(value.sum(axis=0)))
         secrets = np.empty(value.shape, dtype=np.int64)
-        for kind, noise_std in enumerate(release.agent_noise_std):
-            of_kind, scale = agents.kind == kind, noise_std / release.cell
+        for kind, of_one in enumerate(release.agent_noise_std):
+            of_kind, scale = agents.kind == kind, of_one / release.cell
             # Counted in cells noise is a whole number, as it is no less than 2**20 cells. Where
             # it lies on a coarser grid the message has to: finer digits would have no noise.
             message = round_to_grid(value[of_kind] / release.cell, scale)
             stream = (index, repetition, kind)
             noise = self._noise.add_gaussian(np.zeros(message.shape), scale, stream)
             secrets[of_kind] = message.astype(np.int64) + noise.astype(np.int64)
-        residues = residues_of(secrets, release.modulus)
-        total = share_and_sum(residues, release.n_curators, release.modulus)
+        residues = residues_of(secrets if senders is None else secrets[senders], release.modulus)
+        total = share_and_sum(residues, release.n_curators, release.modulus, release.threshold)
         out = np.asarray(release.cell * centred(total, release.modulus))
-        return self.deliver("share", release, repetition, value, out, release.noise_std)
+        return self.deliver("share", release, repetition, value, out, noise_std)
 
     def take_turns(self, name: str, agents: NDArray[np.intp], value: Floats) -> Floats:
         """Release the messages of some agents, each in its next turn.
@@ -334,7 +339,7 @@ class Turns:
         return self._noise[turn]
 
 
-def _for_each(scales: Floats, messages: Floats) -> Floats:
+def _for_each(scales: NDArray[Any], messages: Floats) -> NDArray[Any]:
     """Scales of agents, which are the first axis of messages."""
     return scales.reshape(-1, *(1,) * (messages.ndim - 1))
 

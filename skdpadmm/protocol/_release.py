@@ -59,9 +59,10 @@ class Release:
     law : {"gaussian", "laplace"}, default="gaussian"
     fewest : int, default=0
         Messages that a sum has at least.
-    cell, modulus, n_curators : float, int and int, default=0
+    cell, modulus, n_curators, threshold : float, int, int and int, default=0
         Of secret-shared sums: width of the public grid of messages and their noise; modulus of
-        shares, whose range no such sum leaves; and the number of curators.
+        shares, whose range no such sum leaves; the number of curators, and of those whose shares
+        are enough, 0: all are needed.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Release:
     cell: float = 0.0
     modulus: int = 0
     n_curators: int = 0
+    threshold: int = field(default=0, metadata={"unless": 0})
 
     @property
     def times(self) -> int | None:

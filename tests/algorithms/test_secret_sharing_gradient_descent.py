@@ -12,7 +12,7 @@ from scipy.stats import norm
 from skdpadmm import DPDecentralizedClassifier, DPDecentralizedRegressor, DPFedRidge
 from skdpadmm.algorithms import SecretSharingGradientDescent
 from skdpadmm.algorithms._messages import CERTAIN
-from skdpadmm.algorithms._secret_sharing_gradient_descent import FEWEST_CELLS, LONGEST_NOISE
+from skdpadmm.algorithms._shared_sums import FEWEST_CELLS, LONGEST_NOISE
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.network import named_graph
 from skdpadmm.noise import grid_cell

@@ -22,9 +22,11 @@ from skdpadmm._linear_model import PrivateLinearModel
 from skdpadmm.algorithms import (
     ClippedSum,
     ConsensusADMM,
+    FederatedADMM,
     FixedPointIteration,
     GradientADMM,
     GradientDescent,
+    LateJoiner,
     MultiStepADMM,
     ObjectivePerturbation,
 )
@@ -38,7 +40,7 @@ from skdpadmm.network import Ownership
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1, SquaredL2
 from skdpadmm.privacy import Composed, GaussianDP, Neighboring
-from skdpadmm.protocol import Gate, Plan, Problem, View
+from skdpadmm.protocol import Federation, Gate, Plan, Problem, View
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows, Segments
 from tests.contract.registry import BY_ID, Row
@@ -348,6 +350,23 @@ def rounds_that_lose_messages(draw: Any, *args: Any, **known: Any) -> Any:
     sends = schedule.sends.copy()
     sends[:, 1:] = False
     return dataclasses.replace(schedule, sends=sends)
+
+
+@replaces(f"{ALGORITHMS}._secret_sharing_gradient_descent", "draw_schedule")
+def shared_sums_that_lose_messages(draw: Any, *args: Any) -> Any:
+    schedule = draw(*args)
+    return dataclasses.replace(schedule, sends=schedule.sends & (np.arange(4) < 1))
+
+
+@replaces(f"{ALGORITHMS}._consensus_admm", "path_sensitivities")
+def first_sensitivity(all_of_them: Any, *args: Any) -> Any:
+    sensitivities = all_of_them(*args)
+    return sensitivities[:1] * len(sensitivities)
+
+
+@replaces(Federation, "together")
+def with_absent_agents(together: Any, self: Any, observer: str, n_messages: int) -> Any:
+    return together(self, observer, self.n_agents)
 
 
 def hops(changed: Callable[[Any], Any]) -> Plant:
@@ -879,6 +898,21 @@ BUGS = [
         "consensus-exact"),
     Bug("a pickle without the report", a_pickle_without_the_report, ROUND_TRIP,
         "consensus-exact"),
+    # Shared messages of ADMM, and absences.
+    Bug("no clip of shared messages", no_clip(f"{ALGORITHMS}._agent_blocks"), LINEAR,
+        "shared-admm shared-admm-graph-relaxed"),
+    Bug("no clip of agents' shared messages", no_vector_clip(f"{ALGORITHMS}._agent_blocks"),
+        REPLAY, "shared-admm-threshold-dropout-agent", knobs={"clip_norm": 0.001}),
+    Bug("half the noise of shared messages", noise(gaussian(half_in_whole_cells)), PLANNED,
+        "shared-admm sharing-threshold-dropout shared-admm-threshold-dropout-agent"),
+    Bug("states that are counted once", first_sensitivity, LINEAR, "shared-admm-graph-relaxed"),
+    Bug("noise of absent agents in the figures", with_absent_agents, LINEAR,
+        "sharing-threshold-dropout shared-admm-threshold-dropout-agent"),
+    Bug("shared sums that lose too many messages", shared_sums_that_lose_messages, TRACE,
+        "sharing-threshold-dropout", params={"dropout": 0.0}),
+    Bug("a coalition that needs every curator",
+        setting("skdpadmm.protocol.Agents.n_needed", property(lambda self: self.n_curators)),
+        LINEAR, "shared-admm-graph-relaxed", params={"coalition": 2}),
 ]
 # fmt: on
 
@@ -935,6 +969,23 @@ def steps_that_lose_noise(
     return advance(self, state, rows, target, bound, noise * less)
 
 
+@replaces("skdpadmm.secret_sharing", "uniform_residues")
+def a_zero_coefficient(drawn: Any, *args: Any) -> Any:
+    residues = drawn(*args)
+    residues[0] = 0
+    return residues
+
+
+def words_without_rejection(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("skdpadmm.secret_sharing.np.flatnonzero", lambda _: ())
+
+
+@replaces(LateJoiner, "run")
+def a_start_from_rows(run: Any, self: Any, plan: Any, problem: Any, gate: Any) -> Any:
+    self.center = self.center + 0.1 * problem.target.mean()
+    return run(self, plan, problem, gate)
+
+
 def ones_as_units(patch: pytest.MonkeyPatch) -> None:
     """The user's units in place of those in which the metric is near the identity."""
     from skdpadmm.penalties import _generalized_l1
@@ -965,7 +1016,10 @@ FAILING = "tests.algorithms.test_failing_graphs"
 ATTACKS = "tests.privacy.test_attack_accuracy"
 TOTALS = "tests.test_totals"
 PAIRS = "tests.divergence.test_edge_noise"
-SHARED = f"{PAIRS}.test_noise_of_pairs_cancels_exactly_has_the_planned_law_and_is_never_used_twice"
+CANCELS = f"{PAIRS}.test_noise_of_pairs_cancels_exactly_has_the_planned_law_and_is_never_used_twice"
+SHAMIR = "tests.secret_sharing.test_shamir"
+SHARED = "tests.algorithms.test_shared_sums"
+JOINS = "tests.interface.test_late_joiners"
 
 # fmt: off
 THEOREM_BUGS = [
@@ -1009,9 +1063,9 @@ THEOREM_BUGS = [
                (pytest.MonkeyPatch,)),
     TheoremBug("coalitions that are not tried", setting("skdpadmm.network._topology.combinations", lambda *_: [()]),
                f"{PAIRS}.test_no_coalition_learns_more_than_is_claimed_on_500_random_graphs", (pytest.MonkeyPatch,)),
-    TheoremBug("one seed of a pair for all rounds", one_seed_for_all_rounds, SHARED),
-    TheoremBug("noise of pairs with the same sign at both ends", same_sign_at_both_ends, SHARED),
-    TheoremBug("noise of pairs on another grid at one end", another_grid_at_one_end, SHARED),
+    TheoremBug("one seed of a pair for all rounds", one_seed_for_all_rounds, CANCELS),
+    TheoremBug("noise of pairs with the same sign at both ends", same_sign_at_both_ends, CANCELS),
+    TheoremBug("noise of pairs on another grid at one end", another_grid_at_one_end, CANCELS),
     TheoremBug("lost messages whose pairs count as there", lost_messages_forgotten,
                f"{PAIRS}.test_a_lost_message_leaves_the_noise_that_it_shared_in_the_sum"),
     TheoremBug("steps that lose their noise", steps_that_lose_noise,
@@ -1055,5 +1109,24 @@ THEOREM_BUGS = [
                ("LEARNS", 1, "may have learnt")),
     TheoremBug("entries compared as they are", setting("skdpadmm.preprocessing._table._entry", lambda value: value),
                "tests.interface.test_tables.test_one_unknown_word_in_a_file_changes_one_row_alone", ("zone",)),
+    TheoremBug("a coefficient of shares that is zero", a_zero_coefficient,
+               f"{SHAMIR}.test_fewer_curators_learn_the_sum_and_nothing_else", (5, 1, 4, 3)),
+    TheoremBug("residues that are too large taken as they are", words_without_rejection,
+               f"{SHAMIR}.test_residues_of_a_prime_are_uniform_and_stand_for_integers"),
+    TheoremBug("rounds of shared sums at nine tenths", lenient(f"{ALGORITHMS}._shared_sums.root_mean_square", 0.9),
+               f"{SHARED}.test_figures_compose_the_sensitivities_of_states_and_the_grid_exactly",
+               ({"relaxation": 0.2},)),
+    TheoremBug("the noise of absent agents in a plan", with_absent_agents,
+               f"{SHARED}.test_noise_is_planned_for_the_fewest_senders_and_a_smaller_sum_is_refused",
+               (FederatedADMM,)),
+    TheoremBug("no clip of a newcomer's rows", turns_with(clip_norm=math.inf),
+               f"{JOINS}.test_a_newcomer_releases_no_more_than_planned_whatever_its_rows",
+               ({"noise": "laplace", "turns": 4}, {}, 0)),
+    TheoremBug("a newcomer counted as zero-out", zero_out_counted,
+               f"{JOINS}.test_for_linear_losses_the_claim_is_attained"),
+    TheoremBug("half the noise of a newcomer", noise_of_turns(lambda draw, *turn: draw(*turn) / 2),
+               f"{JOINS}.test_noise_of_a_newcomer_is_as_planned_and_fresh", ("gaussian",)),
+    TheoremBug("a newcomer whose rows move where it begins", a_start_from_rows,
+               f"{JOINS}.test_turns_are_those_of_the_docstring", (True, "record", 0)),
 ]
 # fmt: on

@@ -271,7 +271,7 @@ def _n_others(plan: Plan, release: Any, observer: str) -> int:
         dishonest -= {"server": 0, "sums": agents.n_honest}.get(observer, agents.n_agents)
     elif release.door == "share" and observer == "model":
         dishonest = 0
-    elif release.door == "share" and agents.coalition < agents.n_curators:
+    elif release.door == "share" and agents.coalition < (agents.threshold or agents.n_curators):
         dishonest = agents.coalition
     return max(release.fewest - dishonest, 1) - 1
 

@@ -218,9 +218,9 @@ def secrets(monkeypatch):
     """What agents share out, as whole numbers, of every sum."""
     seen = []
 
-    def kept(residues, n_curators, modulus):
+    def kept(residues, n_curators, modulus, threshold):
         seen.append(centred(residues, modulus))
-        return share_and_sum(residues, n_curators, modulus)
+        return share_and_sum(residues, n_curators, modulus, threshold)
 
     monkeypatch.setattr(gate_module, "share_and_sum", kept)
     return seen
