@@ -210,7 +210,7 @@ class PrivateLinearModel(LinkedEstimator):
     ) -> PlannedFit:
         """From parameters to facts to a plan: all of it public, without data."""
         # Nobody knows how many records will arrive, and a penalty may be spread over all of them.
-        horizon = self.algorithm.n_expected if self._is_stream() else n_samples
+        horizon = self._horizon(n_samples)
         loss = self._weighted(self._loss(n_classes), classes)
         penalty = self._penalty(horizon, n_features)
         budget = trust.budget(self.epsilon, self.delta)
@@ -394,6 +394,10 @@ class PrivateLinearModel(LinkedEstimator):
     def _is_stream(self) -> bool:
         """Whether records are used as they arrive."""
         return False
+
+    def _horizon(self, n_samples: int) -> int:
+        """The number of records that a penalty is spread over."""
+        return n_samples
 
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
         """Who holds which row, and who is trusted: here a curator with all rows."""

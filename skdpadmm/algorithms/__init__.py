@@ -11,7 +11,8 @@ from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
-from skdpadmm.algorithms._gradient_admm import GradientADMM, is_streaming
+from skdpadmm.algorithms._dual_averaging import DualAveraging
+from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._noise_left import without_clip_bias
@@ -30,7 +31,12 @@ from skdpadmm.algorithms._random_aggregators import (
     RandomizedSGD,
 )
 from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
-from skdpadmm.algorithms._registry import ALGORITHMS, exact_algorithm, resolve_algorithm
+from skdpadmm.algorithms._registry import (
+    ALGORITHMS,
+    exact_algorithm,
+    resolve_algorithm,
+    stream_algorithm,
+)
 from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
 
 __all__ = [
@@ -46,6 +52,7 @@ __all__ = [
     "ConsensusADMM",
     "CoordinateDescent",
     "DecentralizedGradientDescent",
+    "DualAveraging",
     "FederatedADMM",
     "GradientADMM",
     "GradientDescent",
@@ -65,7 +72,6 @@ __all__ = [
     "SecretSharingGradientDescent",
     "condition",
     "exact_algorithm",
-    "is_streaming",
     "parameter",
     "penalty_operator",
     "prepared",
@@ -73,5 +79,6 @@ __all__ = [
     "refit_at_home",
     "rescale",
     "resolve_algorithm",
+    "stream_algorithm",
     "without_clip_bias",
 ]

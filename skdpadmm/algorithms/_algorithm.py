@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,8 @@ class Algorithm(LinkedEstimator, ABC):
     noiseless : bool
         Whether an object of it runs at ``epsilon=inf`` as it is, without noise, and with a clip
         bound of inf that nothing reaches. Otherwise the exact optimum takes its place there.
+    streaming : bool
+        Whether it takes records as they arrive, each of them once: then it is a `Streaming`.
     distributed : bool
         Whether it reaches records by `Problem.summed` alone, so that they may be chunks of dask,
         which stay with their workers.
@@ -76,6 +78,11 @@ class Algorithm(LinkedEstimator, ABC):
     setting: ClassVar[str | tuple[str, ...]]
     units: ClassVar[tuple[str, ...]] = ("record", "agent")
     noiseless: ClassVar[bool] = False
+
+    @property
+    def streaming(self) -> bool:
+        """Whether it takes records as they arrive; not, unless an algorithm says so."""
+        return False
 
     @property
     def distributed(self) -> bool:
@@ -223,6 +230,35 @@ class Algorithm(LinkedEstimator, ABC):
             tail = tail_length(constants["tail_fraction"], constants["n_iter"])
             constants.setdefault("n_averaged", tail)
         return Settings(tuple(constants.items()))
+
+
+class StreamState(Protocol):
+    """A stream so far: functions of what was released, and of numbers of records."""
+
+    n_steps: int
+
+
+class Streaming(Protocol):
+    """What an algorithm with ``streaming = True`` has beside `Algorithm`."""
+
+    @property
+    def n_expected(self) -> int:
+        """How many records are expected, for penalties that are spread over them."""
+
+    def start(self, plan: Plan, problem: Problem) -> Any:
+        """The public `StreamState` before any record."""
+
+    def arrive(
+        self, plan: Plan, problem: Problem, gate: Gate, state: Any, hidden: Any
+    ) -> tuple[Any, Any]:
+        """The state after new records, and what is hidden: a private thing, or None.
+
+        What is hidden stays in the memory of the process and is handed back with the next records,
+        unless a copy of the stream goes on. Then it is None, as in the beginning.
+        """
+
+    def solution(self, plan: Plan, problem: Problem, state: Any) -> Solution:
+        """The model of a state."""
 
 
 def refuse(advice: str, *cases: tuple[bool, str, str]) -> None:
