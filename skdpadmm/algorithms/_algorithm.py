@@ -232,12 +232,6 @@ class Algorithm(LinkedEstimator, ABC):
         return Settings(tuple(constants.items()))
 
 
-class StreamState(Protocol):
-    """A stream so far: functions of what was released, and of numbers of records."""
-
-    n_steps: int
-
-
 class Streaming(Protocol):
     """What an algorithm with ``streaming = True`` has beside `Algorithm`."""
 
@@ -246,7 +240,7 @@ class Streaming(Protocol):
         """How many records are expected, for penalties that are spread over them."""
 
     def start(self, plan: Plan, problem: Problem) -> Any:
-        """The public `StreamState` before any record."""
+        """The state before any record, with `n_steps`; all in it is public or was released."""
 
     def arrive(
         self, plan: Plan, problem: Problem, gate: Gate, state: Any, hidden: Any

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,14 +56,14 @@ PART_OF_RECORDS, LARGEST_STEP = 64, 256
 FIRST_STAGE, GROWTH, LONGEST_STAGE = 3.0, 4.0, 2**20
 LEAST_FIRST_STAGE, PLAIN_FIRST_STAGE = 32, 1024
 # Share of the squared budget for the second moments.
-CONDITIONING_SHARE = 0.2
+CONDITIONING_SHARE = 0.15
 # Standard deviation that noise gives to the score of a typical row in one iterate, in targets of
 # [-1, 1] and, for classes, over the smoothness of the loss. The average over iterates has less.
 SCORE_NOISE, CLASS_SCORE_NOISE = 0.1, 0.35
-# Clip bounds of classifiers, over those of stored records.
-CLASS_CLIP = 2.0
+# Clip bounds, over those of stored records.
+REGRESSION_CLIP, CLASS_CLIP = 0.7, 2.0
 # The average of the iterates weighs later ones more, by this power of the records.
-AVERAGING_POWER = 3
+AVERAGING_POWER = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +73,7 @@ class State:
     n_samples: int
     n_steps: int
     # The stage: records at its beginning, its centre and the present iterate in public coordinates,
-    # the noisy sum of its gradients, in units of its clip bound, and the part of noise that is
-    # still to cancel.
+    # the noisy sum of its gradients in units of the clip bound, and noise that is yet to cancel.
     begun: int
     center: Array
     model: Array
@@ -82,23 +81,14 @@ class State:
     pending: Array
     # The weighted average of all iterates, in public coordinates.
     mean: Array
-    # The sum of the released second moments, how many there are and of how many records; records
-    # whose second moment is not released yet.
+    # The sum of the released second moments; how many there are, and of how many records.
     moment: Array
-    n_moments: int = 0
-    n_counted: int = 0
-    n_waiting: int = 0
+    counts: tuple[int, int] = (0, 0)
     basis: Basis | None = None
 
 
-class Hidden:
-    """Sums of private gradients and rows, without noise: they never leave this process."""
-
-    def __init__(self, buffers: Array, moment: Array) -> None:
-        self.buffers, self.moment = buffers, moment
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("Got private buffers, expected a stream without them: they stay here.")
+# Sums of gradients, second moment of a stage and number of its rows: private, without noise.
+Hidden = tuple[Array, Array, int]
 
 
 class Stage(NamedTuple):
@@ -108,6 +98,7 @@ class Stage(NamedTuple):
     clip_norm: float
     step_size: float
     largest_step: int
+    # Without private values.
     rows: Rows
 
 
@@ -116,8 +107,8 @@ class DualAveraging(Algorithm):
     r"""Dual averaging of records that arrive, with noise that cancels in sums of gradients.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` with ``partial_fit``, however many records
-    arrive. Step t takes one record, or some of them, which no other step takes. From
-    :math:`w_0 = 0` and the sum :math:`g_t` of their clipped gradients at :math:`w_{t-1}` it computes
+    arrive. Step t takes one record, or some of them, which no other step takes. With
+    :math:`w_0 = 0` and the sum :math:`g_t` of their clipped gradients at :math:`w_{t-1}`,
 
     .. math::
 
@@ -138,8 +129,8 @@ class DualAveraging(Algorithm):
     Parameters
     ----------
     step_size : float or "auto", default="auto"
-        Eta, in [1e-100, 1e100]. "auto" follows from the scale of the noise, so that the scores of an
-        iterate stay meaningful.
+        Eta, in [1e-100, 1e100]. "auto" follows from the scale of the noise, so that
+        the scores of an iterate stay meaningful.
     clip_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a record's gradient, in units of the typical norm of a row in
         the basis of the stage, in [1e-100, 1e100]. "auto" opens up from stage to stage.
@@ -200,31 +191,31 @@ class DualAveraging(Algorithm):
         refuse("Declare feature_bounds.", (facts.scaling is not None, got, "scale=None"))
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, *tuple[Release, ...]]:
-        """The sums of gradients of a stream without end, and second moments of its stages."""
-        shape = (facts.n_parameters, facts.loss.n_outputs)
+        """Second moments of stages, and the sums of gradients of a stream without end."""
+        shape, coordinates = (facts.n_parameters, facts.loss.n_outputs), facts.coordinates
         if not budget.is_private:
             return Settings(()), not_private(GRADIENTS, shape, facts.observers)
-        assert facts.coordinates is not None
+        assert coordinates is not None
 
-        def alike(n_samples: int) -> Facts:
-            rounding = rounding_factor(n_samples=n_samples, coordinates=facts.coordinates)
+        def adding(n: int) -> Facts:
+            """The facts with the rounding of sums over so many records."""
+            rounding = rounding_factor(n_samples=n, coordinates=coordinates)
             return replace(facts, rounding=rounding)
 
-        mu, of_step, moments = facts.remaining_mu(budget), alike(LARGEST_STEP), None
+        mu, of_step = facts.remaining_mu(budget), adding(LARGEST_STEP)
+        moments: tuple[Release, ...] = ()
         if facts.n_parameters <= LARGEST_MATRIX:
-            choices = defaults.conditioning_choices(facts)
-            moments = plan_conditioning(
-                alike(LONGEST_STAGE), budget, mu=mu * math.sqrt(CONDITIONING_SHARE), **choices
-            )
-            moments = replace(moments, release=replace(moments.release, repeats=None))
-            mu *= math.sqrt(1 - CONDITIONING_SHARE)
-            # After many records noise is next to nothing beside them: the largest condition number.
-            of_step = replace(of_step, conditioning=of_records(moments, 1e100, 1))
+            choices, share = defaults.conditioning_choices(facts), CONDITIONING_SHARE
+            of_stage, mu_of_moments = adding(LONGEST_STAGE), mu * math.sqrt(share)
+            planned = plan_conditioning(of_stage, budget, mu=mu_of_moments, **choices)
+            moments, mu = (replace(planned.release, repeats=None),), mu * math.sqrt(1 - share)
+            # Beside many records noise is next to nothing: the largest condition number.
+            of_step = replace(of_step, conditioning=of_records(planned, 1, 1e100))
         sensitivity = ClippedSum(of_step).sensitivity * NOISE.norm() * (1 + 1e-12)
         sensitivity += NOISE.rounding(1.001 * LARGEST_STEP, LONGEST_STAGE)
         gradients = replace(gaussian_release(GRADIENTS, shape, (sensitivity,), mu), repeats=None)
         settings = self.resolved(step_size="auto", clip_norm="auto", memory=MEMORY)
-        return settings, *(() if moments is None else (moments.release,)), gradients
+        return settings, *moments, gradients
 
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """What the guarantee rests on."""
@@ -241,10 +232,8 @@ class DualAveraging(Algorithm):
     def start(self, plan: Plan, problem: Problem) -> State:
         """The public state before any record."""
         zeros = np.zeros((plan.facts.n_parameters, plan.facts.loss.n_outputs))
-        pending = np.zeros((N_BUFFERS, *zeros.shape))
-        moments = conditioning_of(plan)
-        moment = np.zeros(0 if moments is None else moments.release.shape)
-        return State(0, 0, 0, zeros, zeros, zeros, pending, zeros, moment)
+        moment = np.zeros(plan.releases[0].shape)
+        return State(0, 0, 0, zeros, zeros, zeros, new_buffers(zeros), zeros, moment)
 
     def arrive(
         self, plan: Plan, problem: Problem, gate: Gate, state: State, hidden: Hidden | None
@@ -253,161 +242,127 @@ class DualAveraging(Algorithm):
 
         Without the buffers of earlier steps a new block of noise begins.
         """
+        buffers, square = new_buffers(state.total), np.zeros((len(state.total),) * 2)
         if hidden is None:
-            hidden = Hidden(np.zeros_like(state.pending), np.zeros_like(state.moment))
-            state = replace(state, pending=np.zeros_like(state.pending), n_waiting=0)
-        first, rows = 0, problem.rows
-        while first < rows.n_samples:
-            stage = self._stage(plan, rows, state)
-            stop = min(rows.n_samples, first + stage.end - state.n_samples)
-            part = part_of(problem, slice(first, stop))
-            state, hidden = self._through(plan, part, gate, stage, state, hidden)
-            first = stop
+            state, hidden = replace(state, pending=buffers), (buffers, square, 0)
+        first, n, stage = 0, problem.rows.n_samples, self._stage(plan, problem, state)
+        while first < n:
+            left = min(n - first, stage.end - state.n_samples)
+            size = min(max(state.n_samples // PART_OF_RECORDS, 1), stage.largest_step, left)
+            step = part_of(problem, first, size)
+            state, hidden = self._step(plan, step, gate, stage, state, hidden)
+            first += size
             if state.n_samples == stage.end:
-                state = self._next_stage(plan, gate, state, hidden)
-                hidden = Hidden(np.zeros_like(state.pending), np.zeros_like(state.moment))
+                state, hidden = self._next(plan, gate, state, hidden), (buffers, square, 0)
+                stage = self._stage(plan, problem, state)
         return state, hidden
 
     def solution(self, plan: Plan, problem: Problem, state: State) -> Solution:
         """The average of the iterates, with what is known of its noise."""
-        facts, stage = plan.facts, self._stage(plan, problem.rows, state)
+        facts, stage = plan.facts, self._stage(plan, problem, state)
         noise_std = stage.clip_norm * plan.releases[-1].noise_std * NOISE.norm()
         # Noise of a gradient over the curvature of the records, or as far as steps have come.
-        n = max(state.n_samples - state.begun, state.begun, 1)
+        n = max(state.n_samples - state.begun, state.begun)
         curvature = 0.5 * defaults.usual_smoothness(facts.loss) * stage.rows.loading * n
         variance = np.square(noise_std / np.maximum(curvature, 1 / stage.step_size))
-        solution = noisy_solution(
-            facts,
-            stage.rows,
-            state.mean,
-            variance,
-            n_iter=state.n_steps,
-            derivative_bound=stage.clip_norm / stage.rows.typical_norm,
-        )
-        solution = without_clip_bias(plan, replace(problem, rows=stage.rows), solution)
-        # It is not to be corrected again in coordinates without the basis.
-        return replace(solution, derivative_bound=math.inf)
+        known = {"n_iter": state.n_steps, "derivative_bound": math.inf}
+        solution = noisy_solution(facts, stage.rows, state.mean, variance, **known)
+        bounded = replace(solution, derivative_bound=stage.clip_norm / stage.rows.typical_norm)
+        bounded = without_clip_bias(plan, replace(problem, rows=stage.rows), bounded)
+        # Not to be corrected again, in coordinates without the basis.
+        return replace(bounded, derivative_bound=math.inf)
 
-    def _stage(self, plan: Plan, rows: Rows, state: State) -> Stage:
-        """Constants of the present stage, from the plan, numbers of records and released moments."""
+    def _stage(self, plan: Plan, problem: Problem, state: State) -> Stage:
+        """Constants of the present stage, from the plan, counts and released moments."""
         facts, release, begun = plan.facts, plan.releases[-1], state.begun
-        moments, seen = conditioning_of(plan), rows.take([slice(0, 1)])
-        seen = seen if state.basis is None else seen.in_basis(state.basis, run_blocks)
-        length = (GROWTH - 1) * begun
-        if begun == 0:
-            length = PLAIN_FIRST_STAGE
-            if moments is not None:
-                length = max(LEAST_FIRST_STAGE, math.ceil(FIRST_STAGE * moments.edge))
-        end = begun + int(min(length, LONGEST_STAGE))
-        known = None
-        if state.basis is not None and moments is not None:
-            known = of_records(moments, end, state.n_moments)
-        mu = math.hypot(*release.sensitivities) / release.noise_std
+        moments, rows = conditioning_of(plan), part_of(problem, 0, 1, state.basis).rows
+        first = PLAIN_FIRST_STAGE if moments is None else math.ceil(FIRST_STAGE * moments.edge)
+        length = (GROWTH - 1) * begun if begun else max(first, LEAST_FIRST_STAGE)
+        end, smoothness = begun + int(min(length, LONGEST_STAGE)), facts.loss.smoothness
+        # The rule of stored records, for as many as there are in the end.
+        known = None if state.basis is None else moments
         alike = replace(facts, n_samples=end, conditioning=known, max_iter=defaults.USUAL_STEPS)
-        clip_norm = defaults.default_steps(alike, mu)[1]
-        clip_norm *= 1.0 if defaults.is_regression(facts) else CLASS_CLIP
-        clip_norm = clip_norm if self.clip_norm == "auto" else float(self.clip_norm)
-        clip_norm *= seen.clip_unit
-        smoothness = facts.loss.smoothness
-        size = float(seen.loading.sum())
-        if state.basis is None:
-            size = min(defaults.typical_row(facts), facts.row_norm) ** 2
-        score = CLASS_SCORE_NOISE / smoothness
+        mu = math.hypot(*release.sensitivities) / release.noise_std
+        factor, score = CLASS_CLIP, CLASS_SCORE_NOISE / smoothness
         if defaults.is_regression(facts):
-            score = SCORE_NOISE * rows.coordinates.target_unit
-        step_size = score / (clip_norm * release.noise_std * math.sqrt(size))
-        step_size = min(step_size, 1 / (smoothness * size))
-        step_size = step_size if self.step_size == "auto" else float(self.step_size)
+            factor, score = REGRESSION_CLIP, SCORE_NOISE
+        clip_norm = factor * defaults.default_steps(alike, mu)[1]
+        clip_norm = rows.clip_unit * float(
+            clip_norm if self.clip_norm == "auto" else self.clip_norm
+        )
+        size = min(defaults.typical_row(facts), facts.row_norm) ** 2
+        size = size if state.basis is None else float(rows.loading.sum())
+        noise_std = clip_norm * release.noise_std
+        step_size = min(score / (noise_std * math.sqrt(size)), 1 / (smoothness * size))
+        step_size = float(step_size if self.step_size == "auto" else self.step_size)
         # Steps of more records would overshoot.
         largest = 1 / (step_size * smoothness * max(size / 8, 1.0))
-        return Stage(end, clip_norm, step_size, int(min(max(largest, 1), LARGEST_STEP)), seen)
+        return Stage(end, clip_norm, step_size, int(min(max(largest, 1), LARGEST_STEP)), rows)
 
-    def _through(
+    def _step(
         self, plan: Plan, problem: Problem, gate: Gate, stage: Stage, state: State, hidden: Hidden
     ) -> tuple[State, Hidden]:
-        """Take steps with records of one stage."""
-        facts, moments = plan.facts, conditioning_of(plan)
-        first, n, n_steps = 0, problem.rows.n_samples, state.n_steps
-        buffers, moment = hidden.buffers, hidden.moment
-        if moments is not None:
-            moment = moment + packed(second_moment(moments.row_norm, problem)())
-        total, pending, mean = state.total, state.pending, state.mean
-        model = state.model
-        center, w = stage.rows.from_coordinates(state.center), stage.rows.from_coordinates(model)
-        unit = stage.step_size * stage.clip_norm
-        while first < n:
-            arrived = state.n_samples + first
-            size = min(max(arrived // PART_OF_RECORDS, 1), stage.largest_step, n - first)
-            step = part_of(problem, slice(first, first + size), state.basis)
-            gradient = ClippedSum(facts, stage.clip_norm).over(step)(w) / stage.clip_norm
-            noisy = gate.release(GRADIENTS, gradient + NOISE.mixed(buffers))
-            buffers = NOISE.after(buffers, gradient)
-            new = noisy - NOISE.mixed(pending)
-            pending, total = NOISE.after(pending, new), total + new
-            first, n_steps, arrived = first + size, n_steps + 1, arrived + size
-            strength = stage.step_size * (arrived - state.begun)
-            model = penalty_operator(facts.penalty, strength, stage.rows)(center - unit * total)
-            w = stage.rows.from_coordinates(model)
-            share = size * (1 + AVERAGING_POWER) / (arrived + size * AVERAGING_POWER)
-            mean = mean + share * (model - mean)
-            problem.progress(n_steps)
+        """A step with the records of a problem; symbols as above."""
+        (buffers, square, n_hidden), rows, clip_norm = hidden, stage.rows, stage.clip_norm
+        if (moments := conditioning_of(plan)) is not None:
+            square = square + second_moment(moments.row_norm, problem)()
+        n, seen = problem.rows.n_samples, part_of(problem, 0, problem.rows.n_samples, state.basis)
+        gradients = ClippedSum(plan.facts, clip_norm).over(seen)
+        gradient = gradients(rows.from_coordinates(state.model)) / clip_norm
+        noisy = gate.release(GRADIENTS, gradient + NOISE.mixed(buffers))
+        new = noisy - NOISE.mixed(state.pending)
+        total, n_samples = state.total + new, state.n_samples + n
+        point = rows.from_coordinates(state.center) - stage.step_size * clip_norm * total
+        strength = stage.step_size * (n_samples - state.begun)
+        model = penalty_operator(plan.facts.penalty, strength, rows)(point)
+        share = n * (1 + AVERAGING_POWER) / (n_samples + n * AVERAGING_POWER)
         state = replace(
             state,
-            n_samples=state.n_samples + n,
-            n_steps=n_steps,
+            n_samples=n_samples,
+            n_steps=state.n_steps + 1,
             model=model,
             total=total,
-            pending=pending,
-            mean=mean,
-            n_waiting=state.n_waiting + n,
+            pending=NOISE.after(state.pending, new),
+            mean=state.mean + share * (model - state.mean),
         )
-        return state, Hidden(buffers, moment)
+        problem.progress(state.n_steps)
+        return state, (NOISE.after(buffers, gradient), square, n_hidden + n)
 
-    def _next_stage(self, plan: Plan, gate: Gate, state: State, hidden: Hidden) -> State:
+    def _next(self, plan: Plan, gate: Gate, state: State, hidden: Hidden) -> State:
         """Release the second moment of a stage; the next one starts from the average so far."""
-        basis, moment = state.basis, state.moment
-        n_moments, n_counted = state.n_moments, state.n_counted
-        if (moments := conditioning_of(plan)) is not None:
-            moment = moment + gate.release(SECOND_MOMENT, hidden.moment)
-            n_moments, n_counted = n_moments + 1, n_counted + state.n_waiting
-            known = of_records(moments, n_counted, n_moments)
-            basis = basis_from_release(moment / n_counted, known)
-        return replace(
-            state,
-            begun=state.n_samples,
-            center=state.mean,
-            model=state.mean,
-            total=np.zeros_like(state.total),
-            pending=np.zeros_like(state.pending),
-            moment=moment,
-            n_moments=n_moments,
-            n_counted=n_counted,
-            n_waiting=0,
-            basis=basis,
-        )
+        zeros = np.zeros_like(state.total)
+        buffers, begun, mean = new_buffers(zeros), state.n_samples, state.mean
+        state = replace(state, begun=begun, center=mean, model=mean, total=zeros, pending=buffers)
+        if (moments := conditioning_of(plan)) is None:
+            return state
+        _, square, n_hidden = hidden
+        moment = state.moment + gate.release(SECOND_MOMENT, packed(square))
+        counts = (state.counts[0] + 1, state.counts[1] + n_hidden)
+        basis = basis_from_release(moment / counts[1], of_records(moments, *counts))
+        return replace(state, moment=moment, counts=counts, basis=basis)
 
 
 def conditioning_of(plan: Plan) -> Conditioning | None:
-    """How second moments become a basis; None where there are none."""
-    *moments, _ = plan.releases
+    """How second moments become a basis; None where there are too many parameters."""
     choices = defaults.conditioning_choices(plan.facts)
-    return Conditioning(release=moments[0], **choices) if moments else None
+    release = plan.releases[0]
+    return Conditioning(release=release, **choices) if release.name == SECOND_MOMENT else None
 
 
-def of_records(moments: Conditioning, n_records: float, n_moments: int) -> Conditioning:
-    """The conditioning by the mean over records, of whom sums were released so many times."""
+def of_records(moments: Conditioning, n_moments: int, n_records: float) -> Conditioning:
+    """The conditioning by a mean over records, of whom sums were released so many times."""
     noise_std = moments.release.noise_std * math.sqrt(n_moments) / n_records
     return replace(moments, release=replace(moments.release, noise_std=noise_std))
 
 
-def part_of(problem: Problem, records: slice, basis: Basis | None = None) -> Problem:
-    """The problem of neighbouring records, in a basis."""
+def new_buffers(total: Array) -> Array:
+    """Buffers of a block of noise that begins."""
+    return np.zeros((N_BUFFERS, *total.shape))
+
+
+def part_of(problem: Problem, first: int, size: int, basis: Basis | None = None) -> Problem:
+    """The problem of some neighbouring records, in a basis."""
+    records = slice(first, first + size)
     rows = problem.rows.take([records])
-    rows = rows if basis is None else rows.in_basis(basis, run_blocks)
+    rows = rows if basis is None else rows.in_basis(basis, problem.engine.run)
     return replace(problem, rows=rows, target=problem.target[records])
-
-
-def run_blocks(function: Any, n_blocks: int) -> None:
-    """Run a function over blocks, one after the other."""
-    for block in range(n_blocks):
-        function(block)

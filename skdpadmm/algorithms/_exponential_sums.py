@@ -1,7 +1,7 @@
 """Noise that cancels in prefix sums: lower-triangular Toeplitz matrices with a short memory.
 
-With C the matrix of coefficients c_0 = 1, c_1, ... and independent noise z, the prefix sums of g are
-released as ``A C^-1 (C g + z)``: the noise is added to C g, and its part in the sums is
+With C the matrix of coefficients c_0 = 1, c_1, ... and independent noise z, the prefix sums of g
+are released as ``A C^-1 (C g + z)``: the noise is added to C g, and its part in the sums is
 ``A C^-1 z``. The square root of the matrix A of prefix sums is nearly the best C (Fichtenberger,
 Henzinger & Upadhyay, "Constant matters: fine-grained error bound on differentially private
 continual observation", ICML 2023). A sum of a few exponentials comes close to it, and needs a
@@ -28,11 +28,6 @@ class ExponentialSum:
 
     weights: tuple[float, ...]
     decays: tuple[float, ...]
-
-    def coefficients(self, n_steps: int) -> Array:
-        """The first of them."""
-        powers = np.power(self.decays, np.arange(n_steps - 1)[:, None])
-        return np.concatenate([[1.0], powers @ np.array(self.weights)])
 
     def norm(self, n_steps: float = math.inf) -> float:
         """``sqrt(sum_k c_k^2)`` over the first steps or, by default, over a stream without end."""

@@ -55,7 +55,7 @@ def exact_algorithm(setting: str, *, trace: bool = False) -> Algorithm:
 def stream_algorithm(algorithm: object) -> Streaming | None:
     """The algorithm of that name, or the object, if it takes records as they arrive."""
     found = ALGORITHMS[algorithm]() if algorithm in list(ALGORITHMS) else algorithm
-    return found if isinstance(found, Algorithm) and found.streaming else None  # type: ignore[return-value]
+    return found if isinstance(found, Algorithm) and found.streaming else None
 
 
 def resolve_algorithm(

@@ -228,7 +228,7 @@ def test_without_a_stream_there_is_no_partial_fit(stream):
     for algorithm in ("consensus-admm", GradientADMM(release="path")):
         model.set_params(algorithm=algorithm)
         assert not hasattr(model, "partial_fit")
-        message = r"has no partial_fit and no finalize: .*GradientADMM\(schedule='stream'\) from"
+        message = r"has no partial_fit and no finalize: .*GradientADMM\(schedule='stream'\), or use"
         with pytest.raises(AttributeError, match=message):
             model.finalize()
     model.set_params(algorithm=STREAM, epsilon=math.inf)
