@@ -65,17 +65,6 @@ def _has_stream(estimator: Any) -> None:
         )
 
 
-def _has_end(estimator: Any) -> None:
-    """Refuse an algorithm whose guarantee is the same whether the stream has ended or not."""
-    _has_stream(estimator)
-    if not hasattr(stream_algorithm(estimator.algorithm), "unseen_guarantees"):
-        raise AttributeError(
-            f"{type(estimator).__name__} with algorithm={estimator.algorithm!r} has no finalize:"
-            " its guarantee holds against an observer of every state. Read privacy_, or pass"
-            " algorithm=GradientADMM(schedule='stream') from skdpadmm.algorithms."
-        )
-
-
 class StreamingModel(PrivateLinearModel):
     """A model that can also learn from records as they arrive, each of them once."""
 
@@ -124,7 +113,7 @@ class StreamingModel(PrivateLinearModel):
             parameters have changed since the first records; nothing is stored then.
         """
         with all_or_nothing(self):
-            if not self._is_stream():
+            if self._stream() is None:
                 raise ValueError(
                     "Got epsilon=inf for partial_fit, expected a finite budget: without privacy"
                     " there is an exact answer, for all records at once. Use fit."
@@ -145,7 +134,7 @@ class StreamingModel(PrivateLinearModel):
             self._arrive(X, y)
         return self
 
-    @available_if(_has_end)
+    @available_if(_has_stream)
     def finalize(self) -> Self:
         """Declare that the stream has ended, and add what its end guarantees to `privacy_`.
 
@@ -157,15 +146,11 @@ class StreamingModel(PrivateLinearModel):
         -------
         self : object
         """
-        if self._arrived_ is None:
+        arrived = self._arrived_
+        if arrived is None:
             raise ValueError(
                 "Got finalize without a stream, expected a stream. Call partial_fit first."
             )
-        self._end(self._arrived_)
-        return self
-
-    def _end(self, arrived: _Arrived) -> None:
-        """Say what is known at the end of a stream."""
         unseen = getattr(arrived.algorithm, "unseen_guarantees", lambda plan, n_samples: ())
         # Only now is the number of its records known.
         lines = tuple(weak_delta(arrived.plan.budget, arrived.n_samples))
@@ -176,13 +161,13 @@ class StreamingModel(PrivateLinearModel):
         )
         for line in lines:
             warn_user(line, PrivacyWarning)
+        return self
 
     def _fit_stream(self, X: Any, y: ArrayLike) -> None:
         """Fit all at once: a stream that begins and ends here."""
         self._forget()
         self._arrive(X, y)
-        assert self._arrived_ is not None
-        self._end(self._arrived_)
+        self.finalize()
 
     def _arrive(self, X: Any, y: ArrayLike) -> None:
         """Validate, plan, reserve, run, keep, as `_fit` does, for new records."""
@@ -258,14 +243,9 @@ class StreamingModel(PrivateLinearModel):
         )
         return tags
 
-    def _is_stream(self) -> bool:
-        """Whether records are used as they arrive; without privacy there is an exact answer."""
-        return stream_algorithm(self.algorithm) is not None and self.epsilon < math.inf
-
-    def _horizon(self, n_samples: int) -> int:
-        algorithm = stream_algorithm(self.algorithm)
-        is_open = algorithm is not None and self._is_stream()
-        return algorithm.n_expected if algorithm is not None and is_open else n_samples
+    def _stream(self) -> Any:
+        """The algorithm of a stream; without privacy there is an exact answer."""
+        return stream_algorithm(self.algorithm) if self.epsilon < math.inf else None
 
     def _known_classes(self) -> Any:
         first = self._first_classes_ if self._arrived_ is None else self._arrived_.classes

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,13 @@ class Algorithm(LinkedEstimator, ABC):
         Whether an object of it runs at ``epsilon=inf`` as it is, without noise, and with a clip
         bound of inf that nothing reaches. Otherwise the exact optimum takes its place there.
     streaming : bool
-        Whether it takes records as they arrive, each of them once: then it is a `Streaming`.
+        Whether it takes records as they arrive, each of them once. Then it also has `n_expected`,
+        the number of records that penalties are spread over; ``start(plan, problem)``, the public
+        state before any record, which counts `n_steps`; ``arrive(plan, problem, gate, state,
+        hidden)``, the state after new records, and what is hidden; and ``solution(plan, problem,
+        state)``. A state is a function of what was released. What is hidden stays in the memory of
+        the process and is handed back with the next records. It is None in the beginning, and where
+        a copy of the stream goes on.
     distributed : bool
         Whether it reaches records by `Problem.summed` alone, so that they may be chunks of dask,
         which stay with their workers.
@@ -230,29 +236,6 @@ class Algorithm(LinkedEstimator, ABC):
             tail = tail_length(constants["tail_fraction"], constants["n_iter"])
             constants.setdefault("n_averaged", tail)
         return Settings(tuple(constants.items()))
-
-
-class Streaming(Protocol):
-    """What an algorithm with ``streaming = True`` has beside `Algorithm`."""
-
-    @property
-    def n_expected(self) -> int:
-        """How many records are expected, for penalties that are spread over them."""
-
-    def start(self, plan: Plan, problem: Problem) -> Any:
-        """The state before any record, with `n_steps`; all in it is public or was released."""
-
-    def arrive(
-        self, plan: Plan, problem: Problem, gate: Gate, state: Any, hidden: Any
-    ) -> tuple[Any, Any]:
-        """The state after new records, and what is hidden: a private thing, or None.
-
-        What is hidden stays in the memory of the process and is handed back with the next records,
-        unless a copy of the stream goes on. Then it is None, as in the beginning.
-        """
-
-    def solution(self, plan: Plan, problem: Problem, state: Any) -> Solution:
-        """The model of a state."""
 
 
 def refuse(advice: str, *cases: tuple[bool, str, str]) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, COUNT, SIZE, parameter
 from skdpadmm.algorithms import _defaults as defaults
-from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator, refuse
+from skdpadmm.algorithms._algorithm import Algorithm, Released, penalty_operator, refuse
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._exponential_sums import square_root
 from skdpadmm.algorithms._messages import gaussian_release
@@ -59,9 +59,9 @@ LEAST_FIRST_STAGE, PLAIN_FIRST_STAGE = 32, 1024
 CONDITIONING_SHARE = 0.15
 # Standard deviation that noise gives to the score of a typical row in one iterate, in targets of
 # [-1, 1] and, for classes, over the smoothness of the loss. The average over iterates has less.
-SCORE_NOISE, CLASS_SCORE_NOISE = 0.1, 0.35
+SCORE_NOISE, CLASS_SCORE_NOISE = 0.1, 0.2
 # Clip bounds, over those of stored records.
-REGRESSION_CLIP, CLASS_CLIP = 0.7, 2.0
+REGRESSION_CLIP, CLASS_CLIP = 0.25, 1.2
 # The average of the iterates weighs later ones more, by this power of the records.
 AVERAGING_POWER = 4
 
@@ -190,7 +190,7 @@ class DualAveraging(Algorithm):
         got = "scale='private' with a stream"
         refuse("Declare feature_bounds.", (facts.scaling is not None, got, "scale=None"))
 
-    def released(self, facts: Facts, budget: Budget) -> tuple[Settings, *tuple[Release, ...]]:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """Second moments of stages, and the sums of gradients of a stream without end."""
         shape, coordinates = (facts.n_parameters, facts.loss.n_outputs), facts.coordinates
         if not budget.is_private:
@@ -215,7 +215,7 @@ class DualAveraging(Algorithm):
         sensitivity += NOISE.rounding(1.001 * LARGEST_STEP, LONGEST_STAGE)
         gradients = replace(gaussian_release(GRADIENTS, shape, (sensitivity,), mu), repeats=None)
         settings = self.resolved(step_size="auto", clip_norm="auto", memory=MEMORY)
-        return settings, *moments, gradients
+        return settings, *(*moments, gradients)
 
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """What the guarantee rests on."""

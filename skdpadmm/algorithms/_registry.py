@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sklearn.base import clone
 
-from skdpadmm.algorithms._algorithm import Algorithm, Streaming, serves
+from skdpadmm.algorithms._algorithm import Algorithm, serves
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
@@ -52,8 +54,8 @@ def exact_algorithm(setting: str, *, trace: bool = False) -> Algorithm:
     return exact(trace=trace)
 
 
-def stream_algorithm(algorithm: object) -> Streaming | None:
-    """The algorithm of that name, or the object, if it takes records as they arrive."""
+def stream_algorithm(algorithm: object) -> Any:
+    """The algorithm of that name, or the object, if it takes records as they arrive, or None."""
     found = ALGORITHMS[algorithm]() if algorithm in list(ALGORITHMS) else algorithm
     return found if isinstance(found, Algorithm) and found.streaming else None
 
