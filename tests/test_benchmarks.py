@@ -24,7 +24,9 @@ RUNS = {
     ),
     "decentralized_scaling": (QUICK, "", ["ring", "regular", "watts-strogatz"]),
     "streaming": (
-        QUICK, "numba", ["partial_fit, compiled", "loop of numpy", "SGDRegressor", "peak memory"],
+        QUICK, "numba",
+        ["partial_fit, compiled", "loop of numpy", "SGDRegressor", "peak memory", "breast_cancer",
+         "dual averaging, records per second", "seconds of a fit, 3 scores"],
     ),
     "personalized_scaling": (QUICK, "", ["waves", "us a wake-up", "dearest over cheapest"]),
     "secret_sharing_cost": (

@@ -164,6 +164,22 @@ class DualAveraging(Algorithm):
        near-optimal noise generation for streaming differential privacy", FOCS 2024.
     .. [3] L. Xiao, "Dual averaging methods for regularized stochastic learning and online
        optimization", JMLR 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPAdmmLogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(6000, 3))
+    >>> y = (X @ [2.0, -2.0, 0.0] + 0.3 * rng.logistic(size=6000) > 0).astype(int)
+    >>> model = DPAdmmLogisticRegression(algorithm="dual-averaging", epsilon=1.0, classes=[0, 1],
+    ...     feature_bounds=(-1, 1), random_state=0)
+    >>> for rows in np.split(np.arange(6000), 3):
+    ...     model = model.partial_fit(X[rows], y[rows])
+    >>> model.n_samples_seen_, model.score(X, y) > 0.85
+    (6000, True)
+    >>> round(model.privacy_.epsilon(), 3)  # against an observer of every state
+    1.0
     """
 
     setting = "central"
