@@ -98,7 +98,7 @@ class Stage(NamedTuple):
     clip_norm: float
     step_size: float
     largest_step: int
-    # Without private values.
+    # For what is public of them: coordinates and the basis.
     rows: Rows
 
 
@@ -258,7 +258,8 @@ class DualAveraging(Algorithm):
 
         Without the buffers of earlier steps a new block of noise begins.
         """
-        buffers, square = new_buffers(state.total), np.zeros((len(state.total),) * 2)
+        d = 0 if conditioning_of(plan) is None else plan.facts.n_parameters
+        buffers, square = new_buffers(state.total), np.zeros((d, d))
         if hidden is None:
             state, hidden = replace(state, pending=buffers), (buffers, square, 0)
         first, n, stage = 0, problem.rows.n_samples, self._stage(plan, problem, state)
@@ -302,10 +303,11 @@ class DualAveraging(Algorithm):
         factor, score = CLASS_CLIP, CLASS_SCORE_NOISE / smoothness
         if defaults.is_regression(facts):
             factor, score = REGRESSION_CLIP, SCORE_NOISE
-        clip_norm = factor * defaults.default_steps(alike, mu)[1]
-        clip_norm = rows.clip_unit * float(
-            clip_norm if self.clip_norm == "auto" else self.clip_norm
+        clip_norm = self.clip_norm
+        clip_norm = (
+            factor * defaults.default_steps(alike, mu)[1] if clip_norm == "auto" else clip_norm
         )
+        clip_norm = rows.clip_unit * float(clip_norm)
         size = min(defaults.typical_row(facts), facts.row_norm) ** 2
         size = size if state.basis is None else float(rows.loading.sum())
         noise_std = clip_norm * release.noise_std
