@@ -50,7 +50,7 @@ GRADIENTS = "sums of gradients"
 MEMORY, N_BUFFERS = 512, 6
 NOISE = square_root(MEMORY, N_BUFFERS, 0.3, 0.5)
 # A step takes this part of the records so far, up to that many.
-PART_OF_RECORDS, LARGEST_STEP = 64, 256
+PART_OF_RECORDS, LARGEST_STEP = 64, 64
 # The first stage ends when its second moment stands out of noise this far, each later one when
 # there are that many times as many records, and no stage is longer.
 FIRST_STAGE, GROWTH, LONGEST_STAGE = 3.0, 4.0, 2**20
@@ -59,9 +59,9 @@ LEAST_FIRST_STAGE, PLAIN_FIRST_STAGE = 32, 1024
 CONDITIONING_SHARE = 0.15
 # Standard deviation that noise gives to the score of a typical row in one iterate, in targets of
 # [-1, 1] and, for classes, over the smoothness of the loss. The average over iterates has less.
-SCORE_NOISE, CLASS_SCORE_NOISE = 0.1, 0.2
+SCORE_NOISE, CLASS_SCORE_NOISE = 0.1, 0.3
 # Clip bounds, over those of stored records.
-REGRESSION_CLIP, CLASS_CLIP = 0.25, 1.2
+REGRESSION_CLIP, CLASS_CLIP = 0.25, 0.8
 # The average of the iterates weighs later ones more, by this power of the records.
 AVERAGING_POWER = 4
 
