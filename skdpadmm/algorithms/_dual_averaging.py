@@ -60,8 +60,8 @@ CONDITIONING_SHARE = 0.15
 # Standard deviation that noise gives to the score of a typical row in one iterate, in targets of
 # [-1, 1] and, for classes, over the smoothness of the loss. The average over iterates has less.
 SCORE_NOISE, CLASS_SCORE_NOISE = 0.1, 0.3
-# Clip bounds, over those of stored records.
-REGRESSION_CLIP, CLASS_CLIP = 0.25, 0.8
+# Clip bounds: in regression over that of stored records, which opens up from stage to stage.
+REGRESSION_CLIP, CLASS_CLIP = 0.25, 0.4
 # The average of the iterates weighs later ones more, by this power of the records.
 AVERAGING_POWER = 4
 
@@ -133,7 +133,8 @@ class DualAveraging(Algorithm):
         the scores of an iterate stay meaningful.
     clip_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a record's gradient, in units of the typical norm of a row in
-        the basis of the stage, in [1e-100, 1e100]. "auto" opens up from stage to stage.
+        the basis of the stage, in [1e-100, 1e100]. "auto" is .4 for classes,
+        and opens up from stage to stage in regression.
     horizon : int, default=10000
         How many records are expected, for penalties that are spread over the records, as that of
         ridge regression. Neither the guarantee nor a step depends on it.
@@ -300,13 +301,14 @@ class DualAveraging(Algorithm):
         known = None if state.basis is None else moments
         alike = replace(facts, n_samples=end, conditioning=known, max_iter=defaults.USUAL_STEPS)
         mu = math.hypot(*release.sensitivities) / release.noise_std
-        factor, score = CLASS_CLIP, CLASS_SCORE_NOISE / smoothness
-        if defaults.is_regression(facts):
-            factor, score = REGRESSION_CLIP, SCORE_NOISE
-        clip_norm = self.clip_norm
-        clip_norm = (
-            factor * defaults.default_steps(alike, mu)[1] if clip_norm == "auto" else clip_norm
+        score, rule = (
+            CLASS_SCORE_NOISE / smoothness,
+            CLASS_CLIP * defaults.derivative_unit(facts.loss),
         )
+        rule *= defaults.largest_weight(facts.loss)
+        if defaults.is_regression(facts):
+            score, rule = SCORE_NOISE, REGRESSION_CLIP * defaults.default_steps(alike, mu)[1]
+        clip_norm = rule if self.clip_norm == "auto" else self.clip_norm
         clip_norm = rows.clip_unit * float(clip_norm)
         size = min(defaults.typical_row(facts), facts.row_norm) ** 2
         size = size if state.basis is None else float(rows.loading.sum())
