@@ -14,7 +14,7 @@ The first chunk warms up, and compiles. Where other work holds the cores, so tha
 not get all of one, the verdict on the clock is "busy"; time of the processor stands beside it.
 
 Accuracy is that of test rows, R2 in regression, in means over seeds that split, draw and order: of
-drawn records, and of tables with all defaults but epsilon and the public ranges. A tenth to a fifth
+drawn records, and of tables with all defaults but epsilon and the public ranges. A fifth
 of the rows of a table is for the test.
 """
 
