@@ -211,7 +211,8 @@ class PrivateLinearModel(LinkedEstimator):
     ) -> PlannedFit:
         """From parameters to facts to a plan: all of it public, without data."""
         # Nobody knows how many records will arrive, and a penalty may be spread over all of them.
-        horizon = self.algorithm.n_expected if self._is_stream() else n_samples
+        stream = self._stream()
+        horizon = n_samples if stream is None else stream.n_expected
         loss = self._weighted(self._loss(n_classes), classes)
         penalty = self._penalty(horizon, n_features)
         budget = trust.budget(self.epsilon, self.delta)
@@ -259,7 +260,7 @@ class PrivateLinearModel(LinkedEstimator):
         self, n_samples: int, loss: Loss, penalty: Penalty, coordinates: Coordinates, trust: Trust
     ) -> Facts:
         """What is public: shapes, the objective in units of the target's scale, and bounds."""
-        is_stream, most = self._is_stream(), trust.max_rows_per_person
+        is_stream, most = self._stream() is not None, trust.max_rows_per_person
         # The plan of a stream is that of one record.
         n_samples = 1 if is_stream else n_samples
         curvature = 0.0
@@ -392,9 +393,9 @@ class PrivateLinearModel(LinkedEstimator):
         why = "A weight changes how much one record can contribute, and its sensitivity is not"
         return f"{why} implemented. {use}"
 
-    def _is_stream(self) -> bool:
-        """Whether records are used as they arrive."""
-        return False
+    def _stream(self) -> Any:
+        """The algorithm, where records are used as they arrive, or None."""
+        return None
 
     def _owners(self, X: Any, y: NDArray[Any], agents: Any) -> tuple[Ownership | None, Trust]:
         """Who holds which row, and who is trusted: here a curator with all rows."""

@@ -1,11 +1,18 @@
-"""Records as they arrive: a model that uses each of them once, and keeps what was released."""
+"""Records as they arrive: a model that uses each of them once, and keeps what was released.
+
+What a stream remembers of private rows without noise is no part of the model. It is in `_HIDDEN`,
+for the estimator, the state and the process that it belongs to, so that nothing that is copied,
+pickled, shown or forked has it.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +23,7 @@ from skdpadmm._fitting import Fitted, PendingFit, all_or_nothing, gate_of, reser
 from skdpadmm._linear_model import PrivateLinearModel, known_arguments
 from skdpadmm._report import weak_delta
 from skdpadmm._sklearn import _fit_context, available_if
-from skdpadmm.algorithms import GradientADMM, is_streaming, without_stretch
+from skdpadmm.algorithms import stream_algorithm, without_stretch
 from skdpadmm.exceptions import PrivacyWarning, warn_user
 from skdpadmm.privacy import PrivacyReport
 from skdpadmm.protocol import Plan
@@ -29,7 +36,7 @@ class _Arrived:
     state: Any
     n_samples: int
     plan: Plan
-    algorithm: GradientADMM
+    algorithm: Any
     # The sampler, whether noise can be reproduced, and the ledger.
     choices: tuple[str, bool, str | None]
     # The key of its entry in the ledger.
@@ -37,14 +44,24 @@ class _Arrived:
     classes: Any
 
 
+# By estimator: the stream that it belongs to, the process, and what is hidden.
+_HIDDEN: WeakKeyDictionary[Any, tuple[_Arrived, int, Any]] = WeakKeyDictionary()
+
+
+def _taken(estimator: Any, arrived: _Arrived | None) -> Any:
+    """What is hidden of a stream, for its next records alone; None for anything like a copy."""
+    of, process, hidden = _HIDDEN.pop(estimator, (None, 0, None))
+    return hidden if of is not None and of is arrived and process == os.getpid() else None
+
+
 def _has_stream(estimator: Any) -> None:
     """Refuse an algorithm that does not take records as they arrive, each of them once."""
-    algorithm = estimator.algorithm
-    if not is_streaming(algorithm):
+    if stream_algorithm(estimator.algorithm) is None:
         raise AttributeError(
-            f"{type(estimator).__name__} with algorithm={algorithm!r} has no partial_fit and no"
-            " finalize: it uses a record more than once, or needs all of them. Pass"
-            " algorithm=GradientADMM(schedule='stream') from skdpadmm.algorithms, or use fit."
+            f"{type(estimator).__name__} with algorithm={estimator.algorithm!r} has no partial_fit"
+            " and no finalize: it uses a record more than once, or needs all of them. Pass"
+            " algorithm='dual-averaging' or, from skdpadmm.algorithms,"
+            " algorithm=GradientADMM(schedule='stream'), or use fit."
         )
 
 
@@ -61,15 +78,18 @@ class StreamingModel(PrivateLinearModel):
     @_fit_context(prefer_skip_nested_validation=True)
     @known_arguments
     def partial_fit(self, X: Any, y: ArrayLike, classes: Any = None) -> Self:
-        """Use records as they arrive, each once, by ``GradientADMM(schedule="stream")``.
+        """Use records as they arrive, each once, with ``algorithm="dual-averaging"``.
 
-        Every record spends its own budget, however many there are: no two of them share a step.
-        Duplicates cannot be detected: a record that is passed twice gets a weaker guarantee. The
-        guarantee holds against an observer of all intermediate states, here or in pickles.
-        Classifiers need `classes`, because the first records may lack some. With an int
-        `random_state` pieces of any size lead to the same model as one `fit`, bit for bit. A
-        `ledger` counts a stream when it begins, and each copy that continues it. After `fit` and
-        `finalize` a stream can continue, until `finalize` is called again.
+        Or by ``GradientADMM(schedule="stream")``. Every record spends its own budget, however many
+        there are: none is in two steps. Duplicates cannot be detected: a record that is passed
+        twice gets a weaker guarantee. The guarantee holds against an observer of all intermediate
+        states, here or in pickles. Classifiers need `classes`, because the first records may lack
+        some. A `ledger` counts a stream when it begins, and each copy that continues it. After
+        `fit` and `finalize` a stream can continue, until `finalize` is called again.
+
+        With an int `random_state` and gradient ADMM, pieces of any size lead to the same model as
+        one `fit`, bit for bit. Dual averaging takes steps of several records from a large piece,
+        and a copy of its stream begins a new block of noise.
 
         Parameters
         ----------
@@ -93,7 +113,7 @@ class StreamingModel(PrivateLinearModel):
             parameters have changed since the first records; nothing is stored then.
         """
         with all_or_nothing(self):
-            if not self._is_stream():
+            if self._stream() is None:
                 raise ValueError(
                     "Got epsilon=inf for partial_fit, expected a finite budget: without privacy"
                     " there is an exact answer, for all records at once. Use fit."
@@ -131,11 +151,12 @@ class StreamingModel(PrivateLinearModel):
             raise ValueError(
                 "Got finalize without a stream, expected a stream. Call partial_fit first."
             )
+        unseen = getattr(arrived.algorithm, "unseen_guarantees", lambda plan, n_samples: ())
         # Only now is the number of its records known.
         lines = tuple(weak_delta(arrived.plan.budget, arrived.n_samples))
         self.privacy_ = replace(
             self.privacy_,
-            if_unseen=arrived.algorithm.unseen_guarantees(arrived.plan, arrived.n_samples),
+            if_unseen=unseen(arrived.plan, arrived.n_samples),
             assumptions=(*arrived.plan.assumptions, *lines),
         )
         for line in lines:
@@ -169,8 +190,8 @@ class StreamingModel(PrivateLinearModel):
                 n_classes=targets.n_classes,
                 classes=targets.classes,
             )
-        plan, coordinates, algorithm = planned.plan, planned.coordinates, planned.algorithm
-        assert is_streaming(algorithm)
+        plan, coordinates = planned.plan, planned.coordinates
+        algorithm: Any = planned.algorithm
         # Noise that can be reproduced protects none of the records.
         choices = (self.sampler, self.random_state is not None, self.ledger)
         if arrived is not None:
@@ -191,10 +212,11 @@ class StreamingModel(PrivateLinearModel):
         report = fit.report(plan, noise)
         # A warning of floating point would depend on data.
         with reserved(self.ledger, report, plan, begun) as account, np.errstate(all="ignore"):
-            gate = gate_of(fit, plan, noise, n_before)
+            gate = gate_of(fit, plan, noise, 0 if arrived is None else arrived.state.n_steps)
             with fit.problem(plan, coordinates, gate) as problem:
                 state = algorithm.start(plan, problem) if arrived is None else arrived.state
-                state = algorithm.arrive(plan, problem, gate, state)
+                hidden = _taken(self, arrived)
+                state, hidden = algorithm.arrive(plan, problem, gate, state, hidden)
                 solution = algorithm.solution(plan, problem, state)
                 solution = without_stretch(plan, problem, solution)
             gate.close()
@@ -210,17 +232,20 @@ class StreamingModel(PrivateLinearModel):
             account=account,
             classes=targets.classes,
         )
+        _HIDDEN[self] = (self._arrived_, os.getpid(), hidden)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # After 300 steps of one noisy record each, the median accuracy is .4 where scikit-learn's
         # checks ask for .83, and regressors reach .13 of .5.
-        (tags.regressor_tags or tags.classifier_tags).poor_score = is_streaming(self.algorithm)
+        (tags.regressor_tags or tags.classifier_tags).poor_score = (
+            stream_algorithm(self.algorithm) is not None
+        )
         return tags
 
-    def _is_stream(self) -> bool:
-        """Whether records are used as they arrive; without privacy there is an exact answer."""
-        return is_streaming(self.algorithm) and self.epsilon < math.inf
+    def _stream(self) -> Any:
+        """The algorithm of a stream; without privacy there is an exact answer."""
+        return stream_algorithm(self.algorithm) if self.epsilon < math.inf else None
 
     def _known_classes(self) -> Any:
         first = self._first_classes_ if self._arrived_ is None else self._arrived_.classes

@@ -109,7 +109,7 @@ class CentralModel(StreamingModel):
             as spent. The estimator then stores nothing.
         """
         with all_or_nothing(self):
-            if self._is_stream():
+            if self._stream() is not None:
                 self._curator(persons is not None)
                 self._fit_stream(X, y)
             else:
@@ -135,7 +135,7 @@ class CentralModel(StreamingModel):
 
     def _curator(self, has_persons: bool) -> Trust:
         size = self.max_rows_per_person
-        if self._is_stream() and (has_persons or size is not None):
+        if self._stream() is not None and (has_persons or size is not None):
             raise ValueError(
                 "Got persons, or max_rows_per_person, for a stream, expected neither: a stream"
                 " protects single rows. Leave them out, or choose algorithm='consensus-admm'."

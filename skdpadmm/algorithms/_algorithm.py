@@ -74,6 +74,14 @@ class Algorithm(LinkedEstimator, ABC):
     supports : tuple of str
         What graphs may have beside one set of links that never fails: "absences" of agents and
         links, "changes" from round to round, and "directions" of links.
+    streaming : bool
+        Whether it takes records as they arrive, each of them once. Then it also has `n_expected`,
+        the number of records that penalties are spread over; ``start(plan, problem)``, the public
+        state before any record, which counts `n_steps`; ``arrive(plan, problem, gate, state,
+        hidden)``, the state after new records, and what is hidden; and ``solution(plan, problem,
+        state)``. A state is a function of what was released. What is hidden stays in the memory of
+        the process and is handed back with the next records. It is None in the beginning, and where
+        a copy of the stream goes on.
     distributed : bool
         Whether it reaches records by `Problem.summed` alone, so that they may be chunks of dask,
         which stay with their workers.
@@ -83,6 +91,11 @@ class Algorithm(LinkedEstimator, ABC):
     units: ClassVar[tuple[str, ...]] = ("record", "agent")
     supports: ClassVar[tuple[str, ...]] = ()
     noiseless: ClassVar[bool] = False
+
+    @property
+    def streaming(self) -> bool:
+        """Whether it takes records as they arrive; not, unless an algorithm says so."""
+        return False
 
     @property
     def distributed(self) -> bool:

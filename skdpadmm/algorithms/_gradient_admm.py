@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,12 +217,17 @@ class GradientADMM(base.Algorithm):
     @property
     def releases_path(self) -> bool:
         """Whether every iterate counts as released: not the last alone, nor those of a stream."""
-        return self._release == "path" and not is_streaming(self)
+        return self._release == "path" and not self.streaming
 
     @property
     def exact(self) -> bool:
         """Whether it serves ``epsilon=inf`` by itself: nothing else knows a user's constraint."""
         return self.constraint is not None
+
+    @property
+    def streaming(self) -> bool:
+        """Whether it takes records as they arrive, by its schedule."""
+        return self.schedule == "stream"
 
     @property
     def n_expected(self) -> int:
@@ -234,7 +238,7 @@ class GradientADMM(base.Algorithm):
     @property
     def _release(self) -> str:
         if self.release == "auto":
-            return "path" if is_streaming(self) else "last"
+            return "path" if self.streaming else "last"
         return self.release
 
     @property
@@ -275,7 +279,7 @@ class GradientADMM(base.Algorithm):
                 f"Got compiled=True with {facts.loss!r} and {facts.penalty!r}, expected one score"
                 " and a penalty of single coefficients. Use compiled=False."
             )
-        if facts.scaling is not None and (is_streaming(self) or not of_coefficients):
+        if facts.scaling is not None and (self.streaming or not of_coefficients):
             raise ValueError(
                 "Got scale='private' with a penalty of a linear image or a stream, expected"
                 " scale=None: units have to be known in advance. Declare feature_bounds."
@@ -361,10 +365,12 @@ class GradientADMM(base.Algorithm):
         kept = None if plan.settings.average else 0
         return steps.State(x, multipliers, x[:kept], multipliers[:kept])
 
-    def arrive(self, plan: Plan, problem: Problem, gate: Gate, state: steps.State) -> steps.State:
+    def arrive(
+        self, plan: Plan, problem: Problem, gate: Gate, state: steps.State, hidden: None
+    ) -> tuple[steps.State, None]:
         """Take a step for each record of a stream that has arrived, in their order."""
         records = np.arange(problem.rows.n_samples)
-        return self._through(plan, problem, gate, state, records, problem.progress)
+        return self._through(plan, problem, gate, state, records, problem.progress), None
 
     def _parameters(self, plan: Plan, problem: Problem, state: steps.State) -> Array:
         """The model of a state: its y, or its x where y is another thing."""
@@ -498,7 +504,7 @@ class GradientADMM(base.Algorithm):
             if self.cap != "auto":
                 most = min(most, int(self.cap))
             n_passes = max(most, 1) if self.passes == "auto" else int(self.passes)
-        n_steps = n_passes * (self.n_expected if is_streaming(self) else facts.n_samples)
+        n_steps = n_passes * (self.n_expected if self.streaming else facts.n_samples)
         step_size, clip_norm = default_stochastic_descent(facts, mu, n_steps)
         if is_square:
             # The constraint holds every direction back by at least so much.
@@ -533,7 +539,7 @@ class GradientADMM(base.Algorithm):
             **draws,
         )
         # Of a stream the amplified figures can be had later, and they are of its last iterate.
-        averages = not hidden and not is_streaming(self)
+        averages = not hidden and not self.streaming
         constants = {
             "step_size": step_size,
             "penalty_weight": weight,
@@ -551,11 +557,6 @@ class GradientADMM(base.Algorithm):
         """The value of a parameter, or a default for "auto"."""
         value = getattr(self, name)
         return default if value == "auto" else float(value)
-
-
-def is_streaming(algorithm: object) -> TypeGuard[GradientADMM]:
-    """Whether an algorithm object takes records as they arrive, each of them once."""
-    return isinstance(algorithm, GradientADMM) and algorithm.schedule == "stream"
 
 
 def seen_in_order(rows: Rows, records: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -250,13 +250,23 @@ def condition(problem: Problem, conditioning: Conditioning, gate: Gate) -> Probl
     """Release the second moment and express the rows in the basis that it gives."""
     rows, norm = problem.rows, conditioning.row_norm
     exact = problem.summed(partial(second_moment, norm))() / rows.n_samples
-    d = rows.coordinates.n_parameters
-    upper = np.triu_indices(d)
-    length = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-    noisy = gate.release(SECOND_MOMENT, exact[upper] * length) / length
-    matrix = np.zeros((d, d))
+    noisy = gate.release(SECOND_MOMENT, packed(exact))
+    return problem.changed(partial(in_basis, basis_from_release(noisy, conditioning)))
+
+
+def packed(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The upper triangle, as `Conditioning.release` has it."""
+    upper = np.triu_indices(len(matrix))
+    return np.asarray(matrix[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0)))
+
+
+def basis_from_release(noisy: NDArray[np.float64], conditioning: Conditioning) -> Basis:
+    """Coordinates from what was released of the mean second moment."""
+    d = (math.isqrt(1 + 8 * len(noisy)) - 1) // 2
+    upper, matrix = np.triu_indices(d), np.zeros((d, d))
+    noisy = noisy / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
     matrix[upper] = matrix.T[upper] = noisy
-    return problem.changed(partial(in_basis, basis_of(matrix, conditioning)))
+    return basis_of(matrix, conditioning)
 
 
 def basis_of(matrix: NDArray[np.float64], conditioning: Conditioning) -> Basis:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sklearn.base import clone
 
 from skdpadmm.algorithms._algorithm import Algorithm, serves
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
+from skdpadmm.algorithms._dual_averaging import DualAveraging
 from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
@@ -28,6 +31,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "consensus-admm": ConsensusADMM,
     "coordinate-descent": CoordinateDescent,
     "decentralized-gradient-descent": DecentralizedGradientDescent,
+    "dual-averaging": DualAveraging,
     "federated-admm": FederatedADMM,
     "gradient-admm": GradientADMM,
     "gradient-descent": GradientDescent,
@@ -48,6 +52,12 @@ def exact_algorithm(setting: str, *, trace: bool = False) -> Algorithm:
     """The algorithm that finds the optimum of a setting, for ``epsilon=inf``."""
     exact = PersonalizedOptimum if setting == "personalized" else ProximalNewton
     return exact(trace=trace)
+
+
+def stream_algorithm(algorithm: object) -> Any:
+    """The algorithm of that name, or the object, if it takes records as they arrive, or None."""
+    found = ALGORITHMS[algorithm]() if algorithm in list(ALGORITHMS) else algorithm
+    return found if isinstance(found, Algorithm) and found.streaming else None
 
 
 def resolve_algorithm(

@@ -26,7 +26,7 @@ from skdpadmm._pipelines import (
     with_parameters,
 )
 from skdpadmm._search_cost import claim_of, common_relation, covers, plan_fits
-from skdpadmm.algorithms import is_streaming
+from skdpadmm.algorithms import stream_algorithm
 from skdpadmm.exceptions import PrivacyWarning
 from skdpadmm.model_selection import _trials
 from skdpadmm.network import condition_of, ownership_of_labels
@@ -335,7 +335,7 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
         "a ledger of its own, expected none: it would reveal the number of trials. Give the"
         " ledger to the search": getattr(last, "ledger", None) is not None,
         f"algorithm={algorithm!r}, expected one that fits all records at once: a stream goes on"
-        " after the search": is_streaming(algorithm),
+        " after the search": stream_algorithm(algorithm) is not None,
         f"max_rows_per_person={most_rows!r}, expected None: a search protects one row."
         f" {OF_PERSONS[:-1]}": most_rows is not None,
         f"agent_column={agent_column!r}, expected None: the plan has to know the owner of each row."

@@ -465,7 +465,7 @@ class PrivacyReport(Document):
             agents = least if least == most else f"{least} to {most}"
         return (
             release.name,
-            "each record" if release.times is None else str(release.times),
+            "as records arrive" if release.times is None else str(release.times),
             str(tuple(release.shape)),
             "hidden" if release.sensitivity is None else round_up(release.sensitivity),
             round_down(release.noise_std),

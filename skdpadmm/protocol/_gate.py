@@ -33,7 +33,7 @@ class Gate:
     noise : NoiseSource
         Asked for one independent stream for each repetition of each release.
     n_arrived : int, default=0
-        Steps of an unending path that were taken already: their noise is used up.
+        Steps of an unending stream that were taken already: their noise is used up.
 
     Attributes
     ----------

@@ -216,7 +216,8 @@ class Plan(Document):
             verb = "hides" if r.door == "hidden_term" else "releases"
             verb += " the last of" if r.is_hidden else ""
             verb = "sums messages for" if r.made_of == "sum" else verb
-            times = "one for each record:" if r.times is None else r.times
+            many = "one for each record:" if r.door == "path_noise" else "any number of"
+            times = many if r.times is None else r.times
             noise = f"noise std {round_down(r.noise_std)}" if r.noise_std else "no noise"
             if r.sensitivities:
                 noise = f"sensitivity {round_up(max(r.sensitivities))}, {noise}"

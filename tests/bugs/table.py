@@ -30,6 +30,8 @@ from skdpadmm.algorithms import (
     MultiStepADMM,
     ObjectivePerturbation,
 )
+from skdpadmm.algorithms._dual_averaging import NOISE
+from skdpadmm.algorithms._exponential_sums import ExponentialSum
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
 from skdpadmm.algorithms._noise_left import Tail
 from skdpadmm.algorithms._preparations import median_norm, norm_counts, target_sums
@@ -188,6 +190,60 @@ class UndoneInEverySecondStep(CryptographicNoise):
 
 def noise(source: Callable[[], Any]) -> Plant:
     return setting("skdpadmm._fitting.noise_source", lambda *arguments: source())
+
+
+# Streams whose noise cancels.
+
+
+class OnTheModel:
+    """Private sums as an attribute of the model, for whoever copies or loads it."""
+
+    def __setitem__(self, model: Any, kept: Any) -> None:
+        vars(model)["_hidden_"] = kept
+
+    def __contains__(self, model: Any) -> bool:
+        return False
+
+    def pop(self, model: Any, default: Any) -> Any:
+        return vars(model).pop("_hidden_", default)
+
+
+def eight_terms(self: Any, n_steps: float = 8) -> float:
+    """A norm of coefficients that leaves out those of later steps."""
+    return honest_norm(self, min(n_steps, 8))
+
+
+class Short(ExponentialSum):
+    """The same coefficients with a norm of eight of them."""
+
+    def norm(self, n_steps: float = 8) -> float:
+        return honest_norm(self, min(n_steps, 8))
+
+
+honest_norm = ExponentialSum.norm
+SHORT = Short(NOISE.weights, NOISE.decays)
+
+
+@replaces("skdpadmm._streaming", "gate_of")
+def noise_from_the_beginning(gate_of: Any, fit: Any, plan: Any, noise: Any, n_arrived: int) -> Any:
+    """The noise of the first piece for every piece."""
+    return gate_of(fit, plan, noise, 0)
+
+
+@replaces(ClippedSum, "over")
+def a_record_in_two_steps(over: Any, self: Any, problem: Any) -> Any:
+    """Each step takes the records of the step before once more."""
+    exact = over(self, problem)
+
+    def total(model: Any) -> Any:
+        before = EARLIER[-1:] if model.any() else []
+        EARLIER[:] = [exact]
+        return exact(model) + sum(each(model) for each in before)
+
+    return total
+
+
+EARLIER: list[Any] = []
 
 
 def noise_of_turns(changed: Callable[..., Any]) -> Plant:
@@ -770,6 +826,11 @@ BUGS = [
         " gradient-admm-stopping gradient-admm-stream"),
     Bug("one noise for every turn", noise_of_turns(lambda draw, turns, _: draw(turns, 0)), FRESH,
         "personal-warm personal-delayed personal-local"),
+    Bug("noise of the first piece in every piece", noise_from_the_beginning, FRESH,
+        "dual-averaging"),
+    Bug("coefficients that are left out", setting(f"{ALGORITHMS}._dual_averaging.NOISE", SHORT), LINEAR,
+        "dual-averaging dual-averaging-zero-out"),
+    Bug("a record in two steps", a_record_in_two_steps, LINEAR, "dual-averaging"),
     Bug("no clip of records", no_clip(f"{ALGORITHMS}._agent_blocks"), LINEAR,
         "consensus-exact federated-server"),
     Bug("no clip of records in a replay", no_clip(SUMS), REPLAY,
@@ -783,7 +844,7 @@ BUGS = [
     Bug("a clip before weights of gradients", clipped_before_weighted(SUMS), LINEAR,
         "weighted-averaged weighted-personal"),
     Bug("no clip of gradients", no_clip(SUMS), LINEAR,
-        "averaged-path coordinates-cyclic gradient-path multi-step graph-gradient"
+        "averaged-path coordinates-cyclic dual-averaging gradient-path multi-step graph-gradient"
         " sharing-federated sharing-graph-coalition aggregators-admm aggregators-sgd"),
     Bug("no clip of hidden gradients", no_clip(SUMS), REPLAY,
         "gradient-last-zero-out gradient-cyclic", knobs={"clip_norm": 0.01}),
@@ -824,7 +885,7 @@ BUGS = [
     Bug("a Euclidean clip under Laplace noise", turns_with(law="gaussian"), LINEAR,
         "personal-laplace"),
     Bug("replace-one counted as zero-out", zero_out_counted, LINEAR,
-        "consensus-exact averaged-path coordinates-cyclic gradient-path gradient-admm-last"
+        "consensus-exact averaged-path coordinates-cyclic dual-averaging gradient-path gradient-admm-last"
         " federated-server multi-step sharing-federated personal-laplace"),
     Bug("replace-one counted as zero-out on hidden paths", zero_out_counted, REPLAY,
         "gradient-cyclic gradient-admm-sampling gradient-admm-stopping",
@@ -1021,8 +1082,20 @@ SHAMIR = "tests.secret_sharing.test_shamir"
 SHARED = "tests.algorithms.test_shared_sums"
 JOINS = "tests.interface.test_late_joiners"
 
+CORRELATED = "tests.divergence.test_correlated_noise"
+
 # fmt: off
 THEOREM_BUGS = [
+    TheoremBug("buffers of a stream in its pickle", setting("skdpadmm._streaming._HIDDEN", OnTheModel()),
+               f"{CORRELATED}.test_a_copy_goes_on_without_the_sums_of_earlier_records", ("deepcopy",)),
+    TheoremBug("buffers of a stream in its copy", setting("skdpadmm._streaming._HIDDEN", OnTheModel()),
+               f"{CORRELATED}.test_after_a_copy_no_release_depends_on_a_record_of_before"),
+    TheoremBug("buffers that serve any state", replaces("skdpadmm._streaming", "_taken")(lambda taken, model, arrived: (importlib.import_module("skdpadmm._streaming")._HIDDEN.get(model) or (None,))[-1]),
+               f"{CORRELATED}.test_sums_are_used_once_by_the_model_the_state_and_the_process_they_belong_to"),
+    TheoremBug("a sum of squared coefficients that stops", setting(f"{ALGORITHMS}._exponential_sums.ExponentialSum.norm", eight_terms),
+               f"{CORRELATED}.test_mu_is_that_of_a_numerical_gaussian_for_any_coefficients_and_adaptive_records"),
+    TheoremBug("rounding of buffers that nobody counts", setting(f"{ALGORITHMS}._exponential_sums.ExponentialSum.rounding", lambda *_: 0.0),
+               f"{CORRELATED}.test_rounding_of_buffers_is_within_its_bound", (0,)),
     TheoremBug("replace-one counted as zero-out in a perturbed objective", zero_out_counted,
                f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",
                ("logistic", "replace_one")),

@@ -31,6 +31,8 @@ FAR, WIDE = {"clip_norm": 10.0, "step_size": 1.0}, {"clip_norm": 1000.0}
 TINY = {"clip_norm": 0.01}
 STEPS = {"clip_norm": 0.01, "step_size": 0.01}
 NO_INTERCEPT = {"neighboring": "zero_out", "fit_intercept": False}
+# The last term of the noise that cancels is a small part of the norm of all of them.
+IN_STAGES = {"reaches": 0.01, "hides_path": True}
 # Graphs of rounds, none of which connects all agents, and one whose links have directions.
 TURNS = [np.kron(np.eye(2), 1 - np.eye(2)), np.roll(np.kron(np.eye(2), 1 - np.eye(2)), 1, (0, 1))]
 
@@ -95,7 +97,8 @@ class Row:
     @property
     def n_samples(self) -> int:
         """Number of records."""
-        return len(PERSONS) if self.has_persons else len(AGENTS) if self.has_agents else 12
+        of_units = len(PERSONS) if self.has_persons else len(AGENTS) if self.has_agents else 12
+        return sum(self.pieces) or of_units
 
     @property
     def classes(self) -> list[int] | None:
@@ -276,6 +279,24 @@ ROWS = [
         composes=False, hides_path=True),
     Row("gradient-admm-stream", "DPAdmmRidge", "GradientADMM", {"schedule": "stream"},
         pieces=(5, 1, 6), hides_path=True),
+    # Noise that cancels: with a large budget the first stage ends after 32 records. A record is in
+    # all later sums of gradients, and less and less so.
+    Row("dual-averaging", "DPAdmmRidge", "DualAveraging", pieces=(5, 1, 30), **IN_STAGES,
+        params={"epsilon": 50.0}),
+    Row("dual-averaging-zero-out", "DPAdmmLogisticRegression", "DualAveraging", target="two",
+        pieces=(33, 1), params={"epsilon": 50.0, **NO_INTERCEPT}, **IN_STAGES),
+    Row("dual-averaging-three-classes", "DPAdmmLogisticRegression", "DualAveraging",
+        target="three", pieces=(20, 13), params={"epsilon": 50.0}, is_slow=True, **IN_STAGES),
+    Row("dual-averaging-hinge-sparse", "DPAdmmLinearSVC", "DualAveraging", target="three",
+        pieces=(33,), params={"epsilon": 50.0, "feature_bounds": None, **WEIGHTED},
+        is_sparse=True, is_slow=True, **IN_STAGES),
+    Row("dual-averaging-lasso", "DPAdmmLasso", "DualAveraging", pieces=(32, 2),
+        params={"epsilon": 50.0, "alpha": 0.01}, is_slow=True, **IN_STAGES),
+    Row("dual-averaging-huber", "DPAdmmHuberRegressor", "DualAveraging", pieces=(33,),
+        params={"epsilon": 50.0, "feature_bounds": None, "row_norm": 0.5}, is_slow=True,
+        **IN_STAGES),
+    Row("dual-averaging-fused", "DPAdmmGeneralizedLasso", "DualAveraging", pieces=(34, 2),
+        params={"epsilon": 50.0, "alpha": 0.01}, is_slow=True, **IN_STAGES),
     # Noise that stays hidden.
     Row("objective", "DPAdmmRidge", "ObjectivePerturbation", unseen=("minimiser",), linear=None,
         hides_path=True, is_quick=True),

@@ -228,7 +228,7 @@ def test_without_a_stream_there_is_no_partial_fit(stream):
     for algorithm in ("consensus-admm", GradientADMM(release="path")):
         model.set_params(algorithm=algorithm)
         assert not hasattr(model, "partial_fit")
-        message = r"has no partial_fit and no finalize: .*GradientADMM\(schedule='stream'\) from"
+        message = r"has no partial_fit and no finalize: .*GradientADMM\(schedule='stream'\), or use"
         with pytest.raises(AttributeError, match=message):
             model.finalize()
     model.set_params(algorithm=STREAM, epsilon=math.inf)
@@ -316,3 +316,56 @@ def test_a_piece_that_failed_is_used_up_and_one_without_room_is_refused(begun, m
     assert other.n_samples_seen_ == 20
     model.partial_fit(X[30:], y[30:])
     assert len(account.entries()) == 2
+
+
+# Dual averaging, whose noise cancels.
+
+
+@pytest.fixture
+def averaging(stream):
+    model, X, y = stream
+    return model.set_params(algorithm="dual-averaging", random_state=0), X, y
+
+
+def test_dual_averaging_takes_pieces_of_any_size_of_every_loss(averaging):
+    model, X, y = averaging
+    whole = clone(model).fit(X, y)
+    assert_same(clone(model).partial_fit(X, y), whole)
+    pieces = in_pieces(clone(model), X, y, [1, 2, 40])
+    assert (pieces.n_samples_seen_, whole.n_samples_seen_) == (50, 50)
+    assert pieces.privacy_ == whole.privacy_ == pieces.finalize().privacy_
+    assert whole.privacy_.if_unseen == ()
+    assert whole.privacy_.epsilon() == pytest.approx(1.0, rel=1e-6)
+    assert np.isfinite(parameters(pieces)[0]).all()
+
+
+def test_dual_averaging_refuses_persons_and_other_parameters_in_the_middle():
+    model, X, y = of(DPAdmmLasso())
+    model.set_params(algorithm="dual-averaging").partial_fit(X[:20], y[:20])
+    for change in ({"alpha": 2.0}, {"epsilon": 2.0}, {"random_state": None}):
+        with pytest.raises(ValueError, match=r"^Got parameters that changed"):
+            copy.deepcopy(model).set_params(**change).partial_fit(X[20:], y[20:])
+    with pytest.raises(ValueError, match="a stream protects single rows"):
+        clone(model).set_params(max_rows_per_person=2).fit(X, y, persons=np.arange(50) // 2)
+
+
+def test_a_ledger_counts_each_copy_of_dual_averaging(tmp_path):
+    model, X, y = of(DPAdmmRidge(delta=1e-6, ledger=str(tmp_path / "study.db")))
+    model.set_params(algorithm="dual-averaging", random_state=None).partial_fit(X[:20], y[:20])
+    copied = pickle.loads(pickle.dumps(model))
+    for each in (model, copied):
+        each.partial_fit(X[20:], y[20:])
+    account = PrivacyLedger(tmp_path / "study.db")
+    assert len(account.entries()) == 2
+    assert account.guarantee().mu == pytest.approx(math.sqrt(2) * model.privacy_.guarantee().mu)
+
+
+def test_zeros_of_a_lasso_stay_zeros_in_a_stream():
+    model, _, _ = of(DPAdmmLasso(alpha=0.05, epsilon=5.0))
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 6))
+    y = X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(4000)
+    model.set_params(algorithm="dual-averaging", feature_bounds=(-1, 1), target_bounds=(-3, 3))
+    coef = model.fit(X, y).coef_
+    assert (coef[:2] != 0).all()
+    assert (coef[2:] == 0).any()
