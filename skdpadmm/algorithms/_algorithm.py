@@ -134,7 +134,7 @@ class Algorithm(LinkedEstimator, ABC):
         """Refuse parameters that contradict each other or the facts; nothing by default."""
 
     def share_among(self, agents: Agents) -> Agents:
-        """Return the agents, with the number of curators if messages are secret-shared."""
+        """Return the agents, with curators of secret shares, or with noise that pairs share."""
         return agents
 
     def plan(self, facts: Facts, budget: Budget) -> Plan:
@@ -209,8 +209,8 @@ class Algorithm(LinkedEstimator, ABC):
         constants = values
         for entry in fields(self):
             value = getattr(self, entry.name)
-            if entry.name == "trace":
-                # The same noise is drawn with it and without it.
+            if entry.name in ("trace", "edge_noise"):
+                # The same noise is drawn with a trace; agents know which noise they share.
                 continue
             if isinstance(value, str) and value == "auto":
                 name = f"{type(self).__name__}.released"

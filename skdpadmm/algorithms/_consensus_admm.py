@@ -29,9 +29,19 @@ from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
-from skdpadmm.algorithms._messages import Schedule, draw_schedule
+from skdpadmm.algorithms._messages import EDGE_NOISE, Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import averaged_solution
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, Summand, unit_limits
+from skdpadmm.protocol import (
+    Agents,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Problem,
+    Solution,
+    Summand,
+    unit_limits,
+)
 from skdpadmm.records import CANCELLATION
 
 Array = NDArray[np.float64]
@@ -261,6 +271,12 @@ class FederatedADMM(_Consensus):
     message: str = parameter("state", OneOf("state", "increment"))
     sampling: str = parameter("poisson", OneOf("poisson", "fixed"))
     max_participations: int | None = parameter(None, None, COUNT)
+    edge_noise: float | str = parameter("auto", AUTO, EDGE_NOISE)
+
+    def share_among(self, agents: Agents) -> Agents:
+        """The same agents with the noise that pairs share."""
+        self.check_parameters()
+        return messages.with_edge_noise(agents, self.edge_noise)
 
     def check_facts(self, facts: Facts) -> None:
         """States of agents that sit rounds out need a relaxation of one half."""

@@ -6,6 +6,7 @@ Transactions on Automatic Control 54, 2009, with noise on clipped gradients and 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from numbers import Real
 
@@ -14,8 +15,12 @@ import numpy as np
 from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
+from skdpadmm.algorithms._messages import EDGE_NOISE, with_edge_noise
 from skdpadmm.network import mixing_matrix
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, network_of
+from skdpadmm.protocol import Agents, Budget, Facts, Gate, Plan, Problem, Solution, network_of
+
+# Of a step: messages, where noise that neighbours share has to cancel.
+MOST_MIXING = 20
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -87,6 +92,12 @@ class DecentralizedGradientDescent(Algorithm):
     mixing: str = parameter("metropolis", OneOf("metropolis", "max_degree", "laplacian"))
     batch_fraction: float = parameter(1.0, Interval(Real, 1e-6, 1.0, closed="both"))
     tail_fraction: float = parameter(0.5, FRACTION)
+    edge_noise: float | str = parameter("auto", AUTO, EDGE_NOISE)
+
+    def share_among(self, agents: Agents) -> Agents:
+        """The same agents with the noise that neighbours share."""
+        self.check_parameters()
+        return with_edge_noise(agents, self.edge_noise)
 
     def check_facts(self, facts: Facts) -> None:
         """Batches protect records."""
@@ -97,7 +108,11 @@ class DecentralizedGradientDescent(Algorithm):
         n_iter, sampling = facts.max_iter, float(self.batch_fraction)
         messages = graph.gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
         step_size, clip_norm = graph.default_network_steps(facts, messages, sampling=sampling)
-        return self.resolved(n_iter=n_iter, step_size=step_size, clip_norm=clip_norm), messages
+        settings = self.resolved(n_iter=n_iter, step_size=step_size, clip_norm=clip_norm)
+        if facts.agents.edge_noise:
+            gap = mixing_matrix(network_of(facts).topology, self.mixing).spectral_gap
+            settings = settings.but(n_mixing=min(math.ceil(1 / gap), MOST_MIXING))
+        return settings, messages
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""
@@ -108,10 +123,15 @@ class DecentralizedGradientDescent(Algorithm):
         proximal, tail = graph.proximal_steps(facts, rows), graph.TailAverage(plan, rows, eta)
         models = np.zeros(plan.releases[-1].shape)
         curvature = np.full(len(models), 1 / eta)
+        # What neighbours share cancels where models are mixed after the step.
+        n_mixing = settings.n_mixing if facts.agents.edge_noise else 0
         for k in range(settings.n_iter):
-            points = mixing.dot(models) - eta * gradient(models)
+            points = (models if n_mixing else mixing.dot(models)) - eta * gradient(models)
+            for _ in range(n_mixing):
+                points = mixing.dot(points)
             models = proximal(points, curvature)
             tail.add(k, models, points, curvature)
             problem.progress(k + 1, rows.to_coordinates(models))
         noise_std = graph.noise_of_messages(plan, clip_norm)
-        return tail.solution(noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_iter)
+        n_rounds = settings.n_iter * max(n_mixing, 1)
+        return tail.solution(noise_std=noise_std, clip_norm=clip_norm, n_rounds=n_rounds)

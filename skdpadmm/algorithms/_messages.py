@@ -1,9 +1,10 @@
 """Sums of agents' messages: how much noise each agent adds, and what each observer learns.
 
 There is one mechanism: every agent adds Gaussian noise to its message. The server sees each message
-with that noise alone. Secure aggregation shows it sums, in which the noise of all honest agents
-protects each of them. In the model there is the noise of all messages that arrived. The budget is
-spent against one of the three observers; the guarantees against the other two follow.
+with that noise, and with noise that pairs of agents share, which cancels in the sum of all. Secure
+aggregation shows it sums, in which the noise of all honest agents protects each of them. In the
+model there is the noise of all messages that arrived. The budget is spent against one of the three
+observers; the guarantees against the other two follow.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
 from skdpadmm import privacy
+from skdpadmm._sklearn import Interval
 from skdpadmm.algorithms._algorithm import spent_before
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, Guarantee, gaussian_mu
@@ -41,6 +44,11 @@ CERTAIN = math.sqrt(1 - 4 * grid_cell(1.0) ** 2)
 VOID_ROUNDS = 0.01
 # Noise is a little more than enough, so that no rounding takes epsilon above the budget.
 SLIGHTLY_MORE = 1 + 1e-12
+# Variance of the noise that pairs share, over that of an agent's own.
+EDGE_NOISE = Interval(Real, 0, 1e6, closed="both")
+# A message is hidden almost as in a secure sum, and noise of pairs still cancels soon. On a sparse
+# graph the second, where the first hides it less than half as well.
+USUAL_RATIOS = (100.0, 1000.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +94,24 @@ class Schedule:
 
     takes_part: NDArray[np.bool_]
     sends: NDArray[np.bool_]
+
+
+def with_edge_noise(agents: Agents, ratio: float | str) -> Agents:
+    """The same agents, whose pairs share noise; by "auto" where it helps and no message is lost.
+
+    All agents add as much noise of their own as the smallest budget needs, about its inverse: where
+    budgets differ much, that is more than the noise of pairs saves.
+    """
+    if ratio != "auto":
+        return replace(agents, edge_noise=float(ratio))
+    if agents.sit_out:
+        return agents
+    paired, more = (replace(agents, edge_noise=each) for each in USUAL_RATIOS)
+    if paired.paired_together < (agents.n_agents - agents.n_dishonest) / 2:
+        paired = more
+    variances = np.asarray(agents.epsilons or (1.0,)) ** -2.0
+    helps = paired.paired_together * variances.mean() > variances.max()
+    return paired if helps else agents
 
 
 def plan_rounds(facts: Facts, budget: Budget, *, sampling: str, cap: int | None) -> Rounds:
@@ -217,7 +243,7 @@ def calibrated_multipliers(
         return calibrated_multiplier(family, epsilon, budget.delta, prior)
 
     pairs = list(zip(agents.budgets(budget.epsilon), spent_before(facts, budget), strict=True))
-    if not agents.sees_each_message(budget.observer):
+    if not agents.sees_each_message(budget.observer) and not agents.epsilons:
         # A sum has one noise, and the largest agents need the most of it.
         _, spent = pairs[int(np.argmax(unit_sizes(facts)))]
         pairs = [(budget.epsilon, spent)] * len(pairs)
@@ -270,7 +296,11 @@ def message_sum(
         )
 
     def view(observer: str) -> View:
-        noise = surely_noise(needed, per_agent, agents.together(observer, rounds.fewest))
+        count = agents.together(observer, rounds.fewest)
+        if agents.hides_by_pairs(observer):
+            noise = needed * math.sqrt(count)  # That of all agents is the same.
+        else:
+            noise = surely_noise(needed, per_agent, count)
         multipliers = (noise / limits).tolist()
         average = partial(rounds_guarantee, facts, rounds, observer, sensitivities)
         worst = partial(
@@ -282,10 +312,12 @@ def message_sum(
             worst_cases=tuple(map(worst, multipliers)),
         )
 
-    arriving = 1.0  # A round that waits for everyone loses nobody.
+    arriving, lost = 1.0, 0.0  # A round that waits for everyone loses nobody.
     if rounds.fewest < agents.n_agents:
         share = 1.0 if rounds.everyone_sends else rounds.participation
-        arriving = share * (1 - agents.dropout)
+        arriving, lost = share * (1 - agents.dropout), agents.dropout
+    # What a message that arrives shared with one that is lost stays in the sum.
+    arriving *= 1 + agents.edge_noise * (agents.n_agents - 1) * lost
     return Release(
         name=name,
         shape=shape,
@@ -298,8 +330,9 @@ def message_sum(
     )
 
 
-def surely_noise(shares: Array, per_agent: Array, count: int) -> Array:
-    """For each kind its own noise and the least that `count - 1` others can add to it."""
+def surely_noise(shares: Array, per_agent: Array, together: float) -> Array:
+    """For each kind its own noise and the least that ``together - 1`` others can add to it."""
+    count = int(together)
     least = np.concatenate([[0.0], np.cumsum(np.square(per_agent))])
     own_is_among = np.searchsorted(per_agent, shares, side="left") < count
     others = np.where(own_is_among, least[count] - np.square(shares), least[count - 1])

@@ -74,8 +74,13 @@ def gradient_messages(facts: Facts, budget: Budget, *, n_times: int, sampling: f
         return GaussianDP(n_times**0.5 * sensitivity / multiplier)
 
     multipliers = calibrated_multipliers(facts, budget, family)
+    factor = 1.0
+    if agents.edge_noise:
+        # The noise of all is the same, and that of others hides each message too.
+        multipliers = tuple((float((limits * multipliers).max()) / limits).tolist())
+        factor /= math.sqrt(agents.together(budget.observer, agents.n_agents))
     guarantees = tuple(family(each) if budget.is_private else NonPrivate() for each in multipliers)
-    noise_std = limits * np.asarray(multipliers)
+    noise_std = factor * limits * np.asarray(multipliers)
     return Release(
         name=GRADIENTS,
         shape=(agents.n_agents, facts.n_parameters, facts.loss.n_outputs),

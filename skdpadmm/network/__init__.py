@@ -21,7 +21,13 @@ from skdpadmm.network._similarity import (
     labels_of_relation,
     resolve_similarity,
 )
-from skdpadmm.network._topology import TOPOLOGIES, Topology, named_graph, resolve_topology
+from skdpadmm.network._topology import (
+    TOPOLOGIES,
+    Topology,
+    honest_messages,
+    named_graph,
+    resolve_topology,
+)
 
 __all__ = [
     "PARTITIONS",
@@ -36,6 +42,7 @@ __all__ = [
     "condition_of",
     "draw_walk",
     "gaussian_similarity",
+    "honest_messages",
     "knn_similarity",
     "labels_of_relation",
     "mixing_matrix",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _STREAM = 0x6E47
 _MOST_DRAWS = 100
 _REMEDY = "Add edges"
+# Operations with which all coalitions are tried.
+_MOST_WORK = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +136,75 @@ class Topology:
         least, most = int(self.degrees.min()), int(self.degrees.max())
         degrees = f"degree {least}" if least == most else f"degrees {least} to {most}"
         return f"{self.name}, {counted(self.n_edges, 'edge')}, {degrees}"
+
+
+@lru_cache(maxsize=64)
+def honest_messages(pairs: Topology, n_dishonest: int, ratio: float) -> float:
+    r"""Return the number of messages whose noise hides one where pairs share noise, at least.
+
+    The noise of each message has a part of its own, of variance 1, and a part for each pair, of
+    variance `ratio`, which one of the two adds and the other subtracts. A coalition knows the parts
+    of its own pairs. So to it the noise of all others has the covariance :math:`I + r L`, with the
+    Laplacian L of the pairs among them, and hides the message of agent a like a secure sum of
+
+    .. math:: 1 / [(I + r L)^{-1}]_{aa}
+
+    messages. Returned is the least such number over all coalitions of `n_dishonest` agents and all
+    others a, or a lower bound. It is exact for the complete graph and where all coalitions can be
+    tried. For other graphs it is the better of two bounds. The first keeps only the pairs of a:
+    without the others L is smaller. The second uses the algebraic connectivity, which decreases by
+    at most 1 for each agent that is removed [1]_.
+
+    Parameters
+    ----------
+    pairs : Topology
+    n_dishonest : int
+        At least 0.
+    ratio : float
+        In [0, inf).
+
+    Returns
+    -------
+    float
+        In [1, ``pairs.n_agents - n_dishonest``]; 1 means that pairs do not help.
+
+    References
+    ----------
+    .. [1] M. Fiedler, "Algebraic connectivity of graphs", Czechoslovak Mathematical Journal 23,
+       1973.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import numpy as np
+    >>> from skdpadmm.network import Topology, honest_messages, resolve_topology
+    >>> round(honest_messages(Topology(n_agents=100), 20, 100.0), 2)
+    79.22
+    >>> ring = resolve_topology(nx.cycle_graph(10), np.arange(10))
+    >>> round(honest_messages(ring, 1, 100.0), 2), round(honest_messages(ring, 2, 100.0), 2)
+    (7.75, 1.0)
+    """
+    n_honest, r = pairs.n_agents - n_dishonest, float(ratio)
+    if n_honest <= 1 or r == 0:
+        return 1.0
+    if pairs.is_complete:
+        return (1 + r * n_honest) / (1 + r)
+    dense = pairs.adjacency.toarray()
+    if math.comb(len(dense), n_dishonest) * n_honest**3 <= _MOST_WORK:
+        worst = 0.0  # Of the diagonals of inverses, the largest.
+        for coalition in combinations(range(len(dense)), n_dishonest):
+            among = np.delete(np.delete(dense, coalition, 0), coalition, 1)
+            covariance = np.diag(1 + r * among.sum(axis=0)) - r * among
+            worst = max(worst, float(np.linalg.inv(covariance).diagonal().max()))
+    else:
+        n_neighbors = max(int(pairs.degrees.min()) - n_dishonest, 0)
+        worst = 1 / (1 + n_neighbors * r / (1 + r))
+        values = np.linalg.eigvalsh(np.diag(pairs.degrees.astype(np.float64)) - dense)
+        gap = max(float(values[1]) - n_dishonest - 1e-6, 0.0)
+        worst = min(worst, 1 / n_honest + (1 - 1 / n_honest) / (1 + r * gap))
+    # Errors of floats are relative to the condition number.
+    errors = 2.0**-50 * len(dense) * (1 + 2 * r * int(pairs.degrees.max()))
+    return max(1.0, (1 - errors) / worst)
 
 
 def resolve_topology(topology: Any, labels: NDArray[Any], *, seed: int = 0) -> Topology:

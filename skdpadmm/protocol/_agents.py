@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm._numbers import require
-from skdpadmm.network import Similarity, Topology
+from skdpadmm._numbers import require, round_down
+from skdpadmm.network import Similarity, Topology, honest_messages
 
 MODEL = "model"
 SERVER, SUMS = "server", "sums"
@@ -34,6 +34,10 @@ class Agents:
     n_curators : int, default=0
         Curators among whom every message is secret-shared: observers see only sums, unless all of
         them pool their shares; in a network the first agents. 0: messages are sent as they are.
+    edge_noise : float, default=0.0
+        Variance of the noise that each pair of agents adds and subtracts, over that of an agent's
+        own, which is then the same for all. Pairs are all of them around a server, the edges of a
+        network. 0: there is none.
     """
 
     setting: ClassVar[str]
@@ -47,6 +51,7 @@ class Agents:
     epsilons: tuple[float, ...] = ()
     sizes_matter: bool = True
     n_curators: int = field(default=0, metadata={"unless": 0})
+    edge_noise: float = field(default=0.0, metadata={"unless": 0.0})
 
     def __post_init__(self) -> None:
         n, fewest = self.n_agents, min(self.agent_sizes, default=-1)
@@ -117,8 +122,24 @@ class Agents:
         """Messages of a secret-shared sum: shares to curators, and what they add up to everyone."""
         return (2 * self.n_agents + 1) * self.n_curators
 
-    def together(self, observer: str, n_messages: int) -> int:
+    def hides_by_pairs(self, observer: str) -> bool:
+        """Whether an observer sees messages one by one, with noise of pairs in them."""
+        return False
+
+    @cached_property
+    def paired_together(self) -> float:
+        """Number of messages whose noise protects an agent that pairs hide, at least."""
+        return honest_messages(self.pairs, self.n_dishonest, self.edge_noise)
+
+    @property
+    def pairs(self) -> Topology:
+        """The public graph of agents who share a secret seed: everybody with everybody."""
+        return Topology(n_agents=self.n_agents)
+
+    def together(self, observer: str, n_messages: int) -> float:
         """Number of messages whose noise protects an agent in a sum of at least `n_messages`."""
+        if self.hides_by_pairs(observer):
+            return self.paired_together
         if self.sees_each_message(observer):
             return 1
         return n_messages if observer == MODEL else max(1, n_messages - self.n_dishonest)
@@ -133,7 +154,9 @@ class Agents:
 
     def describe(self) -> Iterator[tuple[str, str]]:
         """Lines of a plan on how they communicate: names and values."""
-        yield from ()
+        if self.edge_noise:
+            hidden = f"as secure sums of {round_down(self.paired_together)} messages would"
+            yield "edge noise", f"ratio {self.edge_noise:g}, hides each message {hidden}"
 
     def assumptions(self, *, prepares: bool, is_amplified: bool) -> Iterator[str]:
         """What guarantees rest on, in words.
@@ -141,7 +164,14 @@ class Agents:
         `prepares`: whether anything is released before the algorithm starts. `is_amplified`:
         whether secret sampling amplifies the privacy of the model.
         """
-        yield from ()
+        if self.edge_noise:
+            yield (
+                "Edge noise: each pair of honest agents shares a secret seed, new for each fit, and"
+                f" no more than {self.n_dishonest} of {self.n_agents} agents, whoever they are,"
+                " tell what they know. Against a generator of noise from seeds such a guarantee is"
+                " computational. A lost message costs no privacy, but its edge noise stays in the"
+                " sum."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,10 +214,16 @@ class Federation(Agents):
         require(1 <= self.n_honest <= n, "n_honest", self.n_honest, expected)
         require(0 < share <= 1, "participation", share, "'auto' or a float in (0, 1]")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "a float in [0, 1)")
+        expected = "0, or participation=1: noise of pairs needs both of them in every round"
+        require(share == 1 or not self.edge_noise, "edge_noise", self.edge_noise, expected)
 
     def sees_each_message(self, observer: str) -> bool:
-        """Only the server does."""
-        return observer == SERVER
+        """Only the server does, unless noise of pairs hides them."""
+        return observer == SERVER and not self.edge_noise
+
+    def hides_by_pairs(self, observer: str) -> bool:
+        """The server sees messages one by one."""
+        return observer == SERVER and self.edge_noise > 0
 
     @property
     def n_dishonest(self) -> int:
@@ -200,16 +236,18 @@ class Federation(Agents):
 
     def sees(self, observer: str, released: str) -> str:
         """Messages, sums of them, or what was released."""
+        known = f"what {self.n_dishonest} of {self.n_agents} agents know"
         if observer == SERVER:
             together = f", all {self.n_curators} curators together" if self.n_curators else ""
+            together = f", and {known}" if self.edge_noise else together
             return f"every message of every agent{together}"
         if observer == SUMS:
-            known = f"what {self.n_dishonest} of {self.n_agents} agents know"
             return f"sums of messages, and {known}"
         return released
 
     def assumptions(self, *, prepares: bool, is_amplified: bool) -> Iterator[str]:
         """Who adds noise, and who takes part."""
+        yield from super().assumptions(prepares=prepares, is_amplified=is_amplified)
         yield (
             f"sums: {self.n_honest} of {self.n_agents} agents add their noise and keep it secret;"
             " the sums are computed by a protocol that reveals nothing else."
@@ -248,10 +286,23 @@ class Network(Agents):
         require(n_nodes == n, "topology.n_agents", n_nodes, f"{n}, a node for each agent")
         expected = f"an int in [1, {most}]: the peers of an agent"
         require(1 <= self.coalition <= most, "coalition", self.coalition, expected)
+        expected = "0 or at least 1: its grid must be no finer than that of messages"
+        require(not 0 < self.edge_noise < 1, "edge_noise", self.edge_noise, expected)
 
     def sees_each_message(self, observer: str) -> bool:
         """Everybody; of secret-shared messages a coalition that may hold every curator."""
+        if self.edge_noise:
+            return False
         return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_curators)
+
+    def hides_by_pairs(self, observer: str) -> bool:
+        """Everybody sees messages one by one."""
+        return self.edge_noise > 0
+
+    @property
+    def pairs(self) -> Topology:
+        """Neighbours."""
+        return self.topology
 
     @property
     def n_dishonest(self) -> int:
@@ -286,9 +337,11 @@ class Network(Agents):
     def describe(self) -> Iterator[tuple[str, str]]:
         """The graph."""
         yield "topology", self.topology.describe()
+        yield from super().describe()
 
     def assumptions(self, *, prepares: bool, is_amplified: bool) -> Iterator[str]:
         """The graph, and batches at random."""
+        yield from super().assumptions(prepares=prepares, is_amplified=is_amplified)
         if is_amplified:
             yield "Which records are in a batch is drawn at random, and only their agent knows."
         yield f"The graph is public: {self.topology.describe()}."

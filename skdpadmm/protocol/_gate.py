@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,10 @@ class Gate:
         elif release.made_of == "agents":
             # Each agent's noise is drawn in units of its own noise scale.
             noise_std = _for_each(self._noise_of_agents(release), value)
-            out = noise_std * self._noise.add_gaussian(value / noise_std, 1.0, (index, repetition))
+            own = self._noise.add_gaussian(value / noise_std, 1.0, (index, repetition))
+            # Both are on the grid: only their sum gets units, or digits would tell them apart.
+            shared = self._shared_noise(release, index, repetition)
+            out, value = noise_std * (own + shared), value + noise_std * shared
         else:
             out = self._noise.add_gaussian(value, float(noise_std), (index, repetition))
         return self.deliver("release", release, repetition, value, out, noise_std)
@@ -178,7 +182,8 @@ class Gate:
         Parameters
         ----------
         method : str
-            Of the gate; "uniform": random numbers that are no `release`.
+            Of the gate; "uniform" and "edge_noise": random numbers that are no `release`, the
+            latter of each pair of agents.
         release : Release or None
         repetition : int or ndarray of intp of shape (n_turns,)
             How often it was released before, and for turns how many each of `agents` had taken.
@@ -221,11 +226,28 @@ class Gate:
                 f"Got {np.sum(senders)} messages in {release.name!r}, expected at least"
                 f" {release.fewest}: their noise is too small."
             )
-        of_senders = self._noise_of_agents(release)[senders]
-        return float(np.sqrt(np.sum(np.square(of_senders))))
+        variances = np.square(self._noise_of_agents(release)[senders])
+        # Noise that a sender shares with an agent whose message is lost does not cancel.
+        n_lost = agents.n_agents - len(variances)
+        return float(np.sqrt(np.sum(variances) * (1 + agents.edge_noise * n_lost)))
 
     def _noise_of_agents(self, release: Release) -> Floats:
         return np.asarray(release.agent_noise_std)[self._agents(release).kind]
+
+    def _shared_noise(self, release: Release, index: int, repetition: int) -> Floats:
+        """Noise that agents share with others, in units of their own; it sums to 0 exactly."""
+        agents = self._agents(release)
+        shared = np.zeros(release.shape)
+        if agents.edge_noise == 0:
+            return shared
+        first, second = agents.pairs.edges.T
+        # One more word than streams of releases have.
+        zeros, stream = np.zeros((len(first), *release.shape[1:])), (index, repetition, 1)
+        drawn = self._noise.add_gaussian(zeros, math.sqrt(agents.edge_noise), stream)
+        drawn = self.deliver("edge_noise", None, repetition, None, drawn)
+        np.add.at(shared, first, drawn)
+        np.subtract.at(shared, second, drawn)
+        return shared
 
     def _agents(self, release: Release) -> Agents:
         agents = self._plan.facts.agents

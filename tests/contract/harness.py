@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -238,10 +239,26 @@ def scale_of(plan: Plan, release: Any, observer: str | None = None, agent: int =
     noise_std = np.asarray(release.agent_noise_std)[agents.kind]
     if release.law == "laplace":
         return noise_std[agent] / math.sqrt(2.0)
+    if agents.hides_by_pairs(observer or plan.budget.observer):
+        return noise_std[agent] / math.sqrt(visible_share(agents, agent))
     # In a sum the noise of others helps: at least that of those who add the least.
     others = np.sort(np.delete(noise_std, agent))
     n_others = _n_others(plan, release, observer or plan.budget.observer)
     return math.hypot(noise_std[agent], *others[:n_others])
+
+
+def visible_share(agents: Any, agent: int) -> float:
+    """Diagonal entry of the precision of messages, at the worst coalition, for noise of one."""
+    linked, found = agents.pairs.adjacency.toarray(), []
+    coalitions = itertools.combinations(
+        np.delete(np.arange(len(linked)), agent), agents.n_dishonest
+    )
+    for coalition in itertools.islice(coalitions, 1 if agents.pairs.is_complete else None):
+        kept = np.delete(np.arange(len(linked)), coalition)
+        laplacian = np.diag(linked[kept][:, kept].sum(axis=0)) - linked[kept][:, kept]
+        precision = np.linalg.inv(np.eye(len(kept)) + agents.edge_noise * laplacian)
+        found.append(precision.diagonal()[kept == agent].item())
+    return max(found)
 
 
 def _n_others(plan: Plan, release: Any, observer: str) -> int:
