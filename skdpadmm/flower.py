@@ -41,6 +41,7 @@ def client_app(
     load_rows: Callable[[Context], tuple[Any, Any]],
     *,
     agent_sizes: Mapping[str, int],
+    public_keys: Mapping[str, str] | None = None,
 ) -> ClientApp:
     """Make the ClientApp of a party.
 
@@ -52,6 +53,8 @@ def client_app(
         ``load_rows(context)`` returns the party's own X and y; called for each message.
     agent_sizes : dict of str to int
         Public: how many rows each party has, by label.
+    public_keys : dict of str to str, default=None
+        Public: what :func:`skdpadmm.parties.new_key` returned to each party, by label.
 
     Returns
     -------
@@ -60,8 +63,9 @@ def client_app(
     Notes
     -----
     The node's own configuration has ``agent``, the party's label; ``journal``, a file for what it
-    sends; and, if it keeps one, ``ledger``, where each run is counted before anything is sent. Only
-    a ledger with a limit bounds how many runs a server can start.
+    sends; where pairs share noise ``private_key``; and, if it keeps one, ``ledger``, where each run
+    is counted before anything is sent. Only a ledger with a limit bounds how many runs a server can
+    start.
 
     What fails is logged at the party. The server is told "refused", or "failed".
     """
@@ -71,8 +75,9 @@ def client_app(
         config = context.node_config
         X, y = load_rows(context)
         own = clone(estimator).set_params(ledger=config.get("ledger"))
-        journal = str(config["journal"])
-        return Party(own, X, y, agent=config["agent"], agent_sizes=agent_sizes, journal=journal)
+        kept: dict[str, Any] = {"agent_sizes": agent_sizes, "public_keys": public_keys}
+        kept |= {name: config[name] for name in ("journal", "private_key") if name in config}
+        return Party(own, X, y, agent=config["agent"], **kept)
 
     @app.query()
     def name(message: Message, context: Context) -> Message:
@@ -109,6 +114,7 @@ def server_app(
     *,
     agent_sizes: Mapping[str, int],
     columns: int | Sequence[str],
+    public_keys: Mapping[str, str] | None = None,
     timeout: float = 600.0,
 ) -> ServerApp:
     """Make the ServerApp, which adds up the messages of all parties.
@@ -123,6 +129,8 @@ def server_app(
         Public: how many rows each party has, by label.
     columns : int or sequence of str
         Public: the number of features, or their names in order.
+    public_keys : dict of str to str, default=None
+        Public: the keys of parties by label, where pairs of them share noise.
     timeout : float, default=600.0
         Seconds that the server waits for all parties to be there, and for each of their messages.
         Without a message the run ends, and what was sent counts.
@@ -137,7 +145,8 @@ def server_app(
     def main(grid: Grid, context: Context) -> None:
         nodes = _nodes_of(grid, set(agent_sizes), timeout)
         ask = partial(_ask, grid, nodes, timeout)
-        model = coordinate(estimator, ask, agent_sizes=agent_sizes, columns=columns)
+        facts: dict[str, Any] = {"agent_sizes": agent_sizes, "public_keys": public_keys}
+        model = coordinate(estimator, ask, columns=columns, **facts)
         save(model, context)
 
     return app

@@ -8,6 +8,10 @@ message, sends it, and goes on with the sum that the server returns. So a messag
 own rows and of sums, plus noise, and the guarantee of the plan against the server holds whatever
 sums the server returns.
 
+Where pairs of agents share noise (`FederatedADMM` does by default), each party has a private key,
+and all know the public keys. Two parties agree on a secret for each run from their keys and from
+random numbers of both, which the server passes on; it learns nothing from them.
+
 A party keeps no process alive between two messages. It writes each message into a journal before
 it sends it, and repeats the run up to the last sum for the next one. A request that comes twice
 gets the message that was sent, never a second one with other noise.
@@ -15,7 +19,9 @@ gets the message that was sent, never a second one with other noise.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import math
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -34,15 +40,17 @@ from skdpadmm._linear_model import Targets, class_labels
 from skdpadmm.federated import FederatedModel
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.network import Ownership, ownership_of_labels
-from skdpadmm.noise import NoiseSource
+from skdpadmm.noise import KeyedNoise, NoiseSource
 from skdpadmm.privacy import PrivacyReport
 from skdpadmm.protocol import MODEL, SERVER, Gate, Plan, PlanViolation
 
-__all__ = ["Party", "Refusal", "coordinate"]
+__all__ = ["Party", "Refusal", "coordinate", "new_key"]
 
 Array = NDArray[np.float64]
 # Of a sum in units of the clip bound: no honest one comes near, and models stay finite.
 LARGEST_SUM = 2.0**100
+# Of 32 bits, which a party draws for a run.
+N_WORDS = 8
 # What a journal keeps of a run.
 ACCOUNT, MESSAGE, SUM = "account", "message", "sum"
 
@@ -69,11 +77,18 @@ class Party:
     journal : str or path-like
         A file of the party's own, for what was sent and received. It holds nothing that the server
         does not know. A run that it does not have is a new one.
+    private_key : str or path-like, default=None
+        File of the party's own key, which `new_key` makes; needed where pairs share noise.
+    public_keys : dict, default=None
+        Public: what `new_key` returned to each party, by label. It has to come from the parties
+        themselves: whoever can change it can undo the noise of pairs.
 
     Attributes
     ----------
     plan : Plan
-        What the party agrees to send; its digest has to be the server's.
+        What the party agrees to send.
+    digest : str
+        Of the plan and of the public keys; it has to be the server's.
     report : PrivacyReport
         The guarantee of the plan for each observer, before anything is sent.
     model : estimator or None
@@ -90,8 +105,10 @@ class Party:
     >>> from tempfile import mkdtemp
     >>> import numpy as np
     >>> from skdpadmm import DPFedRidge
+    >>> from skdpadmm.algorithms import FederatedADMM
     >>> from skdpadmm.parties import Party, coordinate
     >>> estimator = DPFedRidge(feature_bounds=(-1, 1), target_bounds=(-1, 1), max_iter=3)
+    >>> estimator = estimator.set_params(algorithm=FederatedADMM(edge_noise=0))
     >>> X, sizes = np.random.default_rng(0).uniform(-1, 1, (500, 2)), {"Bergen": 200, "Oslo": 300}
     >>> parties = {}
     >>> for label, own in (("Bergen", X[:200]), ("Oslo", X[200:])):
@@ -115,6 +132,8 @@ class Party:
         agent: Any,
         agent_sizes: Mapping[Any, int],
         journal: str | os.PathLike[str],
+        private_key: str | os.PathLike[str] | None = None,
+        public_keys: Mapping[Any, str] | None = None,
     ) -> None:
         self._model, owners, self._targets = _agreed(estimator, agent_sizes)
         if agent not in agent_sizes or np.shape(y) != (agent_sizes[agent],):
@@ -128,7 +147,10 @@ class Party:
         self._fit = _pending(self._model, self._rows(), self._targets, owners)
         self._noise = self._fit.noise(self._model.random_state, self.plan.digest())
         self.report: PrivacyReport = self._fit.report(self.plan, self._noise)
-        self._place = owners.labels.tolist().index(agent)
+        labels = owners.labels.tolist()
+        self._place = labels.index(agent)
+        self._keys = _secrets(self.plan, labels, agent, private_key, public_keys)
+        self.digest = _agreement(self.plan, public_keys)
         self._ledger, self._journal = estimator.ledger, journal
         self.model: Any = None
 
@@ -147,7 +169,7 @@ class Party:
         run : str
             The name of the run. A new run spends the budget anew.
         digest : str
-            ``plan.digest().hex()`` of the server's plan.
+            The server's `digest`.
         number : int
             How many sums the server has returned, from 0.
         total : array-like, default=None
@@ -164,19 +186,21 @@ class Party:
         PrivacyBudgetExceeded
             If the ledger has a limit that a new run would pass. Nothing is sent.
         """
-        if digest != self.plan.digest().hex():
+        if digest != self.digest:
             raise Refusal(
-                f"Got a plan of digest {digest[:12]}, expected {self.plan.digest().hex()[:12]}: the"
-                " parameters, columns or sizes of parties are others than this party agreed to."
+                f"Got a plan of digest {digest!r}, expected {self.digest!r}: the parameters,"
+                " columns, sizes or keys of parties are others than this party agreed to."
             )
         journal = Journal(self._journal, run)
         if not journal.all(ACCOUNT):
             self._begin(journal, number)
-        journal.receive(number, total)
+        shape = (len(self._keys) + 1, N_WORDS) if self._keys and number == 1 else None
+        journal.receive(number, total, shape)
         if (sent := journal.all(MESSAGE).get(number)) is not None:
             return sent  # Its first copy got lost.
         fit = _pending(self._model, self._rows(), self._targets, self._owners)
-        with gates_by(partial(_PartyGate, journal=journal, place=self._place)):
+        own = {"journal": journal, "place": self._place, "keys": self._keys}
+        with gates_by(partial(_PartyGate, **own)):
             try:
                 fitted = fit.solve(self._noise)
             except _MessageReady:
@@ -204,12 +228,34 @@ class Party:
         journal.keep(ACCOUNT, 0, np.array(key))
 
 
+def new_key(path: str | os.PathLike[str]) -> str:
+    """Make a party's key, write it to a new file for the party alone, and return its public part.
+
+    It takes the extra ``skdpadmm[flower]``.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Of a file that does not exist.
+
+    Returns
+    -------
+    public_key : str
+        For all parties to know.
+    """
+    private = _x25519().X25519PrivateKey.generate()
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(private.private_bytes_raw())
+    return str(private.public_key().public_bytes_raw().hex())
+
+
 def coordinate(
     estimator: Any,
     exchange: Callable[[dict[str, Any]], Mapping[Any, Array | None]],
     *,
     agent_sizes: Mapping[Any, int],
     columns: int | Sequence[str],
+    public_keys: Mapping[Any, str] | None = None,
 ) -> Any:
     """Fit a model to the rows of parties, as a server that has none.
 
@@ -224,6 +270,8 @@ def coordinate(
         Public: how many rows each party has, by label.
     columns : int or sequence of str
         Public: the number of features, or their names in order.
+    public_keys : dict, default=None
+        Public: the keys of parties by label, where pairs of them share noise.
 
     Returns
     -------
@@ -249,7 +297,7 @@ def coordinate(
     fit = _pending(model, rows, targets, owners)
     plan = fit.planned.plan
     noise = fit.noise(model.random_state, plan.digest())
-    ask = partial(_ask, exchange, plan.digest().hex(), owners.labels.tolist())
+    ask = partial(_ask, exchange, _agreement(plan, public_keys), owners.labels.tolist())
     with gates_by(partial(_ServerGate, ask=ask)):
         fitted = fit.solve(noise)
     model._keep(fitted, targets)
@@ -292,8 +340,13 @@ class Journal:
         )
         return connection
 
-    def receive(self, number: int, total: ArrayLike | None) -> None:
-        """Keep the latest sum; refuse requests that are neither the next one nor the last one."""
+    def receive(
+        self, number: int, total: ArrayLike | None, shape: tuple[int, ...] | None = None
+    ) -> None:
+        """Keep the latest sum; refuse requests that are neither the next one nor the last one.
+
+        Its shape is by default that of the message.
+        """
         sent = self.all(MESSAGE)
         expected = sorted({len(sent), max(len(sent) - 1, 0)})
         if number not in expected:
@@ -304,7 +357,7 @@ class Journal:
             value = np.array(total, dtype=np.float64)
         except (TypeError, ValueError):
             value = np.empty(0)
-        shape = sent[number - 1].shape
+        shape = shape or sent[number - 1].shape
         if value.shape != shape or not (np.abs(value) <= LARGEST_SUM).all():
             raise Refusal(
                 f"Got a sum of shape {value.shape}, or one that is not finite, expected {shape}."
@@ -332,26 +385,54 @@ class _LockstepGate(Gate):
 class _PartyGate(_LockstepGate):
     """Releases of one party: its own messages with its own noise, and the sums of all."""
 
-    def __init__(self, *facts: Any, journal: Journal, place: int) -> None:
+    def __init__(
+        self, *facts: Any, journal: Journal, place: int, keys: Mapping[int, bytes]
+    ) -> None:
         super().__init__(*facts)
         self._journal, self._place = journal, place
         self._sent, self._sums = journal.all(MESSAGE), journal.all(SUM)
+        self._shared: dict[int, KeyedNoise] = {}
+        if keys:
+            self._agree(keys)
 
     def release(self, name: str, value: Array, senders: Any = None) -> Array:
         """Send the own message, unless it was sent, and go on with the sum of all of them."""
         index, release = self._planned(name, "release")
         self._check(release, value, release.shape)
-        repetition, k = self._pass(name), self._n_sums
-        self._n_sums += 1
-        if k not in self._sent:
+        stream = (index, self._pass(name))
+
+        def message() -> Array:
             noise_std = float(self._noise_of_agents(release)[self._place])
-            stream = (index, repetition, self._place)
-            noisy = self._noise.add_gaussian(value, noise_std, stream)
-            noisy = self.deliver("release", release, repetition, value, noisy, noise_std)
-            self._journal.keep(MESSAGE, k, noisy)
+            noisy = self._noise.add_gaussian(value / noise_std, 1.0, (*stream, self._place))
+            ratio = math.sqrt(self._plan.facts.agents.edge_noise)
+            for other, source in self._shared.items():
+                # In units of the own noise, so that both ends have the same numbers.
+                shared = source.add_gaussian(np.zeros(release.shape), ratio, stream)
+                noisy = noisy + shared if self._place < other else noisy - shared
+            noisy = noise_std * noisy
+            return self.deliver("release", release, stream[1], value, noisy, noise_std)
+
+        return self._exchange(message)
+
+    def _exchange(self, message: Callable[[], Array]) -> Array:
+        """Send a message, unless it was sent; what the server made of those of all."""
+        k, self._n_sums = self._n_sums, self._n_sums + 1
+        if k not in self._sent:
+            self._journal.keep(MESSAGE, k, message())
         if k not in self._sums:
             raise _MessageReady
         return self._sums[k]
+
+    def _agree(self, keys: Mapping[int, bytes]) -> None:
+        """Secrets of this run, which no run had before: half of what makes them is drawn here."""
+        own = np.frombuffer(os.urandom(4 * N_WORDS), dtype=np.uint32).astype(np.float64)
+        drawn = self._exchange(lambda: own)
+        if not np.array_equal(drawn[self._place], self._sent[0]):
+            raise Refusal("Got another random number than this party sent, expected the same.")
+        for other, key in keys.items():
+            first, second = sorted((self._place, other))
+            made_of = (key, self._plan.digest(), drawn[first].tobytes(), drawn[second].tobytes())
+            self._shared[other] = KeyedNoise(hashlib.sha3_256(b"".join(made_of)).digest())
 
 
 class _ServerGate(_LockstepGate):
@@ -360,6 +441,9 @@ class _ServerGate(_LockstepGate):
     def __init__(self, *facts: Any, ask: Callable[..., list[Array]]) -> None:
         super().__init__(*facts)
         self._ask, self._total = ask, cast("Array | None", None)
+        if self._plan.facts.agents.edge_noise:
+            # Random numbers of all parties, which everybody gets.
+            self._total, self._n_sums = np.stack(self._ask(0, None, (N_WORDS,))), 1
 
     def release(self, name: str, value: Array, senders: Any = None) -> Array:
         """Ask all parties for their messages, and add them up in the order of their labels."""
@@ -404,6 +488,51 @@ def _ask(
             )
         messages.append(message)
     return messages
+
+
+def _agreement(plan: Plan, public_keys: Mapping[Any, str] | None) -> str:
+    """A digest of the plan, and of the public keys where there are some."""
+    keys = sorted((repr(label), key) for label, key in (public_keys or {}).items())
+    return hashlib.sha256(plan.digest() + repr(keys).encode()).hexdigest()
+
+
+def _x25519() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import x25519
+    except ImportError as error:
+        raise ImportError("Keys of parties need: pip install 'skdpadmm[flower]'") from error
+    return x25519
+
+
+def _secrets(
+    plan: Plan,
+    labels: list[Any],
+    agent: Any,
+    private_key: str | os.PathLike[str] | None,
+    public_keys: Mapping[Any, str] | None,
+) -> dict[int, bytes]:
+    """What a party shares with each other one, by their places; nothing where none is needed."""
+    ratio = plan.facts.agents.edge_noise
+    if ratio == 0:
+        return {}
+    known = public_keys or {}
+    if private_key is None or set(known) != set(labels) or ratio < 1:
+        raise ValueError(
+            f"Got edge_noise={ratio:g}, private_key={private_key!r} and public keys of"
+            f" {list(known)[:5]}, expected a ratio of at least 1, and the keys of all parties."
+            " new_key makes them. Without keys: algorithm=FederatedADMM(edge_noise=0)."
+        )
+    x25519 = _x25519()
+    with open(private_key, "rb") as file:
+        private = x25519.X25519PrivateKey.from_private_bytes(file.read())
+    if private.public_key().public_bytes_raw().hex() != known[agent]:
+        raise ValueError(f"Got a private key of another party, expected that of {agent!r}.")
+    public = {
+        place: x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(known[label]))
+        for place, label in enumerate(labels)
+        if label != agent
+    }
+    return {place: private.exchange(key) for place, key in public.items()}
 
 
 def _agreed(estimator: Any, sizes: Mapping[Any, int]) -> tuple[Any, Ownership, Targets]:

@@ -11,6 +11,7 @@ from flwr.serverapp import ServerApp
 from flwr.supercore.task_identity import TaskIdentity
 
 from skdpadmm import DPFedRidge
+from skdpadmm.algorithms import FederatedADMM
 from skdpadmm.flower import ANSWER, REQUEST, client_app, server_app
 from skdpadmm.ledger import PrivacyLedger
 
@@ -18,7 +19,13 @@ SIZES = {"a": 60, "b": 40}
 X = np.random.default_rng(0).uniform(-1, 1, (100, 2))
 Y = X @ [0.5, -0.5]
 ROWS = {"a": (X[:60], Y[:60]), "b": (X[60:], Y[60:])}
-ESTIMATOR = DPFedRidge(feature_bounds=(-1, 1), target_bounds=(-1, 1), max_iter=2, epsilon=5.0)
+ESTIMATOR = DPFedRidge(
+    feature_bounds=(-1, 1),
+    target_bounds=(-1, 1),
+    algorithm=FederatedADMM(edge_noise=0),
+    max_iter=2,
+    epsilon=5.0,
+)
 
 
 def load_rows(context):
@@ -98,7 +105,7 @@ def test_a_reply_is_one_planned_message_or_fixed_words(app, tmp_path):
 
 def test_a_party_with_other_parameters_says_refused_and_no_more(app, tmp_path):
     grid = Nodes(tmp_path, [app, app])
-    other = DPFedRidge(**ESTIMATOR.get_params() | {"n_honest": 2})
+    other = DPFedRidge(**ESTIMATOR.get_params(deep=False) | {"n_honest": 2})
     with pytest.raises(ValueError, match=r"^Got 'refused' of 'a'"):
         run(grid, other)
     assert not (tmp_path / "a.journal").exists()
