@@ -12,10 +12,13 @@ OLDEST_VERSIONS := scikit-learn==1.6.1 numpy==2.0.2 scipy==1.14.1
 OLDEST_TESTS = tests/contract tests/interface
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest mutants lint format wheel docs figures benchmarks clean
+.PHONY: help demo flower test test-slow test-oldest mutants lint format wheel docs figures benchmarks clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+flower: $(VENV)/.installed ## Run a server and three hospitals as processes of this machine (Flower)
+	@$(BIN)/python examples/flower/run_locally.py
 
 demo: $(VENV)/.installed ## Take the tour: plan, fit, report, and accuracy against epsilon
 	@$(BIN)/python examples/quickstart.py

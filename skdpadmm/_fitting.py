@@ -133,7 +133,7 @@ class PendingFit:
             if plan.facts.scaling is not None:
                 coordinates = rescale(coordinates, self._each, plan.facts.scaling, gate)
             if plan.facts.centering is not None:
-                coordinates = recentre(coordinates, self._each, plan.facts.centering, gate)
+                coordinates = recentre(coordinates, self._each, plan.facts, gate)
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
                 solution = without_stretch(plan, problem, solution)

@@ -156,6 +156,17 @@ class PrivateLinearModel(LinkedEstimator):
             self._fit_read(X, labels, targets, agents)
 
     def _fit_read(self, X: Any, labels: Any, targets: Targets, agents: Any) -> None:
+        fit = self._pending(X, labels, targets, agents)
+        plan = fit.planned.plan
+        noise = fit.noise(self.random_state, plan.digest())
+        report = fit.report(plan, noise)
+        with reserved(self.ledger, report, plan):
+            fitted = fit.solve(noise)
+        self._keep(fitted, targets)
+        self.privacy_ = report
+
+    def _pending(self, X: Any, labels: Any, targets: Targets, agents: Any) -> PendingFit:
+        """The plan with its data, before they are used."""
         ownership, trust = self._owners(X, labels, agents)
         n_samples, y, weights = X.shape[0], targets.encoded, None
         if trust.unit == "person" and ownership is not None:
@@ -172,15 +183,9 @@ class PrivateLinearModel(LinkedEstimator):
         )
         if isinstance(X, Shards) and not planned.algorithm.distributed:
             raise not_in_chunks(f"{planned.algorithm!r}")
-        fit = PendingFit(
+        return PendingFit(
             estimator=self, planned=planned, X=X, y=y, ownership=ownership, weights=weights
         )
-        noise = fit.noise(self.random_state, planned.plan.digest())
-        report = fit.report(planned.plan, noise)
-        with reserved(self.ledger, report, planned.plan):
-            fitted = fit.solve(noise)
-        self._keep(fitted, targets)
-        self.privacy_ = report
 
     @contextmanager
     def _read(self, X: Any, y: Any, agents: Any) -> Iterator[tuple[Any, Any, Targets, Any]]:
@@ -196,7 +201,7 @@ class PrivateLinearModel(LinkedEstimator):
                 " a chunk may lack some. Declare them: classes=[...]."
             )
         with read_chunks(self, X, y, agents) as (X, y, agents):
-            classes = _declared_classes(known) if is_classifier(self) else None
+            classes = class_labels(known) if is_classifier(self) else None
             yield X, y, Targets(encoded=y, classes=classes), agents
 
     def _plan_fit(
@@ -680,7 +685,7 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
     def _n_classes(self, n_classes: int | None) -> int:
         """Number of classes that a plan without data is for."""
         if self.classes is not None:
-            n_declared = len(_declared_classes(self.classes))
+            n_declared = len(class_labels(self.classes))
             if n_classes not in (None, n_declared):
                 raise ValueError(
                     f"Got n_classes={n_classes} with {n_declared} declared classes, expected the"
@@ -780,7 +785,7 @@ def log_probabilities(scores: Array) -> Array:
     return np.column_stack([log_expit(-scores), log_expit(scores)])
 
 
-def _declared_classes(classes: Any) -> NDArray[Any]:
+def class_labels(classes: Any) -> NDArray[Any]:
     declared = np.unique(np.asarray(classes))
     if len(declared) < 2:
         raise ValueError(
@@ -800,7 +805,7 @@ def class_weights(given: Any, classes: Any) -> tuple[float, ...]:
             " The frequencies of labels are private, so 'balanced' is not computed: pass"
             " 1 / (n_classes * prevalence) for each label, with a prevalence that is public."
         )
-    known = [] if classes is None else _declared_classes(classes).tolist()
+    known = [] if classes is None else class_labels(classes).tolist()
     if unknown := [label for label in given if label not in known]:
         raise ValueError(
             f"Got class_weight for labels {unknown[:5]!r} with classes={classes!r}, expected labels"
@@ -829,7 +834,7 @@ def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp
                 " classes=[...] where data may lack some."
             )
         return seen, index.astype(np.intp)
-    declared = _declared_classes(classes)
+    declared = class_labels(classes)
     position = {label: k for k, label in enumerate(declared.tolist())}
     try:
         seen, inverse = np.unique(y, return_inverse=True)

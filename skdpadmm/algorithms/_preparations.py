@@ -181,19 +181,21 @@ def plan_centering(facts: Facts, budget: Budget, *, mu: float) -> Centering:
 
 
 def target_sums(X: Any, y: Any, coordinates: Coordinates) -> NDArray[np.float64]:
-    """Sums of the target, which has bounds of -1 and 1 in public coordinates, its square and 1."""
+    """Sums of the target, which has bounds of -1 and 1 in public coordinates, and its square."""
     # The middle of bounds that floats hardly tell apart is one of them: then a value can be 2.
     target = np.clip(coordinates.target(y), -1.0, 1.0)
-    return np.array([target.sum(), np.square(target).sum(), len(target)])
+    return np.array([target.sum(), np.square(target).sum()])
 
 
 def recentre(
-    coordinates: Coordinates, each: Callable[..., Any], centering: Centering, gate: Gate
+    coordinates: Coordinates, each: Callable[..., Any], facts: Facts, gate: Gate
 ) -> Coordinates:
     """Release the moments of the target, and express it about its centre, in its unit."""
-    sums = np.add.reduce(each(target_sums, coordinates))
-    released = gate.release(TARGET_MOMENTS, np.array([1.0, SQUARE]) * (sums[:2] / sums[2]))
-    return coordinates.recentred(*centre_and_unit(released, centering.release.noise_std))
+    assert facts.centering is not None
+    n_targets = facts.n_samples * max(facts.max_rows_per_person, 1)
+    means = np.add.reduce(each(target_sums, coordinates)) / n_targets
+    released = gate.release(TARGET_MOMENTS, np.array([1.0, SQUARE]) * means)
+    return coordinates.recentred(*centre_and_unit(released, facts.centering.release.noise_std))
 
 
 def centre_and_unit(released: NDArray[np.float64], noise_std: float) -> tuple[float, float]:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from skdpadmm.noise._grid import GRID_CELL, grid_cell, round_to_grid
 from skdpadmm.noise._sources import (
     CryptographicNoise,
+    KeyedNoise,
     NoiseSource,
     OpenDPNoise,
     SeededNoise,
@@ -35,6 +36,7 @@ from skdpadmm.noise._sources import (
 __all__ = [
     "GRID_CELL",
     "CryptographicNoise",
+    "KeyedNoise",
     "NoiseSource",
     "OpenDPNoise",
     "SeededNoise",

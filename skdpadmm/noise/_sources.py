@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -144,6 +146,45 @@ def _raw(words: np.random.Philox, size: int) -> Words:
 def _require_words(name: str, words: tuple[int, ...]) -> None:
     if not all(0 <= word < 2**32 for word in words):
         raise ValueError(f"Got {name}={words!r}, expected a tuple of ints in [0, 2**32).")
+
+
+@dataclass(frozen=True)
+class KeyedNoise(NoiseSource):
+    """Noise that everyone draws who has a secret key: a function of the key and the stream.
+
+    Two agents add and subtract it. Words come from SHAKE-256, so whoever lacks the key cannot tell
+    them from uniform ones, as far as is known.
+
+    Parameters
+    ----------
+    key : bytes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm.noise import KeyedNoise
+    >>> draw = [KeyedNoise(b"secret").add_gaussian(np.zeros(3), 1.0, (0, 1)) for _ in "ab"]
+    >>> bool(np.all(draw[0] == draw[1]))
+    True
+    """
+
+    key: bytes = field(repr=False)
+
+    def _add(self, value: Floats, scale: float, stream: Stream, law: Law) -> Floats:
+        pieces = count()
+
+        def draw(size: int) -> Words:
+            return self._words(size, (*stream, 0, next(pieces)))
+
+        def more(place: int) -> Iterator[int]:
+            return (int(self._words(1, (*stream, 1, place, k))[0]) for k in count())
+
+        return add_on_grid(value, scale, law, draw, more)
+
+    def _words(self, size: int, stream: Stream) -> Words:
+        name = b"".join(word.to_bytes(8) for word in (len(stream), *stream))
+        drawn = hashlib.shake_256(self.key + name).digest(8 * size)
+        return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Gate:
         are in it; None: everyone's. Noise of the sum is drawn at once, which has the same law.
         """
         index, release = self._planned(name, "release")
-        _check(release, value, release.shape)
+        self._check(release, value, release.shape)
         noise_std: float | Floats = self._noise_std(release, senders)
         repetition = self._pass(name)
         if release.noise_std == 0:
@@ -82,7 +82,7 @@ class Gate:
         """
         index, release = self._planned(name, "share")
         agents = self._agents(release)
-        _check(release, value, (agents.n_agents, *release.shape))
+        self._check(release, value, (agents.n_agents, *release.shape))
         if not (np.abs(value).sum(axis=0) < release.cell * (release.modulus / 2)).all():
             # Unreachable by messages that are as long as planned.
             raise PlanViolation(
@@ -118,7 +118,7 @@ class Gate:
         index, release = self._planned(name, "take_turns")
         if name not in self._turns:
             self._turns[name] = Turns(release, self._agents(release), self._noise, index)
-        _check(release, value, (len(agents), *release.shape[1:]))
+        self._check(release, value, (len(agents), *release.shape[1:]))
         turn, noise = self._turns[name].take(agents)
         self.trace.append((name, noise.shape))
         if release.noise_std == 0:
@@ -290,6 +290,17 @@ class Gate:
         self.trace.append((name, release.shape))
         return repetition
 
+    @staticmethod
+    def _check(release: Release, value: Floats, shape: tuple[int, ...]) -> None:
+        """Refuse a value of another shape, or one that is not finite."""
+        if value.shape != shape:
+            raise PlanViolation(
+                f"Got shape {value.shape} for the release {release.name!r}, expected {shape}."
+            )
+        if not np.isfinite(value).all():
+            # Unreachable by clipped contributions; an algorithm that gets here has no bound at all.
+            raise PlanViolation(f"Got entries of the release {release.name!r} that are not finite.")
+
 
 class Turns:
     """The turns that agents took in one release, each with noise of its own, once."""
@@ -342,14 +353,3 @@ class Turns:
 def _for_each(scales: NDArray[Any], messages: Floats) -> NDArray[Any]:
     """Scales of agents, which are the first axis of messages."""
     return scales.reshape(-1, *(1,) * (messages.ndim - 1))
-
-
-def _check(release: Release, value: Floats, shape: tuple[int, ...]) -> None:
-    """Refuse a value of another shape, or one that is not finite."""
-    if value.shape != shape:
-        raise PlanViolation(
-            f"Got shape {value.shape} for the release {release.name!r}, expected {shape}."
-        )
-    if not np.isfinite(value).all():
-        # Unreachable by clipped contributions; an algorithm that gets here has no bound at all.
-        raise PlanViolation(f"Got entries of the release {release.name!r} that are not finite.")

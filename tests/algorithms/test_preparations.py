@@ -150,7 +150,7 @@ def moments(target, relation="replace_one"):
     centering = plan.facts.centering
     assert plan.releases[0] == centering.release
     assert centering.release.name == TARGET_MOMENTS
-    recentre(plan.facts.coordinates, each_of(target), centering, Gate(plan, source))
+    recentre(plan.facts.coordinates, each_of(target), plan.facts, Gate(plan, source))
     return source.values[0], centering.release.sensitivities[0]
 
 
@@ -181,7 +181,7 @@ def test_moments_move_by_their_sensitivity_where_floats_hold_no_middle_of_the_bo
     coordinates, centering, seen = plan.facts.coordinates, plan.facts.centering, []
     for first in far:
         target, source = np.array([first] + [far[0]] * 9), direct.KnownNoise()
-        recentre(coordinates, each_of(target), centering, Gate(plan, source))
+        recentre(coordinates, each_of(target), plan.facts, Gate(plan, source))
         seen.append(source.values[0])
     assert 0 < np.linalg.norm(seen[0] - seen[1]) <= centering.release.sensitivities[0]
 

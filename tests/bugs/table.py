@@ -453,11 +453,11 @@ def exact_units(rescale: Any, coordinates: Any, each: Any, scaling: Any, gate: A
 
 
 @replaces("skdpadmm._fitting", "recentre")
-def exact_centre(recentre: Any, coordinates: Any, each: Any, centering: Any, gate: Any) -> Any:
+def exact_centre(recentre: Any, coordinates: Any, each: Any, facts: Any, gate: Any) -> Any:
     """The mean of the target itself, beside one that is released in vain."""
-    unit = recentre(coordinates, each, centering, gate).target_unit
+    unit = recentre(coordinates, each, facts, gate).target_unit
     sums = sum(each(target_sums, coordinates))
-    return coordinates.recentred(float(sums[0] / sums[2]), unit)
+    return coordinates.recentred(float(sums[0] / facts.n_samples), unit)
 
 
 def moments_of_half_the_records(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,376 @@
+"""Parties that keep their rows run the plan of a simulation, and send nothing else."""
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpadmm import DPFedElasticNet, DPFedLogisticRegression, DPFedRidge
+from skdpadmm.algorithms import FederatedADMM
+from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
+from skdpadmm.noise import CryptographicNoise, KeyedNoise
+from skdpadmm.parties import MESSAGE, Journal, Party, Refusal, coordinate, new_key
+
+SIZES = {"a": 40, "b": 70, "c": 30}
+LABELS = np.repeat(list(SIZES), list(SIZES.values()))
+X = np.random.default_rng(0).uniform(-1, 1, (140, 3))
+Y = X @ [0.8, -0.5, 0.2] + 0.1
+RANGES = {"feature_bounds": (-1, 1), "max_iter": 4, "epsilon": 5.0}
+ALONE = FederatedADMM(edge_noise=0)
+RIDGE = DPFedRidge(target_bounds=(-2, 2), algorithm=ALONE, **RANGES)
+PAIRED = DPFedRidge(target_bounds=(-2, 2), **RANGES)
+NET = DPFedElasticNet(alpha=0.01, target_bounds=(-2, 2), algorithm=ALONE, **RANGES)
+STATES = DPFedRidge(
+    target_bounds=(-2, 2),
+    conditioning=None,
+    algorithm=FederatedADMM(relaxation=0.3, local_step="exact"),
+    **RANGES,
+)
+LOGISTIC = DPFedLogisticRegression(classes=[0, 1], **RANGES)
+MULTINOMIAL = DPFedLogisticRegression(classes=[0, 1, 2], adversary="model", **RANGES)
+UNDECLARED = DPFedRidge(max_iter=4, epsilon=50.0, scale="private")
+ESTIMATORS = [RIDGE, PAIRED, NET, STATES, LOGISTIC, MULTINOMIAL, UNDECLARED]
+
+
+def targets(estimator):
+    classes = getattr(estimator, "classes", None)
+    return Y if classes is None else np.searchsorted([0.0, 0.4][: len(classes) - 1], Y)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    """A folder of private keys, and the public ones by label."""
+    folder = tmp_path_factory.mktemp("keys")
+    return folder, {label: new_key(folder / label) for label in SIZES}
+
+
+@pytest.fixture(autouse=True)
+def known(keys, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.KEYS", keys)
+
+
+KEYS = None
+
+
+def parties_of(estimator, folder, X=X, **changed):
+    y = targets(estimator)
+    return {
+        label: Party(
+            estimator,
+            X[label == LABELS],
+            y[label == LABELS],
+            agent=label,
+            agent_sizes=SIZES,
+            journal=folder / f"{label}.db",
+            private_key=KEYS[0] / label,
+            public_keys=KEYS[1],
+            **changed,
+        )
+        for label in SIZES
+    }
+
+
+def to_all(parties, run="run", seen=None):
+    def exchange(request):
+        answers = {label: party.answer(run, **request) for label, party in parties.items()}
+        if seen is not None:
+            seen.append((request, answers))
+        return answers
+
+    return exchange
+
+
+def coordinated(estimator, exchange, columns=3):
+    return coordinate(estimator, exchange, agent_sizes=SIZES, columns=columns, public_keys=KEYS[1])
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """No noise, here and in a simulation."""
+    monkeypatch.setattr(CryptographicNoise, "add_gaussian", lambda self, value, *noise: value)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_parties_find_the_model_of_a_simulation(estimator, tmp_path, silent):
+    parties = parties_of(estimator, tmp_path)
+    model = coordinated(estimator, to_all(parties))
+    simulated = estimator.fit(X, targets(estimator), agents=LABELS)
+    for fitted in (model, *(party.model for party in parties.values())):
+        np.testing.assert_allclose(fitted.coef_, simulated.coef_, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(fitted.predict(X), simulated.predict(X), rtol=1e-9)
+        assert fitted.privacy_ == simulated.privacy_
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_parties_plan_what_a_simulation_plans(estimator, tmp_path):
+    planned = {party.plan.digest() for party in parties_of(estimator, tmp_path).values()}
+    assert planned == {estimator.plan(140, 3, agent_sizes=SIZES).digest()}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_a_party_sends_the_planned_messages_and_nothing_else(estimator, tmp_path):
+    parties, seen = parties_of(estimator, tmp_path), []
+    coordinated(estimator, to_all(parties, seen=seen))
+    plan = parties["a"].plan
+    shapes = [release.shape for release in plan.releases for _ in range(release.times)]
+    if plan.facts.agents.edge_noise:
+        shapes.insert(0, (8,))  # Random numbers that secrets of this run are made of.
+    for label in SIZES:
+        sent = [answers[label] for _, answers in seen]
+        assert [message.shape for message in sent[:-1]] == shapes
+        assert all(message.dtype == np.float64 for message in sent[:-1])
+        assert sent[-1] is None
+
+
+def test_messages_have_the_planned_noise(tmp_path, monkeypatch):
+    plan, excess = RIDGE.plan(140, 3, agent_sizes=SIZES), []
+
+    def recorded(self, value, scale, stream):
+        noisy = original(self, value, scale, stream)
+        excess.append(noisy - value)
+        assert scale == 1.0
+        return noisy
+
+    original = CryptographicNoise.add_gaussian
+    monkeypatch.setattr(CryptographicNoise, "add_gaussian", recorded)
+    for k in range(8):
+        parties = parties_of(RIDGE, tmp_path)
+        coordinated(RIDGE, to_all(parties, run=str(k)))
+    drawn = np.concatenate([each.ravel() for each in excess])
+    # One draw for each message of each party.
+    assert len(excess) == 8 * 3 * sum(release.times for release in plan.releases)
+    assert np.std(drawn) == pytest.approx(1.0, abs=5 / np.sqrt(2 * len(drawn)))
+
+
+def test_what_is_asked_twice_is_sent_twice(tmp_path):
+    parties, seen = parties_of(RIDGE, tmp_path), []
+    asked = to_all(parties, seen=seen)
+    coordinated(RIDGE, lambda request: [asked(request), asked(request)][1])
+    for (_, first), (_, second) in zip(seen[::2], seen[1::2], strict=True):
+        assert all(
+            np.array_equal(first[label], second[label])
+            for label in SIZES
+            if first[label] is not None
+        )
+
+
+def test_one_message_is_sent_to_requests_at_the_same_time(tmp_path):
+    party = parties_of(RIDGE, tmp_path)["a"]
+    request = {"digest": party.digest, "number": 0}
+    with ThreadPoolExecutor(8) as pool:
+        sent = list(pool.map(lambda _: party.answer("run", **request), range(16)))
+    assert all(np.array_equal(message, sent[0]) for message in sent)
+
+
+def test_a_party_that_restarts_goes_on_where_it_was(tmp_path, silent):
+    def exchange(request):
+        return to_all(parties_of(RIDGE, tmp_path))(request)
+
+    model = coordinated(RIDGE, exchange)
+    whole = coordinated(RIDGE, to_all(parties_of(RIDGE, tmp_path), run="another"))
+    np.testing.assert_array_equal(model.coef_, whole.coef_)
+
+
+def test_a_party_without_its_journal_does_not_go_on(tmp_path):
+    party = parties_of(RIDGE, tmp_path)["a"]
+    digest = party.digest
+    first = party.answer("run", digest=digest, number=0)
+    (tmp_path / "a.db").unlink()
+    with pytest.raises(Refusal, match=r"^Got request 1 of run 'run', which the journal"):
+        party.answer("run", digest=digest, number=1, total=first)
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "match"),
+    [
+        (3, lambda total: total, r"^Got request 3, expected one of \[1, 2\]"),
+        (0, lambda total: None, r"^Got request 0, expected one of \[1, 2\]"),
+        (1, lambda total: total + 1, r"^Got another sum for request 1"),
+        (2, lambda total: total * np.nan, r"^Got a sum of shape"),
+        (2, lambda total: total * 1e300, r"^Got a sum of shape"),
+        (2, lambda total: total[:1], r"^Got a sum of shape \(1"),
+        (2, lambda total: None, r"^Got a sum of shape"),
+        (2, lambda total: "text", r"^Got a sum of shape"),
+    ],
+)
+def test_a_request_out_of_turn_gets_no_message(number, change, match, tmp_path):
+    party = parties_of(RIDGE, tmp_path)["a"]
+    digest, sent = party.digest, []
+    for k in range(2):
+        sent.append(party.answer("run", digest=digest, number=k, total=sent[-1] if k else None))
+    with pytest.raises(Refusal, match=match):
+        party.answer(
+            "run", digest=digest, number=number, total=change(sent[-1 if number > 1 else 0])
+        )
+    assert len(Journal(tmp_path / "a.db", "run").all(MESSAGE)) == 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"n_honest": 1},
+        {"feature_bounds": (-1, 2)},
+        {"epsilon": 6.0},
+        {"max_iter": 5},
+        {"alpha": 2.0},
+    ],
+    ids=str,
+)
+def test_a_party_refuses_the_plan_of_other_parameters(changed, tmp_path):
+    parties = parties_of(RIDGE, tmp_path)
+    with pytest.raises(Refusal, match=r"^Got a plan of digest"):
+        coordinated(DPFedRidge(**RIDGE.get_params(deep=False) | changed), to_all(parties))
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_ledgers_of_parties_count_each_run_once_and_before_it_sends(tmp_path):
+    estimator = DPFedRidge(**RIDGE.get_params(deep=False))
+    account = PrivacyLedger(tmp_path / "ledger.db")
+    account.limit(6.0, 1e-4)
+    parties = parties_of(estimator.set_params(ledger=str(tmp_path / "ledger.db")), tmp_path)
+    asked = to_all({"a": parties["a"]})
+    digest = parties["a"].digest
+    for _ in range(2):
+        first = asked({"digest": digest, "number": 0, "total": None})["a"]
+    assert first is not None
+    assert [entry["state"] for entry in account.entries()] == ["reserved"]
+    with pytest.raises(PrivacyBudgetExceeded):
+        parties["b"].answer("second", digest=digest, number=0)
+    assert not Journal(tmp_path / "b.db", "second").all(MESSAGE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "match"),
+    [
+        (
+            lambda answers: {k: v for k, v in answers.items() if k != "b"},
+            r"^Got no answer of \['b'\]",
+        ),
+        (lambda answers: answers | {"b": answers["b"] * np.nan}, r"^Got a message of 'b'"),
+        (lambda answers: answers | {"b": answers["b"][:1]}, r"^Got a message of 'b'"),
+        (lambda answers: answers | {"b": answers["b"].astype(object)}, r"^Got a message of 'b'"),
+        (lambda answers: answers | {"b": None}, r"^Got a message of 'b'"),
+    ],
+)
+def test_a_server_takes_nothing_but_messages_of_all(answer, match, tmp_path):
+    asked = to_all(parties_of(RIDGE, tmp_path))
+    with pytest.raises(ValueError, match=match):
+        coordinated(RIDGE, lambda request: answer(asked(request)))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"adversary": "sums"},
+        {"privacy_unit": "agent"},
+        {"participation": 0.5},
+        {"dropout": 0.1},
+        {"agent_column": 0},
+        {"epsilon": np.inf},
+        {"algorithm": "averaged-admm"},
+    ],
+    ids=str,
+)
+def test_what_has_no_protocol_is_refused_before_anything_is_sent(changed, tmp_path):
+    with pytest.raises(ValueError, match=r"^Got "):
+        parties_of(DPFedRidge(**RIDGE.get_params(deep=False) | changed), tmp_path)
+
+
+def test_columns_have_the_same_names_at_all_parties(tmp_path):
+    names = ["x", "y", "z"]
+    bounds = dict.fromkeys(names, (-1, 1))
+    estimator = DPFedRidge(**RIDGE.get_params(deep=False) | {"feature_bounds": bounds})
+    parties = parties_of(estimator, tmp_path, X=pd.DataFrame(X, columns=names))
+    model = coordinated(estimator, to_all(parties), columns=names)
+    assert list(model.feature_names_in_) == names
+    with pytest.raises(ValueError, match="feature_bounds"):
+        coordinated(estimator, to_all(parties), columns=["x", "y", "t"])
+
+
+def test_neither_a_journal_nor_a_model_holds_rows(tmp_path):
+    canary = np.float64(0.123456789123)
+    rows = np.where(np.abs(X) < 2, X, 0.0)
+    rows[0] = canary
+    parties = parties_of(RIDGE, tmp_path, X=rows)
+    coordinated(RIDGE, to_all(parties))
+    kept = (tmp_path / "a.db").read_bytes() + pickle.dumps(parties["a"].model)
+    assert canary.tobytes() not in kept
+
+
+# Noise that pairs share.
+
+
+def first_messages(parties, run):
+    """What parties release first, after the random numbers that secrets are made of."""
+    asked = {label: {"run": f"{run}", "digest": party.digest} for label, party in parties.items()}
+    drawn = np.stack([parties[label].answer(number=0, **asked[label]) for label in SIZES])
+    return [parties[label].answer(number=1, total=drawn, **asked[label]) for label in SIZES]
+
+
+def test_noise_of_pairs_hides_each_message_and_cancels_in_their_sum(tmp_path, silent):
+    parties = parties_of(PAIRED, tmp_path)
+    runs = np.array([first_messages(parties, run) for run in range(40)])
+    np.testing.assert_allclose(runs.sum(axis=1), runs.sum(axis=1)[:1].repeat(40, 0), atol=1e-9)
+    plan = PAIRED.plan(140, 3, agent_sizes=SIZES)
+    # An agent has two pairs.
+    std = plan.releases[0].agent_noise_std[0] * np.sqrt(2 * plan.facts.agents.edge_noise)
+    assert runs.std(axis=0) == pytest.approx(np.full(runs.shape[1:], std), rel=0.4)
+
+
+def test_secrets_are_new_in_every_run_and_known_to_both_ends_alone(tmp_path, monkeypatch):
+    sources = []
+
+    def recorded(key):
+        sources.append(key)
+        return KeyedNoise(key)
+
+    monkeypatch.setattr("skdpadmm.parties.KeyedNoise", recorded)
+    for run in ("first", "second"):
+        coordinated(PAIRED, to_all(parties_of(PAIRED, tmp_path), run=run))
+    # Three pairs, two runs.
+    assert len(set(sources)) == 6
+    kept = b"".join((tmp_path / f"{label}.db").read_bytes() for label in SIZES)
+    assert not any(key in kept for key in sources)
+
+
+def test_a_run_that_begins_anew_without_its_journal_has_new_secrets(tmp_path):
+    party = parties_of(PAIRED, tmp_path)["a"]
+    first = party.answer("run", digest=party.digest, number=0)
+    (tmp_path / "a.db").unlink()
+    assert not np.array_equal(first, party.answer("run", digest=party.digest, number=0))
+
+
+def test_a_server_that_changes_a_random_number_gets_no_message(tmp_path):
+    party = parties_of(PAIRED, tmp_path)["a"]
+    own = party.answer("run", digest=party.digest, number=0)
+    drawn = np.stack([own + 1, own, own])
+    with pytest.raises(Refusal, match=r"^Got another random number"):
+        party.answer("run", digest=party.digest, number=1, total=drawn)
+    assert len(Journal(tmp_path / "a.db", "run").all(MESSAGE)) == 1
+
+
+@pytest.mark.parametrize(
+    "changed", [{"private_key": None}, {"public_keys": None}, {"public_keys": {"a": "00" * 32}}]
+)
+def test_pairs_need_the_keys_of_all_parties(changed, tmp_path):
+    facts = {"agent": "a", "agent_sizes": SIZES, "journal": tmp_path / "a.db"}
+    facts |= {"private_key": KEYS[0] / "a", "public_keys": KEYS[1]}
+    own = LABELS == "a"
+    with pytest.raises(ValueError, match=r"^Got edge_noise="):
+        Party(PAIRED, X[own], Y[own], **facts | changed)
+    with pytest.raises(ValueError, match=r"^Got a private key of another party"):
+        Party(PAIRED, X[own], Y[own], **facts | {"private_key": KEYS[0] / "b"})
+
+
+def test_another_public_key_is_another_agreement(tmp_path):
+    swapped = KEYS[1] | {"b": KEYS[1]["c"], "c": KEYS[1]["b"]}
+    party = parties_of(PAIRED, tmp_path)["a"]
+    facts = {"agent_sizes": SIZES, "columns": 3, "public_keys": swapped}
+    with pytest.raises(Refusal, match=r"^Got a plan of digest"):
+        coordinate(PAIRED, to_all({"a": party}), **facts)
+
+
+def test_private_keys_are_files_for_their_owner_alone():
+    assert all((KEYS[0] / label).stat().st_mode & 0o077 == 0 for label in SIZES)
