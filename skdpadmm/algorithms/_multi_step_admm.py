@@ -186,6 +186,8 @@ class MultiStepADMM(Algorithm):
         n_sent = 0
         models = points = pull = duals = np.zeros(plan.releases[-1].shape)
         curvature = step_curvatures(plan, rows, 1, degrees)
+        # Averaged are the models at the start of steps.
+        tail.add(0, models, points, curvature)
         for t, now in enumerate(rounds):
             total = np.zeros(models.shape)
             for s in range(t * settings.inner_steps + 1, (t + 1) * settings.inner_steps + 1):
@@ -196,7 +198,6 @@ class MultiStepADMM(Algorithm):
                 points = graph.update(now.present, points, target)
                 models = graph.into_ball(proximal(points, curvature), settings.diameter / 2)
                 total = total + models
-                # Averaged are the models at the start of steps.
                 tail.add(s, models, points, curvature)
             means = total / settings.inner_steps
             differences, heard = rho * graph.disagreement(now.links, means), now.links.degrees
