@@ -350,7 +350,10 @@ class Journal:
         sent = self.all(MESSAGE)
         expected = sorted({len(sent), max(len(sent) - 1, 0)})
         if number not in expected:
-            raise Refusal(f"Got request {number}, expected one of {expected}.")
+            raise Refusal(
+                f"Got request {number} of run {self.run!r}, expected one of {expected}. A new run"
+                " has a new name, and spends the budget again."
+            )
         if number == 0:
             return
         try:

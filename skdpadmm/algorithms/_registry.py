@@ -97,7 +97,9 @@ def resolve_algorithm(
         copy: Algorithm = clone(algorithm)
         return copy
     error = ValueError if isinstance(algorithm, str | Algorithm) else TypeError
+    is_sgd = str(algorithm).lower().endswith("sgd") and setting == "central"
     raise error(
         f"Got algorithm={algorithm!r}, expected one of {names} or a {setting} algorithm object"
         f"{' that protects persons' * of_persons}, such as {ALGORITHMS[names[0]].__name__}()."
+        f"{' DP-SGD is GradientDescent(batch_fraction=0.1).' * is_sgd}"
     )

@@ -261,7 +261,7 @@ class Federation(Agents):
 
     def sees(self, observer: str, released: str) -> str:
         """Messages, sums of them, or what was released."""
-        known = f"what {self.n_dishonest} of {self.n_agents} agents know"
+        known = f"all that any {self.n_dishonest} of the {self.n_agents} agents know"
         if observer == SERVER:
             who = f"{self.threshold} of" if self.threshold else "all"
             together = f", {who} {self.n_curators} curators together" if self.n_curators else ""
@@ -464,10 +464,11 @@ class Neighborhood(Agents):
 
     def assumptions(self, *, prepares: bool, is_amplified: bool) -> Iterator[str]:
         """The similarity of agents, their confidence, and their order."""
-        yield (
-            "The similarity of agents is public and was not learnt from these rows:"
-            f" {self.similarity.describe()}."
-        )
+        if self.n_agents > 1:
+            yield (
+                "The similarity of agents is public and was not learnt from these rows:"
+                f" {self.similarity.describe()}."
+            )
         yield (
             "The confidence of agents is public, and so is the order in which they wake up: neither"
             " depends on the values in rows. Wake-ups that only average have no privacy loss."

@@ -185,8 +185,8 @@ def test_a_party_without_its_journal_does_not_go_on(tmp_path):
 @pytest.mark.parametrize(
     ("number", "change", "match"),
     [
-        (3, lambda total: total, r"^Got request 3, expected one of \[1, 2\]"),
-        (0, lambda total: None, r"^Got request 0, expected one of \[1, 2\]"),
+        (3, lambda total: total, r"^Got request 3 of run 'run', expected one of \[1, 2\]"),
+        (0, lambda total: None, r"^Got request 0 of run 'run', expected one of \[1, 2\]"),
         (1, lambda total: total + 1, r"^Got another sum for request 1"),
         (2, lambda total: total * np.nan, r"^Got a sum of shape"),
         (2, lambda total: total * 1e300, r"^Got a sum of shape"),
