@@ -67,14 +67,19 @@ def client_app(
     is counted before anything is sent. Only a ledger with a limit bounds how many runs a server can
     start.
 
-    What fails is logged at the party. The server is told "refused", or "failed".
+    What fails is logged at the party; the server is told "refused".
+
+    A SuperNode runs the code that the SuperLink sends. So all this holds against a server that
+    follows the protocol, or where the SuperNode has ``--trusted-entities`` and takes only apps that
+    somebody signed whom the party trusts. `skdpadmm.parties.Party` behind a transport of your own
+    does not depend on that.
     """
     app = ClientApp()
 
     def party(context: Context) -> Party:
         config = context.node_config
         X, y = load_rows(context)
-        own = clone(estimator).set_params(ledger=config.get("ledger"))
+        own = clone(estimator).set_params(ledger=config.get("ledger", estimator.ledger))
         kept: dict[str, Any] = {"agent_sizes": agent_sizes, "public_keys": public_keys}
         kept |= {name: config[name] for name in ("journal", "private_key") if name in config}
         return Party(own, X, y, agent=config["agent"], **kept)
@@ -100,7 +105,7 @@ def client_app(
         except Exception:
             # Its text may depend on rows.
             LOG.exception("Could not answer a request of run %r.", run)
-            outcome = "failed"
+            outcome = "refused"
         content = RecordDict({ANSWER: ArrayRecord(arrays)})
         content[REQUEST] = ConfigRecord({"outcome": outcome})
         return Message(content, reply_to=message)

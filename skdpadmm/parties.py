@@ -88,7 +88,8 @@ class Party:
     plan : Plan
         What the party agrees to send.
     digest : str
-        Of the plan and of the public keys; it has to be the server's.
+        Of the plan, names and bounds of columns, classes, parties and their public keys; it has to
+        be the server's.
     report : PrivacyReport
         The guarantee of the plan for each observer, before anything is sent.
     model : estimator or None
@@ -136,6 +137,8 @@ class Party:
         public_keys: Mapping[Any, str] | None = None,
     ) -> None:
         self._model, owners, self._targets = _agreed(estimator, agent_sizes)
+        if str(journal) in ("", ":memory:"):
+            raise ValueError(f"Got journal={journal!r}, expected a file that lasts.")
         if agent not in agent_sizes or np.shape(y) != (agent_sizes[agent],):
             raise ValueError(
                 f"Got agent={agent!r} with targets of shape {np.shape(y)}, expected one of"
@@ -150,7 +153,9 @@ class Party:
         labels = owners.labels.tolist()
         self._place = labels.index(agent)
         self._keys = _secrets(self.plan, labels, agent, private_key, public_keys)
-        self.digest = _agreement(self.plan, public_keys)
+        self.digest = _agreement(self._fit, self._targets, public_keys)
+        times = [release.times or 0 for release in self.plan.releases]
+        self._n_messages = sum(times) + (len(self._keys) > 0)
         self._ledger, self._journal = estimator.ledger, journal
         self.model: Any = None
 
@@ -194,12 +199,25 @@ class Party:
         journal = Journal(self._journal, run)
         if not journal.all(ACCOUNT):
             self._begin(journal, number)
+        key, *known = journal.all(ACCOUNT)[0].tolist()
+        if known != self._identity:
+            raise Refusal(
+                f"Got run {run!r}, which this journal has of another plan, party or ledger,"
+                " expected a new name."
+            )
         shape = (len(self._keys) + 1, N_WORDS) if self._keys and number == 1 else None
         journal.receive(number, total, shape)
         if (sent := journal.all(MESSAGE).get(number)) is not None:
             return sent  # Its first copy got lost.
         fit = _pending(self._model, self._rows(), self._targets, self._owners)
+        is_last, account = number == self._n_messages, self._ledger
+        if account is not None and not is_last and not PrivacyLedger(account).advance(key, number):
+            raise Refusal(
+                f"Got request {number}, whose message the ledger has and the journal lacks,"
+                " expected the journal that has it. Begin a new run."
+            )
         own = {"journal": journal, "place": self._place, "keys": self._keys}
+        own["agreement"] = self.digest
         with gates_by(partial(_PartyGate, **own)):
             try:
                 fitted = fit.solve(self._noise)
@@ -210,13 +228,19 @@ class Party:
         model._keep(fitted, self._targets)
         model.privacy_ = self.report
         if self._ledger is not None:
-            PrivacyLedger(self._ledger).finish(str(journal.all(ACCOUNT)[0]))
+            PrivacyLedger(self._ledger).finish(key)
         self.model = model
         return None
 
+    @property
+    def _identity(self) -> list[str]:
+        """What a run is of: its name belongs to one plan, party and ledger."""
+        ledger = "" if self._ledger is None else os.path.abspath(self._ledger)
+        return [self.digest, str(self._place), ledger]
+
     def _begin(self, journal: Journal, number: int) -> None:
         """Count a new run before anything is sent."""
-        if number > 0:
+        if number != 0:
             raise Refusal(
                 f"Got request {number} of run {journal.run!r}, which the journal does not have,"
                 " expected request 0: this party cannot know what it has sent. Begin a new run."
@@ -225,7 +249,7 @@ class Party:
         if self._ledger is not None:
             entry = LedgerEntry.of_report(self.report, self.plan.digest().hex())
             key = PrivacyLedger(self._ledger).reserve(entry)
-        journal.keep(ACCOUNT, 0, np.array(key))
+        journal.keep(ACCOUNT, 0, np.array([key, *self._identity]))
 
 
 def new_key(path: str | os.PathLike[str]) -> str:
@@ -297,7 +321,8 @@ def coordinate(
     fit = _pending(model, rows, targets, owners)
     plan = fit.planned.plan
     noise = fit.noise(model.random_state, plan.digest())
-    ask = partial(_ask, exchange, _agreement(plan, public_keys), owners.labels.tolist())
+    digest = _agreement(fit, targets, public_keys)
+    ask = partial(_ask, exchange, digest, owners.labels.tolist())
     with gates_by(partial(_ServerGate, ask=ask)):
         fitted = fit.solve(noise)
     model._keep(fitted, targets)
@@ -333,7 +358,7 @@ class Journal:
 
     def _connected(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute(
             "CREATE TABLE IF NOT EXISTS kept"
             " (run TEXT, kind TEXT, number INTEGER, value BLOB, PRIMARY KEY (run, kind, number))"
@@ -389,14 +414,19 @@ class _PartyGate(_LockstepGate):
     """Releases of one party: its own messages with its own noise, and the sums of all."""
 
     def __init__(
-        self, *facts: Any, journal: Journal, place: int, keys: Mapping[int, bytes]
+        self,
+        *facts: Any,
+        journal: Journal,
+        place: int,
+        keys: Mapping[int, bytes],
+        agreement: str,
     ) -> None:
         super().__init__(*facts)
         self._journal, self._place = journal, place
         self._sent, self._sums = journal.all(MESSAGE), journal.all(SUM)
         self._shared: dict[int, KeyedNoise] = {}
         if keys:
-            self._agree(keys)
+            self._agree(keys, agreement)
 
     def release(self, name: str, value: Array, senders: Any = None) -> Array:
         """Send the own message, unless it was sent, and go on with the sum of all of them."""
@@ -426,7 +456,7 @@ class _PartyGate(_LockstepGate):
             raise _MessageReady
         return self._sums[k]
 
-    def _agree(self, keys: Mapping[int, bytes]) -> None:
+    def _agree(self, keys: Mapping[int, bytes], agreement: str) -> None:
         """Secrets of this run, which no run had before: half of what makes them is drawn here."""
         own = np.frombuffer(os.urandom(4 * N_WORDS), dtype=np.uint32).astype(np.float64)
         drawn = self._exchange(lambda: own)
@@ -434,7 +464,9 @@ class _PartyGate(_LockstepGate):
             raise Refusal("Got another random number than this party sent, expected the same.")
         for other, key in keys.items():
             first, second = sorted((self._place, other))
-            made_of = (key, self._plan.digest(), drawn[first].tobytes(), drawn[second].tobytes())
+            # With their places: a party may have announced the public key of another as its own.
+            pair = f"{agreement} {first} {second} ".encode()
+            made_of = (pair, key, drawn[first].tobytes(), drawn[second].tobytes())
             self._shared[other] = KeyedNoise(hashlib.sha3_256(b"".join(made_of)).digest())
 
 
@@ -493,10 +525,20 @@ def _ask(
     return messages
 
 
-def _agreement(plan: Plan, public_keys: Mapping[Any, str] | None) -> str:
-    """A digest of the plan, and of the public keys where there are some."""
+def _agreement(fit: PendingFit, targets: Targets, public_keys: Mapping[Any, str] | None) -> str:
+    """A digest of all that parties agree on: the plan, and what it knows without an order."""
     keys = sorted((repr(label), key) for label, key in (public_keys or {}).items())
-    return hashlib.sha256(plan.digest() + repr(keys).encode()).hexdigest()
+    coordinates, names = fit.planned.coordinates, fit.estimator._feature_names()
+    assert fit.ownership is not None
+    known = (
+        keys,
+        fit.ownership.labels.tolist(),
+        None if targets.classes is None else targets.classes.tolist(),
+        None if names is None else list(map(str, names)),
+        coordinates.lower.tolist(),
+        coordinates.upper.tolist(),
+    )
+    return hashlib.sha256(fit.planned.plan.digest() + repr(known).encode()).hexdigest()
 
 
 def _x25519() -> Any:
@@ -551,6 +593,7 @@ def _agreed(estimator: Any, sizes: Mapping[Any, int]) -> tuple[Any, Ownership, T
             ("privacy_unit", ("record",)),
             ("participation", ("auto", 1)),
             ("dropout", (0,)),
+            ("random_state", (None,)),
             ("agent_column", (None,)),
         )
         if getattr(model, name) not in fine
@@ -586,6 +629,7 @@ class _Here:
 
 def _own_rows(model: Any, X: Any, y: Any, n_samples: int) -> Shards:
     """Own rows of so many: sums are over these alone."""
+    X = X if hasattr(X, "shape") else np.asarray(X)
     rows = Shards(_Here(Shard(X, np.asarray(y), None)), model)  # type: ignore[arg-type]
     rows.shape = (n_samples, rows.shape[1])
     return rows

@@ -187,7 +187,9 @@ def test_reports_say_what_noise_of_pairs_rests_on():
     assert "hides each message as secure sums of 10.9" in str(plan)
     network = graph_plan(topology="ring", n_agents=6, coalition=2).facts.agents
     assert network.sees("eavesdropper", "").endswith("edge, and what 2 of 6 agents know")
-    assert plan.facts.agents.sees("server", "").endswith(", and all that any 9 of the 20 agents know")
+    assert plan.facts.agents.sees("server", "").endswith(
+        ", and all that any 9 of the 20 agents know"
+    )
 
 
 # What passes the gate.

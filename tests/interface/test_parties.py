@@ -1,6 +1,8 @@
 """Parties that keep their rows run the plan of a simulation, and send nothing else."""
 
+import copy
 import pickle
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +13,15 @@ from skdpadmm import DPFedElasticNet, DPFedLogisticRegression, DPFedRidge
 from skdpadmm.algorithms import FederatedADMM
 from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.noise import CryptographicNoise, KeyedNoise
-from skdpadmm.parties import MESSAGE, Journal, Party, Refusal, coordinate, new_key
+from skdpadmm.parties import (
+    MESSAGE,
+    Journal,
+    Party,
+    Refusal,
+    _PartyGate,
+    coordinate,
+    new_key,
+)
 
 SIZES = {"a": 40, "b": 70, "c": 30}
 LABELS = np.repeat(list(SIZES), list(SIZES.values()))
@@ -124,7 +134,26 @@ def test_a_party_sends_the_planned_messages_and_nothing_else(estimator, tmp_path
         assert sent[-1] is None
 
 
-def test_messages_have_the_planned_noise(tmp_path, monkeypatch):
+@pytest.mark.parametrize("epsilon", [5.0, [20.0, 2.0, 5.0]], ids=["one", "each"])
+def test_what_is_sent_is_the_exact_message_and_the_planned_noise(epsilon, tmp_path, monkeypatch):
+    estimator = DPFedRidge(**RIDGE.get_params(deep=False) | {"epsilon": epsilon})
+    parties = parties_of(estimator, tmp_path)
+    plan, n_runs = parties["a"].plan, 120
+    release, sent = plan.releases[0], {label: [] for label in SIZES}
+    for run in range(n_runs):
+        for label, party in parties.items():
+            sent[label].append(party.answer(f"{run}", digest=party.digest, number=0))
+    monkeypatch.setattr(CryptographicNoise, "add_gaussian", lambda self, value, *noise: value)
+    for place, (label, party) in enumerate(parties.items()):
+        exact = party.answer("silent", digest=party.digest, number=0)
+        std = release.agent_noise_std[plan.facts.agents.kind[place]]
+        drawn = (np.array(sent[label]) - exact) / std
+        reach = 5 / np.sqrt(drawn.size)
+        assert abs(drawn.mean()) < reach
+        assert drawn.std() == pytest.approx(1.0, abs=reach)
+
+
+def test_every_message_has_one_draw_of_noise(tmp_path, monkeypatch):
     plan, excess = RIDGE.plan(140, 3, agent_sizes=SIZES), []
 
     def recorded(self, value, scale, stream):
@@ -135,13 +164,8 @@ def test_messages_have_the_planned_noise(tmp_path, monkeypatch):
 
     original = CryptographicNoise.add_gaussian
     monkeypatch.setattr(CryptographicNoise, "add_gaussian", recorded)
-    for k in range(8):
-        parties = parties_of(RIDGE, tmp_path)
-        coordinated(RIDGE, to_all(parties, run=str(k)))
-    drawn = np.concatenate([each.ravel() for each in excess])
-    # One draw for each message of each party.
-    assert len(excess) == 8 * 3 * sum(release.times for release in plan.releases)
-    assert np.std(drawn) == pytest.approx(1.0, abs=5 / np.sqrt(2 * len(drawn)))
+    coordinated(RIDGE, to_all(parties_of(RIDGE, tmp_path)))
+    assert len(excess) == 3 * sum(release.times for release in plan.releases)
 
 
 def test_what_is_asked_twice_is_sent_twice(tmp_path):
@@ -225,6 +249,72 @@ def test_a_party_refuses_the_plan_of_other_parameters(changed, tmp_path):
     assert not (tmp_path / "a.db").exists()
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"columns": ["y", "x", "z"]},
+        {"columns": 3},
+        {"agent_sizes": {"a": 40, "b": 70, "d": 30}},
+        {"feature_bounds": {"x": (-1, 1), "y": (-1, 1), "z": (-2, 2)}},
+    ],
+    ids=str,
+)
+def test_a_party_refuses_what_a_plan_does_not_tell_apart(changed, tmp_path):
+    bounds = {"x": (-1, 1), "y": (-2, 2), "z": (-1, 1)}
+    estimator = DPFedRidge(**RIDGE.get_params(deep=False) | {"feature_bounds": bounds})
+    parties = parties_of(estimator, tmp_path, X=pd.DataFrame(X, columns=["x", "y", "z"]))
+    facts = {"agent_sizes": SIZES, "columns": ["x", "y", "z"], "public_keys": KEYS[1]} | changed
+    if "feature_bounds" in changed:
+        estimator = DPFedRidge(
+            **estimator.get_params(deep=False) | {"feature_bounds": facts.pop("feature_bounds")}
+        )
+    if facts["columns"] == 3:
+        estimator = DPFedRidge(
+            **estimator.get_params(deep=False) | {"feature_bounds": ([-1, -2, -1], [1, 2, 1])}
+        )
+    with pytest.raises(Refusal, match=r"^Got a plan of digest"):
+        coordinate(estimator, to_all(parties), **facts)
+
+
+def test_a_party_refuses_classes_of_another_meaning(tmp_path):
+    other = DPFedLogisticRegression(**LOGISTIC.get_params(deep=False) | {"classes": ["no", "yes"]})
+    with pytest.raises(Refusal, match=r"^Got a plan of digest"):
+        coordinated(other, to_all(parties_of(LOGISTIC, tmp_path)))
+
+
+@pytest.mark.parametrize("other", ["plan", "party", "ledger"])
+def test_the_name_of_a_run_belongs_to_one_plan_party_and_ledger(other, tmp_path):
+    party = parties_of(RIDGE, tmp_path)["a"]
+    party.answer("run", digest=party.digest, number=0)
+    changed = {"plan": {"epsilon": 6.0}, "party": {}, "ledger": {"ledger": str(tmp_path / "l.db")}}
+    estimator = DPFedRidge(**RIDGE.get_params(deep=False) | changed[other])
+    label = "b" if other == "party" else "a"
+    own = LABELS == label
+    second = Party(
+        estimator, X[own], Y[own], agent=label, agent_sizes=SIZES, journal=tmp_path / "a.db"
+    )
+    with pytest.raises(Refusal, match=r"^Got run 'run', which this journal has of another plan"):
+        second.answer("run", digest=second.digest, number=0)
+    assert len(Journal(tmp_path / "a.db", "run").all(MESSAGE)) == 1
+
+
+def test_a_journal_that_was_reset_sends_no_second_message_where_there_is_a_ledger(tmp_path):
+    estimator = DPFedRidge(**RIDGE.get_params(deep=False) | {"ledger": str(tmp_path / "l.db")})
+    party, kept = parties_of(estimator, tmp_path)["a"], tmp_path / "a.db"
+    first = party.answer("run", digest=party.digest, number=0)
+    before = kept.read_bytes()
+    party.answer("run", digest=party.digest, number=1, total=first)
+    kept.write_bytes(before)
+    with pytest.raises(Refusal, match=r"^Got request 1, whose message the ledger has"):
+        party.answer("run", digest=party.digest, number=1, total=first)
+
+
+def test_the_last_request_may_be_repeated(tmp_path):
+    estimator = DPFedRidge(**RIDGE.get_params(deep=False) | {"ledger": str(tmp_path / "l.db")})
+    asked = to_all(parties_of(estimator, tmp_path))
+    coordinated(estimator, lambda request: [asked(request), asked(request)][1])
+
+
 def test_ledgers_of_parties_count_each_run_once_and_before_it_sends(tmp_path):
     estimator = DPFedRidge(**RIDGE.get_params(deep=False))
     account = PrivacyLedger(tmp_path / "ledger.db")
@@ -268,6 +358,7 @@ def test_a_server_takes_nothing_but_messages_of_all(answer, match, tmp_path):
         {"participation": 0.5},
         {"dropout": 0.1},
         {"agent_column": 0},
+        {"random_state": 0},
         {"epsilon": np.inf},
         {"algorithm": "averaged-admm"},
     ],
@@ -317,6 +408,62 @@ def test_noise_of_pairs_hides_each_message_and_cancels_in_their_sum(tmp_path, si
     # An agent has two pairs.
     std = plan.releases[0].agent_noise_std[0] * np.sqrt(2 * plan.facts.agents.edge_noise)
     assert runs.std(axis=0) == pytest.approx(np.full(runs.shape[1:], std), rel=0.4)
+
+
+def secrets_of(party, numbers, folder, monkeypatch):
+    """Secrets of a party for random numbers of all, by the place of the other end."""
+    sources = []
+    monkeypatch.setattr("skdpadmm.parties.KeyedNoise", lambda key: sources.append(key))
+    journal = Journal(folder / "secrets.db", "run")
+    place = party._place
+    journal.keep(MESSAGE, 0, numbers[place])
+    journal.keep("sum", 0, numbers)
+    facts = (None, party.plan, None, 0)
+    own = {"journal": journal, "place": place, "keys": party._keys, "agreement": party.digest}
+    _PartyGate(*facts, **own)
+    return dict(zip(party._keys, sources, strict=True))
+
+
+def test_a_secret_follows_from_keys_places_agreement_and_numbers_of_both_ends(
+    tmp_path, monkeypatch
+):
+    numbers = np.arange(24.0).reshape(3, 8)
+    a, b, _ = parties_of(PAIRED, tmp_path).values()
+    found = secrets_of(a, numbers, tmp_path, monkeypatch)
+    (tmp_path / "secrets.db").unlink()
+    assert found[1] == secrets_of(b, numbers, tmp_path, monkeypatch)[0]
+    every = {found[1], found[2]}
+    for change in ("first", "second", "key", "agreement", "same key for both"):
+        (tmp_path / "secrets.db").unlink()
+        changed, party = numbers.copy(), copy.copy(a)
+        changed[0] += change == "first"
+        changed[1] += change == "second"
+        if change == "key":
+            party._keys = {1: bytes(32), 2: bytes(32)}
+        if change == "same key for both":
+            party._keys = dict.fromkeys(a._keys, a._keys[1])
+            changed[:] = numbers[0]
+        if change == "agreement":
+            party.digest = "another"
+        one, two = secrets_of(party, changed, tmp_path, monkeypatch).values()
+        assert one != two
+        assert one not in every
+        every |= {one, two}
+
+
+def test_noise_of_pairs_is_new_in_every_message(tmp_path, silent, monkeypatch):
+    streams = []
+    original = KeyedNoise.add_gaussian
+
+    def recorded(self, value, scale, stream):
+        streams.append((self.key, stream))
+        return original(self, value, scale, stream)
+
+    monkeypatch.setattr(KeyedNoise, "add_gaussian", recorded)
+    coordinated(PAIRED, to_all(parties_of(PAIRED, tmp_path)))
+    # Both ends of three pairs draw each of them once.
+    n_messages = sum(release.times for release in PAIRED.plan(140, 3, agent_sizes=SIZES).releases)
+    assert Counter(Counter(streams).values()) == {2: 3 * n_messages}
 
 
 def test_secrets_are_new_in_every_run_and_known_to_both_ends_alone(tmp_path, monkeypatch):
