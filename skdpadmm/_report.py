@@ -162,13 +162,11 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     rounds = (each.rounds() for each in plan.guarantees(MODEL))
     sampled = (isinstance(leaf, PoissonSubsampledGaussian) for each in rounds for leaf, _ in each)
     yield from agents.assumptions(prepares=bool(facts.preparations), is_amplified=any(sampled))
-    observer = plan.budget.observer
-    if agents.hides_by_pairs(observer) and isinstance(
-        known := plan.guarantee(observer), GaussianDP
-    ):
-        alone = GaussianDP(known.mu * math.sqrt(agents.paired_together))
-        figure = round_up(alone.epsilon(plan.budget.delta))
-        yield f"{observer}: if all other agents tell what they know, epsilon={figure}."
+    for observer in filter(agents.hides_by_pairs, agents.observers):
+        if isinstance(known := plan.guarantee(observer), GaussianDP):
+            alone = GaussianDP(known.mu * math.sqrt(agents.paired_together))
+            figure = round_up(alone.epsilon(plan.budget.delta))
+            yield f"{observer}: if all other agents disclose what they know, epsilon={figure}."
     if coordinates.undeclared.any():
         yield (
             "feature_bounds not declared, or not for every column: rows (with their intercept) are"

@@ -84,8 +84,8 @@ class DecentralizedGradientDescent(Algorithm):
         the other subtracts, over that of an agent's own noise. Then models are mixed after each
         step, as often as one over the spectral gap, at most 20 times, so that it cancels. "auto" is
         100, or 1000 where 100 hides messages less than half as well as a sum of all honest agents
-        would. It is 0 where pairs hide nothing, where one budget is far smaller than others, and
-        for more than 20,000 edges, whose noise takes long to simulate.
+        would. It is 0 with secret batches, where pairs hide nothing, where one budget is far
+        smaller than others, and for more than 20,000 edges, whose noise takes long to simulate.
 
     Notes
     -----
@@ -143,16 +143,19 @@ class DecentralizedGradientDescent(Algorithm):
     def share_among(self, agents: Agents) -> Agents:
         """The same agents with the noise that neighbours share."""
         self.check_parameters()
-        is_large = agents.pairs.n_edges > MOST_EDGES
-        return (
-            agents
-            if self.edge_noise == "auto" and is_large
-            else with_edge_noise(agents, self.edge_noise)
-        )
+        needs_none = agents.pairs.n_edges > MOST_EDGES or self.batch_fraction < 1
+        if self.edge_noise == "auto" and needs_none:
+            return agents
+        return with_edge_noise(agents, self.edge_noise)
 
     def check_facts(self, facts: Facts) -> None:
         """Batches protect records, and weights of every round follow from its links."""
         graph.check_batches(self.batch_fraction, facts)
+        if facts.agents.edge_noise and self.batch_fraction < 1:
+            raise ValueError(
+                f"Got batch_fraction={self.batch_fraction} with edge_noise={self.edge_noise},"
+                " expected 1.0, or edge_noise=0: what pairs hide is proven for all records."
+            )
         if facts.agents.needs and self.mixing != "metropolis":
             raise ValueError(
                 f"Got mixing={self.mixing!r} for a graph with {' and '.join(facts.agents.needs)},"

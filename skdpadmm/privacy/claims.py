@@ -25,7 +25,7 @@ ASSUMED = (
     f"{SAME_ROWS} No private value decides the type of a column. No step before a fit learnt"
     " from these rows without noise, all fits on them are counted, and models have the parameters"
     " that they were fitted with. Agents or persons of one name, or with equal labels, are the"
-    " same."
+    " same, and nobody knows more of what agents know than the report of each fit assumes."
 )
 # A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.
 _ROUNDING = 1e-9

@@ -193,7 +193,7 @@ class Agents:
             yield (
                 "Edge noise: each pair of honest agents shares a secret seed, new for each fit, and"
                 f" no more than {self.n_dishonest} of {self.n_agents} agents, whoever they are,"
-                " tell what they know. The guarantee is computational, because noise comes from"
+                " disclose what they know. The guarantee is computational, because noise comes from"
                 " seeds. A lost message costs no privacy, but leaves in the sum, for each message"
                 f" that arrives, {self.edge_noise:g} times the variance of an agent's own noise."
             )
