@@ -46,6 +46,9 @@ class _Arrived:
 
 # By estimator: the stream that it belongs to, the process, and what is hidden.
 _HIDDEN: WeakKeyDictionary[Any, tuple[_Arrived, int, Any]] = WeakKeyDictionary()
+if hasattr(os, "register_at_fork"):
+    # A child in a namespace of its own can have the number of its parent.
+    os.register_at_fork(after_in_child=_HIDDEN.clear)
 
 
 def _taken(estimator: Any, arrived: _Arrived | None) -> Any:
@@ -81,15 +84,14 @@ class StreamingModel(PrivateLinearModel):
         """Use records as they arrive, each once, with ``algorithm="dual-averaging"``.
 
         Or by ``GradientADMM(schedule="stream")``. Every record spends its own budget, however many
-        there are: none is in two steps. Duplicates cannot be detected: a record that is passed
-        twice gets a weaker guarantee. The guarantee holds against an observer of all intermediate
-        states, here or in pickles. Classifiers need `classes`, because the first records may lack
-        some. A `ledger` counts a stream when it begins, and each copy that continues it. After
-        `fit` and `finalize` a stream can continue, until `finalize` is called again.
-
-        With an int `random_state` and gradient ADMM, pieces of any size lead to the same model as
-        one `fit`, bit for bit. Dual averaging takes steps of several records from a large piece,
-        and a copy of its stream begins a new block of noise.
+        there are: none is in two steps. One thread may call it at a time. Duplicates cannot be
+        detected: a record that is passed twice gets a weaker guarantee. The guarantee holds against
+        an observer of all intermediate states, here or in pickles. Classifiers need `classes`,
+        because the first records may lack some. A `ledger` counts a stream when it begins, and each
+        copy that continues it. After `fit` and `finalize` a stream can continue, until `finalize`
+        is called again. With an int `random_state` and gradient ADMM, pieces of any size lead to
+        the same model as one `fit`, bit for bit. Dual averaging takes steps of several records from
+        a large piece, and a copy of its stream begins a new block of noise.
 
         Parameters
         ----------

@@ -108,9 +108,14 @@ def split_by_polynomials(
     """Shamir's shares (n_agents, n_curators, ...) of secrets (n_agents, ...).
 
     The j-th curator gets the value at j of a polynomial of degree ``threshold - 1``. Any
-    ``threshold - 1`` shares of a secret are independent and uniform. The modulus is a prime, larger
-    than `n_curators`.
+    ``threshold - 1`` shares of a secret are independent and uniform. The modulus is a prime of at
+    most `PRIME`.
     """
+    if not 2 <= threshold <= n_curators < modulus <= PRIME:
+        raise ValueError(
+            f"Got threshold={threshold}, n_curators={n_curators} and modulus={modulus}, expected"
+            f" 2 <= threshold <= n_curators < modulus <= {PRIME}: else shares tell the secret."
+        )
     n_agents, *shape = secrets.shape
     random = uniform_residues((threshold - 1, n_agents, *shape), modulus, bits)
     shares = np.zeros((n_agents, n_curators, *shape), dtype=np.uint64)
@@ -127,6 +132,8 @@ def reconstruct(shares: Words, curators: Sequence[int], modulus: int = PRIME) ->
     Shares of fewer than `threshold` curators give a number that has nothing to do with it.
     """
     terms, points = [], [curator + 1 for curator in curators]
+    if len(set(points)) < len(points):
+        raise ValueError(f"Got curators={list(curators)}, expected distinct ones.")
     for share, point in zip(shares, points, strict=True):
         # Lagrange's polynomial of this point, at 0.
         others = [other for other in points if other != point]

@@ -224,6 +224,9 @@ class DualAveraging(Algorithm):
         if facts.n_parameters <= LARGEST_MATRIX:
             choices, share = defaults.conditioning_choices(facts), CONDITIONING_SHARE
             of_stage, mu_of_moments = adding(LONGEST_STAGE), mu * math.sqrt(share)
+            # Matrices of steps are added one by one, and a step can be one record.
+            longer = 4 * LONGEST_STAGE**2 * 2.0**-53 * coordinates.amplification
+            of_stage = replace(of_stage, rounding=of_stage.rounding + longer)
             planned = plan_conditioning(of_stage, budget, mu=mu_of_moments, **choices)
             moments, mu = (replace(planned.release, repeats=None),), mu * math.sqrt(1 - share)
             # Beside many records noise is next to nothing: the largest condition number.

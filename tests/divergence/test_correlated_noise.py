@@ -16,10 +16,13 @@ from scipy.stats import norm
 from sklearn.base import clone
 
 from skdpadmm import DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge, _streaming
+from skdpadmm._fitting import gates_by
 from skdpadmm.algorithms import DualAveraging
 from skdpadmm.algorithms import _dual_averaging as dual_averaging
 from skdpadmm.algorithms._exponential_sums import ExponentialSum, square_root
+from skdpadmm.algorithms._preparations import SECOND_MOMENT
 from skdpadmm.penalties import L1
+from skdpadmm.protocol import Gate
 from tests.contract.harness import record, replay
 from tests.contract.registry import BY_ID
 
@@ -373,3 +376,47 @@ def test_an_attack_on_the_first_record_finds_nearly_the_claim_and_never_more():
     expected = claimed * share * dual_averaging.NOISE.norm(n) / dual_averaging.NOISE.norm()
     assert 0.85 * expected < mu < 1.15 * expected
     assert norm.ppf(right - 4 * math.sqrt(0.25 / 3000)) * 2 <= claimed
+
+
+# Second moments of stages.
+
+
+def moments_released(X, y):
+    """Second moments that pass the gate, where every release is the same whatever the rows."""
+    seen = []
+
+    class Forced(Gate):
+        def deliver(self, method, release, repetition, value, out, *more):
+            if release is not None and release.name == SECOND_MOMENT:
+                seen.append(np.array(value))
+            return np.zeros_like(out)
+
+    model = DPAdmmRidge(
+        algorithm="dual-averaging", epsilon=50.0, feature_bounds=(-1, 1), target_bounds=(-1, 1)
+    )
+    with gates_by(lambda fit, *facts: Forced(*facts)):
+        for piece in np.split(np.arange(len(y)), [5, 6, 300]):
+            model.partial_fit(X[piece], y[piece])
+    return seen
+
+
+@pytest.mark.parametrize("position", [0, 31, 40, 500])
+def test_a_record_is_in_one_second_moment(position):
+    X = np.random.default_rng(0).uniform(-1, 1, (700, 2))
+    other = X.copy()
+    other[position] *= -0.5
+    moments = moments_released(X, X[:, 0]), moments_released(other, X[:, 0])
+    assert len(moments[0]) > 2
+    changed = [not np.array_equal(one, two) for one, two in zip(*moments, strict=True)]
+    assert sum(changed) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_has_no_sums_whatever_its_number():
+    model = DPAdmmRidge(algorithm="dual-averaging", feature_bounds=(-1, 1), target_bounds=(-1, 1))
+    model.partial_fit(np.eye(2), np.ones(2))
+    assert model in _streaming._HIDDEN
+    if (child := os.fork()) == 0:
+        os._exit(len(_streaming._HIDDEN))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
