@@ -163,7 +163,8 @@ def test_a_delta_of_each_agent_is_a_budget_at_one_delta():
         agent: GaussianDP(gaussian_mu(epsilon, delta)).epsilon(1e-5)
         for agent, (epsilon, delta) in asked.items()
     }
-    model = dp.DPFedRidge(epsilon=epsilons, adversary="server", conditioning=None, **known)
+    known |= {"conditioning": None, "algorithm": FederatedADMM(edge_noise=0)}
+    model = dp.DPFedRidge(epsilon=epsilons, adversary="server", **known)
     X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
     report = model.fit(X, X[:, 0], agents=np.resize(list(asked), 60)).privacy_
     for agent, (epsilon, delta) in asked.items():

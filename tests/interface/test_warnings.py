@@ -134,7 +134,7 @@ def test_a_penalty_is_warned_of_that_takes_more_than_half_of_an_evenly_spread_co
     [
         (DPAdmmRidge(**BOUNDED), "records"),
         (DPFedRidge(n_agents=10, adversary="server", **BOUNDED), "records"),
-        (DPFedRidge(n_agents=40, adversary="server", privacy_unit="agent", **BOUNDED), "agents"),
+        (DPFedRidge(n_agents=60, adversary="server", privacy_unit="agent", **BOUNDED), "agents"),
         (DPFedRidge(n_agents=10, adversary="model", privacy_unit="agent", **BOUNDED), "agents"),
     ],
 )
