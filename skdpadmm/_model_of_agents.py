@@ -134,11 +134,7 @@ class ModelOfAgents(PrivateLinearModel):
         self.bytes_sent_ = fitted.solution.bytes_sent
 
     def _trust(
-        self,
-        sizes: NDArray[np.intp],
-        labels: NDArray[Any] | None,
-        *assumptions: str,
-        who: str = "",
+        self, sizes: NDArray[np.intp], labels: NDArray[Any] | None, *assumptions: str, who: str = ""
     ) -> Trust:
         return Trust(
             agents=self._agents(sizes, labels),
@@ -319,11 +315,7 @@ class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
 
     @without_data
     def plan(  # type: ignore[override]
-        self,
-        n_samples: int,
-        n_features: int,
-        n_classes: int | None = None,
-        agent_sizes: Any = None,
+        self, n_samples: int, n_features: int, n_classes: int | None = None, agent_sizes: Any = None
     ) -> Plan:
         """Plan, without data, what a fit of data of this shape releases at which privacy loss.
 

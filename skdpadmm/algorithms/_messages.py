@@ -350,11 +350,7 @@ def surely_noise(shares: Array, per_agent: Array, together: float) -> Array:
 
 
 def rounds_guarantee(
-    facts: Facts,
-    rounds: Rounds,
-    observer: str,
-    sensitivities: Sequence[float],
-    noise_std: float,
+    facts: Facts, rounds: Rounds, observer: str, sensitivities: Sequence[float], noise_std: float
 ) -> Guarantee:
     """The guarantee of all rounds for an agent whose limit is one.
 

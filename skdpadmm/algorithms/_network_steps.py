@@ -271,13 +271,7 @@ class TailAverage:
 
 
 def network_solution(
-    facts: Facts,
-    rows: Rows,
-    parameters: Array,
-    variance: Array,
-    *,
-    n_messages: int,
-    **fields: Any,
+    facts: Facts, rows: Rows, parameters: Array, variance: Array, *, n_messages: int, **fields: Any
 ) -> Solution:
     """A common model whose noise has that variance, with the messages sent, beside preparations."""
     # Every agent broadcasts its part of a preparation.

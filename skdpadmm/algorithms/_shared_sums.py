@@ -102,7 +102,7 @@ class SharesMessages(Algorithm):
         lines = [
             f"Every message is shared out among {agents.n_curators} curators through secure"
             f" channels, and everybody follows the protocol. Whoever has {needed}"
-            f" every message; figures about sums are for others. {fails}",
+            f" every message; figures about sums are for others. {fails}"
         ]
         if len(set(agents.epsilons)) > 1 and not agents.sees_each_message(budget.observer):
             lines.append(
