@@ -160,8 +160,9 @@ class ConsensusADMM(_Consensus):
             rounds=replace(messages.EVERYONE, n_rounds=facts.max_iter),
         )
         sensitivities = path_sensitivities(facts, settings.relaxation, settings.n_iter)
-        shape = (facts.n_parameters, facts.loss.n_outputs)
-        return settings, messages.gaussian_release(DISPLACEMENT, shape, sensitivities, mu)
+        return settings, messages.gaussian_release(
+            DISPLACEMENT, facts.model_shape, sensitivities, mu
+        )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Iterate as planned; symbols as above, with the public part c of every state ``c - d``."""
@@ -170,7 +171,7 @@ class ConsensusADMM(_Consensus):
         clip_norm = settings.clip_norm * rows.clip_unit
         displacement = placed_blocks(plan, problem, clip_norm)
         prox = penalty_operator(facts.penalty, gamma, rows)
-        c = z = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        c = z = np.zeros(facts.model_shape)
         tail = Tail(settings.n_averaged)
         for k in range(n_iter):
             noisy = gate.release(DISPLACEMENT, displacement(z, c))
@@ -375,7 +376,7 @@ class FederatedADMM(_Consensus, SharesMessages):
                 budget,
                 rounds,
                 name=MESSAGES,
-                shape=(facts.n_parameters, facts.loss.n_outputs),
+                shape=facts.model_shape,
                 sensitivities=sensitivities,
                 limits=unit_limits(facts),
                 multipliers=messages.calibrated_multipliers(facts, budget, guarantee),
@@ -416,7 +417,7 @@ class FederatedADMM(_Consensus, SharesMessages):
         message = placed_blocks(plan, problem, clip_norm, everyone=everyone)
         prox = penalty_operator(facts.penalty, gamma, rows)
         n_completed = int(schedule.sends[-n_averaged:].any(axis=1).sum())
-        mean = z = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        mean = z = np.zeros(facts.model_shape)
         tail = Tail(n_completed)
         for k in range(n_iter):
             if not schedule.sends[k].any():

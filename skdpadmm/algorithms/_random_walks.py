@@ -200,7 +200,7 @@ class _RandomWalk(Algorithm):
         )
         prox = base.penalty_operator(facts.penalty, self._penalty_step(plan), rows)
         hop, per_agent = self._hop(plan, gate, rows, proximal_step)
-        token = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        token = tail = np.zeros(facts.model_shape)
         hops = draw_hops(facts, settings.max_contributions, gate)
         for k, (agent, contributes) in enumerate(zip(*hops, strict=True), start=1):
             token = hop(token, int(agent), bool(contributes))
@@ -314,7 +314,7 @@ class RandomWalkADMM(_RandomWalk):
         if budget.is_private:
             mu = sensitivity / noise_std
             guarantees = (GaussianDP(math.sqrt(cap) * sensitivity / noise_std),)
-        shape = (facts.n_parameters, facts.loss.n_outputs)
+        shape = facts.model_shape
         # Bound of the norm of a state, in units of what one record moves: signal and noise.
         noise = noise_std * math.sqrt(math.prod(shape))
         radius = 4.0 * (cap * max(network.agent_sizes) + noise * math.sqrt(cap))
@@ -464,7 +464,7 @@ class RandomWalkProximalPoint(_RandomWalk):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The token, at each hop."""
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
-        walk, shape = token_walk(network, n_hops, cap), (facts.n_parameters, facts.loss.n_outputs)
+        walk, shape = token_walk(network, n_hops, cap), facts.model_shape
         costs, root = walk_costs(network, walk, cap), math.sqrt(math.prod(shape))
         # Lengths in units of the sensitivity to taking one record away.
         tolerance, delta = float(self.tolerance) / network.n_agents, ClippedSum(facts).sensitivity

@@ -171,8 +171,7 @@ class SecretSharingGradientDescent(SharesMessages):
         # Sums are in units of the clip bound.
         scale = settings.step_size * clip_norm / (facts.n_samples * arriving)
         prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
-        shape = (facts.n_parameters, facts.loss.n_outputs)
-        w = previous = u = np.zeros(shape)
+        w = previous = u = np.zeros(facts.model_shape)
         tail = Tail(n_completed)
         for k in range(n_iter):
             if not sends[k].any():
@@ -180,7 +179,7 @@ class SecretSharingGradientDescent(SharesMessages):
                 problem.progress(k + 1)
                 continue
             point = w + settings.momentum * (w - previous)
-            models = np.broadcast_to(point, (facts.agents.n_agents, *shape))
+            models = np.broadcast_to(point, (facts.agents.n_agents, *point.shape))
             u = point - scale * gate.share(GRADIENT, sums(models), sends[k])
             model = prox(u)
             previous, w = w, rows.from_coordinates(model)
