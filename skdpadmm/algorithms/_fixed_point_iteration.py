@@ -32,8 +32,8 @@ from skdpadmm.algorithms._noise_left import rows_in_mean
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Settings, Solution
 
 Array = NDArray[np.float64]
-# Maps a point and a step to the proximal step of the penalty.
-Proximal = Callable[[Array, float], Array]
+# Maps a step to the proximal operator of the penalty.
+Operators = Callable[[float], Operator]
 GRADIENT = "mean gradient"
 
 
@@ -125,7 +125,7 @@ class FixedPointIteration(Algorithm):
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
         """Each mean gradient; settings have a digest of what the maps do."""
-        mu, shape = facts.remaining_mu(budget), (facts.n_parameters, facts.loss.n_outputs)
+        mu, shape = facts.remaining_mu(budget), facts.model_shape
         _, clip_norm = default_steps(facts, mu)
         settings = self.resolved(n_iter=facts.max_iter, clip_norm=clip_norm)
         sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
@@ -147,15 +147,12 @@ class FixedPointIteration(Algorithm):
             mean = gradients(z) / (clip_norm * rows.n_samples)
             return clip_norm * gate.release(GRADIENT, mean)
 
-        @cache
         def operator(step: float) -> Operator:
-            return penalty_operator(facts.penalty, step, rows)
-
-        def prox(point: Array, step: float) -> Array:
-            return rows.from_coordinates(operator(float(step))(point))
+            prox = penalty_operator(facts.penalty, step, rows)
+            return lambda point: rows.from_coordinates(prox(point))
 
         model = np.zeros(plan.releases[-1].shape)
-        for k, z in enumerate(self._points(model.shape, gradient, prox, settings.n_iter)):
+        for k, z in enumerate(self._points(model.shape, gradient, operator, settings.n_iter)):
             model = rows.to_coordinates(z)
             problem.progress(k + 1, model)
         return Solution(
@@ -165,9 +162,14 @@ class FixedPointIteration(Algorithm):
         )
 
     def _points(
-        self, shape: tuple[int, ...], gradient: Operator, prox: Proximal, n_iter: int
+        self, shape: tuple[int, ...], gradient: Operator, operator: Operators, n_iter: int
     ) -> Iterator[Array]:
         """The point after each step."""
+        operator = cache(operator)
+
+        def prox(point: Array, step: float) -> Array:
+            return operator(float(step))(point)
+
         # Whatever an object remembers, it starts anew.
         update, at = deepcopy((self.update, self.at))
         first = np.asarray(0.0 if self.state is None else self.state)
@@ -190,15 +192,11 @@ class FixedPointIteration(Algorithm):
             mean, noise = rng.standard_normal((2, *shape))
             return bound * (mean / np.linalg.norm(mean) + noise_std * noise)
 
-        @cache
         def operator(step: float) -> Operator:
             assert facts.coordinates is not None
             return coordinate_operator(facts.penalty, step, facts.coordinates)
 
-        def prox(point: Array, step: float) -> Array:
-            return operator(float(step))(point)
-
-        for z in self._points(shape, gradient, prox, facts.max_iter):
+        for z in self._points(shape, gradient, operator, facts.max_iter):
             # Libraries differ in the last bits; exponents alone are beyond float32.
             mantissa, exponent = np.frexp(z)
             digest.update(mantissa.astype(np.float32).tobytes() + exponent.tobytes())
