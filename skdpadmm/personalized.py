@@ -179,7 +179,7 @@ class PersonalizedModel(OwnModels):
         self.similarity_ = neighborhood_of(self._facts_).similarity
         self._public_models_ = fitted.solution.parameters_per_agent
         self._trusts_by_size_ = self.confidence is None
-        self.joined_: dict[Any, PrivacyReport] = {}
+        self.joined_, self._joined_models_ = dict[Any, PrivacyReport](), dict[Any, Any]()
 
     def _asked(self, X: Any, agents: Any) -> Any:
         check_is_fitted(self)
@@ -345,10 +345,9 @@ class PersonalizedModel(OwnModels):
         is_share = confidence is None or (isinstance(confidence, Real) and 0 < confidence <= 1)
         require(is_share, "confidence", confidence, "None or a float in (0, 1]")
         own_ledger = self.ledger if ledger is None else ledger
-        asked = clone(self).set_params(
-            epsilon=epsilon, ledger=own_ledger, random_state=random_state
-        )
-        asked.set_params(delta=self.delta if delta is None else delta)._validate_params()
+        own = {"epsilon": epsilon, "delta": self.delta if delta is None else delta}
+        asked = clone(self).set_params(**own, ledger=own_ledger, random_state=random_state)
+        asked._validate_params()
         row = np.ones(len(self.agent_labels_))
         if similarity is not None:
             row = in_order_of_agents(similarity, self.agent_labels_.tolist(), "similarity")
@@ -394,9 +393,8 @@ class PersonalizedModel(OwnModels):
         report = fit.report(plan, noise)
         with reserved(own_ledger, report, plan):
             fitted = fit.solve(noise)
-        models = getattr(self, "_joined_models_", {})
         self.joined_ = {**self.joined_, agent: report}
-        self._joined_models_ = {**models, agent: fitted.of_agents(1)}
+        self._joined_models_ = {**self._joined_models_, agent: fitted.of_agents(1)}
         return self
 
     def _models_by_label(self) -> tuple[NDArray[Any], Array, Array]:
@@ -407,10 +405,8 @@ class PersonalizedModel(OwnModels):
         owners = ownership_of_labels(everybody, n_samples=len(everybody))
         order, models = np.argsort(owners.index), self._joined_models_.values()
         coef = np.concatenate([coef, *(one.reshape(1, *coef.shape[1:]) for one, _ in models)])
-        intercept = np.concatenate(
-            [intercept, *(one.reshape(1, *intercept.shape[1:]) for _, one in models)]
-        )
-        return owners.labels, coef[order], intercept[order]
+        ones = (one.reshape(1, *intercept.shape[1:]) for _, one in models)
+        return owners.labels, coef[order], np.concatenate([intercept, *ones])[order]
 
     def local_models(self, X: Any, y: ArrayLike, agents: Any = None) -> dict[Any, Any]:
         """Fit the models of several agents again at home, each as by `local_model`.

@@ -143,12 +143,9 @@ class DecentralizedGradientDescent(Algorithm):
     def share_among(self, agents: Agents) -> Agents:
         """The same agents with the noise that neighbours share."""
         self.check_parameters()
-        is_large = agents.pairs.n_edges > MOST_EDGES
-        return (
-            agents
-            if self.edge_noise == "auto" and is_large
-            else with_edge_noise(agents, self.edge_noise)
-        )
+        if self.edge_noise == "auto" and agents.pairs.n_edges > MOST_EDGES:
+            return agents
+        return with_edge_noise(agents, self.edge_noise)
 
     def check_facts(self, facts: Facts) -> None:
         """Batches protect records, and weights of every round follow from its links."""
@@ -215,12 +212,12 @@ class DecentralizedGradientDescent(Algorithm):
             n_sent += now.links.n_messages * max(n_mixing, 1)
             tail.add(k, models, points, curvature)
             problem.progress(k + 1, rows.to_coordinates(models))
-        noise_std = graph.noise_of_messages(plan, clip_norm)
+        noise_std, n_rounds = (
+            graph.noise_of_messages(plan, clip_norm),
+            settings.n_iter * max(n_mixing, 1),
+        )
         return tail.solution(
-            noise_std=noise_std,
-            clip_norm=clip_norm,
-            n_rounds=settings.n_iter * max(n_mixing, 1),
-            n_messages=n_sent,
+            noise_std=noise_std, clip_norm=clip_norm, n_rounds=n_rounds, n_messages=n_sent
         )
 
 

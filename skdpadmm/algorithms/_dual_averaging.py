@@ -186,15 +186,11 @@ class DualAveraging(Algorithm):
     setting = "central"
     units = ("record",)
     streaming = True
+    conditionable = False  # It releases second moments of its own, in no first pass.
 
     step_size: float | str = parameter("auto", AUTO, SIZE)
     clip_norm: float | str = parameter("auto", AUTO, SIZE)
     horizon: int = parameter(10_000, COUNT)
-
-    @property
-    def conditionable(self) -> bool:
-        """Not by a first pass over all rows: it releases second moments of its own."""
-        return False
 
     @property
     def n_expected(self) -> int:
@@ -209,15 +205,14 @@ class DualAveraging(Algorithm):
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Second moments of stages, and the sums of gradients of a stream without end."""
-        shape, coordinates = (facts.n_parameters, facts.loss.n_outputs), facts.coordinates
+        shape, coordinates = facts.model_shape, facts.coordinates
         if not budget.is_private:
             return Settings(()), not_private(GRADIENTS, shape, facts.observers)
         assert coordinates is not None
 
         def adding(n: int) -> Facts:
             """The facts with the rounding of sums over so many records."""
-            rounding = rounding_factor(n_samples=n, coordinates=coordinates)
-            return replace(facts, rounding=rounding)
+            return replace(facts, rounding=rounding_factor(n_samples=n, coordinates=coordinates))
 
         mu, of_step = facts.remaining_mu(budget), adding(LARGEST_STEP)
         moments: tuple[Release, ...] = ()
@@ -301,15 +296,11 @@ class DualAveraging(Algorithm):
         known = None if state.basis is None else moments
         alike = replace(facts, n_samples=end, conditioning=known, max_iter=defaults.USUAL_STEPS)
         mu = math.hypot(*release.sensitivities) / release.noise_std
-        score, rule = (
-            CLASS_SCORE_NOISE / smoothness,
-            CLASS_CLIP * defaults.derivative_unit(facts.loss),
-        )
-        rule *= defaults.largest_weight(facts.loss)
+        score, rule = CLASS_SCORE_NOISE / smoothness, CLASS_CLIP
+        rule = rule * defaults.derivative_unit(facts.loss) * defaults.largest_weight(facts.loss)
         if defaults.is_regression(facts):
             score, rule = SCORE_NOISE, REGRESSION_CLIP * defaults.default_steps(alike, mu)[1]
-        clip_norm = rule if self.clip_norm == "auto" else self.clip_norm
-        clip_norm = rows.clip_unit * float(clip_norm)
+        clip_norm = rows.clip_unit * float(rule if self.clip_norm == "auto" else self.clip_norm)
         size = min(defaults.typical_row(facts), facts.row_norm) ** 2
         size = size if state.basis is None else float(rows.loading.sum())
         noise_std = clip_norm * release.noise_std

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -362,16 +363,10 @@ class LateJoiner(PersonalizedCoordinateDescent):
         facts, settings, rows = plan.facts, plan.settings, problem.rows
         n_turns, both = settings.turns, _beside_others(facts)
         clip_norm, turns = self.gradients(plan, problem, gate, np.asarray(settings.weights))
+        noise_of = partial(defaults.noise_of_agents, both, plan.releases[-1], clip_norm=clip_norm)
         noise = np.zeros(n_turns)
         if settings.is_tempered:
-            noise = np.array(
-                [
-                    defaults.noise_of_agents(
-                        both, plan.releases[-1], clip_norm=clip_norm, weight=w
-                    )[0]
-                    for w in settings.weights
-                ]
-            )
+            noise = np.array([noise_of(weight=weight)[0] for weight in settings.weights])
         whole = np.array([np.linalg.norm(noise) / n_turns, 0.0])
         pace = defaults.pace_of_agents(both, rows.coordinates, whole, n_turns)
         pull, step, momentum = pace.pull[0], pace.step[0], pace.momentum[0]

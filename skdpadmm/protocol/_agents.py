@@ -149,7 +149,7 @@ class Agents:
 
     def hides_by_pairs(self, observer: str) -> bool:
         """Whether an observer sees messages one by one, with noise of pairs in them."""
-        return False
+        return self.edge_noise > 0
 
     @cached_property
     def paired_together(self) -> float:
@@ -248,7 +248,7 @@ class Federation(Agents):
 
     def hides_by_pairs(self, observer: str) -> bool:
         """The server sees messages one by one."""
-        return observer == SERVER and self.edge_noise > 0
+        return observer == SERVER and super().hides_by_pairs(observer)
 
     @property
     def n_dishonest(self) -> int:
@@ -325,13 +325,8 @@ class Network(Agents):
 
     def sees_each_message(self, observer: str) -> bool:
         """Everybody; of secret-shared messages a coalition that may hold every curator."""
-        if self.edge_noise:
-            return False
-        return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_needed)
-
-    def hides_by_pairs(self, observer: str) -> bool:
-        """Everybody sees messages one by one."""
-        return self.edge_noise > 0
+        is_open = observer != MODEL and self.coalition >= self.n_needed
+        return not self.edge_noise and (self.n_curators == 0 or is_open)
 
     @property
     def pairs(self) -> Topology:
