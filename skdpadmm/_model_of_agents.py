@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdpadmm._chunks import Shards, not_in_chunks
 from skdpadmm._fitting import Fitted, Trust, all_or_nothing
 from skdpadmm._linear_model import (
+    FLOATS,
     PredictsProbabilities,
     PrivateLinearClassifier,
     PrivateLinearModel,
@@ -53,7 +54,6 @@ from skdpadmm.network import (
 from skdpadmm.protocol import EAVESDROPPER, Agents, Plan
 
 Array = NDArray[np.float64]
-FLOATS = [np.float64, np.float32]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -32,7 +32,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm._fitting import Fitted, PendingFit, PlannedFit, Trust, reserved
+from skdpadmm._fitting import Fitted, PendingFit, PlannedFit, Trust
 from skdpadmm._linear_model import (
     PredictsNumbers,
     PredictsProbabilities,
@@ -179,7 +179,7 @@ class PersonalizedModel(OwnModels):
         self.similarity_ = neighborhood_of(self._facts_).similarity
         self._public_models_ = fitted.solution.parameters_per_agent
         self._trusts_by_size_ = self.confidence is None
-        self.joined_, self._joined_models_ = dict[Any, PrivacyReport](), dict[Any, Any]()
+        self.joined_: dict[Any, PrivacyReport] = {}
 
     def _asked(self, X: Any, agents: Any) -> Any:
         check_is_fitted(self)
@@ -389,12 +389,10 @@ class PersonalizedModel(OwnModels):
         fit = PendingFit(
             estimator=asked, planned=planned, X=features, y=target, ownership=ownership
         )
-        noise = fit.noise(random_state, plan.digest())
-        report = fit.report(plan, noise)
-        with reserved(own_ledger, report, plan):
-            fitted = fit.solve(noise)
+        fitted, report = asked._spend(fit)
+        models = getattr(self, "_joined_models_", {})
         self.joined_ = {**self.joined_, agent: report}
-        self._joined_models_ = {**self._joined_models_, agent: fitted.of_agents(1)}
+        self._joined_models_ = {**models, agent: fitted.of_agents(1)}
         return self
 
     def _models_by_label(self) -> tuple[NDArray[Any], Array, Array]:

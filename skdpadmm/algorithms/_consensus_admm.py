@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import EDGE_NOISE, Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
-from skdpadmm.algorithms._shared_sums import SharesMessages, shared_traffic
+from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, shared_traffic
 from skdpadmm.protocol import (
     Agents,
     Budget,
@@ -312,12 +312,8 @@ class FederatedADMM(_Consensus, SharesMessages):
     max_participations: int | None = parameter(None, None, COUNT)
     edge_noise: float | str = parameter("auto", AUTO, EDGE_NOISE)
     sharing: bool = parameter(False, "boolean", is_later=True)
-    n_curators: int | None = parameter(
-        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
-    )
-    threshold: int | None = parameter(
-        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
-    )
+    n_curators: int | None = parameter(None, None, CURATORS, is_later=True)
+    threshold: int | None = parameter(None, None, CURATORS, is_later=True)
 
     @property
     def distributed(self) -> bool:  # type: ignore[override]
@@ -363,24 +359,8 @@ class FederatedADMM(_Consensus, SharesMessages):
             sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
             sensitivity *= 2 * float(self.relaxation) * (1 + rounds.n_rounds * 2.0**-50)
             sensitivities = (sensitivity,) * rounds.n_rounds
-        if self.sharing:
-            sums = self.planned_sum(
-                facts, budget, rounds, name=MESSAGES, sensitivities=sensitivities
-            )
-        else:
-            guarantee = partial(
-                messages.rounds_guarantee, facts, rounds, budget.observer, sensitivities
-            )
-            sums = messages.message_sum(
-                facts,
-                budget,
-                rounds,
-                name=MESSAGES,
-                shape=facts.model_shape,
-                sensitivities=sensitivities,
-                limits=unit_limits(facts),
-                multipliers=messages.calibrated_multipliers(facts, budget, guarantee),
-            )
+        plan_sum = self.planned_sum if self.sharing else messages.noisy_sum
+        sums = plan_sum(facts, budget, rounds, name=MESSAGES, sensitivities=sensitivities)
         # The steps of a curator whose mean has as much noise.
         noise = sums.noise_std / float(rounds.expected_shares(facts.agents)[0])
         mu = math.hypot(*sensitivities) / noise if budget.is_private else math.inf

@@ -212,12 +212,11 @@ class DecentralizedGradientDescent(Algorithm):
             n_sent += now.links.n_messages * max(n_mixing, 1)
             tail.add(k, models, points, curvature)
             problem.progress(k + 1, rows.to_coordinates(models))
-        noise_std, n_rounds = (
-            graph.noise_of_messages(plan, clip_norm),
-            settings.n_iter * max(n_mixing, 1),
-        )
         return tail.solution(
-            noise_std=noise_std, clip_norm=clip_norm, n_rounds=n_rounds, n_messages=n_sent
+            noise_std=graph.noise_of_messages(plan, clip_norm),
+            clip_norm=clip_norm,
+            n_rounds=settings.n_iter * max(n_mixing, 1),
+            n_messages=n_sent,
         )
 
 

@@ -67,7 +67,7 @@ AVERAGING_POWER = 4
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class StreamState:
     """A stream so far: functions of what was released, and of numbers of records."""
 
     n_samples: int
@@ -241,15 +241,15 @@ class DualAveraging(Algorithm):
         state, _ = self.arrive(plan, problem, gate, self.start(plan, problem), None)
         return self.solution(plan, problem, state)
 
-    def start(self, plan: Plan, problem: Problem) -> State:
+    def start(self, plan: Plan, problem: Problem) -> StreamState:
         """The public state before any record."""
         zeros = np.zeros((plan.facts.n_parameters, plan.facts.loss.n_outputs))
         moment = np.zeros(plan.releases[0].shape)
-        return State(0, 0, 0, zeros, zeros, zeros, new_buffers(zeros), zeros, moment)
+        return StreamState(0, 0, 0, zeros, zeros, zeros, new_buffers(zeros), zeros, moment)
 
     def arrive(
-        self, plan: Plan, problem: Problem, gate: Gate, state: State, hidden: Hidden | None
-    ) -> tuple[State, Hidden]:
+        self, plan: Plan, problem: Problem, gate: Gate, state: StreamState, hidden: Hidden | None
+    ) -> tuple[StreamState, Hidden]:
         """Take steps with the records that have arrived, in their order.
 
         Without the buffers of earlier steps a new block of noise begins.
@@ -270,7 +270,7 @@ class DualAveraging(Algorithm):
                 stage = self._stage(plan, problem, state)
         return state, hidden
 
-    def solution(self, plan: Plan, problem: Problem, state: State) -> Solution:
+    def solution(self, plan: Plan, problem: Problem, state: StreamState) -> Solution:
         """The average of the iterates, with what is known of its noise."""
         facts, stage = plan.facts, self._stage(plan, problem, state)
         noise_std = stage.clip_norm * plan.releases[-1].noise_std * NOISE.norm()
@@ -285,7 +285,7 @@ class DualAveraging(Algorithm):
         # Not to be corrected again, in coordinates without the basis.
         return replace(bounded, derivative_bound=math.inf)
 
-    def _stage(self, plan: Plan, problem: Problem, state: State) -> Stage:
+    def _stage(self, plan: Plan, problem: Problem, state: StreamState) -> Stage:
         """Constants of the present stage, from the plan, counts and released moments."""
         facts, release, begun = plan.facts, plan.releases[-1], state.begun
         moments, rows = conditioning_of(plan), part_of(problem, 0, 1, state.basis).rows
@@ -311,8 +311,14 @@ class DualAveraging(Algorithm):
         return Stage(end, clip_norm, step_size, int(min(max(largest, 1), LARGEST_STEP)), rows)
 
     def _step(
-        self, plan: Plan, problem: Problem, gate: Gate, stage: Stage, state: State, hidden: Hidden
-    ) -> tuple[State, Hidden]:
+        self,
+        plan: Plan,
+        problem: Problem,
+        gate: Gate,
+        stage: Stage,
+        state: StreamState,
+        hidden: Hidden,
+    ) -> tuple[StreamState, Hidden]:
         """A step with the records of a problem; symbols as above."""
         (buffers, square, n_hidden), rows, clip_norm = hidden, stage.rows, stage.clip_norm
         if (moments := conditioning_of(plan)) is not None:
@@ -339,7 +345,7 @@ class DualAveraging(Algorithm):
         problem.progress(state.n_steps)
         return state, (NOISE.after(buffers, gradient), square, n_hidden + n)
 
-    def _next(self, plan: Plan, gate: Gate, state: State, hidden: Hidden) -> State:
+    def _next(self, plan: Plan, gate: Gate, state: StreamState, hidden: Hidden) -> StreamState:
         """Release the second moment of a stage; the next one starts from the average so far."""
         zeros = np.zeros_like(state.total)
         buffers, begun, mean = new_buffers(zeros), state.n_samples, state.mean

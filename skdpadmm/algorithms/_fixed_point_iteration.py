@@ -18,13 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, SIZE, parameter
+from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _last_iterate as last_iterate
-from skdpadmm.algorithms._algorithm import (
-    Algorithm,
-    Operator,
-    coordinate_operator,
-    penalty_operator,
-)
 from skdpadmm.algorithms._certified_solves import typical_norm
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import default_steps
@@ -33,7 +28,7 @@ from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Setti
 
 Array = NDArray[np.float64]
 # Maps a step to the proximal operator of the penalty.
-Operators = Callable[[float], Operator]
+Operators = Callable[[float], base.Operator]
 GRADIENT = "mean gradient"
 
 
@@ -45,7 +40,7 @@ def name_of(function: Any) -> str:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FixedPointIteration(Algorithm):
+class FixedPointIteration(base.Algorithm):
     r"""Iteration of a map of your own on clipped gradients with Gaussian noise.
 
     For the objective :math:`\frac1n \sum_i f_i(w) + r(w)`, each of K = `max_iter` steps computes,
@@ -147,8 +142,8 @@ class FixedPointIteration(Algorithm):
             mean = gradients(z) / (clip_norm * rows.n_samples)
             return clip_norm * gate.release(GRADIENT, mean)
 
-        def operator(step: float) -> Operator:
-            prox = penalty_operator(facts.penalty, step, rows)
+        def operator(step: float) -> base.Operator:
+            prox = base.penalty_operator(facts.penalty, step, rows)
             return lambda point: rows.from_coordinates(prox(point))
 
         model = np.zeros(plan.releases[-1].shape)
@@ -162,7 +157,7 @@ class FixedPointIteration(Algorithm):
         )
 
     def _points(
-        self, shape: tuple[int, ...], gradient: Operator, operator: Operators, n_iter: int
+        self, shape: tuple[int, ...], gradient: base.Operator, operator: Operators, n_iter: int
     ) -> Iterator[Array]:
         """The point after each step."""
         operator = cache(operator)
@@ -192,9 +187,9 @@ class FixedPointIteration(Algorithm):
             mean, noise = rng.standard_normal((2, *shape))
             return bound * (mean / np.linalg.norm(mean) + noise_std * noise)
 
-        def operator(step: float) -> Operator:
+        def operator(step: float) -> base.Operator:
             assert facts.coordinates is not None
-            return coordinate_operator(facts.penalty, step, facts.coordinates)
+            return base.coordinate_operator(facts.penalty, step, facts.coordinates)
 
         for z in self._points(shape, gradient, operator, facts.max_iter):
             # Libraries differ in the last bits; exponents alone are beyond float32.

@@ -34,6 +34,7 @@ from skdpadmm.protocol import (
     Release,
     View,
     not_private,
+    unit_limits,
     unit_sizes,
 )
 
@@ -272,6 +273,23 @@ def calibrated_multiplier(
         return first.mu / math.sqrt(total**2 - prior.mu**2) * SLIGHTLY_MORE
     return privacy.calibrate_noise(
         lambda multiplier: privacy.compose(prior, family(multiplier)), epsilon, delta
+    )
+
+
+def noisy_sum(
+    facts: Facts, budget: Budget, rounds: Rounds, *, name: str, sensitivities: Sequence[float]
+) -> Release:
+    """Plan the sum of agents' messages in all rounds, each with the sender's noise."""
+    guarantee = partial(rounds_guarantee, facts, rounds, budget.observer, sensitivities)
+    return message_sum(
+        facts,
+        budget,
+        rounds,
+        name=name,
+        shape=facts.model_shape,
+        sensitivities=sensitivities,
+        limits=unit_limits(facts),
+        multipliers=calibrated_multipliers(facts, budget, guarantee),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import EVERYONE, draw_schedule, plan_rounds
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
-from skdpadmm.algorithms._shared_sums import SharesMessages, shared_traffic
+from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, shared_traffic
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
 
 GRADIENT = "sum of agents' gradients, by secret sharing"
@@ -119,10 +119,8 @@ class SecretSharingGradientDescent(SharesMessages):
     clip_norm: float | str = parameter("auto", AUTO, SIZE)
     momentum: float | str = parameter("auto", AUTO, Interval(Real, 0, 1, closed="left"))
     tail_fraction: float = parameter(0.5, FRACTION)
-    n_curators: int | None = parameter(None, None, Interval(Integral, 2, None, closed="left"))
-    threshold: int | None = parameter(
-        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
-    )
+    n_curators: int | None = parameter(None, None, CURATORS)
+    threshold: int | None = parameter(None, None, CURATORS, is_later=True)
 
     def check_facts(self, facts: Facts) -> None:
         """Agents that are all there, or a threshold of curators who agree on those who are."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._sklearn import Interval
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms._algorithm import Algorithm
 from skdpadmm.algorithms._messages import CERTAIN, SLIGHTLY_MORE, Rounds, surely_noise
@@ -34,6 +36,7 @@ FEWEST_CELLS = 32.0
 EXACT_INTEGERS, WORD = 2.0**53, 2**64
 # No noise is longer, with any sampler, but with a probability below exp(-800).
 LONGEST_NOISE = 40.0
+CURATORS = Interval(Integral, 2, None, closed="left")
 # With two, each knows the other's message: the sum without its own.
 FEWEST_AGENTS = 3
 
