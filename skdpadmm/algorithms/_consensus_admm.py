@@ -421,7 +421,7 @@ class FederatedADMM(_Consensus, SharesMessages):
             clip_norm=clip_norm,
             step_size=gamma,
             noise_std=plan.releases[-1].noise_std * amplified,
-            path_variance=tail.score_variance(rows) if n_completed else 0.0,
+            path_variance=tail.score_variance(rows),
             **_traffic(plan, schedule),
         )
 

@@ -36,7 +36,9 @@ class Tail:
         self.squares = self.squares + np.square(_of_classes(point)) / self.n_averaged
 
     def score_variance(self, rows: Rows) -> float:
-        """Variance of the score of a typical row over points and agents."""
+        """Variance of the score of a typical row over points and agents; 0 without points."""
+        if self.n_averaged == 0:
+            return 0.0
         shape = (-1, *np.shape(self.mean)[-2:])
         square, mean = (
             np.reshape(each, shape).mean(axis=0) for each in (self.squares, _of_classes(self.mean))

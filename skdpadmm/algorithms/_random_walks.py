@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
-from skdpadmm.algorithms import _certified_solves as certified
+from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
 from skdpadmm.algorithms._clipped_sums import ClippedSum
@@ -586,7 +586,7 @@ def walk_steps(
         plenty = min(max(0.18 * math.sqrt(per_parameter), 1.0), 4.0)
         step, clip = step * math.sqrt(plenty), clip * plenty
     several = facts.loss.n_outputs > 1
-    never_binds = certified.open_clip(facts.loss, facts.row_norm) / certified.typical_norm(facts)
+    never_binds = solves.open_clip(facts.loss, facts.row_norm) / solves.typical_norm(facts)
     if isinstance(clip_norm, str):
         return step, never_binds if several else clip
     if several and clip_norm < never_binds:
@@ -705,11 +705,11 @@ def inner_steps(
 
     def steps_of(n_rows: int) -> int:
         share, smoothness = n_rows / facts.n_samples, 1.0 + curvature * n_rows
-        of_step = certified.step_rounding(smoothness)
-        of_score = share * certified.score_rounding(facts, unit_bounds)
-        of_sum = share * certified.sum_rounding(facts, unit_bounds) + CLIPPING
+        of_step = solves.step_rounding(smoothness)
+        of_score = share * solves.score_rounding(facts, unit_bounds)
+        of_sum = share * solves.sum_rounding(facts, unit_bounds) + CLIPPING
         try:
-            return certified.steps_to_reach(
+            return solves.steps_to_reach(
                 tolerance,
                 strong_convexity=1.0,
                 smoothness=smoothness,
@@ -742,19 +742,19 @@ def agent_proximal_steps(
     ownership = problem.ownership
     assert ownership is not None
     weight, convexity = _weight(facts), 1.0 / step_size
-    gradients, clips = [], bounds if is_private else certified.NO_BOUNDS
+    gradients, clips = [], bounds if is_private else solves.NO_BOUNDS
     for agent in range(ownership.n_agents):
         group = ownership.rows_of(agent)
         own = replace(problem, rows=problem.rows.take([group]), target=problem.target[group])
         gradients.append(clips.gradient(facts, own))
     smoothness = convexity + weight * bounds.curvature * ownership.sizes
     n_steps = np.asarray(inner)[np.searchsorted(_sizes(facts), ownership.sizes)]
-    n_steps = n_steps * (1 if is_private else certified.STEPS_WITHOUT_NOISE)
+    n_steps = n_steps * (1 if is_private else solves.STEPS_WITHOUT_NOISE)
 
     def step(agent: int, point: Array) -> Array:
         gradient = gradients[agent]
         # In terms of the displacement d rounding is relative to d.
-        return point + certified.accelerated_gradient(
+        return point + solves.accelerated_gradient(
             lambda d: weight * gradient(point + d) + convexity * d,
             np.zeros_like(point),
             int(n_steps[agent]),

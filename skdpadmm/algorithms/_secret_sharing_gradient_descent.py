@@ -128,24 +128,20 @@ class SecretSharingGradientDescent(SharesMessages):
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The shared sum of gradients, in each round."""
+        sensitivity = ClippedSum(facts).sensitivity
         messages = self.planned_sum(
             facts,
             budget,
             plan_rounds(facts, budget, sampling="poisson", cap=None),
             name=GRADIENT,
-            sensitivities=(ClippedSum(facts).sensitivity,) * facts.max_iter,
+            sensitivities=(sensitivity,) * facts.max_iter,
         )
         # What a curator of all rows would spend on a record, for as much noise in the sum.
-        sensitivity = ClippedSum(facts).sensitivity
         mu = math.inf
         if budget.is_private:
             mu = math.sqrt(facts.max_iter) * sensitivity / messages.noise_std
-        step_size, clip_norm, momentum = default_descent(
-            facts,
-            mu,
-            facts.max_iter,
-            momentum=None if self.momentum == "auto" else float(self.momentum),
-        )
+        given = None if self.momentum == "auto" else float(self.momentum)
+        step_size, clip_norm, momentum = default_descent(facts, mu, facts.max_iter, momentum=given)
         # Gradients of agents are shorter than those of their records; the travel is the same.
         factor = agent_clip_factor(facts) if budget.is_private else 1.0
         settings = self.resolved(
@@ -192,6 +188,6 @@ class SecretSharingGradientDescent(SharesMessages):
             # Momentum makes a step that much longer.
             step_size=settings.step_size / (1 - settings.momentum),
             noise_std=plan.releases[-1].noise_std / (facts.n_samples * arriving),
-            path_variance=tail.score_variance(rows) if n_completed else 0.0,
+            path_variance=tail.score_variance(rows),
             **shared_traffic(plan, sends),
         )
