@@ -156,9 +156,8 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     sampled = (isinstance(leaf, PoissonSubsampledGaussian) for each in rounds for leaf, _ in each)
     yield from agents.assumptions(prepares=bool(facts.preparations), is_amplified=any(sampled))
     observer = plan.budget.observer
-    if agents.hides_by_pairs(observer) and isinstance(
-        known := plan.guarantee(observer), GaussianDP
-    ):
+    known = plan.guarantee(observer)
+    if agents.hides_by_pairs(observer) and isinstance(known, GaussianDP):
         alone = GaussianDP(known.mu * math.sqrt(agents.paired_together))
         figure = round_up(alone.epsilon(plan.budget.delta))
         yield f"{observer}: if all other agents tell what they know, epsilon={figure}."

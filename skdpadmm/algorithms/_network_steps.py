@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
-from skdpadmm.algorithms._defaults import (
-    agent_clip_factor,
-    default_steps,
-    stable_step,
-    usual_smoothness,
-)
+from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import calibrated_multipliers
 from skdpadmm.algorithms._noise_left import Tail, noisy_solution, parameter_variance
 from skdpadmm.losses import clip_vectors
@@ -249,8 +244,8 @@ class TailAverage:
         # Steps of the mean of all agents are as much shorter as fewer agents take them.
         present = network_of(facts).participation
         variance = parameter_variance(
-            rows=rows,
-            smoothness=usual_smoothness(facts.loss),
+            facts.loss,
+            rows,
             step_size=present * self.step_size,
             noise_std=noise_std / math.sqrt(present),
             n_iter=settings.n_iter,

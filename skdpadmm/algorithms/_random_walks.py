@@ -365,8 +365,8 @@ class RandomWalkADMM(_RandomWalk):
         facts, settings, n_agents = plan.facts, plan.settings, network_of(plan.facts).n_agents
         noise_std = _bounds(plan).gradient_norm * plan.releases[-1].noise_std
         return parameter_variance(
-            rows=rows,
-            smoothness=usual_smoothness(facts.loss),
+            facts.loss,
+            rows,
             step_size=2 * settings.relaxation * settings.step_size,
             noise_std=noise_std * math.sqrt(n_agents) / facts.n_samples,
             n_iter=facts.max_iter,
