@@ -166,8 +166,8 @@ class AveragedADMM(Algorithm):
         sensitivity = facts.neighboring.sensitivity_factor / facts.n_samples
         sensitivity *= facts.working_rounding + 2 * settings.tolerance
         if not (hidden and budget.is_private):
-            path = facts.model_shape, sensitivity, n_iter, mu
-            return settings, last_iterate.path_release(DISPLACEMENT, *path)
+            shape = facts.model_shape
+            return settings, last_iterate.path_release(DISPLACEMENT, shape, sensitivity, n_iter, mu)
         contraction = certified_contraction(facts, settings)
         longest = _longest_displacement(settings, solves.settled_bounds(facts, settings))
         # A step changes units, applies the penalty's operator once and doubles its value.

@@ -254,8 +254,8 @@ class GradientDescent(Algorithm):
         if batches is not None:
             return settings, batches
         sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
-        path = facts.model_shape, sensitivity, n_iter, mu
-        return settings, last_iterate.path_release(GRADIENT, *path)
+        shape = facts.model_shape
+        return settings, last_iterate.path_release(GRADIENT, shape, sensitivity, n_iter, mu)
 
     def _last_release(
         self, facts: Facts, settings: Settings, mu: float
