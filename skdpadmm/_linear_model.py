@@ -470,9 +470,10 @@ class SeesRows:
         X = self._check_predict(X)
         return X if self._box_ is None else clipped(X, *self._box_)
 
-    def _product(self, X: Any, coef: Array) -> Array:
-        """``X @ coef`` of rows as they are seen, which are copied a block at a time."""
-        X = self._check_predict(X)
+    def _product(self: Any, X: Any) -> Array:
+        """``X @ coef_.T`` of rows as they are seen, which are copied a block at a time."""
+        # Whether there are coefficients is checked first.
+        X, coef = self._check_predict(X), self.coef_.T
         if not isinstance(X, np.ndarray) or (self._box_ is None and X.dtype == np.float64):
             return np.asarray((X if self._box_ is None else clipped(X, *self._box_)) @ coef)
         product, size = np.empty((len(X), *coef.shape[1:])), block_size(X.shape[1], is_sparse=False)
@@ -503,7 +504,7 @@ class PredictsNumbers(SeesRows, RegressorMixin):
         -------
         y_pred : ndarray of shape (n_samples,)
         """
-        scores = self._product(X, self.coef_) + self.intercept_
+        scores = self._product(X) + self.intercept_
         return self._answers(scores[:, None])
 
     def _answers(self, scores: Array) -> Array:
@@ -531,7 +532,7 @@ class PredictsClasses(SeesRows, ClassifierMixin):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             With two classes, the score of ``classes_[1]``.
         """
-        return self._by_class(self._product(X, self.coef_.T) + self.intercept_)
+        return self._by_class(self._product(X) + self.intercept_)
 
     @lazily
     def predict(self, X: Any) -> NDArray[Any]:
