@@ -16,12 +16,7 @@ if TYPE_CHECKING:
         DPAdmmRidge,
     )
     from skdpadmm.decentralized import DPDecentralizedClassifier, DPDecentralizedRegressor
-    from skdpadmm.federated import (
-        DPFedElasticNet,
-        DPFedLasso,
-        DPFedLogisticRegression,
-        DPFedRidge,
-    )
+    from skdpadmm.federated import DPFedElasticNet, DPFedLasso, DPFedLogisticRegression, DPFedRidge
     from skdpadmm.inspection import privacy_report
     from skdpadmm.personalized import DPPersonalizedClassifier, DPPersonalizedRegressor
 

@@ -52,7 +52,7 @@ from skdpadmm.losses import (
 )
 from skdpadmm.network import Ownership
 from skdpadmm.penalties import ElasticNet, Penalty
-from skdpadmm.privacy import Neighboring
+from skdpadmm.privacy import Neighboring, PrivacyReport
 from skdpadmm.protocol import Agents, Budget, Facts, Plan
 from skdpadmm.records import (
     UNDECLARED_TARGET_BOUNDS,
@@ -65,6 +65,7 @@ from skdpadmm.records import (
 )
 
 Array = NDArray[np.float64]
+FLOATS = [np.float64, np.float32]
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -153,17 +154,17 @@ class PrivateLinearModel(LinkedEstimator):
         """Validate, plan, reserve, run, keep: what every fit does, from top to bottom."""
         self._forget()
         with self._read(X, y, agents) as (X, labels, targets, agents):
-            self._fit_read(X, labels, targets, agents)
+            fitted, report = self._spend(self._pending(X, labels, targets, agents))
+            self._keep(fitted, targets)
+            self.privacy_ = report
 
-    def _fit_read(self, X: Any, labels: Any, targets: Targets, agents: Any) -> None:
-        fit = self._pending(X, labels, targets, agents)
+    def _spend(self, fit: PendingFit) -> tuple[Fitted, PrivacyReport]:
+        """Reserve what the plan costs, and run it."""
         plan = fit.planned.plan
         noise = fit.noise(self.random_state, plan.digest())
         report = fit.report(plan, noise)
         with reserved(self.ledger, report, plan):
-            fitted = fit.solve(noise)
-        self._keep(fitted, targets)
-        self.privacy_ = report
+            return fit.solve(noise), report
 
     def _pending(self, X: Any, labels: Any, targets: Targets, agents: Any) -> PendingFit:
         """The plan with its data, before they are used."""
@@ -417,18 +418,14 @@ class PrivateLinearModel(LinkedEstimator):
     def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """Validate rows and targets, and store the columns."""
         with validating():
-            X, y = validate_data(
-                self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **checks
-            )
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, **checks)
         return X, np.asarray(y)
 
     def _check_predict(self, X: Any) -> Any:
         """Validate rows to predict for."""
         check_is_fitted(self)
         with validating():
-            return validate_data(
-                self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-            )
+            return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
 
     def _feature_names(self) -> Any:
         """Names of the features, where a fit has seen some."""

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdpadmm._chunks import Shards, not_in_chunks
 from skdpadmm._fitting import Fitted, Trust, all_or_nothing
 from skdpadmm._linear_model import (
+    FLOATS,
     PredictsProbabilities,
     PrivateLinearClassifier,
     PrivateLinearModel,
@@ -53,7 +54,6 @@ from skdpadmm.network import (
 from skdpadmm.protocol import EAVESDROPPER, Agents, Plan
 
 Array = NDArray[np.float64]
-FLOATS = [np.float64, np.float32]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -134,11 +134,7 @@ class ModelOfAgents(PrivateLinearModel):
         self.bytes_sent_ = fitted.solution.bytes_sent
 
     def _trust(
-        self,
-        sizes: NDArray[np.intp],
-        labels: NDArray[Any] | None,
-        *assumptions: str,
-        who: str = "",
+        self, sizes: NDArray[np.intp], labels: NDArray[Any] | None, *assumptions: str, who: str = ""
     ) -> Trust:
         return Trust(
             agents=self._agents(sizes, labels),
@@ -319,11 +315,7 @@ class ClassifierOfAgents(ModelOfAgents, PrivateLinearClassifier):
 
     @without_data
     def plan(  # type: ignore[override]
-        self,
-        n_samples: int,
-        n_features: int,
-        n_classes: int | None = None,
-        agent_sizes: Any = None,
+        self, n_samples: int, n_features: int, n_classes: int | None = None, agent_sizes: Any = None
     ) -> Plan:
         """Plan, without data, what a fit of data of this shape releases at which privacy loss.
 

@@ -59,10 +59,7 @@ _BY_ROW: dict[str, dict[str, _Setting]] = {
     },
     "sklearn.preprocessing.Binarizer": {},
     "sklearn.preprocessing.FunctionTransformer": {
-        "func": (
-            _is_entrywise,
-            "None, or a function of floats of numpy or scipy.special",
-        ),
+        "func": (_is_entrywise, "None, or a function of floats of numpy or scipy.special"),
         # Both are compared on some rows, and warned of.
         "inverse_func": _IS_NONE,
         # Such as out, where and dtype.

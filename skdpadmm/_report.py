@@ -25,14 +25,7 @@ from skdpadmm.privacy import (
     worst,
 )
 from skdpadmm.privacy.claims import SAME_ROWS
-from skdpadmm.protocol import (
-    MODEL,
-    WEAK,
-    Budget,
-    Plan,
-    Release,
-    Signal,
-)
+from skdpadmm.protocol import MODEL, WEAK, Budget, Plan, Release, Signal
 from skdpadmm.records import Coordinates
 
 

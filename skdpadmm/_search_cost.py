@@ -86,11 +86,7 @@ def claims_of_fits(
 
 
 def cost_of_search(
-    search: Any,
-    X: Any,
-    y: Any,
-    facts: Mapping[str, Any],
-    require_here: Callable[[Any], None],
+    search: Any, X: Any, y: Any, facts: Mapping[str, Any], require_here: Callable[[Any], None]
 ) -> list[Claims]:
     """Return the claims of all fits of a search that did not run yet.
 

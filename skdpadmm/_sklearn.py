@@ -141,10 +141,7 @@ def converting() -> Iterator[None]:
 
 
 def parameter(
-    default: Any,
-    *allowed: Any,
-    convert: Callable[[Any], Any] | None = None,
-    is_later: bool = False,
+    default: Any, *allowed: Any, convert: Callable[[Any], Any] | None = None, is_later: bool = False
 ) -> Any:
     """A parameter of an estimator or an algorithm: a dataclass field that knows its valid values.
 

@@ -41,12 +41,7 @@ from skdpadmm._sklearn import (
     OneOf,
     parameter,
 )
-from skdpadmm.network import (
-    Links,
-    Topology,
-    ownership_of_labels,
-    resolve_graphs,
-)
+from skdpadmm.network import Links, Topology, ownership_of_labels, resolve_graphs
 from skdpadmm.penalties import L1, NoPenalty, Penalty, SquaredL2
 from skdpadmm.protocol import EAVESDROPPER, PEER, Agents, Network, network_of
 

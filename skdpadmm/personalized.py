@@ -32,7 +32,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted
 
-from skdpadmm._fitting import Fitted, PendingFit, PlannedFit, Trust, reserved
+from skdpadmm._fitting import Fitted, PendingFit, PlannedFit, Trust
 from skdpadmm._linear_model import (
     PredictsNumbers,
     PredictsProbabilities,
@@ -345,10 +345,9 @@ class PersonalizedModel(OwnModels):
         is_share = confidence is None or (isinstance(confidence, Real) and 0 < confidence <= 1)
         require(is_share, "confidence", confidence, "None or a float in (0, 1]")
         own_ledger = self.ledger if ledger is None else ledger
-        asked = clone(self).set_params(
-            epsilon=epsilon, ledger=own_ledger, random_state=random_state
-        )
-        asked.set_params(delta=self.delta if delta is None else delta)._validate_params()
+        own = {"epsilon": epsilon, "delta": self.delta if delta is None else delta}
+        asked = clone(self).set_params(**own, ledger=own_ledger, random_state=random_state)
+        asked._validate_params()
         row = np.ones(len(self.agent_labels_))
         if similarity is not None:
             row = in_order_of_agents(similarity, self.agent_labels_.tolist(), "similarity")
@@ -390,10 +389,7 @@ class PersonalizedModel(OwnModels):
         fit = PendingFit(
             estimator=asked, planned=planned, X=features, y=target, ownership=ownership
         )
-        noise = fit.noise(random_state, plan.digest())
-        report = fit.report(plan, noise)
-        with reserved(own_ledger, report, plan):
-            fitted = fit.solve(noise)
+        fitted, report = asked._spend(fit)
         models = getattr(self, "_joined_models_", {})
         self.joined_ = {**self.joined_, agent: report}
         self._joined_models_ = {**models, agent: fitted.of_agents(1)}
@@ -407,10 +403,8 @@ class PersonalizedModel(OwnModels):
         owners = ownership_of_labels(everybody, n_samples=len(everybody))
         order, models = np.argsort(owners.index), self._joined_models_.values()
         coef = np.concatenate([coef, *(one.reshape(1, *coef.shape[1:]) for one, _ in models)])
-        intercept = np.concatenate(
-            [intercept, *(one.reshape(1, *intercept.shape[1:]) for _, one in models)]
-        )
-        return owners.labels, coef[order], intercept[order]
+        ones = (one.reshape(1, *intercept.shape[1:]) for _, one in models)
+        return owners.labels, coef[order], np.concatenate([intercept, *ones])[order]
 
     def local_models(self, X: Any, y: ArrayLike, agents: Any = None) -> dict[Any, Any]:
         """Fit the models of several agents again at home, each as by `local_model`.

@@ -156,11 +156,7 @@ def residues_of(integers: NDArray[np.int64], modulus: int) -> Words:
 
 
 def share_and_sum(
-    secrets: Words,
-    n_curators: int,
-    modulus: int,
-    threshold: int = 0,
-    bits: Bits = system_bits,
+    secrets: Words, n_curators: int, modulus: int, threshold: int = 0, bits: Bits = system_bits
 ) -> Words:
     """Run the protocol among honest agents: everybody learns the sum of all secrets.
 

@@ -196,22 +196,22 @@ class AgentBlocks:
 
     def advance(self, z: Array, center: Array, active: NDArray[np.bool_] | None) -> Array:
         """Update the states of all who take part and sum up their messages."""
-        who: Any = slice(None) if active is None else np.flatnonzero(active[self.numbers])
-        return np.asarray(np.einsum("a,ajk->jk", self.weights[who], self._messages(z, active, who)))
+        who, messages = self._messages(z, active)
+        return np.asarray(np.einsum("a,ajk->jk", self.weights[who], messages))
 
     def advance_each(self, z: Array, center: Array, active: NDArray[np.bool_] | None) -> Array:
         """Update the states of all who take part; returns the messages of all agents."""
-        who: Any = slice(None) if active is None else np.flatnonzero(active[self.numbers])
-        messages = np.zeros((self.n_agents, *z.shape))
-        messages[self.numbers[who]] = self.weights[who, None, None] * self._messages(z, active, who)
+        (who, own), messages = self._messages(z, active), np.zeros((self.n_agents, *z.shape))
+        messages[self.numbers[who]] = self.weights[who, None, None] * own
         return messages
 
-    def _messages(self, z: Array, active: NDArray[np.bool_] | None, who: Any) -> Array:
-        """Update states; returns messages without their weights."""
+    def _messages(self, z: Array, active: NDArray[np.bool_] | None) -> tuple[Any, Array]:
+        """Update states; returns who takes part, and their messages without weights."""
+        who: Any = slice(None) if active is None else np.flatnonzero(active[self.numbers])
         agents = range(len(self.numbers))[who] if active is None else who.tolist()
         lam, centers, old = self.update.relaxation, self.centers[who], self.displacements[who]
         if not len(centers):
-            return np.zeros((0, *z.shape))
+            return who, np.zeros((0, *z.shape))
         points = 2 * z - centers + old
         start = points if self.update.exact else z + np.zeros(centers.shape)
         displacements = self._solve(who, agents, start)
@@ -224,7 +224,7 @@ class AgentBlocks:
             message = (1 - 2 * lam) * old + 2 * lam * clipped
             self.displacements[who] = message
             self.centers[who] = centers + 2 * lam * (z - centers)
-        return message
+        return who, message
 
     @cached_property
     def closed_forms(self) -> Array:

@@ -166,9 +166,8 @@ class AveragedADMM(Algorithm):
         sensitivity = facts.neighboring.sensitivity_factor / facts.n_samples
         sensitivity *= facts.working_rounding + 2 * settings.tolerance
         if not (hidden and budget.is_private):
-            shape = (facts.n_parameters, facts.loss.n_outputs)
-            release = last_iterate.path_release(DISPLACEMENT, shape, sensitivity, n_iter, mu)
-            return settings, release
+            shape = facts.model_shape
+            return settings, last_iterate.path_release(DISPLACEMENT, shape, sensitivity, n_iter, mu)
         contraction = certified_contraction(facts, settings)
         longest = _longest_displacement(settings, solves.settled_bounds(facts, settings))
         # A step changes units, applies the penalty's operator once and doubles its value.
@@ -197,7 +196,7 @@ class AveragedADMM(Algorithm):
         bounds = solves.settled_bounds(facts, settings, rows)
         unit = _longest_displacement(settings, bounds)
         prox = solves.remaining_prox(facts, settings.step_size, settings.ridge, rows)
-        lam, shape = settings.relaxation, (facts.n_parameters, facts.loss.n_outputs)
+        lam, shape = settings.relaxation, facts.model_shape
         noise_std = plan.releases[-1].noise_std
         radius = unit * last_iterate.state_radius(settings.n_iter, noise_std, math.prod(shape))
         u = tail = np.zeros(shape)

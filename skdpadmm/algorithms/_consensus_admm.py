@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import EDGE_NOISE, Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
-from skdpadmm.algorithms._shared_sums import SharesMessages, shared_traffic
+from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, shared_traffic
 from skdpadmm.protocol import (
     Agents,
     Budget,
@@ -160,8 +160,9 @@ class ConsensusADMM(_Consensus):
             rounds=replace(messages.EVERYONE, n_rounds=facts.max_iter),
         )
         sensitivities = path_sensitivities(facts, settings.relaxation, settings.n_iter)
-        shape = (facts.n_parameters, facts.loss.n_outputs)
-        return settings, messages.gaussian_release(DISPLACEMENT, shape, sensitivities, mu)
+        return settings, messages.gaussian_release(
+            DISPLACEMENT, facts.model_shape, sensitivities, mu
+        )
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Iterate as planned; symbols as above, with the public part c of every state ``c - d``."""
@@ -170,7 +171,7 @@ class ConsensusADMM(_Consensus):
         clip_norm = settings.clip_norm * rows.clip_unit
         displacement = placed_blocks(plan, problem, clip_norm)
         prox = penalty_operator(facts.penalty, gamma, rows)
-        c = z = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        c = z = np.zeros(facts.model_shape)
         tail = Tail(settings.n_averaged)
         for k in range(n_iter):
             noisy = gate.release(DISPLACEMENT, displacement(z, c))
@@ -311,12 +312,8 @@ class FederatedADMM(_Consensus, SharesMessages):
     max_participations: int | None = parameter(None, None, COUNT)
     edge_noise: float | str = parameter("auto", AUTO, EDGE_NOISE)
     sharing: bool = parameter(False, "boolean", is_later=True)
-    n_curators: int | None = parameter(
-        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
-    )
-    threshold: int | None = parameter(
-        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
-    )
+    n_curators: int | None = parameter(None, None, CURATORS, is_later=True)
+    threshold: int | None = parameter(None, None, CURATORS, is_later=True)
 
     @property
     def distributed(self) -> bool:  # type: ignore[override]
@@ -362,24 +359,8 @@ class FederatedADMM(_Consensus, SharesMessages):
             sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
             sensitivity *= 2 * float(self.relaxation) * (1 + rounds.n_rounds * 2.0**-50)
             sensitivities = (sensitivity,) * rounds.n_rounds
-        if self.sharing:
-            sums = self.planned_sum(
-                facts, budget, rounds, name=MESSAGES, sensitivities=sensitivities
-            )
-        else:
-            guarantee = partial(
-                messages.rounds_guarantee, facts, rounds, budget.observer, sensitivities
-            )
-            sums = messages.message_sum(
-                facts,
-                budget,
-                rounds,
-                name=MESSAGES,
-                shape=(facts.n_parameters, facts.loss.n_outputs),
-                sensitivities=sensitivities,
-                limits=unit_limits(facts),
-                multipliers=messages.calibrated_multipliers(facts, budget, guarantee),
-            )
+        plan_sum = self.planned_sum if self.sharing else messages.noisy_sum
+        sums = plan_sum(facts, budget, rounds, name=MESSAGES, sensitivities=sensitivities)
         # The steps of a curator whose mean has as much noise.
         noise = sums.noise_std / float(rounds.expected_shares(facts.agents)[0])
         mu = math.hypot(*sensitivities) / noise if budget.is_private else math.inf
@@ -416,7 +397,7 @@ class FederatedADMM(_Consensus, SharesMessages):
         message = placed_blocks(plan, problem, clip_norm, everyone=everyone)
         prox = penalty_operator(facts.penalty, gamma, rows)
         n_completed = int(schedule.sends[-n_averaged:].any(axis=1).sum())
-        mean = z = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        mean = z = np.zeros(facts.model_shape)
         tail = Tail(n_completed)
         for k in range(n_iter):
             if not schedule.sends[k].any():
@@ -440,7 +421,7 @@ class FederatedADMM(_Consensus, SharesMessages):
             clip_norm=clip_norm,
             step_size=gamma,
             noise_std=plan.releases[-1].noise_std * amplified,
-            path_variance=tail.score_variance(rows) if n_completed else 0.0,
+            path_variance=tail.score_variance(rows),
             **_traffic(plan, schedule),
         )
 

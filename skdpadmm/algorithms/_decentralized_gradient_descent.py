@@ -218,9 +218,8 @@ class DecentralizedGradientDescent(Algorithm):
             n_sent += now.links.n_messages * max(n_mixing, 1)
             tail.add(k, models, points, curvature)
             problem.progress(k + 1, rows.to_coordinates(models))
-        noise_std = graph.noise_of_messages(plan, clip_norm)
         return tail.solution(
-            noise_std=noise_std,
+            noise_std=graph.noise_of_messages(plan, clip_norm),
             clip_norm=clip_norm,
             n_rounds=settings.n_iter * max(n_mixing, 1),
             n_messages=n_sent,

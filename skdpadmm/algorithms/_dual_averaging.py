@@ -67,7 +67,7 @@ AVERAGING_POWER = 4
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class StreamState:
     """A stream so far: functions of what was released, and of numbers of records."""
 
     n_samples: int
@@ -186,15 +186,11 @@ class DualAveraging(Algorithm):
     setting = "central"
     units = ("record",)
     streaming = True
+    conditionable = False  # It releases second moments of its own, in no first pass.
 
     step_size: float | str = parameter("auto", AUTO, SIZE)
     clip_norm: float | str = parameter("auto", AUTO, SIZE)
     horizon: int = parameter(10_000, COUNT)
-
-    @property
-    def conditionable(self) -> bool:
-        """Not by a first pass over all rows: it releases second moments of its own."""
-        return False
 
     @property
     def n_expected(self) -> int:
@@ -209,15 +205,14 @@ class DualAveraging(Algorithm):
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Second moments of stages, and the sums of gradients of a stream without end."""
-        shape, coordinates = (facts.n_parameters, facts.loss.n_outputs), facts.coordinates
+        shape, coordinates = facts.model_shape, facts.coordinates
         if not budget.is_private:
             return Settings(()), not_private(GRADIENTS, shape, facts.observers)
         assert coordinates is not None
 
         def adding(n: int) -> Facts:
             """The facts with the rounding of sums over so many records."""
-            rounding = rounding_factor(n_samples=n, coordinates=coordinates)
-            return replace(facts, rounding=rounding)
+            return replace(facts, rounding=rounding_factor(n_samples=n, coordinates=coordinates))
 
         mu, of_step = facts.remaining_mu(budget), adding(LARGEST_STEP)
         moments: tuple[Release, ...] = ()
@@ -249,15 +244,15 @@ class DualAveraging(Algorithm):
         state, _ = self.arrive(plan, problem, gate, self.start(plan, problem), None)
         return self.solution(plan, problem, state)
 
-    def start(self, plan: Plan, problem: Problem) -> State:
+    def start(self, plan: Plan, problem: Problem) -> StreamState:
         """The public state before any record."""
         zeros = np.zeros((plan.facts.n_parameters, plan.facts.loss.n_outputs))
         moment = np.zeros(plan.releases[0].shape)
-        return State(0, 0, 0, zeros, zeros, zeros, new_buffers(zeros), zeros, moment)
+        return StreamState(0, 0, 0, zeros, zeros, zeros, new_buffers(zeros), zeros, moment)
 
     def arrive(
-        self, plan: Plan, problem: Problem, gate: Gate, state: State, hidden: Hidden | None
-    ) -> tuple[State, Hidden]:
+        self, plan: Plan, problem: Problem, gate: Gate, state: StreamState, hidden: Hidden | None
+    ) -> tuple[StreamState, Hidden]:
         """Take steps with the records that have arrived, in their order.
 
         Without the buffers of earlier steps a new block of noise begins.
@@ -278,7 +273,7 @@ class DualAveraging(Algorithm):
                 stage = self._stage(plan, problem, state)
         return state, hidden
 
-    def solution(self, plan: Plan, problem: Problem, state: State) -> Solution:
+    def solution(self, plan: Plan, problem: Problem, state: StreamState) -> Solution:
         """The average of the iterates, with what is known of its noise."""
         facts, stage = plan.facts, self._stage(plan, problem, state)
         noise_std = stage.clip_norm * plan.releases[-1].noise_std * NOISE.norm()
@@ -293,7 +288,7 @@ class DualAveraging(Algorithm):
         # Not to be corrected again, in coordinates without the basis.
         return replace(bounded, derivative_bound=math.inf)
 
-    def _stage(self, plan: Plan, problem: Problem, state: State) -> Stage:
+    def _stage(self, plan: Plan, problem: Problem, state: StreamState) -> Stage:
         """Constants of the present stage, from the plan, counts and released moments."""
         facts, release, begun = plan.facts, plan.releases[-1], state.begun
         moments, rows = conditioning_of(plan), part_of(problem, 0, 1, state.basis).rows
@@ -304,15 +299,11 @@ class DualAveraging(Algorithm):
         known = None if state.basis is None else moments
         alike = replace(facts, n_samples=end, conditioning=known, max_iter=defaults.USUAL_STEPS)
         mu = math.hypot(*release.sensitivities) / release.noise_std
-        score, rule = (
-            CLASS_SCORE_NOISE / smoothness,
-            CLASS_CLIP * defaults.derivative_unit(facts.loss),
-        )
-        rule *= defaults.largest_weight(facts.loss)
+        score, rule = CLASS_SCORE_NOISE / smoothness, CLASS_CLIP
+        rule = rule * defaults.derivative_unit(facts.loss) * defaults.largest_weight(facts.loss)
         if defaults.is_regression(facts):
             score, rule = SCORE_NOISE, REGRESSION_CLIP * defaults.default_steps(alike, mu)[1]
-        clip_norm = rule if self.clip_norm == "auto" else self.clip_norm
-        clip_norm = rows.clip_unit * float(clip_norm)
+        clip_norm = rows.clip_unit * float(rule if self.clip_norm == "auto" else self.clip_norm)
         size = min(defaults.typical_row(facts), facts.row_norm) ** 2
         size = size if state.basis is None else float(rows.loading.sum())
         noise_std = clip_norm * release.noise_std
@@ -323,8 +314,14 @@ class DualAveraging(Algorithm):
         return Stage(end, clip_norm, step_size, int(min(max(largest, 1), LARGEST_STEP)), rows)
 
     def _step(
-        self, plan: Plan, problem: Problem, gate: Gate, stage: Stage, state: State, hidden: Hidden
-    ) -> tuple[State, Hidden]:
+        self,
+        plan: Plan,
+        problem: Problem,
+        gate: Gate,
+        stage: Stage,
+        state: StreamState,
+        hidden: Hidden,
+    ) -> tuple[StreamState, Hidden]:
         """A step with the records of a problem; symbols as above."""
         (buffers, square, n_hidden), rows, clip_norm = hidden, stage.rows, stage.clip_norm
         if (moments := conditioning_of(plan)) is not None:
@@ -351,7 +348,7 @@ class DualAveraging(Algorithm):
         problem.progress(state.n_steps)
         return state, (NOISE.after(buffers, gradient), square, n_hidden + n)
 
-    def _next(self, plan: Plan, gate: Gate, state: State, hidden: Hidden) -> State:
+    def _next(self, plan: Plan, gate: Gate, state: StreamState, hidden: Hidden) -> StreamState:
         """Release the second moment of a stage; the next one starts from the average so far."""
         zeros = np.zeros_like(state.total)
         buffers, begun, mean = new_buffers(zeros), state.n_samples, state.mean

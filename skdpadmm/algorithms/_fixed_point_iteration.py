@@ -18,22 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, SIZE, parameter
+from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _last_iterate as last_iterate
-from skdpadmm.algorithms._algorithm import (
-    Algorithm,
-    Operator,
-    coordinate_operator,
-    penalty_operator,
-)
 from skdpadmm.algorithms._certified_solves import typical_norm
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import default_steps
 from skdpadmm.algorithms._noise_left import rows_in_mean
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Settings, Solution
+from skdpadmm.records import Rows
 
 Array = NDArray[np.float64]
-# Maps a point and a step to the proximal step of the penalty.
-Proximal = Callable[[Array, float], Array]
+# Maps a step to the proximal operator of the penalty.
+Operators = Callable[[float], base.Operator]
 GRADIENT = "mean gradient"
 
 
@@ -45,7 +41,7 @@ def name_of(function: Any) -> str:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FixedPointIteration(Algorithm):
+class FixedPointIteration(base.Algorithm):
     r"""Iteration of a map of your own on clipped gradients with Gaussian noise.
 
     For the objective :math:`\frac1n \sum_i f_i(w) + r(w)`, each of K = `max_iter` steps computes,
@@ -125,7 +121,7 @@ class FixedPointIteration(Algorithm):
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
         """Each mean gradient; settings have a digest of what the maps do."""
-        mu, shape = facts.remaining_mu(budget), (facts.n_parameters, facts.loss.n_outputs)
+        mu, shape = facts.remaining_mu(budget), facts.model_shape
         _, clip_norm = default_steps(facts, mu)
         settings = self.resolved(n_iter=facts.max_iter, clip_norm=clip_norm)
         sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
@@ -147,15 +143,16 @@ class FixedPointIteration(Algorithm):
             mean = gradients(z) / (clip_norm * rows.n_samples)
             return clip_norm * gate.release(GRADIENT, mean)
 
-        @cache
-        def operator(step: float) -> Operator:
-            return penalty_operator(facts.penalty, step, rows)
+        # What maps are handed, and may keep, has no rows.
+        public = Rows(np.empty((0, rows.coordinates.n_features)), rows.coordinates)
+        public.basis = rows.basis
 
-        def prox(point: Array, step: float) -> Array:
-            return rows.from_coordinates(operator(float(step))(point))
+        def operator(step: float) -> base.Operator:
+            prox = base.penalty_operator(facts.penalty, step, public)
+            return lambda point: public.from_coordinates(prox(point))
 
         model = np.zeros(plan.releases[-1].shape)
-        for k, z in enumerate(self._points(model.shape, gradient, prox, settings.n_iter)):
+        for k, z in enumerate(self._points(model.shape, gradient, operator, settings.n_iter)):
             model = rows.to_coordinates(z)
             problem.progress(k + 1, model)
         return Solution(
@@ -165,9 +162,14 @@ class FixedPointIteration(Algorithm):
         )
 
     def _points(
-        self, shape: tuple[int, ...], gradient: Operator, prox: Proximal, n_iter: int
+        self, shape: tuple[int, ...], gradient: base.Operator, operator: Operators, n_iter: int
     ) -> Iterator[Array]:
         """The point after each step."""
+        operator = cache(operator)
+
+        def prox(point: Array, step: float) -> Array:
+            return operator(float(step))(point)
+
         # Whatever an object remembers, it starts anew.
         update, at = deepcopy((self.update, self.at))
         first = np.asarray(0.0 if self.state is None else self.state)
@@ -190,15 +192,11 @@ class FixedPointIteration(Algorithm):
             mean, noise = rng.standard_normal((2, *shape))
             return bound * (mean / np.linalg.norm(mean) + noise_std * noise)
 
-        @cache
-        def operator(step: float) -> Operator:
+        def operator(step: float) -> base.Operator:
             assert facts.coordinates is not None
-            return coordinate_operator(facts.penalty, step, facts.coordinates)
+            return base.coordinate_operator(facts.penalty, step, facts.coordinates)
 
-        def prox(point: Array, step: float) -> Array:
-            return operator(float(step))(point)
-
-        for z in self._points(shape, gradient, prox, facts.max_iter):
+        for z in self._points(shape, gradient, operator, facts.max_iter):
             # Libraries differ in the last bits; exponents alone are beyond float32.
             mantissa, exponent = np.frexp(z)
             digest.update(mantissa.astype(np.float32).tobytes() + exponent.tobytes())

@@ -292,7 +292,7 @@ class GradientADMM(base.Algorithm):
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
         """The noise of all steps, from the theorem that fits what is seen."""
-        shape = (facts.n_parameters, facts.loss.n_outputs)
+        shape = facts.model_shape
         if not budget.is_private:
             return Settings(()), not_private(OPTIMUM, shape, facts.observers)
         settings = self._settings(facts, facts.remaining_mu(budget))

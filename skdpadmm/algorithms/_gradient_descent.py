@@ -41,7 +41,6 @@ from skdpadmm.privacy import (
     single_use_mu,
 )
 from skdpadmm.protocol import (
-    MODEL,
     Budget,
     Facts,
     Gate,
@@ -50,7 +49,6 @@ from skdpadmm.protocol import (
     Release,
     Settings,
     Solution,
-    View,
     not_private,
 )
 from skdpadmm.records import Coordinates
@@ -231,9 +229,9 @@ class GradientDescent(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
         """Each mean gradient, or the iterates of which only the last is seen."""
         hidden, mu, n_iter = self._is_hidden, facts.remaining_mu(budget), facts.max_iter
-        shape, batches = (facts.n_parameters, facts.loss.n_outputs), None
+        batches = None
         if self.batch_fraction < 1 and budget.is_private:
-            batches, mu = batch_release(shape, facts, budget, float(self.batch_fraction))
+            batches, mu = batch_release(facts, budget, float(self.batch_fraction))
         if self.schedule == "cyclic":
             n_iter = max(1, min(n_iter, facts.n_samples // 2))
         given = 0.0 if hidden else None if self.momentum == "auto" else float(self.momentum)
@@ -256,6 +254,7 @@ class GradientDescent(Algorithm):
         if batches is not None:
             return settings, batches
         sensitivity = ClippedSum(facts).sensitivity / facts.n_samples
+        shape = facts.model_shape
         return settings, last_iterate.path_release(GRADIENT, shape, sensitivity, n_iter, mu)
 
     def _last_release(
@@ -263,8 +262,7 @@ class GradientDescent(Algorithm):
     ) -> tuple[Settings, Release]:
         """Settings with the contraction that is certified, and the iterates that it hides."""
         if math.isinf(mu):
-            shape = (facts.n_parameters, facts.loss.n_outputs)
-            times = settings.n_iter
+            shape, times = facts.model_shape, settings.n_iter
             return settings, not_private(ITERATE, shape, facts.observers, times=times)
         base.check_zero_at_zero(facts.penalty, last_iterate.n_features(facts))
         gamma, clip_norm, n_iter = settings.step_size, settings.clip_norm, settings.n_iter
@@ -318,8 +316,7 @@ class GradientDescent(Algorithm):
         # Iterates and steps in units of the longest step that clipped gradients can make.
         unit = settings.step_size * clip_norm
         prox = penalty_operator(facts.penalty, settings.step_size, rows)
-        shape = (facts.n_parameters, facts.loss.n_outputs)
-        sizes = batch_sizes(rows.n_samples, settings)
+        shape, sizes = facts.model_shape, batch_sizes(rows.n_samples, settings)
         is_cyclic = settings.schedule == "cyclic"
         step_of = batch_order(sizes, settings.order_seed) if is_cyclic else None
         noise_std = plan.releases[-1].noise_std
@@ -353,9 +350,7 @@ class GradientDescent(Algorithm):
         )
 
 
-def batch_release(
-    shape: tuple[int, ...], facts: Facts, budget: Budget, sampling: float
-) -> tuple[Release, float]:
+def batch_release(facts: Facts, budget: Budget, sampling: float) -> tuple[Release, float]:
     """Mean gradients over secret batches, and the mu of full ones with as much noise."""
     n_expected, n_iter = sampling * facts.n_samples, facts.max_iter
     sensitivity, factor = ClippedSum(facts).sensitivity, facts.neighboring.sensitivity_factor
@@ -369,10 +364,10 @@ def batch_release(
     noise_std = multiplier * sensitivity / factor * SLIGHTLY_MORE
     release = Release(
         name=GRADIENT,
-        shape=shape,
+        shape=facts.model_shape,
         sensitivities=(sensitivity / n_expected,) * n_iter,
         noise_std=noise_std / n_expected,
-        views=(View(observer=MODEL, guarantees=(family(multiplier),)),),
+        views=last_iterate.seen_in_model(family(multiplier)),
     )
     return release, sampling * math.sqrt(n_iter) * sensitivity / noise_std
 

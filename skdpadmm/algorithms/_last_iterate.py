@@ -74,7 +74,7 @@ def last_release(
     guarantee = GaussianDP(amplified * (worst / noise_std + rounding))
     return Release(
         name=name,
-        shape=(facts.n_parameters, facts.loss.n_outputs),
+        shape=facts.model_shape,
         sensitivities=sensitivities,
         noise_std=noise_std,
         is_hidden=True,

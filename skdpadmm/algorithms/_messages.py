@@ -34,6 +34,7 @@ from skdpadmm.protocol import (
     Release,
     View,
     not_private,
+    unit_limits,
     unit_sizes,
 )
 
@@ -275,6 +276,23 @@ def calibrated_multiplier(
     )
 
 
+def noisy_sum(
+    facts: Facts, budget: Budget, rounds: Rounds, *, name: str, sensitivities: Sequence[float]
+) -> Release:
+    """Plan the sum of agents' messages in all rounds, each with the sender's noise."""
+    guarantee = partial(rounds_guarantee, facts, rounds, budget.observer, sensitivities)
+    return message_sum(
+        facts,
+        budget,
+        rounds,
+        name=name,
+        shape=facts.model_shape,
+        sensitivities=sensitivities,
+        limits=unit_limits(facts),
+        multipliers=calibrated_multipliers(facts, budget, guarantee),
+    )
+
+
 def message_sum(
     facts: Facts,
     budget: Budget,
@@ -350,11 +368,7 @@ def surely_noise(shares: Array, per_agent: Array, together: float) -> Array:
 
 
 def rounds_guarantee(
-    facts: Facts,
-    rounds: Rounds,
-    observer: str,
-    sensitivities: Sequence[float],
-    noise_std: float,
+    facts: Facts, rounds: Rounds, observer: str, sensitivities: Sequence[float], noise_std: float
 ) -> Guarantee:
     """The guarantee of all rounds for an agent whose limit is one.
 

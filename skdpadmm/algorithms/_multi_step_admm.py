@@ -210,10 +210,7 @@ class MultiStepADMM(Algorithm):
             problem.progress(t + 1, rows.to_coordinates(models))
         noise_std = graph.noise_of_messages(plan, clip_norm)
         return tail.solution(
-            noise_std=noise_std,
-            clip_norm=clip_norm,
-            n_rounds=settings.n_rounds,
-            n_messages=n_sent,
+            noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_rounds, n_messages=n_sent
         )
 
 

@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import Operator, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
-from skdpadmm.algorithms._defaults import (
-    agent_clip_factor,
-    default_steps,
-    stable_step,
-    usual_smoothness,
-)
+from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import calibrated_multipliers
 from skdpadmm.algorithms._noise_left import Tail, noisy_solution, parameter_variance
 from skdpadmm.losses import clip_vectors
@@ -249,8 +244,8 @@ class TailAverage:
         # Steps of the mean of all agents are as much shorter as fewer agents take them.
         present = network_of(facts).participation
         variance = parameter_variance(
-            rows=rows,
-            smoothness=usual_smoothness(facts.loss),
+            facts.loss,
+            rows,
             step_size=present * self.step_size,
             noise_std=noise_std / math.sqrt(present),
             n_iter=settings.n_iter,
@@ -271,13 +266,7 @@ class TailAverage:
 
 
 def network_solution(
-    facts: Facts,
-    rows: Rows,
-    parameters: Array,
-    variance: Array,
-    *,
-    n_messages: int,
-    **fields: Any,
+    facts: Facts, rows: Rows, parameters: Array, variance: Array, *, n_messages: int, **fields: Any
 ) -> Solution:
     """A common model whose noise has that variance, with the messages sent, beside preparations."""
     # Every agent broadcasts its part of a preparation.

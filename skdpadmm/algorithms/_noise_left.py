@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import without_intercept
 from skdpadmm.algorithms._defaults import has_row_norm, typical_row, usual_smoothness
+from skdpadmm.losses import Loss
 from skdpadmm.penalties import L1
 from skdpadmm.protocol import Facts, Plan, Problem, Solution
 from skdpadmm.records import HUGE, Rows
@@ -36,7 +37,9 @@ class Tail:
         self.squares = self.squares + np.square(_of_classes(point)) / self.n_averaged
 
     def score_variance(self, rows: Rows) -> float:
-        """Variance of the score of a typical row over points and agents."""
+        """Variance of the score of a typical row over points and agents; 0 without points."""
+        if self.n_averaged == 0:
+            return 0.0
         shape = (-1, *np.shape(self.mean)[-2:])
         square, mean = (
             np.reshape(each, shape).mean(axis=0) for each in (self.squares, _of_classes(self.mean))
@@ -58,13 +61,7 @@ def rows_in_mean(facts: Facts) -> float:
 
 
 def parameter_variance(
-    *,
-    rows: Rows,
-    smoothness: float,
-    step_size: float,
-    noise_std: float,
-    n_iter: int,
-    n_averaged: int,
+    loss: Loss, rows: Rows, *, step_size: float, noise_std: float, n_iter: int, n_averaged: int
 ) -> Array:
     """Variance that noise in the gradients leaves in each parameter of the averaged path.
 
@@ -72,7 +69,7 @@ def parameter_variance(
     half of the records were clipped: ``w <- w - step (curvature w + noise)``, averaged over the
     last iterates. In the basis of the rows.
     """
-    first = n_iter - n_averaged
+    first, smoothness = n_iter - n_averaged, usual_smoothness(loss)
     shrinks = np.clip(1.0 - 0.5 * step_size * smoothness * rows.loading, -0.99, 1.0)
     sums = np.cumsum(shrinks[:, None] ** np.arange(n_iter), axis=1)
     gain = np.zeros(len(shrinks))
@@ -200,13 +197,10 @@ def averaged_solution(
 
     `noise_std` is that of the mean gradient in units of `clip_norm`.
     """
+    steps = {"n_iter": plan.settings.n_iter, "n_averaged": plan.settings.n_averaged}
+    noise_std *= clip_norm
     variance = parameter_variance(
-        rows=rows,
-        smoothness=usual_smoothness(plan.facts.loss),
-        step_size=step_size,
-        noise_std=clip_norm * noise_std,
-        n_iter=plan.settings.n_iter,
-        n_averaged=plan.settings.n_averaged,
+        plan.facts.loss, rows, step_size=step_size, noise_std=noise_std, **steps
     )
     fields["derivative_bound"] = clip_norm / rows.typical_norm * rows_in_mean(plan.facts)
     return noisy_solution(plan.facts, rows, parameters, variance, **fields)

@@ -139,7 +139,7 @@ class ObjectivePerturbation(Algorithm):
                 " the linear term has. Subtract a public constant from features whose bounds are"
                 " not around 0, choose another algorithm, or conditioning=None."
             )
-        shape = (facts.n_parameters, facts.loss.n_outputs)
+        shape = facts.model_shape
         guarantee = minimiser_guarantee(facts, settings, noise_std)
         term = Release(
             name=LINEAR_TERM,

@@ -10,97 +10,29 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm._sklearn import AT_LEAST_0, AUTO, COUNT, SIZE, OneOf, parameter
+from skdpadmm._sklearn import AT_LEAST_0, AUTO, OneOf, parameter
 from skdpadmm.algorithms import _personalized_defaults as defaults
 from skdpadmm.algorithms import _tempered_path as paths
-from skdpadmm.algorithms._algorithm import Algorithm, Released, refuse
-from skdpadmm.algorithms._clipped_sums import Law
+from skdpadmm.algorithms._algorithm import Released, refuse
 from skdpadmm.algorithms._defaults import is_regression
-from skdpadmm.algorithms._turns import GradientTurns, agent_turns
+from skdpadmm.algorithms._personalized_optimum import local_start
+from skdpadmm.algorithms._turns import GRADIENTS, InTurns, agent_turns
 from skdpadmm.network import Similarity
-from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import split_budget
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution, neighborhood_of
 
 Array = NDArray[np.float64]
 
-GRADIENTS = "gradients of agents, in turns"
-# Turns for each unit of signal, with Laplace noise.
-REGRESSION_TURNS, CLASSIFICATION_TURNS = 2.5, 0.1
 # Signal below which a classifier does without a path. Where a path begins to pay depends on how
 # correlated features are: at a signal of 1 to 3 for correlated ones, above 7 for independent ones.
 LEAST_SIGNAL = 4.0
 # With so few turns the first one is worth a warm start; noise asks for no fewer than the second.
 FEW_TURNS, FEWEST_TURNS = 5, 10
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class Personal(Algorithm):
-    """Agents with models of their own, in public coordinates."""
-
-    setting = "personalized"
-    conditionable = False
-
-    def check_facts(self, facts: Facts) -> None:
-        """Penalties are quadratic: their gradients are exact, and their curvature is known."""
-        if not isinstance(facts.penalty, SquaredL2 | NoPenalty):
-            raise ValueError(
-                f"Got {facts.penalty!r}, expected SquaredL2 or none: models of agents are averaged,"
-                " which keeps no zeros."
-            )
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class InTurns(Personal):
-    """Agents whose gradients are clipped and released in turns."""
-
-    releases_path = True  # Every observer counts as seeing all models that are sent.
-
-    turns: int | str = parameter("auto", AUTO, COUNT)
-    noise: Law = parameter("gaussian", OneOf("gaussian", "laplace"))
-    clip_norm: float | str = parameter("auto", AUTO, SIZE)
-
-    def default_turns(self, facts: Facts, budget: Budget) -> int:
-        """How often agents use their rows by default, the warm start included.
-
-        Gaussian noise of many turns adds up to that of one, and many turns look at better models:
-        as many as there may be. With Laplace noise a turn has to be worth its noise, which is a
-        matter of the signal. A classifier has most of what it can learn after one look. A
-        regression needs many: its scale counts, and features are correlated.
-        """
-        if not budget.is_private or self.noise == "gaussian":
-            return facts.max_iter
-        rate = REGRESSION_TURNS if is_regression(facts) else CLASSIFICATION_TURNS
-        n_turns = round(rate * defaults.signal_beside_noise(facts, budget))
-        return min(max(n_turns, 1), facts.max_iter)
-
-    def turns_of(self, facts: Facts, budget: Budget) -> int:
-        """How often agents use their rows, by `turns` or by default."""
-        return self.default_turns(facts, budget) if self.turns == "auto" else int(self.turns)
-
-    def gradients(
-        self, plan: Plan, problem: Problem, gate: Gate, weights: Array
-    ) -> tuple[float, GradientTurns]:
-        """The clip bound in the norm of the noise, and gradients of agents' mean losses."""
-        facts = plan.facts
-        clip_norm = plan.settings.clip_norm * problem.rows.clip_unit
-        if self.noise == "laplace":
-            clip_norm *= math.sqrt(facts.n_parameters)
-        sizes = np.maximum(neighborhood_of(facts).agent_sizes, 1.0)
-        gradients = GradientTurns(
-            plan,
-            problem,
-            gate,
-            clip_norm=clip_norm,
-            turn_weights=weights,
-            record_weights=1.0 / sizes,
-            limits=sizes if facts.unit == "agent" else np.ones(len(sizes)),
-        )
-        return clip_norm, gradients
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -272,9 +204,6 @@ class PersonalizedCoordinateDescent(InTurns):
         models = np.zeros(plan.releases[-1].shape)
         n_rounds, n_turns, n_probes = 0, settings.turns, 0
         if settings.warm_start == "local":
-            # That module builds upon this one.
-            from skdpadmm.algorithms._personalized_optimum import local_start
-
             models, smoothness = local_start(plan, problem)
             path.step, n_rounds = 1.0 / (1.0 + path.pull * smoothness), 1
         elif settings.warm_start is not None:
@@ -362,16 +291,10 @@ class LateJoiner(PersonalizedCoordinateDescent):
         facts, settings, rows = plan.facts, plan.settings, problem.rows
         n_turns, both = settings.turns, _beside_others(facts)
         clip_norm, turns = self.gradients(plan, problem, gate, np.asarray(settings.weights))
+        noise_of = partial(defaults.noise_of_agents, both, plan.releases[-1], clip_norm=clip_norm)
         noise = np.zeros(n_turns)
         if settings.is_tempered:
-            noise = np.array(
-                [
-                    defaults.noise_of_agents(
-                        both, plan.releases[-1], clip_norm=clip_norm, weight=w
-                    )[0]
-                    for w in settings.weights
-                ]
-            )
+            noise = np.array([noise_of(weight=weight)[0] for weight in settings.weights])
         whole = np.array([np.linalg.norm(noise) / n_turns, 0.0])
         pace = defaults.pace_of_agents(both, rows.coordinates, whole, n_turns)
         pull, step, momentum = pace.pull[0], pace.step[0], pace.momentum[0]

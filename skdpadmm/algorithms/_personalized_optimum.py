@@ -22,8 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skdpadmm._sklearn import Interval, parameter
 from skdpadmm.algorithms import _personalized_defaults as defaults
 from skdpadmm.algorithms._algorithm import Released
-from skdpadmm.algorithms._personalized_coordinate_descent import GRADIENTS, InTurns, Personal
-from skdpadmm.algorithms._turns import agent_turns
+from skdpadmm.algorithms._turns import GRADIENTS, InTurns, Personal, agent_turns
 from skdpadmm.engine import one_blas_thread
 from skdpadmm.losses import MultinomialLoss
 from skdpadmm.network import Ownership, Similarity

@@ -170,12 +170,7 @@ def plan_centering(facts: Facts, budget: Budget, *, mu: float) -> Centering:
     """Plan the release of the target's moments; of persons each has the mean over its slots."""
     factor = facts.neighboring.target_moments_factor * facts.rounding
     release = plan_release(
-        facts,
-        budget,
-        name=TARGET_MOMENTS,
-        shape=(2,),
-        sensitivity=factor / facts.n_samples,
-        mu=mu,
+        facts, budget, name=TARGET_MOMENTS, shape=(2,), sensitivity=factor / facts.n_samples, mu=mu
     )
     return Centering(release=release)
 

@@ -64,9 +64,8 @@ class ProximalNewton(Algorithm):
         """The optimum, without noise; a finite budget is refused."""
         got = f"epsilon={budget.epsilon:g} for ProximalNewton"
         refuse("It adds no noise: use ConsensusADMM.", (budget.is_private, got, "inf"))
-        shape = (facts.n_parameters, facts.loss.n_outputs)
         settings = self.resolved(max_iter=max(facts.max_iter, 100))
-        return settings, not_private(OPTIMUM, shape, facts.observers)
+        return settings, not_private(OPTIMUM, facts.model_shape, facts.observers)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Minimise until a step is small beside the parameters."""

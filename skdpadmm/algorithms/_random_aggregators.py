@@ -158,9 +158,9 @@ class MixedTurns(GradientTurns):
 
     def solution(self, tail: graph.TailAverage) -> Solution:
         """What agents end up with."""
-        settings = self._plan.settings
+        settings, clip_norm = self._plan.settings, self._clip_norm
         weights = self._turn_weights[-settings.n_averaged :]
-        noise_std = noise_of_mean(self._plan, self._clip_norm, weights)
+        noise_std = noise_of_mean(self._plan, clip_norm, weights)
         if tail.are_common:
             # Each agent takes part in one of the rounds.
             noise_std *= math.sqrt(settings.n_iter)
@@ -168,10 +168,7 @@ class MixedTurns(GradientTurns):
         # Means of groups are broadcast once.
         n_sent = int(network.n_messages(n_rounds, n_broadcasts=int(tail.are_common)))
         return tail.solution(
-            noise_std=noise_std,
-            clip_norm=self._clip_norm,
-            n_rounds=settings.n_iter,
-            n_messages=n_sent,
+            noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_iter, n_messages=n_sent
         )
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
-from skdpadmm.algorithms import _certified_solves as certified
+from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
 from skdpadmm.algorithms._clipped_sums import ClippedSum
@@ -200,7 +200,7 @@ class _RandomWalk(Algorithm):
         )
         prox = base.penalty_operator(facts.penalty, self._penalty_step(plan), rows)
         hop, per_agent = self._hop(plan, gate, rows, proximal_step)
-        token = tail = np.zeros((facts.n_parameters, facts.loss.n_outputs))
+        token = tail = np.zeros(facts.model_shape)
         hops = draw_hops(facts, settings.max_contributions, gate)
         for k, (agent, contributes) in enumerate(zip(*hops, strict=True), start=1):
             token = hop(token, int(agent), bool(contributes))
@@ -314,7 +314,7 @@ class RandomWalkADMM(_RandomWalk):
         if budget.is_private:
             mu = sensitivity / noise_std
             guarantees = (GaussianDP(math.sqrt(cap) * sensitivity / noise_std),)
-        shape = (facts.n_parameters, facts.loss.n_outputs)
+        shape = facts.model_shape
         # Bound of the norm of a state, in units of what one record moves: signal and noise.
         noise = noise_std * math.sqrt(math.prod(shape))
         radius = 4.0 * (cap * max(network.agent_sizes) + noise * math.sqrt(cap))
@@ -365,8 +365,8 @@ class RandomWalkADMM(_RandomWalk):
         facts, settings, n_agents = plan.facts, plan.settings, network_of(plan.facts).n_agents
         noise_std = _bounds(plan).gradient_norm * plan.releases[-1].noise_std
         return parameter_variance(
-            rows=rows,
-            smoothness=usual_smoothness(facts.loss),
+            facts.loss,
+            rows,
             step_size=2 * settings.relaxation * settings.step_size,
             noise_std=noise_std * math.sqrt(n_agents) / facts.n_samples,
             n_iter=facts.max_iter,
@@ -464,7 +464,7 @@ class RandomWalkProximalPoint(_RandomWalk):
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The token, at each hop."""
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
-        walk, shape = token_walk(network, n_hops, cap), (facts.n_parameters, facts.loss.n_outputs)
+        walk, shape = token_walk(network, n_hops, cap), facts.model_shape
         costs, root = walk_costs(network, walk, cap), math.sqrt(math.prod(shape))
         # Lengths in units of the sensitivity to taking one record away.
         tolerance, delta = float(self.tolerance) / network.n_agents, ClippedSum(facts).sensitivity
@@ -586,7 +586,7 @@ def walk_steps(
         plenty = min(max(0.18 * math.sqrt(per_parameter), 1.0), 4.0)
         step, clip = step * math.sqrt(plenty), clip * plenty
     several = facts.loss.n_outputs > 1
-    never_binds = certified.open_clip(facts.loss, facts.row_norm) / certified.typical_norm(facts)
+    never_binds = solves.open_clip(facts.loss, facts.row_norm) / solves.typical_norm(facts)
     if isinstance(clip_norm, str):
         return step, never_binds if several else clip
     if several and clip_norm < never_binds:
@@ -705,11 +705,11 @@ def inner_steps(
 
     def steps_of(n_rows: int) -> int:
         share, smoothness = n_rows / facts.n_samples, 1.0 + curvature * n_rows
-        of_step = certified.step_rounding(smoothness)
-        of_score = share * certified.score_rounding(facts, unit_bounds)
-        of_sum = share * certified.sum_rounding(facts, unit_bounds) + CLIPPING
+        of_step = solves.step_rounding(smoothness)
+        of_score = share * solves.score_rounding(facts, unit_bounds)
+        of_sum = share * solves.sum_rounding(facts, unit_bounds) + CLIPPING
         try:
-            return certified.steps_to_reach(
+            return solves.steps_to_reach(
                 tolerance,
                 strong_convexity=1.0,
                 smoothness=smoothness,
@@ -742,19 +742,19 @@ def agent_proximal_steps(
     ownership = problem.ownership
     assert ownership is not None
     weight, convexity = _weight(facts), 1.0 / step_size
-    gradients, clips = [], bounds if is_private else certified.NO_BOUNDS
+    gradients, clips = [], bounds if is_private else solves.NO_BOUNDS
     for agent in range(ownership.n_agents):
         group = ownership.rows_of(agent)
         own = replace(problem, rows=problem.rows.take([group]), target=problem.target[group])
         gradients.append(clips.gradient(facts, own))
     smoothness = convexity + weight * bounds.curvature * ownership.sizes
     n_steps = np.asarray(inner)[np.searchsorted(_sizes(facts), ownership.sizes)]
-    n_steps = n_steps * (1 if is_private else certified.STEPS_WITHOUT_NOISE)
+    n_steps = n_steps * (1 if is_private else solves.STEPS_WITHOUT_NOISE)
 
     def step(agent: int, point: Array) -> Array:
         gradient = gradients[agent]
         # In terms of the displacement d rounding is relative to d.
-        return point + certified.accelerated_gradient(
+        return point + solves.accelerated_gradient(
             lambda d: weight * gradient(point + d) + convexity * d,
             np.zeros_like(point),
             int(n_steps[agent]),

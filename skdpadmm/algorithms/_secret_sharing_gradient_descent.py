@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import EVERYONE, draw_schedule, plan_rounds
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
-from skdpadmm.algorithms._shared_sums import SharesMessages, shared_traffic
+from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, shared_traffic
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
 
 GRADIENT = "sum of agents' gradients, by secret sharing"
@@ -119,10 +119,8 @@ class SecretSharingGradientDescent(SharesMessages):
     clip_norm: float | str = parameter("auto", AUTO, SIZE)
     momentum: float | str = parameter("auto", AUTO, Interval(Real, 0, 1, closed="left"))
     tail_fraction: float = parameter(0.5, FRACTION)
-    n_curators: int | None = parameter(None, None, Interval(Integral, 2, None, closed="left"))
-    threshold: int | None = parameter(
-        None, None, Interval(Integral, 2, None, closed="left"), is_later=True
-    )
+    n_curators: int | None = parameter(None, None, CURATORS)
+    threshold: int | None = parameter(None, None, CURATORS, is_later=True)
 
     def check_facts(self, facts: Facts) -> None:
         """Agents that are all there, or a threshold of curators who agree on those who are."""
@@ -130,24 +128,20 @@ class SecretSharingGradientDescent(SharesMessages):
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """The shared sum of gradients, in each round."""
+        sensitivity = ClippedSum(facts).sensitivity
         messages = self.planned_sum(
             facts,
             budget,
             plan_rounds(facts, budget, sampling="poisson", cap=None),
             name=GRADIENT,
-            sensitivities=(ClippedSum(facts).sensitivity,) * facts.max_iter,
+            sensitivities=(sensitivity,) * facts.max_iter,
         )
         # What a curator of all rows would spend on a record, for as much noise in the sum.
-        sensitivity = ClippedSum(facts).sensitivity
         mu = math.inf
         if budget.is_private:
             mu = math.sqrt(facts.max_iter) * sensitivity / messages.noise_std
-        step_size, clip_norm, momentum = default_descent(
-            facts,
-            mu,
-            facts.max_iter,
-            momentum=None if self.momentum == "auto" else float(self.momentum),
-        )
+        given = None if self.momentum == "auto" else float(self.momentum)
+        step_size, clip_norm, momentum = default_descent(facts, mu, facts.max_iter, momentum=given)
         # Gradients of agents are shorter than those of their records; the travel is the same.
         factor = agent_clip_factor(facts) if budget.is_private else 1.0
         settings = self.resolved(
@@ -171,8 +165,7 @@ class SecretSharingGradientDescent(SharesMessages):
         # Sums are in units of the clip bound.
         scale = settings.step_size * clip_norm / (facts.n_samples * arriving)
         prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
-        shape = (facts.n_parameters, facts.loss.n_outputs)
-        w = previous = u = np.zeros(shape)
+        w = previous = u = np.zeros(facts.model_shape)
         tail = Tail(n_completed)
         for k in range(n_iter):
             if not sends[k].any():
@@ -180,7 +173,7 @@ class SecretSharingGradientDescent(SharesMessages):
                 problem.progress(k + 1)
                 continue
             point = w + settings.momentum * (w - previous)
-            models = np.broadcast_to(point, (facts.agents.n_agents, *shape))
+            models = np.broadcast_to(point, (facts.agents.n_agents, *point.shape))
             u = point - scale * gate.share(GRADIENT, sums(models), sends[k])
             model = prox(u)
             previous, w = w, rows.from_coordinates(model)
@@ -195,6 +188,6 @@ class SecretSharingGradientDescent(SharesMessages):
             # Momentum makes a step that much longer.
             step_size=settings.step_size / (1 - settings.momentum),
             noise_std=plan.releases[-1].noise_std / (facts.n_samples * arriving),
-            path_variance=tail.score_variance(rows) if n_completed else 0.0,
+            path_variance=tail.score_variance(rows),
             **shared_traffic(plan, sends),
         )

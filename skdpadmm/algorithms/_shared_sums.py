@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm._sklearn import Interval
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms._algorithm import Algorithm
 from skdpadmm.algorithms._messages import CERTAIN, SLIGHTLY_MORE, Rounds, surely_noise
@@ -34,6 +36,7 @@ FEWEST_CELLS = 32.0
 EXACT_INTEGERS, WORD = 2.0**53, 2**64
 # No noise is longer, with any sampler, but with a probability below exp(-800).
 LONGEST_NOISE = 40.0
+CURATORS = Interval(Integral, 2, None, closed="left")
 # With two, each knows the other's message: the sum without its own.
 FEWEST_AGENTS = 3
 
@@ -102,7 +105,7 @@ class SharesMessages(Algorithm):
         lines = [
             f"Every message is shared out among {agents.n_curators} curators through secure"
             f" channels, and everybody follows the protocol. Whoever has {needed}"
-            f" every message; figures about sums are for others. {fails}",
+            f" every message; figures about sums are for others. {fails}"
         ]
         if len(set(agents.epsilons)) > 1 and not agents.sees_each_message(budget.observer):
             lines.append(
@@ -155,7 +158,6 @@ def shared_sum(
     relative error is below ``exp(-10000)``, and no float can tell.
     """
     agents, limits, n_times = facts.agents, unit_limits(facts), len(sensitivities)
-    shape = (facts.n_parameters, facts.loss.n_outputs)
     known: dict[str, Any] = {
         "door": "share",
         "made_of": "sum",
@@ -166,14 +168,13 @@ def shared_sum(
     }
     if not budget.is_private:
         known |= {"agent_noise_std": (0.0,) * len(limits), "cell": 1.0}
-        return not_private(name, shape, agents.observers, times=n_times, **known)
+        return not_private(name, facts.model_shape, agents.observers, times=n_times, **known)
     # Of two neighbouring messages each is rounded by half a cell in every entry; a cell is at most
     # that of noise of size one times the noise.
-    diagonal = math.sqrt(math.prod(shape))
-    rounding = grid_cell(1.0) * diagonal
-    left = []
-    spent_by_kind = base.spent_before(facts, budget)
-    for epsilon, spent in zip(agents.budgets(budget.epsilon), spent_by_kind, strict=True):
+    diagonal = math.sqrt(math.prod(facts.model_shape))
+    rounding, left = grid_cell(1.0) * diagonal, []
+    before, budgets = base.spent_before(facts, budget), agents.budgets(budget.epsilon)
+    for epsilon, spent in zip(budgets, before, strict=True):
         assert isinstance(spent, GaussianDP)
         left.append(math.sqrt(gaussian_mu(epsilon, budget.delta) ** 2 - spent.mu**2))
     mu = np.asarray(left) / math.sqrt(n_times) * CERTAIN
@@ -212,7 +213,7 @@ def shared_sum(
         views.append(View(observer=observer, guarantees=tuple(map(GaussianDP, mus))))
     return Release(
         name=name,
-        shape=shape,
+        shape=facts.model_shape,
         sensitivities=tuple(shifts.max(axis=1).tolist()),
         noise_std=float(np.linalg.norm(per_agent)) * math.sqrt(1 - agents.dropout),
         agent_noise_std=tuple(noise_std.tolist()),

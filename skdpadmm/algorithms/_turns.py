@@ -7,14 +7,19 @@ made of its turns and of what it received, so its guarantee is that of its own t
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._algorithm import spent_before
+from skdpadmm._sklearn import AUTO, COUNT, SIZE, OneOf, parameter
+from skdpadmm.algorithms import _personalized_defaults as defaults
+from skdpadmm.algorithms._algorithm import Algorithm, spent_before
 from skdpadmm.algorithms._clipped_sums import ClippedSum, Law
+from skdpadmm.algorithms._defaults import is_regression
 from skdpadmm.noise import grid_cell
+from skdpadmm.penalties import NoPenalty, SquaredL2
 from skdpadmm.privacy import (
     GaussianDP,
     Guarantee,
@@ -24,10 +29,13 @@ from skdpadmm.privacy import (
     compose,
     gaussian_mu,
 )
-from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, View
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, View, neighborhood_of
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
+GRADIENTS = "gradients of agents, in turns"
+# Turns for each unit of signal, with Laplace noise.
+REGRESSION_TURNS, CLASSIFICATION_TURNS = 2.5, 0.1
 
 
 def agent_turns(facts: Facts, budget: Budget, *, name: str, weights: Array, law: Law) -> Release:
@@ -132,3 +140,68 @@ class GradientTurns:
         self._taken[agents] += 1
         noisy = self._gate.take_turns(self._release.name, agents, weights * values)
         return np.asarray(noisy / weights * self._scales[agents, None, None])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Personal(Algorithm):
+    """Agents with models of their own, in public coordinates."""
+
+    setting = "personalized"
+    conditionable = False
+
+    def check_facts(self, facts: Facts) -> None:
+        """Penalties are quadratic: their gradients are exact, and their curvature is known."""
+        if not isinstance(facts.penalty, SquaredL2 | NoPenalty):
+            raise ValueError(
+                f"Got {facts.penalty!r}, expected SquaredL2 or none: models of agents are averaged,"
+                " which keeps no zeros."
+            )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class InTurns(Personal):
+    """Agents whose gradients are clipped and released in turns."""
+
+    releases_path = True  # Every observer counts as seeing all models that are sent.
+
+    turns: int | str = parameter("auto", AUTO, COUNT)
+    noise: Law = parameter("gaussian", OneOf("gaussian", "laplace"))
+    clip_norm: float | str = parameter("auto", AUTO, SIZE)
+
+    def default_turns(self, facts: Facts, budget: Budget) -> int:
+        """How often agents use their rows by default, the warm start included.
+
+        Gaussian noise of many turns adds up to that of one, and many turns look at better models:
+        as many as there may be. With Laplace noise a turn has to be worth its noise, which is a
+        matter of the signal. A classifier has most of what it can learn after one look. A
+        regression needs many: its scale counts, and features are correlated.
+        """
+        if not budget.is_private or self.noise == "gaussian":
+            return facts.max_iter
+        rate = REGRESSION_TURNS if is_regression(facts) else CLASSIFICATION_TURNS
+        n_turns = round(rate * defaults.signal_beside_noise(facts, budget))
+        return min(max(n_turns, 1), facts.max_iter)
+
+    def turns_of(self, facts: Facts, budget: Budget) -> int:
+        """How often agents use their rows, by `turns` or by default."""
+        return self.default_turns(facts, budget) if self.turns == "auto" else int(self.turns)
+
+    def gradients(
+        self, plan: Plan, problem: Problem, gate: Gate, weights: Array
+    ) -> tuple[float, GradientTurns]:
+        """The clip bound in the norm of the noise, and gradients of agents' mean losses."""
+        facts = plan.facts
+        clip_norm = plan.settings.clip_norm * problem.rows.clip_unit
+        if self.noise == "laplace":
+            clip_norm *= math.sqrt(facts.n_parameters)
+        sizes = np.maximum(neighborhood_of(facts).agent_sizes, 1.0)
+        gradients = GradientTurns(
+            plan,
+            problem,
+            gate,
+            clip_norm=clip_norm,
+            turn_weights=weights,
+            record_weights=1.0 / sizes,
+            limits=sizes if facts.unit == "agent" else np.ones(len(sizes)),
+        )
+        return clip_norm, gradients

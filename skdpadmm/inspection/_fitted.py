@@ -12,18 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from skdpadmm._document import Block, Document
 from skdpadmm._numbers import percent_up
 from skdpadmm._pipelines import Part, parts_of
-from skdpadmm.privacy import (
-    Guarantee,
-    PrivacyReport,
-    round_up,
-    worst,
-)
-from skdpadmm.privacy.claims import (
-    ASSUMED,
-    Claims,
-    claims_of_report,
-    totals_of,
-)
+from skdpadmm.privacy import Guarantee, PrivacyReport, round_up, worst
+from skdpadmm.privacy.claims import ASSUMED, Claims, claims_of_report, totals_of
 
 # Of assumptions of fits: those that are told again beside a total.
 _TOLD = ("none of them is real", "is not of this package")

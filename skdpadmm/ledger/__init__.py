@@ -10,9 +10,4 @@ from __future__ import annotations
 from skdpadmm.ledger._account import LedgerError, PrivacyBudgetExceeded
 from skdpadmm.ledger._ledger import LedgerEntry, PrivacyLedger
 
-__all__ = [
-    "LedgerEntry",
-    "LedgerError",
-    "PrivacyBudgetExceeded",
-    "PrivacyLedger",
-]
+__all__ = ["LedgerEntry", "LedgerError", "PrivacyBudgetExceeded", "PrivacyLedger"]

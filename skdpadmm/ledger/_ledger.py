@@ -26,14 +26,7 @@ from skdpadmm._document import Block, as_html, as_text, frame_of
 from skdpadmm._numbers import percent_up
 from skdpadmm._search_cost import cost_of_search
 from skdpadmm.ledger._account import LedgerError, PrivacyBudgetExceeded, left_of
-from skdpadmm.privacy import (
-    Guarantee,
-    Neighboring,
-    Observer,
-    PrivacyReport,
-    round_up,
-    worst,
-)
+from skdpadmm.privacy import Guarantee, Neighboring, Observer, PrivacyReport, round_up, worst
 from skdpadmm.privacy.claims import (
     ASSUMED,
     Claim,

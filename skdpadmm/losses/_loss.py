@@ -11,10 +11,13 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 
 # What every method takes and returns.
-FloatArray = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 # Targets: floats, or the indices of classes.
-TargetArray = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+Target = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+
+# A nearby solution to begin with, if there is one.
+Start = Floats | None
 
 # Of what clips made of scores that stopped early.
 LEAST_SCALE = 0.5
@@ -83,7 +86,7 @@ class Loss(ABC):
         return self
 
     def unclipped_scale(
-        self, covariance: FloatArray, bounds: FloatArray, path_variance: float = 0.0
+        self, covariance: Floats, bounds: Floats, path_variance: float = 0.0
     ) -> float:
         """Factor in (0, 1] that undoes how far clips and noise of the path stretch scores of a fit.
 
@@ -98,7 +101,7 @@ class Loss(ABC):
         """About the mean weight of records, which is 1 without weights of classes."""
         return 1.0
 
-    def inverse_link(self, scores: FloatArray) -> FloatArray:
+    def inverse_link(self, scores: Floats) -> Floats:
         """Predictions of a regressor from scores of shape (n,)."""
         return scores
 
@@ -107,11 +110,11 @@ class Loss(ABC):
         return self
 
     @abstractmethod
-    def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def value(self, scores: Floats, target: Target) -> Floats:
         """Loss of each record, of shape (n,)."""
 
     @abstractmethod
-    def derivative(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def derivative(self, scores: Floats, target: Target) -> Floats:
         """Derivative with respect to the scores, in their shape."""
 
     def slope(self, score: float, target: float) -> float:
@@ -119,18 +122,13 @@ class Loss(ABC):
         return float(self.derivative(np.array([score]), np.array([target]))[0])
 
     @abstractmethod
-    def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def curvature(self, scores: Floats, target: Target) -> Floats:
         """Second derivative, of shape (n,), or Hessians of shape (n, K, K) for K scores."""
 
     @abstractmethod
     def proximal_derivative(
-        self,
-        scores: FloatArray,
-        target: TargetArray,
-        step: FloatArray,
-        start: FloatArray | None = None,
-        n_steps: int = 1,
-    ) -> FloatArray:
+        self, scores: Floats, target: Target, step: Floats, start: Start = None, n_steps: int = 1
+    ) -> Floats:
         """Derivative at the proximal point: g that solves ``g = loss'(scores - step * g)``.
 
         The proximal point ``argmin_w loss(w) + |w - scores|^2 / (2 step)`` is then
@@ -159,28 +157,23 @@ class ClosedForm(Loss):
     """A loss whose proximal derivative is a formula."""
 
     @abstractmethod
-    def _proximal(self, scores: FloatArray, target: TargetArray, step: FloatArray) -> FloatArray:
+    def _proximal(self, scores: Floats, target: Target, step: Floats) -> Floats:
         """The formula."""
 
     def proximal_derivative(
-        self,
-        scores: FloatArray,
-        target: TargetArray,
-        step: FloatArray,
-        start: FloatArray | None = None,
-        n_steps: int = 1,
-    ) -> FloatArray:
+        self, scores: Floats, target: Target, step: Floats, start: Start = None, n_steps: int = 1
+    ) -> Floats:
         """See :meth:`Loss.proximal_derivative`; in closed form."""
         return self._proximal(scores, target, step)
 
 
-def sum_of_classes(terms: FloatArray) -> FloatArray:
+def sum_of_classes(terms: Floats) -> Floats:
     """Sum over the first axis, in the order of the classes.
 
     The order of additions in ``terms.sum(axis=0)`` depends on the number of columns, so the last
     bits of a record's result would depend on how many other records there are.
     """
-    total: FloatArray = terms[0].copy()
+    total: Floats = terms[0].copy()
     for term in terms[1:]:
         total += term
     return total
@@ -192,7 +185,7 @@ def check_classes(n_classes: int) -> None:
         raise ValueError(f"Got n_classes={n_classes!r}, expected an int >= 2.")
 
 
-def clip_derivative(derivative: FloatArray, limit: FloatArray | float) -> FloatArray:
+def clip_derivative(derivative: Floats, limit: Floats | float) -> Floats:
     """Bound the derivative of each record.
 
     Clipping the derivative of a scalar loss is Huberising the loss: the result is the derivative
@@ -235,7 +228,7 @@ def clip_derivative(derivative: FloatArray, limit: FloatArray | float) -> FloatA
         return np.where(largest <= allowed, vectors, direction * allowed)
 
 
-def clip_vectors(vectors: FloatArray, bounds: FloatArray, law: str = "gaussian") -> FloatArray:
+def clip_vectors(vectors: Floats, bounds: Floats, law: str = "gaussian") -> Floats:
     """Scale each matrix down to a norm; what is not finite becomes zero.
 
     Parameters
@@ -262,7 +255,7 @@ def clip_vectors(vectors: FloatArray, bounds: FloatArray, law: str = "gaussian")
     return np.asarray(scaled * (peak * factor)[:, None, None])
 
 
-def scale_of_probabilities(scores: FloatArray, q: FloatArray, weights: FloatArray) -> float:
+def scale_of_probabilities(scores: Floats, q: Floats, weights: Floats) -> float:
     """Factor in [1/2, 1] of scores (n, K) that brings their softmax closest to q (n, K).
 
     Closest in relative entropy. A fit that stopped early was stretched less than one at the
@@ -277,7 +270,7 @@ def scale_of_probabilities(scores: FloatArray, q: FloatArray, weights: FloatArra
     return LEAST_SCALE if slope(LEAST_SCALE) >= 0 else float(brentq(slope, LEAST_SCALE, 1.0))
 
 
-def balanced(p: FloatArray, sizes: FloatArray, bounds: FloatArray) -> FloatArray:
+def balanced(p: Floats, sizes: Floats, bounds: Floats) -> Floats:
     r"""Probabilities q, (n, K), at which clipped derivatives balance at softmax probabilities p.
 
     A record of class k pulls with a derivative of size :math:`r_k`, clipped to :math:`c_k`. Pulls
@@ -299,7 +292,7 @@ def moderation(variance: float) -> float:
     return float(1.0 / np.sqrt(1.0 + np.pi * variance / 8.0))
 
 
-def moderate(log_probability: FloatArray, score_variance: float, doubt: float = 0.0) -> FloatArray:
+def moderate(log_probability: Floats, score_variance: float, doubt: float = 0.0) -> Floats:
     r"""Log probabilities of noisy scores, moderated by the variance of the noise.
 
     They are those of scores times `moderation`. Where noise determines the sign of a score, the

@@ -12,9 +12,10 @@ from scipy.special import softmax
 from skdpadmm._numbers import require_positive
 from skdpadmm.losses._loss import (
     ClosedForm,
-    FloatArray,
+    Floats,
     Loss,
-    TargetArray,
+    Start,
+    Target,
     balanced,
     check_classes,
     moderation,
@@ -45,7 +46,7 @@ class LogisticLoss(Loss):
     lipschitz = 1.0  # approached for badly misclassified records
 
     def unclipped_scale(
-        self, covariance: FloatArray, bounds: FloatArray, path_variance: float = 0.0
+        self, covariance: Floats, bounds: Floats, path_variance: float = 0.0
     ) -> float:
         """See :meth:`Loss.unclipped_scale`; by Gauss-Hermite quadrature."""
         nodes, weights = hermegauss(64)
@@ -54,12 +55,12 @@ class LogisticLoss(Loss):
         scale = scale_of_probabilities(scores, balanced(p, 1.0 - p, bounds), weights)
         return scale * moderation(path_variance)
 
-    def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def value(self, scores: Floats, target: Target) -> Floats:
         with np.errstate(under="ignore"):
             margin = target * scores
             return np.log1p(np.exp(-np.abs(margin))) - np.minimum(margin, 0.0)
 
-    def derivative(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def derivative(self, scores: Floats, target: Target) -> Floats:
         with np.errstate(under="ignore"):
             probability = target * scores
             _error_probability(probability)
@@ -70,20 +71,15 @@ class LogisticLoss(Loss):
         odds = float(np.exp(min(target * score, _EXP_MAX)))
         return 1.0 / (1.0 + odds) * -target
 
-    def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def curvature(self, scores: Floats, target: Target) -> Floats:
         with np.errstate(under="ignore"):
             tail = np.exp(-np.abs(scores))
             tail /= np.square(1.0 + tail)
             return tail
 
     def proximal_derivative(
-        self,
-        scores: FloatArray,
-        target: TargetArray,
-        step: FloatArray,
-        start: FloatArray | None = None,
-        n_steps: int = 4,
-    ) -> FloatArray:
+        self, scores: Floats, target: Target, step: Floats, start: Start = None, n_steps: int = 4
+    ) -> Floats:
         r"""See :meth:`Loss.proximal_derivative`; by projected Newton steps.
 
         Measured over steps up to 1e6, the default number of Newton steps errs by at most 1e-14
@@ -122,7 +118,7 @@ class LogisticLoss(Loss):
             return -target * root
 
 
-def _error_probability(margin: FloatArray) -> None:
+def _error_probability(margin: Floats) -> None:
     """Replace margins by the probability of the other class, 1 / (1 + exp(margin))."""
     # NumPy's vectorised exp is several times faster than scipy.special.expit.
     np.minimum(margin, _EXP_MAX, out=margin)
@@ -131,7 +127,7 @@ def _error_probability(margin: FloatArray) -> None:
     np.reciprocal(margin, out=margin)
 
 
-def _cold_start(margin: FloatArray, step: FloatArray) -> FloatArray:
+def _cold_start(margin: Floats, step: Floats) -> Floats:
     """Approximate root: Lambert's function of step * exp(-margin), folded to h <= 1/2."""
     centre = margin + 0.5 * step
     log_size = np.log(np.maximum(step, 1e-300)) - (np.abs(centre) - 0.5 * step)
@@ -147,7 +143,7 @@ class _Hinge(ClosedForm):
     smoothing: float
 
     @abstractmethod
-    def _signs(self, target: TargetArray) -> TargetArray:
+    def _signs(self, target: Target) -> Target:
         """Targets in the shape of the scores, -1 or +1."""
 
     @property
@@ -155,23 +151,23 @@ class _Hinge(ClosedForm):
         """1 / h, attained on each parabola: scores do not interact."""
         return 1.0 / self.smoothing
 
-    def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def value(self, scores: Floats, target: Target) -> Floats:
         with np.errstate(over="ignore", under="ignore"):
             missing = np.maximum(1.0 - self._signs(target) * scores, 0.0)
             inner = np.minimum(missing, self.smoothing)
             return inner / self.smoothing * (missing - 0.5 * inner)
 
-    def derivative(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def derivative(self, scores: Floats, target: Target) -> Floats:
         return _slope(scores, self._signs(target), self.smoothing)
 
-    def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def curvature(self, scores: Floats, target: Target) -> Floats:
         """See :meth:`Loss.curvature`; 1 / h at both ends of the parabola, where sides differ."""
         with np.errstate(over="ignore"):
             missing = 1.0 - self._signs(target) * scores
             inside = (missing >= 0.0) & (missing <= self.smoothing)
             return np.where(inside, self.smoothness, 0.0)
 
-    def _proximal(self, scores: FloatArray, target: TargetArray, step: FloatArray) -> FloatArray:
+    def _proximal(self, scores: Floats, target: Target, step: Floats) -> Floats:
         """A smoothed hinge whose parabola is wider by the step."""
         wider = self.smoothing + (step if scores.ndim == 1 else step[:, None])
         return _slope(scores, self._signs(target), wider)
@@ -216,7 +212,7 @@ class SmoothedHinge(_Hinge):
     def __post_init__(self) -> None:
         require_positive(self.smoothing, "smoothing")
 
-    def _signs(self, target: TargetArray) -> TargetArray:
+    def _signs(self, target: Target) -> Target:
         return target
 
 
@@ -255,23 +251,23 @@ class OneVsRestHinge(_Hinge):
         """Square root of K, attained where all K scores are on the wrong side."""
         return float(np.sqrt(self.n_classes))
 
-    def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def value(self, scores: Floats, target: Target) -> Floats:
         return sum_of_classes(super().value(scores, target).T)
 
-    def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def curvature(self, scores: Floats, target: Target) -> Floats:
         """See :meth:`Loss.curvature`; diagonal Hessians."""
         hessian = np.zeros((*scores.shape, self.n_classes))
         classes = np.arange(self.n_classes)
         hessian[:, classes, classes] = super().curvature(scores, target)
         return hessian
 
-    def _signs(self, target: TargetArray) -> TargetArray:
+    def _signs(self, target: Target) -> Target:
         signs = np.full((len(target), self.n_classes), -1.0)
         signs[np.arange(len(target)), target] = 1.0
         return signs
 
 
-def _slope(scores: FloatArray, signs: TargetArray, width: FloatArray | float) -> FloatArray:
+def _slope(scores: Floats, signs: Target, width: Floats | float) -> Floats:
     """``-y (1 - y s) / width``, clipped: the derivative of a smoothed hinge of that width.
 
     The proximal step widens the parabola by the step and changes nothing else.

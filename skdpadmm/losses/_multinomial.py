@@ -8,9 +8,10 @@ import numpy as np
 from scipy.special import softmax
 
 from skdpadmm.losses._loss import (
-    FloatArray,
+    Floats,
     Loss,
-    TargetArray,
+    Start,
+    Target,
     balanced,
     check_classes,
     moderation,
@@ -49,7 +50,7 @@ class MultinomialLoss(Loss):
         check_classes(self.n_classes)
 
     def unclipped_scale(
-        self, covariance: FloatArray, bounds: FloatArray, path_variance: float = 0.0
+        self, covariance: Floats, bounds: Floats, path_variance: float = 0.0
     ) -> float:
         """See :meth:`Loss.unclipped_scale`; by public draws."""
         values, vectors = np.linalg.eigh(covariance)
@@ -61,18 +62,18 @@ class MultinomialLoss(Loss):
         scale = scale_of_probabilities(scores, q, np.ones(N_DRAWS))
         return scale * moderation(path_variance)
 
-    def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def value(self, scores: Floats, target: Target) -> Floats:
         with np.errstate(over="ignore", under="ignore"):
             top = scores.max(axis=1)
             log_sum = np.log(sum_of_classes(np.exp(scores.T - top)))
             return np.asarray(log_sum + (top - scores[np.arange(len(target)), target]))
 
-    def derivative(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def derivative(self, scores: Floats, target: Target) -> Floats:
         probability = _softmax(scores)
         probability[np.arange(len(target)), target] -= 1.0
         return probability
 
-    def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def curvature(self, scores: Floats, target: Target) -> Floats:
         """See :meth:`Loss.curvature`; Hessians ``diag(p) - p p'``."""
         with np.errstate(under="ignore"):
             probability = _softmax(scores)
@@ -80,13 +81,8 @@ class MultinomialLoss(Loss):
             return diagonal - probability[:, :, None] * probability[:, None, :]
 
     def proximal_derivative(
-        self,
-        scores: FloatArray,
-        target: TargetArray,
-        step: FloatArray,
-        start: FloatArray | None = None,
-        n_steps: int = 10,
-    ) -> FloatArray:
+        self, scores: Floats, target: Target, step: Floats, start: Start = None, n_steps: int = 10
+    ) -> Floats:
         r"""See :meth:`Loss.proximal_derivative`; by Newton steps on one multiplier per record.
 
         Measured with steps up to 1e6 and scores up to 1e6, the default number of Newton steps errs
@@ -142,7 +138,7 @@ class MultinomialLoss(Loss):
         return np.ascontiguousarray(solution.T)
 
 
-def _softmax(scores: FloatArray) -> FloatArray:
+def _softmax(scores: Floats) -> Floats:
     with np.errstate(over="ignore", under="ignore"):
         # Classes first: NumPy reduces the first axis several times faster.
         probability = np.ascontiguousarray(scores.T)
@@ -152,9 +148,7 @@ def _softmax(scores: FloatArray) -> FloatArray:
         return np.ascontiguousarray(probability.T)
 
 
-def _multiplier(
-    shifted: FloatArray, step: FloatArray, start: FloatArray, target: TargetArray
-) -> FloatArray:
+def _multiplier(shifted: Floats, step: Floats, start: Floats, target: Target) -> Floats:
     """One joint Newton step for the multiplier at given probabilities; classes come first."""
     probability = start.copy()
     probability[target, np.arange(len(target))] += 1.0
@@ -168,14 +162,14 @@ def _multiplier(
     return np.nan_to_num(sum_of_classes(level) / sum_of_classes(weight))
 
 
-def _wright_omega(x: FloatArray, work: FloatArray) -> FloatArray:
+def _wright_omega(x: Floats, work: Floats) -> Floats:
     """Solve ``w + log(w) = x`` for w, in place; arguments below -690 count as -690.
 
     Fourth-order steps of Fritsch, Shafer and Crowley (1973), from the softplus function. The
     result lies in `work`, of shape (4, *x.shape): allocating arrays of this size takes longer than
     the arithmetic on them. The argument is overwritten.
     """
-    omega: FloatArray = work[0]
+    omega: Floats = work[0]
     change, inverse, scale = work[1:]
     np.maximum(x, -690.0, out=x)
     np.abs(x, out=omega)

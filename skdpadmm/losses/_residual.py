@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skdpadmm._numbers import require_positive
-from skdpadmm.losses._loss import ClosedForm, FloatArray, TargetArray
+from skdpadmm.losses._loss import ClosedForm, Floats, Target
 
 
 class _Residual(ClosedForm):
@@ -22,30 +22,30 @@ class _Residual(ClosedForm):
         """The threshold."""
         return self.threshold
 
-    def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def value(self, scores: Floats, target: Target) -> Floats:
         with np.errstate(over="ignore", under="ignore"):
             size = np.abs(scores - target)
             inner = np.minimum(size, self.threshold)
             return inner * (size - 0.5 * inner)
 
-    def derivative(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def derivative(self, scores: Floats, target: Target) -> Floats:
         with np.errstate(over="ignore"):
             return self._clip(scores - target)
 
     def slope(self, score: float, target: float) -> float:
         return max(min(score - target, self.threshold), -self.threshold)
 
-    def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def curvature(self, scores: Floats, target: Target) -> Floats:
         """See :meth:`Loss.curvature`; 1 at the threshold itself, where both sides differ."""
         with np.errstate(over="ignore"):
             return (np.abs(scores - target) <= self.threshold).astype(np.float64)
 
-    def _proximal(self, scores: FloatArray, target: TargetArray, step: FloatArray) -> FloatArray:
+    def _proximal(self, scores: Floats, target: Target, step: Floats) -> Floats:
         """``(s - y) / (1 + step)``, clipped."""
         with np.errstate(over="ignore", under="ignore"):
             return self._clip((scores - target) / (1.0 + step))
 
-    def _clip(self, residual: FloatArray) -> FloatArray:
+    def _clip(self, residual: Floats) -> Floats:
         if self.threshold == np.inf:
             return residual
         return np.clip(residual, -self.threshold, self.threshold, out=residual)

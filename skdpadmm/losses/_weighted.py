@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skdpadmm._numbers import require_positive
-from skdpadmm.losses._loss import FloatArray, Loss, TargetArray
+from skdpadmm.losses._loss import Floats, Loss, Start, Target
 
 
 @dataclass(frozen=True)
@@ -71,30 +71,30 @@ class WeightedLoss(Loss):
         return harmonic_mean(self.weights)
 
     def unclipped_scale(
-        self, covariance: FloatArray, bounds: FloatArray, path_variance: float = 0.0
+        self, covariance: Floats, bounds: Floats, path_variance: float = 0.0
     ) -> float:
         """See :meth:`Loss.unclipped_scale`; what is clipped is the weighted derivative."""
         bounds = bounds / np.array(self.weights)
         return self.loss.unclipped_scale(covariance, bounds, path_variance)
 
-    def value(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def value(self, scores: Floats, target: Target) -> Floats:
         return _product(self._of_records(target), self.loss.value(scores, target))
 
-    def derivative(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def derivative(self, scores: Floats, target: Target) -> Floats:
         return _product(self._of_records(target, scores.ndim), self.loss.derivative(scores, target))
 
-    def curvature(self, scores: FloatArray, target: TargetArray) -> FloatArray:
+    def curvature(self, scores: Floats, target: Target) -> Floats:
         curvature = self.loss.curvature(scores, target)
         return _product(self._of_records(target, curvature.ndim), curvature)
 
     def proximal_derivative(
         self,
-        scores: FloatArray,
-        target: TargetArray,
-        step: FloatArray,
-        start: FloatArray | None = None,
+        scores: Floats,
+        target: Target,
+        step: Floats,
+        start: Start = None,
         n_steps: int | None = None,
-    ) -> FloatArray:
+    ) -> Floats:
         """See :meth:`Loss.proximal_derivative`; that of the loss for a step times the weight."""
         step = _product(self._of_records(target), step)
         weights = self._of_records(target, scores.ndim)
@@ -104,14 +104,14 @@ class WeightedLoss(Loss):
                 more["start"] = start / weights
         return _product(weights, self.loss.proximal_derivative(scores, target, step, **more))
 
-    def _of_records(self, target: TargetArray, n_axes: int = 1) -> FloatArray:
+    def _of_records(self, target: Target, n_axes: int = 1) -> Floats:
         """The weight of each record, along the first of that many axes."""
         classes = target > 0 if self.n_outputs == 1 else target
         weight = np.array(self.weights)[np.asarray(classes, dtype=np.intp)]
         return weight.reshape(-1, *(1,) * (n_axes - 1))
 
 
-def _product(weight: FloatArray, of_records: FloatArray) -> FloatArray:
+def _product(weight: Floats, of_records: Floats) -> Floats:
     """The product, at most the largest float."""
     with np.errstate(over="ignore", under="ignore"):
         return np.minimum(weight * of_records, np.finfo(np.float64).max)

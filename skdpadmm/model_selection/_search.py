@@ -26,7 +26,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpadmm._fitting import all_or_nothing
-from skdpadmm._linear_model import encode, finite_numbers, validating
+from skdpadmm._linear_model import FLOATS, encode, finite_numbers, validating
 from skdpadmm._pipelines import (
     last_step,
     n_features_of_last_step,
@@ -245,7 +245,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Features as they came, where a pipeline or names of columns need them so, and targets."""
-        of_rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+        of_rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": FLOATS}
         is_regression = is_regressor(self.estimator)
         as_targets = finite_numbers if is_regression else np.asarray
         with validating():
@@ -281,9 +281,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
             checked.add(key)
             with _trials.without_warnings(), converting():
                 width = n_features_of_last_step(candidate, X.shape[1], getattr(X, "columns", None))
-                rows = check_array(
-                    steps.fit_transform(X), accept_sparse="csr", dtype=[np.float64, np.float32]
-                )
+                rows = check_array(steps.fit_transform(X), accept_sparse="csr", dtype=FLOATS)
             if rows.shape != (X.shape[0], width):
                 raise ValueError(
                     f"Got transformers that return shape {rows.shape}, expected"

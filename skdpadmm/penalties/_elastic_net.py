@@ -13,7 +13,7 @@ from scipy import linalg
 from skdpadmm._numbers import require_positive
 from skdpadmm.penalties._penalty import (
     ENTRYWISE,
-    FloatArray,
+    Floats,
     Penalty,
     ProximalOperator,
     as_columns,
@@ -47,13 +47,13 @@ class _ElasticNet(Penalty):
         """Whether the l1 norm has a positive factor."""
         return self._strengths()[0] > 0
 
-    def value(self, coef: FloatArray) -> float:
+    def value(self, coef: Floats) -> float:
         l1, l2 = self._strengths()
         # A strength of zero is zero whatever the norm, even where squares overflow.
         norm = l1 * np.abs(coef).sum() if l1 else 0.0
         return float(norm + (0.5 * l2 * np.square(coef).sum() if l2 else 0.0))
 
-    def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
+    def proximal_operator(self, step: float, metric: Floats | None = None) -> ProximalOperator:
         """See :meth:`Penalty.proximal_operator`; closed form where the metric is diagonal."""
         require_positive(step, "step")
         check_metric(metric)
@@ -61,12 +61,12 @@ class _ElasticNet(Penalty):
         if metric is None or metric.ndim == 1:
 
             @cache
-            def constants(shape: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+            def constants(shape: tuple[int, ...]) -> tuple[Floats, Floats]:
                 return _constants(as_weights(np.empty(shape), metric), l1, l2)
 
             is_free = l1 == l2 == 0
 
-            def shrink(v: FloatArray) -> FloatArray:
+            def shrink(v: Floats) -> Floats:
                 threshold, divisor = constants(v.shape)
                 return v + 0.0 if is_free else _shrink(v, threshold, divisor)
 
@@ -77,7 +77,7 @@ class _ElasticNet(Penalty):
         quadratic, factor = factor_matrix(metric, l2)
         if l1 == 0:
 
-            def solve(v: FloatArray) -> FloatArray:
+            def solve(v: Floats) -> Floats:
                 columns = as_columns(v, len(factor))
                 # A correction of the point, which is exact where nothing is to be corrected.
                 change = l2 * linalg.cho_solve((factor, True), columns, check_finite=False)
@@ -87,14 +87,14 @@ class _ElasticNet(Penalty):
         inverse = linalg.cho_solve((factor, True), np.eye(len(factor)), check_finite=False)
         inverse = 0.5 * (inverse + inverse.T)
 
-        def threshold(v: FloatArray) -> FloatArray:
+        def threshold(v: Floats) -> Floats:
             columns = [np.ascontiguousarray(column) for column in as_columns(v, len(metric)).T]
             solutions = [_l1_minimiser(w, metric, quadratic, inverse, l1, l2) for w in columns]
             return np.stack(solutions, axis=1).reshape(v.shape)
 
         return threshold
 
-    def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
+    def proximal_rounding(self, scale: Floats, condition: float | None = None) -> float:
         """See :meth:`Penalty.proximal_rounding`; units do not count.
 
         Up to powers of two a Cholesky factor does not depend on the units. The system of the
@@ -191,25 +191,20 @@ class NoPenalty(_ElasticNet):
         return 0.0, 0.0
 
 
-def _constants(weight: FloatArray, l1: float, l2: float) -> tuple[FloatArray, FloatArray]:
+def _constants(weight: Floats, l1: float, l2: float) -> tuple[Floats, Floats]:
     """What `_shrink` subtracts and divides by."""
     return l1 / weight, 1.0 + l2 / weight
 
 
-def _shrink(v: FloatArray, threshold: FloatArray, divisor: FloatArray) -> FloatArray:
+def _shrink(v: Floats, threshold: Floats, divisor: Floats) -> Floats:
     shrunk = np.maximum(np.abs(v) - threshold, 0.0)
     # Adding zero turns -0.0 into 0.0.
     return np.copysign(shrunk, v) / divisor + 0.0
 
 
 def _l1_minimiser(
-    v: FloatArray,
-    metric: FloatArray,
-    quadratic: FloatArray,
-    inverse: FloatArray,
-    l1: float,
-    l2: float,
-) -> FloatArray:
+    v: Floats, metric: Floats, quadratic: Floats, inverse: Floats, l1: float, l2: float
+) -> Floats:
     """Minimise ``l1 ||w||_1 + l2 / 2 ||w||^2 + (w - v)' M (w - v) / 2``, with Q = M + l2 I."""
     # The dual variable is the projection of M v onto a box in the metric of the inverse of Q. For
     # a box guessing works far more often than for a lasso. The inverse may be inaccurate,

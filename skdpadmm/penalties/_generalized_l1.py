@@ -18,7 +18,7 @@ from skdpadmm.penalties._elastic_net import L1, NoPenalty
 from skdpadmm.penalties._matrix import SparseMatrix, as_matrix, matrix_fingerprint, require_rank
 from skdpadmm.penalties._penalty import (
     ENTRYWISE,
-    FloatArray,
+    Floats,
     Penalty,
     ProximalOperator,
     as_columns,
@@ -163,11 +163,11 @@ class GeneralizedL1(Penalty):
         """0."""
         return 0.0
 
-    def value(self, coef: FloatArray) -> float:
+    def value(self, coef: Floats) -> float:
         check_height(len(coef), self.matrix.shape[1])
         return float(self.strength * np.abs(np.asarray(self.matrix @ coef)).sum())
 
-    def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
+    def proximal_operator(self, step: float, metric: Floats | None = None) -> ProximalOperator:
         """See :meth:`Penalty.proximal_operator`; a box-constrained quadratic in m variables.
 
         Also raises a ValueError where the matrix is so ill-conditioned that the inverse metric
@@ -180,18 +180,18 @@ class GeneralizedL1(Penalty):
         if metric is not None and metric.ndim == 1 and (metric == 1.0).all():
             # The identity has one path through the arithmetic.
             metric = None
-        solve: Callable[[FloatArray], FloatArray] = np.copy
+        solve: Callable[[Floats], Floats] = np.copy
         if self.strength > 0 and self.matrix.shape[0]:
             solve = _DualSolver(self.matrix.toarray(), metric, step * self.strength).solve
 
-        def apply(v: FloatArray) -> FloatArray:
+        def apply(v: Floats) -> Floats:
             columns = as_columns(v, p)
             solutions = [solve(np.ascontiguousarray(column)) for column in columns.T]
             return np.stack(solutions, axis=1).reshape(v.shape)
 
         return apply
 
-    def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
+    def proximal_rounding(self, scale: Floats, condition: float | None = None) -> float:
         """See :meth:`Penalty.proximal_rounding`; it grows with the condition of D in these units.
 
         Linearly in the last projection, and squared in the system for the subspace to project on.
@@ -253,8 +253,8 @@ class _DualSolver:
     any length: `GeneralizedL1.proximal_rounding`.
     """
 
-    def __init__(self, rows: FloatArray, metric: FloatArray | None, level: float) -> None:
-        self.units: FloatArray = np.ones(rows.shape[1])
+    def __init__(self, rows: Floats, metric: Floats | None, level: float) -> None:
+        self.units: Floats = np.ones(rows.shape[1])
         if metric is not None:
             diagonal = metric if metric.ndim == 1 else metric.diagonal()
             # Powers of two, so that nothing is rounded.
@@ -266,7 +266,7 @@ class _DualSolver:
                 else metric * self.units**2
             )
         self.rows, self.metric, self.level = rows, metric, level
-        lifted: FloatArray
+        lifted: Floats
         if metric is None:
             lifted = rows.T
         elif metric.ndim == 1:
@@ -284,7 +284,7 @@ class _DualSolver:
                 " expected independent rows. Take differences of a lower order, or fewer features."
             ) from None
 
-    def solve(self, v: FloatArray) -> FloatArray:
+    def solve(self, v: Floats) -> Floats:
         """Minimise for one point."""
         v = v / self.units
         # In units of the point, by a power of two, products neither overflow nor underflow.
@@ -295,7 +295,7 @@ class _DualSolver:
             return v * self.units
         return self.units * np.ldexp(self._solve(np.ldexp(v, -exponent), level), exponent)
 
-    def _solve(self, v: FloatArray, level: float) -> FloatArray:
+    def _solve(self, v: Floats, level: float) -> Floats:
         force = self.rows @ v
         dual = linalg.cho_solve(self.factor, force, check_finite=False)
         if not (np.abs(dual) <= level).all():
@@ -315,12 +315,10 @@ class _DualSolver:
             pull = -level * (np.sign(dual[outside]) @ self.rows[outside])
         return self._on_subspace(v, pull, ~outside)
 
-    def _on_subspace(
-        self, v: FloatArray, pull: FloatArray, zero: npt.NDArray[np.bool_]
-    ) -> FloatArray:
+    def _on_subspace(self, v: Floats, pull: Floats, zero: npt.NDArray[np.bool_]) -> Floats:
         """Minimise ``(w - v)' M (w - v) / 2 - pull' w`` where some entries of D w are zero."""
         held = int(zero.sum())
-        basis: FloatArray = np.eye(v.size)
+        basis: Floats = np.eye(v.size)
         if held:
             full = linalg.qr(self.rows[zero].T, check_finite=False)[0]
             basis = np.asarray(full[:, held:], dtype=np.float64)

@@ -22,10 +22,10 @@ from skdpadmm.penalties._matrix import (
     require_rank,
     spectrum,
 )
-from skdpadmm.penalties._penalty import FloatArray, Penalty, ProximalOperator
+from skdpadmm.penalties._penalty import Floats, Penalty, ProximalOperator
 
 # What maps columns of one height to columns of another.
-LinearMap = Callable[[FloatArray], FloatArray]
+LinearMap = Callable[[Floats], Floats]
 
 # Fraction of entries that are not zero from which a system is solved as a dense one.
 _DENSE_FRACTION = 0.25
@@ -73,7 +73,7 @@ class LinearConstraint:
 
     A: SparseMatrix | None = field(compare=False)
     B: SparseMatrix | None = field(compare=False)
-    c: FloatArray | None = field(compare=False)
+    c: Floats | None = field(compare=False)
     fingerprint: str = field(init=False)
 
     def __init__(self, A: Any = None, B: Any = None, c: Any = None) -> None:
@@ -130,15 +130,15 @@ class LinearConstraint:
         """At least that of A, by a relative 1e-9 and rounding; 1 for the identity."""
         return self._spectrum.largest
 
-    def forward(self, x: FloatArray) -> FloatArray:
+    def forward(self, x: Floats) -> Floats:
         """Map x of shape (n,) or (n, K) to ``A x``."""
         return x.copy() if self.A is None else np.asarray(self.A @ x)
 
-    def adjoint(self, v: FloatArray) -> FloatArray:
+    def adjoint(self, v: Floats) -> Floats:
         """Map v of shape (m,) or (m, K) to ``A' v``."""
         return v.copy() if self.A is None else np.asarray(self.A.T @ v)
 
-    def B_dot(self, y: FloatArray) -> FloatArray:
+    def B_dot(self, y: Floats) -> Floats:
         """Map y of shape (l,) or (l, K) to ``B y``."""
         # Adding zero turns -0.0 into 0.0.
         return 0.0 - y if self.B is None else np.asarray(self.B @ y)
@@ -187,7 +187,7 @@ class LinearConstraint:
         solve, metric = self._least_squares
         prox, c = penalty.proximal_operator(1.0 / weight, metric), self.c
 
-        def step(w: FloatArray) -> FloatArray:
+        def step(w: Floats) -> Floats:
             target = w / weight
             if c is not None:
                 if len(w) != len(c):
@@ -218,7 +218,7 @@ class LinearConstraint:
         return Spectrum(self.n_constraints, 1.0, 1.0) if self.A is None else spectrum(self.A)
 
     @cached_property
-    def _least_squares(self) -> tuple[LinearMap, FloatArray | None]:
+    def _least_squares(self) -> tuple[LinearMap, Floats | None]:
         """The map ``(B' B)^{-1} B'``, and the metric ``B' B``: None for ones."""
         if self.B is None:
             return lambda v: 0.0 - v, None
@@ -231,7 +231,7 @@ class LinearConstraint:
                 gram.toarray(),
             )
 
-        def project(v: FloatArray) -> FloatArray:
+        def project(v: Floats) -> Floats:
             return np.asarray(columns.T @ v) / diagonal.reshape((-1,) + (1,) * (v.ndim - 1))
 
         return project, None if (diagonal == 1.0).all() else diagonal

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg, sparse
 from sklearn.utils import check_array
 
-from skdpadmm.penalties._penalty import FloatArray
+from skdpadmm.penalties._penalty import Floats
 
 # How matrices are kept, whatever they came as.
 SparseMatrix: TypeAlias = "sparse.csr_array[np.float64]"
@@ -35,7 +35,7 @@ def as_matrix(name: str, matrix: Any, least_rows: int = 1) -> SparseMatrix:
     return kept
 
 
-def matrix_fingerprint(*parts: SparseMatrix | FloatArray | str) -> str:
+def matrix_fingerprint(*parts: SparseMatrix | Floats | str) -> str:
     """SHA-256 of shapes and values, the same on every machine."""
     digest = hashlib.sha256()
     for part in parts:
@@ -51,7 +51,7 @@ def matrix_fingerprint(*parts: SparseMatrix | FloatArray | str) -> str:
     return digest.hexdigest()
 
 
-def diagonal_of(matrix: SparseMatrix) -> FloatArray | None:
+def diagonal_of(matrix: SparseMatrix) -> Floats | None:
     """The diagonal of a matrix that has nothing else, or None."""
     entries = matrix.tocoo()
     row, column = entries.coords

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, sparse
 
-FloatArray = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 # A proximal operator whose step and metric are fixed.
-ProximalOperator = Callable[[FloatArray], FloatArray]
+ProximalOperator = Callable[[Floats], Floats]
 
 # Rounding of an operator of a few operations on each coefficient, and of two changes of units.
 ENTRYWISE = 2.0**-49
@@ -40,11 +40,11 @@ class Penalty(ABC):
         return False
 
     @abstractmethod
-    def value(self, coef: FloatArray) -> float:
+    def value(self, coef: Floats) -> float:
         """Penalty of coefficients of shape (p,) or (p, K)."""
 
     @abstractmethod
-    def proximal_operator(self, step: float, metric: FloatArray | None = None) -> ProximalOperator:
+    def proximal_operator(self, step: float, metric: Floats | None = None) -> ProximalOperator:
         r"""Proximal operator for one step and one metric, checked and factored once.
 
         The operator maps v to :math:`\arg\min_w r(w) + \frac{1}{2 \gamma} (w - v)^T M (w - v)`,
@@ -72,11 +72,11 @@ class Penalty(ABC):
             positive definite.
         """
 
-    def prox(self, v: FloatArray, step: float, metric: FloatArray | None = None) -> FloatArray:
+    def prox(self, v: Floats, step: float, metric: Floats | None = None) -> Floats:
         """Proximal operator at one point: ``proximal_operator(step, metric)(v)``."""
         return self.proximal_operator(step, metric)(v)
 
-    def proximal_rounding(self, scale: FloatArray, condition: float | None = None) -> float:
+    def proximal_rounding(self, scale: Floats, condition: float | None = None) -> float:
         r"""Bound of the relative rounding error of the proximal operator, for any step.
 
         Let M be a metric with the norm :math:`\|\cdot\|_M`, and w the operator's exact value at v.
@@ -127,7 +127,7 @@ def check_strength(name: str, strength: float) -> None:
         raise ValueError(f"Got {name}={strength!r}, expected a float in [0, inf).")
 
 
-def check_metric(metric: FloatArray | None) -> None:
+def check_metric(metric: Floats | None) -> None:
     """Refuse what is neither a positive finite diagonal nor a square matrix."""
     if metric is None:
         return
@@ -140,7 +140,7 @@ def check_metric(metric: FloatArray | None) -> None:
         )
 
 
-def factor_matrix(metric: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray]:
+def factor_matrix(metric: Floats, ridge: float) -> tuple[Floats, Floats]:
     """A symmetric positive definite metric plus a ridge, and the lower Cholesky factor of both."""
     if not linalg.issymmetric(metric, rtol=1e-8, atol=1e-12 * np.abs(metric).max(initial=0.0)):
         raise ValueError("Got a metric that is not symmetric and finite, expected M == M.T.")
@@ -155,13 +155,13 @@ def factor_matrix(metric: FloatArray, ridge: float) -> tuple[FloatArray, FloatAr
         ) from None
 
 
-def as_columns(v: FloatArray, size: int) -> FloatArray:
+def as_columns(v: Floats, size: int) -> Floats:
     """View of a point of shape (p,) or (p, K) as columns, on each of which a matrix acts."""
     check_height(len(v), size)
     return v.reshape(size, -1)
 
 
-def as_weights(v: FloatArray, metric: FloatArray | None) -> FloatArray:
+def as_weights(v: Floats, metric: Floats | None) -> Floats:
     """A diagonal metric, ones by default, shaped so that it broadcasts against a point."""
     if metric is None:
         return np.ones((1,) * v.ndim)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from skdpadmm.penalties._penalty import FloatArray
+from skdpadmm.penalties._penalty import Floats
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -23,9 +23,9 @@ class PiecewiseQuadratic:
 
     def __init__(
         self,
-        quadratic: FloatArray,
-        linear: FloatArray,
-        v: FloatArray,
+        quadratic: Floats,
+        linear: Floats,
+        v: Floats,
         *,
         kinks: tuple[float, ...],
         slopes: tuple[float, ...],
@@ -34,9 +34,9 @@ class PiecewiseQuadratic:
         self.kinks, self.slopes = np.array(kinks), np.array(slopes)
         self.ends = np.concatenate([[-np.inf], self.kinks, [np.inf]])
         self.steepest = float(np.abs(self.slopes[np.isfinite(self.slopes)]).max(initial=0.0))
-        self.point: FloatArray = v.copy()
+        self.point: Floats = v.copy()
 
-    def guess(self) -> FloatArray | None:
+    def guess(self) -> Floats | None:
         """Guess the kinks at which coefficients rest until a guess repeats itself.
 
         Hintermueller, Ito and Kunisch, SIAM Journal on Optimization 13 (2003). For bounds it nearly
@@ -70,7 +70,7 @@ class PiecewiseQuadratic:
             pull = self.point + self._force() / weight
         return None
 
-    def descend(self, start: FloatArray) -> FloatArray:
+    def descend(self, start: Floats) -> Floats:
         """Minimise from a point within the bounds, which decides the time and not the result.
 
         An active-set method: coefficients that rest at kinks stay there while the others move
@@ -95,17 +95,17 @@ class PiecewiseQuadratic:
                 break
         return self.point
 
-    def _force(self) -> FloatArray:
+    def _force(self) -> Floats:
         """The downward slope of the smooth part."""
         return -(self.quadratic @ (self.point - self.v) + self.linear)
 
-    def _rounding(self) -> FloatArray:
+    def _rounding(self) -> Floats:
         """Bound of the rounding error of a gradient that is zero, for each entry."""
         sizes = np.abs(self.quadratic) @ (np.abs(self.point) + np.abs(self.v)) + np.abs(self.linear)
-        rounding: FloatArray = (4.0 + self.v.size) * _EPSILON * (sizes + self.steepest)
+        rounding: Floats = (4.0 + self.v.size) * _EPSILON * (sizes + self.steepest)
         return rounding
 
-    def _states(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_], FloatArray]:
+    def _states(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_], Floats]:
         """The piece of each coefficient, whether it is at a kink, and the force beyond its hold.
 
         At a kink the piece is the one before it. Elsewhere, and within rounding, there is no hold.
@@ -129,7 +129,7 @@ class PiecewiseQuadratic:
         self.point[free] = np.where(beyond & (fraction == first), end, moved)
         return bool(first == 1.0)
 
-    def _target(self, free: npt.NDArray[np.bool_], piece: npt.NDArray[np.intp]) -> FloatArray:
+    def _target(self, free: npt.NDArray[np.bool_], piece: npt.NDArray[np.intp]) -> Floats:
         """Minimiser over the free coefficients, as if their pieces had no ends."""
         change = np.where(free, 0.0, self.point - self.v)
         rows = self.quadratic[free]

@@ -258,7 +258,7 @@ class RowNormClipper(_PublicTransformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "norm": [Interval(Real, 0, None, closed="neither")],
+        "norm": [Interval(Real, 0, None, closed="neither")]
     }
 
     def __init__(self, *, norm: float = 1.0) -> None:

@@ -342,10 +342,7 @@ def _horizon(walk: TokenWalk) -> int:
 
 
 def hitting_gaps(
-    transition: Array,
-    agents: NDArray[np.intp],
-    watched: NDArray[np.bool_],
-    horizon: int,
+    transition: Array, agents: NDArray[np.intp], watched: NDArray[np.bool_], horizon: int
 ) -> Gaps:
     """Return laws (b, horizon) of the gaps of agents (b,), each with a set (b, n) that is watched.
 

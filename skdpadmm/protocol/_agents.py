@@ -18,7 +18,7 @@ from skdpadmm.network import Links, Similarity, Topology, honest_messages
 MODEL = "model"
 SERVER, SUMS = "server", "sums"
 EAVESDROPPER, PEER = "eavesdropper", "peer"
-FRACTION = "a float in (0, 1]"
+EXPECTED_FRACTION = "a float in (0, 1]"
 NO_LOSSES = "Preparations, such as the second moment, wait for every agent: no message is lost."
 
 
@@ -149,7 +149,7 @@ class Agents:
 
     def hides_by_pairs(self, observer: str) -> bool:
         """Whether an observer sees messages one by one, with noise of pairs in them."""
-        return False
+        return self.edge_noise > 0
 
     @cached_property
     def paired_together(self) -> float:
@@ -237,7 +237,7 @@ class Federation(Agents):
         n, share = self.n_agents, self.participation
         expected = f"an int in [1, {n}], the number of agents: the others may reveal their noise"
         require(1 <= self.n_honest <= n, "n_honest", self.n_honest, expected)
-        require(0 < share <= 1, "participation", share, f"'auto' or {FRACTION}")
+        require(0 < share <= 1, "participation", share, f"'auto' or {EXPECTED_FRACTION}")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "a float in [0, 1)")
         expected = "0, or participation=1: noise of pairs needs both of them in every round"
         require(share == 1 or not self.edge_noise, "edge_noise", self.edge_noise, expected)
@@ -248,7 +248,7 @@ class Federation(Agents):
 
     def hides_by_pairs(self, observer: str) -> bool:
         """The server sees messages one by one."""
-        return observer == SERVER and self.edge_noise > 0
+        return observer == SERVER and super().hides_by_pairs(observer)
 
     @property
     def n_dishonest(self) -> int:
@@ -312,7 +312,7 @@ class Network(Agents):
     def __post_init__(self) -> None:
         super().__post_init__()
         n, most = self.n_agents, max(1, self.n_agents - 1)
-        require(0 < self.participation <= 1, "participation", self.participation, FRACTION)
+        require(0 < self.participation <= 1, "participation", self.participation, EXPECTED_FRACTION)
         require(0 <= self.dropout < 1, "dropout", self.dropout, "a float in [0, 1)")
         n_nodes = self.topology.n_agents
         require(n_nodes == n, "topology.n_agents", n_nodes, f"{n}, a node for each agent")
@@ -325,13 +325,8 @@ class Network(Agents):
 
     def sees_each_message(self, observer: str) -> bool:
         """Everybody; of secret-shared messages a coalition that may hold every curator."""
-        if self.edge_noise:
-            return False
-        return self.n_curators == 0 or (observer != MODEL and self.coalition >= self.n_needed)
-
-    def hides_by_pairs(self, observer: str) -> bool:
-        """Everybody sees messages one by one."""
-        return self.edge_noise > 0
+        is_open = observer != MODEL and self.coalition >= self.n_needed
+        return not self.edge_noise and (self.n_curators == 0 or is_open)
 
     @property
     def pairs(self) -> Topology:

@@ -198,6 +198,11 @@ class Facts:
         return self.agents.setting
 
     @property
+    def model_shape(self) -> tuple[int, int]:
+        """Parameters of a model: ``(n_parameters, n_outputs)``."""
+        return self.n_parameters, self.loss.n_outputs
+
+    @property
     def observers(self) -> tuple[str, ...]:
         """Who a plan states guarantees against."""
         return self.agents.observers

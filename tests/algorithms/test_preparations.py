@@ -25,7 +25,7 @@ from skdpadmm.algorithms._preparations import (
 )
 from skdpadmm.audit._replay import Gates
 from skdpadmm.engine import Engine
-from skdpadmm.losses import LogisticLoss
+from skdpadmm.losses import LogisticLoss, SquaredLoss
 from skdpadmm.penalties import L1, ElasticNet, NoPenalty, SquaredL2
 from skdpadmm.protocol import Budget, Gate, Problem
 from skdpadmm.records import Basis, Rows, rounding_factor
@@ -323,7 +323,7 @@ def test_the_variance_is_that_of_a_noisy_path_on_a_quadratic(step_size, n_averag
     rows, flat = Rows(np.zeros((4, 3)), coordinates_of(3)), {"spread": 1.0, "clip_unit": 1.0}
     rows.basis = Basis(vectors=np.eye(4), eigenvalues=np.ones(4), loading=loading, **flat)
     variance = parameter_variance(
-        rows=rows, smoothness=1.0, step_size=step_size, noise_std=noise_std, n_iter=n_iter,
+        SquaredLoss(), rows, step_size=step_size, noise_std=noise_std, n_iter=n_iter,
         n_averaged=n_averaged,
     )  # fmt: skip
     np.testing.assert_allclose(variance, tail.var(axis=0), rtol=0.06)
