@@ -35,10 +35,17 @@ from skdpadmm._sklearn import (
     Interval,
     LinkedEstimator,
     OneOf,
+    absent,
     converting,
     parameter,
 )
-from skdpadmm.algorithms import Algorithm, exact_algorithm, prepared, resolve_algorithm
+from skdpadmm.algorithms import (
+    Algorithm,
+    exact_algorithm,
+    prepared,
+    resolve_algorithm,
+    with_inference,
+)
 from skdpadmm.exceptions import warn_user
 from skdpadmm.losses import (
     HuberLoss,
@@ -133,6 +140,7 @@ class PrivateLinearModel(LinkedEstimator):
     n_jobs: int | None = parameter(None, Integral, None)
     ledger: str | None = parameter(None, str, os.PathLike, None)
     verbose: int = parameter(0, "verbose")
+    intervals: bool = absent(False)
 
     # What scikit-learn has for the same model, as "module.Class" of it; empty: nothing.
     _sklearn_class = ""
@@ -230,6 +238,8 @@ class PrivateLinearModel(LinkedEstimator):
         facts = self._facts(n_samples, loss, penalty, coordinates, replace(trust, agents=agents))
         # Whatever the budget: a grid over budgets should not fail at one end only.
         algorithm.check(facts)
+        if self.intervals:
+            facts = with_inference(facts, budget)
         if budget.is_private:
             choices = {"scale": self.scale, "conditioning": self.conditioning}
             facts = prepared(facts, budget, algorithm, coordinates, **choices)

@@ -342,6 +342,18 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Debiased:
+    """Parameters after a debiased step, in public coordinates, with their covariance.
+
+    `known`, of shape (n_parameters,): of which data say enough for an interval.
+    """
+
+    parameters: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    known: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Solution:
     """What an algorithm returns: a function of released quantities alone.
 
@@ -360,6 +372,8 @@ class Solution:
         Where agents end up with models of their own.
     n_rounds, n_messages, bytes_sent : int, default=0
         Completed rounds, messages of agents and a server in all directions, and their size.
+    debiased : Debiased or None, default=None
+        What intervals are made of, where they were planned.
     """
 
     parameters: NDArray[np.float64]
@@ -371,3 +385,4 @@ class Solution:
     n_rounds: int = 0
     n_messages: int = 0
     bytes_sent: int = 0
+    debiased: Debiased | None = None
