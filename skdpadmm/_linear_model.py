@@ -44,6 +44,7 @@ from skdpadmm.algorithms import (
     exact_algorithm,
     prepared,
     resolve_algorithm,
+    share_of_fit,
     with_inference,
 )
 from skdpadmm.exceptions import warn_user
@@ -238,13 +239,14 @@ class PrivateLinearModel(LinkedEstimator):
         facts = self._facts(n_samples, loss, penalty, coordinates, replace(trust, agents=agents))
         # Whatever the budget: a grid over budgets should not fail at one end only.
         algorithm.check(facts)
-        if self.intervals:
-            facts = with_inference(facts, budget)
         if budget.is_private:
             choices = {"scale": self.scale, "conditioning": self.conditioning}
-            facts = prepared(facts, budget, algorithm, coordinates, **choices)
+            own = share_of_fit(budget) if self.intervals else budget
+            facts = prepared(facts, own, algorithm, coordinates, **choices)
         elif is_exact:
             algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)
+        if self.intervals:
+            facts = with_inference(facts, budget)
         plan = algorithm.plan(facts, budget)
         return PlannedFit(
             plan=self._warned(plan, coordinates, trust) if budget.is_private else plan,

@@ -13,7 +13,7 @@ from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._gradient_admm import GradientADMM, is_streaming
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
-from skdpadmm.algorithms._inference import debiased, with_inference
+from skdpadmm.algorithms._inference import debiased, share_of_fit, with_inference
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._noise_left import without_clip_bias
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
@@ -75,6 +75,7 @@ __all__ = [
     "refit_at_home",
     "rescale",
     "resolve_algorithm",
+    "share_of_fit",
     "with_inference",
     "without_clip_bias",
 ]

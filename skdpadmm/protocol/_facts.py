@@ -116,9 +116,15 @@ class Centering:
 class Inference:
     """Noisy statistics at the fitted model, from which standard errors follow."""
 
-    # In units of the bound of a term: the mean gradient, and upper triangles of the means of
-    # curvatures and of squared gradients, whose entries off the diagonal are times sqrt(2).
-    releases: tuple[Release, Release, Release]
+    # In units of the bound of a term: the upper triangle of the mean curvature, whose entries off
+    # the diagonal are times sqrt(2), the mean gradient, and that triangle of its squares.
+    releases: tuple[Release, ...]
+    # Of the squared budget.
+    share: float
+    # The clip bound of gradients, in units of the size of a usual one.
+    opening: float
+    # How many times as wide intervals are as without privacy, where each direction is detected.
+    inflation: float
 
 
 @dataclass(frozen=True, kw_only=True)
