@@ -6,10 +6,11 @@
 Ten tables are taken as populations: the target is the population's own least squares or logit, so
 misspecification counts. From each, `n` rows are drawn with replacement, fitted by `DPAdmmRidge` or
 `DPAdmmLogisticRegression` with ``intervals=True`` and their defaults but for a tiny penalty, and it
-is counted how often the 95 % interval of a coefficient holds the population's. Columns that are
-linear combinations of earlier ones are left out. "ratio" is the median standard error over that of
-the same n rows without privacy, with a sandwich; "none" is the share of coefficients without an
-interval. Replace-one, delta 1e-5. Seeds are fixed: nothing printed here is private.
+is counted how often the 95 % interval of a coefficient holds the population's: in the mean, and of
+the worst coefficient that has an interval in at least 30 % of the draws. Columns that are linear
+combinations of earlier ones are left out. "ratio" is the median standard error over that of n rows
+without privacy, with a sandwich; "none" is the share of coefficients without an interval.
+Replace-one, delta 1e-5. Seeds are fixed: nothing printed here is private.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def population(name: str) -> Data:
     """A table whose columns, with the intercept, are of full rank."""
     data = load(name)
     rows, kept = data.rows(), [-1]
-    for column in range(rows.shape[1] - 1):
+    # Of the census schooling and experience, without the states.
+    is_used = data.upper > 1 if name == "census2000" else np.full(len(data.upper), True)
+    for column in np.flatnonzero(is_used):
         chosen = rows[:, [*kept, column]]
         if np.linalg.eigvalsh(chosen.T @ chosen / len(rows))[0] > 1e-4:
             kept.append(column)
@@ -95,7 +98,7 @@ def main() -> None:
                 )
                 held, errors = (np.array(each) for each in zip(*drawn, strict=True))
                 has_one = np.isfinite(held)
-                often = has_one.mean(axis=0) > 0.05
+                often = has_one.mean(axis=0) > 0.3
                 rate = np.nanmean(held[:, often], axis=0) if often.any() else np.array([np.nan])
                 ratio = np.nanmedian((errors / plain)[has_one]) if has_one.any() else np.nan
                 mean = np.nanmean(held) if has_one.any() else np.nan

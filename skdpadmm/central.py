@@ -204,6 +204,10 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -238,6 +242,8 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -316,6 +322,10 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -350,6 +360,8 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -451,6 +463,10 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -485,6 +501,8 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -555,6 +573,10 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -589,6 +611,8 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -674,6 +698,10 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -790,6 +818,10 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -826,6 +858,8 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -899,6 +933,10 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -933,6 +971,8 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int

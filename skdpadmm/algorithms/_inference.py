@@ -27,7 +27,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._defaults import RESIDUAL
+from skdpadmm.algorithms._defaults import RESIDUAL, TARGET_VARIANCES
 from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.algorithms._preparations import LARGEST_MATRIX
 from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, clip_vectors
@@ -49,16 +49,17 @@ Array = NDArray[np.float64]
 CURVATURE, GRADIENT, SQUARES = "curvature at the model", "gradient at the model", "squared gradients"
 # Of mu^2: what is released at the model; the rest fits it.
 SHARES = {CURVATURE: 0.2, GRADIENT: 0.35, SQUARES: 0.15}
-# Squares of rows are clipped where the spectrum of noise in H ends at so much of `h_max`, but not
-# below so many times the square of a usual row.
-EDGE, LEAST_SQUARE = 0.06, 4.0
+# Squares of rows are clipped where the spectrum of noise in H ends at so much of `h_max`, which
+# curvatures of scores in classes are well below, but not below so many times the square of a usual
+# row.
+EDGES, LEAST_SQUARE = {True: 0.2, False: 0.06}, 4.0
 # Gradients are clipped where noise is so much of the sampling error, but not below so many times
 # the usual one.
 NOISE, LEAST_OPENING = 0.6, 5.0
 # Eigenvalues of H below so many ends of the spectrum of noise say nothing.
-DETECTED = 2.0
+DETECTED = 3.5
 # A coefficient has no interval if more of its variance is in such directions,
-LARGEST_LOADING = 0.05
+LARGEST_LOADING = 0.003
 # or if the loss is no square, and the step changes scores by more in root mean square.
 LARGEST_STEP = 0.3
 
@@ -100,13 +101,17 @@ def with_inference(facts: Facts, budget: Budget) -> Facts:
     relative = releases[GRADIENT].noise_std * math.sqrt(facts.n_samples * d)
     opening = max(LEAST_OPENING, NOISE / relative)
     of_squares = releases[SQUARES].noise_std * opening**2 * d
+    inflation = math.sqrt(1 + (relative * opening) ** 2 + of_squares)
+    # Of usual residuals, and of scores where classes are balanced.
+    deviation = math.sqrt(TARGET_VARIANCES[0]) if facts.loss.is_of_residual else 2.0
     return replace(
         facts,
         inference=Inference(
             releases=tuple(releases.values()),
             share=sum(SHARES.values()),
             opening=opening,
-            inflation=math.sqrt(1 + (relative * opening) ** 2 + of_squares),
+            inflation=inflation,
+            reach=1.96 * inflation * deviation / (0.5 * math.sqrt(facts.n_samples)),
         ),
     )
 
@@ -160,7 +165,7 @@ def clips(facts: Facts, planned: Inference, rows: Rows, edge: float) -> tuple[fl
     """Bounds of the norms of rows and of gradients: public, as the basis and units are."""
     row_norm, d = rows.coordinates.row_norm, facts.n_parameters
     most = row_norm**2 / (1.0 if rows.basis is None else float(rows.basis.eigenvalues.min()))
-    longest = math.sqrt(min(most, max(LEAST_SQUARE * rows.typical_norm**2, EDGE / edge)))
+    longest = math.sqrt(min(most, max(LEAST_SQUARE * rows.typical_norm**2, EDGES[facts.loss.is_of_residual] / edge)))
     slope = RESIDUAL * rows.coordinates.target_unit if facts.loss.is_of_residual else 1.0
     return longest, planned.opening * slope * math.sqrt(d)
 
@@ -188,7 +193,8 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
     curvature = problem.summed(partial(curvature_at, loss, longest))(theta)
     flat_curvature, curvature_std = mean(CURVATURE, curvature)
     values, vectors = np.linalg.eigh(symmetric(flat_curvature, d))
-    least = max(DETECTED * math.sqrt(2 * d) * curvature_std, 1e-12 * float(values[-1]), 1e-300)
+    least = max(detectable(values, curvature_std), 1e-12 * float(values[-1]), 1e-300)
+    is_noise = values < least
     basis = vectors / np.sqrt(np.maximum(values, least))
     sums = problem.summed(partial(gradients_at, loss, longest, clip))(theta, basis)
     gradient, gradient_std = mean(GRADIENT, sums[:d])
@@ -197,11 +203,13 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
     step = basis @ gradient
     covariance = (directions * (np.maximum(squares, 0.0) + squares_std)) @ directions.T / n
     covariance += gradient_std**2 * np.eye(d)
+    # Along directions that noise hides the step may be as long again.
+    covariance += np.diag(np.where(is_noise, gradient**2, 0.0))
     covariance += curvature_std**2 * float(step @ step) * basis.T @ basis
     # From here to public coordinates.
     basis = rows.to_coordinates(basis)
     loading = np.square(basis)
-    known = loading[:, values < least].sum(axis=1) <= LARGEST_LOADING * loading.sum(axis=1)
+    known = loading[:, is_noise].sum(axis=1) <= LARGEST_LOADING * loading.sum(axis=1)
     moved = math.sqrt(float(rows.loading @ np.square(step)))
     is_near = planned is None or loss.is_of_residual or moved <= LARGEST_STEP
     return replace(
@@ -212,6 +220,21 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
             known=known & is_near,
         ),
     )
+
+
+def detectable(values: Array, noise_std: float) -> float:
+    """The least eigenvalue of a noisy matrix, of ascending ones, that noise alone does not make.
+
+    The spectrum of noise in as many directions as are hidden ends at ``noise_std * sqrt(2 m)``.
+    """
+    n_hidden = len(values)
+    while n_hidden > 1:
+        least = DETECTED * math.sqrt(2 * n_hidden) * noise_std
+        fewer = int(np.sum(values < least))
+        if fewer == n_hidden:
+            break
+        n_hidden = min(fewer, n_hidden - 1)
+    return DETECTED * math.sqrt(2 * max(n_hidden, 1)) * noise_std
 
 
 def flat(matrix: Array) -> Array:

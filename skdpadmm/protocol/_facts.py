@@ -123,8 +123,10 @@ class Inference:
     share: float
     # The clip bound of gradients, in units of the size of a usual one.
     opening: float
-    # How many times as wide intervals are as without privacy, where each direction is detected.
+    # How many times as wide intervals are as without privacy, and half their width for a column of
+    # standard deviation 1/2, in declared half-widths; both where all directions are detected.
     inflation: float
+    reach: float
 
 
 @dataclass(frozen=True, kw_only=True)

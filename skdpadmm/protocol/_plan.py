@@ -202,6 +202,14 @@ class Plan(Document):
             if type(facts.loss.unweighted) in LOGISTIC and not self.signal.settles_size:
                 text = "uncertain in size, by a factor of up to 2; less so in sign and ratio"
                 lines.append(("coefficients", text))
+        if (known_of := facts.inference) is not None:
+            of = "residuals of 0.3" if facts.loss.is_of_residual else "balanced classes"
+            text = (
+                f"{known_of.share:.0%} of the squared budget; about {known_of.inflation:.2g} times"
+                f" as wide as without privacy, +-{known_of.reach:.2g} for a column of standard"
+                f" deviation 0.5 and {of} (in half-widths of declared ranges)"
+            )
+            lines.append(("intervals", text))
         # Who takes part in rounds is no question where there are no agents.
         settings = (s for s in self.settings if agents.n_agents or s[0] != "rounds")
         lines.append(("settings", ", ".join(dict.fromkeys(_described(settings)))))
