@@ -46,7 +46,11 @@ from skdpadmm.protocol import (
 from skdpadmm.records import Rows
 
 Array = NDArray[np.float64]
-CURVATURE, GRADIENT, SQUARES = "curvature at the model", "gradient at the model", "squared gradients"
+CURVATURE, GRADIENT, SQUARES = (
+    "curvature at the model",
+    "gradient at the model",
+    "squared gradients",
+)
 # Of mu^2: what is released at the model; the rest fits it.
 SHARES = {CURVATURE: 0.2, GRADIENT: 0.35, SQUARES: 0.15}
 # Squares of rows are clipped where the spectrum of noise in H ends at so much of `h_max`, which
@@ -165,7 +169,9 @@ def clips(facts: Facts, planned: Inference, rows: Rows, edge: float) -> tuple[fl
     """Bounds of the norms of rows and of gradients: public, as the basis and units are."""
     row_norm, d = rows.coordinates.row_norm, facts.n_parameters
     most = row_norm**2 / (1.0 if rows.basis is None else float(rows.basis.eigenvalues.min()))
-    longest = math.sqrt(min(most, max(LEAST_SQUARE * rows.typical_norm**2, EDGES[facts.loss.is_of_residual] / edge)))
+    longest = math.sqrt(
+        min(most, max(LEAST_SQUARE * rows.typical_norm**2, EDGES[facts.loss.is_of_residual] / edge))
+    )
     slope = RESIDUAL * rows.coordinates.target_unit if facts.loss.is_of_residual else 1.0
     return longest, planned.opening * slope * math.sqrt(d)
 
