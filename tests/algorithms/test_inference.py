@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 from skdpadmm import DPAdmmHuberRegressor, DPAdmmLinearSVC, DPAdmmLogisticRegression, DPAdmmRidge
-from skdpadmm.algorithms import GradientADMM
+from skdpadmm.algorithms import GradientADMM, _inference
 from skdpadmm.algorithms._inference import (
     SHARES,
     curvature_at,
@@ -22,6 +22,8 @@ from skdpadmm.losses import LogisticLoss, SquaredLoss
 from skdpadmm.protocol import Problem
 from skdpadmm.records import Rows
 from tests.algorithms.runs import coordinates_of
+from tests.contract.registry import BY_ID
+from tests.contract.test_contract import replay_within_sensitivity
 
 BOUNDS = {"feature_bounds": (-1, 1)}
 RIDGE = {"target_bounds": (-4.0, 4.0), "alpha": 1e-9, **BOUNDS}
@@ -64,6 +66,13 @@ def test_statistics_are_those_of_a_loop_over_records_or_persons(loss, per_person
     found = gradients_at(loss, longest, clip, problem)(theta, basis)
     np.testing.assert_allclose(found[:3], g, atol=1e-12)
     np.testing.assert_allclose(symmetric(found[3:], 3), S, atol=1e-12)
+
+
+@pytest.mark.parametrize("row", ["intervals", "intervals-persons-conditioned"])
+def test_clips_that_bind_keep_each_release_within_its_sensitivity(row, monkeypatch):
+    monkeypatch.setattr(_inference, "LEAST_OPENING", 0.1)
+    monkeypatch.setattr(_inference, "NOISE", 0.0)
+    replay_within_sensitivity(BY_ID[row])
 
 
 def test_a_triangle_has_the_norm_of_its_matrix():

@@ -523,6 +523,10 @@ def clip_of_rows_of_persons(
 # Intervals.
 
 INFERENCE = f"{ALGORITHMS}._inference"
+# Few records have noise that a clip hardly reaches; tests of the algorithm show that it is honest.
+clip_that_binds = all_of(
+    setting(f"{INFERENCE}.LEAST_OPENING", 0.1), setting(f"{INFERENCE}.NOISE", 0.0)
+)
 
 
 @replaces(INFERENCE, "gradients_at")
@@ -658,14 +662,16 @@ BUGS = [
         "gradient-cyclic gradient-admm-sampling gradient-admm-stopping",
         knobs={"clip_norm": 0.01}),
     Bug("half the noise of intervals", noise(scaled(0.5)), PLANNED, "intervals"),
-    Bug("gradients at the model without a clip", no_clip_of_gradients, REPLAY,
+    Bug("gradients at the model without a clip", all_of(clip_that_binds, no_clip_of_gradients), REPLAY,
         "intervals intervals-persons-conditioned"),
-    Bug("squares of gradients without a clip", squares_of_unclipped, REPLAY, "intervals"),
+    Bug("squares of gradients without a clip", all_of(clip_that_binds, squares_of_unclipped), REPLAY,
+        "intervals"),
     Bug("curvature of rows that are not scaled down", rows_as_they_are, REPLAY,
-        "intervals-persons-conditioned", params={"epsilon": 100.0}),
+        "intervals-persons-conditioned"),
     Bug("curvature counted as zero-out", second_moment_of_zero_out, REPLAY, "intervals"),
     Bug("gradients at the model counted as zero-out", zero_out_counted, REPLAY, "intervals"),
-    Bug("sums over the rows of persons", sums_over_rows, REPLAY, "intervals-persons-conditioned"),
+    Bug("sums over the rows of persons", all_of(clip_that_binds, sums_over_rows), REPLAY,
+        "intervals-persons-conditioned"),
     Bug("a second moment counted as zero-out", second_moment_of_zero_out, REPLAY,
         "consensus-conditioned-scaled"),
     Bug("the noise of all counted against the server", hidden_by_all("Federation"), LINEAR,
