@@ -27,8 +27,9 @@ Array = NDArray[np.float64]
 HIDDEN = "none: noise hides the variance that it rests on"
 NOT_PLANNED = "none: the fit was without intervals=True"
 ASSUMED = (
-    "Rows are a random sample; standard errors hold whether the linear model is right or wrong.",
-    "Of each interval by itself; rows of high leverage and far residuals count less.",
+    "The rows are a random sample of a population; the linear model need not be right.",
+    "Declared bounds contain nearly all values; others are clipped.",
+    "Each interval holds by itself, not all of them together.",
 )
 
 

@@ -63,7 +63,7 @@ NOISE, LEAST_OPENING = 0.6, 5.0
 # Eigenvalues of H below so many ends of the spectrum of noise say nothing.
 DETECTED = 3.5
 # A coefficient has no interval if more of its variance is in such directions,
-LARGEST_LOADING = 0.003
+LARGEST_LOADING = 0.01
 # or if the loss is no square, and the step changes scores by more in root mean square.
 LARGEST_STEP = 0.3
 
