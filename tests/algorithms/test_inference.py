@@ -186,6 +186,12 @@ def test_intervals_that_nobody_can_give_are_refused_before_there_are_data(model,
             model.plan(n_samples=500, n_features=2, **more)
 
 
+def test_a_perturbed_objective_has_no_intervals():
+    model = DPAdmmRidge(intervals=True, algorithm="objective-perturbation", **RIDGE)
+    with pytest.raises(ValueError, match="Use algorithm='consensus-admm'"):
+        model.plan(n_samples=500, n_features=2)
+
+
 def test_a_stream_has_no_intervals():
     model = DPAdmmRidge(intervals=True, algorithm=GradientADMM(schedule="stream"), **RIDGE)
     X, scores, _ = table(50)
