@@ -53,6 +53,19 @@ class CoefficientInference(Document):
         Whether tables have odds ratios in place of coefficients.
     reason : str
         Why coefficients that are not known have no interval.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPAdmmRidge
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(20_000, 2))
+    >>> y = X @ [1.0, -2.0] + 0.5 * rng.standard_normal(20_000)
+    >>> model = DPAdmmRidge(epsilon=3.0, feature_bounds=(-1, 1), target_bounds=(-5, 5),
+    ...     intervals=True, random_state=0)
+    >>> model.fit(X, y).inference_.interval(0.95)[:2].round(2)
+    array([[ 0.96,  1.01],
+           [-2.03, -1.97]])
     """
 
     names: tuple[str, ...]
