@@ -80,8 +80,14 @@ class CoefficientDisplay(Display):
         ax.set_yticks(
             place[shown], [label for label, is_it in zip(labels, shown, strict=True) if is_it]
         )
-        ax.invert_yaxis()
-        ax.set_xscale("log" if table.exponentiate else "linear")
+        ax.set_ylim(shown.sum() - 0.5, -0.5)
+        if table.exponentiate:
+            from matplotlib.ticker import LogLocator, NullFormatter
+
+            ax.set_xscale("log")
+            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_xlabel(f"{table.effect}, with {100 * self.level:g} % confidence intervals")
         ax.spines[["top", "right"]].set_visible(False)
         if none.any():
