@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from skdpadmm._chunks import Shards, has_no_longer_rows, largest_entries, problem_of
 from skdpadmm._report import fit_report
-from skdpadmm.algorithms import Algorithm, condition, recentre, rescale, without_stretch
+from skdpadmm.algorithms import (
+    Algorithm,
+    condition,
+    debiased,
+    recentre,
+    rescale,
+    without_stretch,
+)
 from skdpadmm.engine import Engine
 from skdpadmm.network import Ownership
 from skdpadmm.noise import NoiseSource, noise_source
@@ -137,6 +144,8 @@ class PendingFit:
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
                 solution = without_stretch(plan, problem, solution)
+                if self.estimator.intervals:
+                    solution = debiased(plan, problem, solution, gate)
         gate.close()
         if not plan.budget.is_private:
             # Nothing was clipped, and there is no noise.

@@ -35,10 +35,18 @@ from skdpadmm._sklearn import (
     Interval,
     LinkedEstimator,
     OneOf,
+    absent,
     converting,
     parameter,
 )
-from skdpadmm.algorithms import Algorithm, exact_algorithm, prepared, resolve_algorithm
+from skdpadmm.algorithms import (
+    Algorithm,
+    exact_algorithm,
+    prepared,
+    resolve_algorithm,
+    share_of_fit,
+    with_inference,
+)
 from skdpadmm.exceptions import warn_user
 from skdpadmm.losses import (
     HuberLoss,
@@ -135,6 +143,7 @@ class PrivateLinearModel(LinkedEstimator):
     n_jobs: int | None = parameter(None, Integral, None)
     ledger: str | None = parameter(None, str, os.PathLike, None)
     verbose: int = parameter(0, "verbose")
+    intervals: bool = absent(False)
 
     # What scikit-learn has for the same model, as "module.Class" of it; empty: nothing.
     _sklearn_class = ""
@@ -240,9 +249,12 @@ class PrivateLinearModel(LinkedEstimator):
         algorithm.check(facts)
         if budget.is_private:
             choices = {"scale": self.scale, "conditioning": self.conditioning}
-            facts = prepared(facts, budget, algorithm, coordinates, **choices)
+            own = share_of_fit(budget) if self.intervals else budget
+            facts = prepared(facts, own, algorithm, coordinates, **choices)
         elif is_exact:
             algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)
+        if self.intervals:
+            facts = with_inference(facts, budget)
         plan = algorithm.plan(facts, budget)
         return PlannedFit(
             plan=self._warned(plan, coordinates, trust) if budget.is_private else plan,

@@ -24,11 +24,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
 from skdpadmm._chunks import Shards, not_in_chunks
-from skdpadmm._fitting import CURATOR, Trust, all_or_nothing
+from skdpadmm._fitting import CURATOR, Fitted, Trust, all_or_nothing
 from skdpadmm._linear_model import (
     PredictsProbabilities,
     PrivateLinearClassifier,
     PrivateLinearRegressor,
+    Targets,
     elastic_net,
     hinge_loss,
     known_arguments,
@@ -46,6 +47,7 @@ from skdpadmm._sklearn import (
 )
 from skdpadmm._streaming import StreamingModel
 from skdpadmm.algorithms import GradientADMM
+from skdpadmm.inference import inference_of
 from skdpadmm.losses import Loss, SquaredLoss
 from skdpadmm.network import Ownership, ownership_of_labels
 from skdpadmm.penalties import L1, GeneralizedL1, Penalty, SquaredL2, named_penalty_matrix
@@ -73,6 +75,7 @@ class CentralModel(StreamingModel):
     """A model of rows that a curator holds, and whose row each is where persons are protected."""
 
     max_rows_per_person: int | None = parameter(None, COUNT, None)
+    intervals: bool = parameter(False, "boolean")
 
     @_fit_context(prefer_skip_nested_validation=True)
     @known_arguments
@@ -115,6 +118,11 @@ class CentralModel(StreamingModel):
             else:
                 self._fit(X, y, persons)
         return self
+
+    def _keep(self, fitted: Fitted, targets: Targets) -> None:
+        super()._keep(fitted, targets)
+        if fitted.solution.debiased is not None:
+            self.inference_ = inference_of(fitted, self._feature_names())
 
     def _advice(self, argument: str) -> str:
         if argument != "agents":
@@ -196,6 +204,10 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -230,6 +242,8 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -308,6 +322,10 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -342,6 +360,8 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -443,6 +463,10 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -477,6 +501,8 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -547,6 +573,10 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -581,6 +611,8 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -666,6 +698,10 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -782,6 +818,10 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -818,6 +858,8 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -891,6 +933,10 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -925,6 +971,8 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
         Number of steps taken; at ``epsilon=inf``, number of iterations.
     n_samples_seen_ : int
         Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int

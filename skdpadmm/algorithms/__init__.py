@@ -15,6 +15,7 @@ from skdpadmm.algorithms._dual_averaging import DualAveraging
 from skdpadmm.algorithms._fixed_point_iteration import FixedPointIteration
 from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
+from skdpadmm.algorithms._inference import debiased, share_of_fit, with_inference
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._noise_left import without_stretch
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation
@@ -77,6 +78,7 @@ __all__ = [
     "RandomizedSGD",
     "SecretSharingGradientDescent",
     "condition",
+    "debiased",
     "exact_algorithm",
     "parameter",
     "penalty_operator",
@@ -85,6 +87,8 @@ __all__ = [
     "refit_at_home",
     "rescale",
     "resolve_algorithm",
+    "share_of_fit",
     "stream_algorithm",
+    "with_inference",
     "without_stretch",
 ]

@@ -105,6 +105,11 @@ class ObjectivePerturbation(Algorithm):
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release, Release]:
         """The linear term, which stays hidden, and the minimiser; settings say how accurate."""
         _check_facts(facts)
+        if facts.inference is not None:
+            raise ValueError(
+                "Got intervals=True with ObjectivePerturbation, expected an algorithm of Gaussian"
+                " releases alone, which share a budget better. Use algorithm='consensus-admm'."
+            )
         ridge, clip_norm = default_perturbation(facts, budget)
         settings = self.resolved(ridge=ridge, clip_norm=clip_norm)
         # The ridge that the penalty provides, and a little more: the rest of the penalty has a

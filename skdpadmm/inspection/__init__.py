@@ -1,7 +1,8 @@
-"""Pictures of guarantees, networks and accuracy against epsilon; they need the extra ``[plot]``."""
+"""Pictures of guarantees, coefficients, networks and accuracy; they need the extra ``[plot]``."""
 
 from __future__ import annotations
 
+from skdpadmm.inspection._coefficients import CoefficientDisplay
 from skdpadmm.inspection._display import PrivacyReportDisplay
 from skdpadmm.inspection._fitted import FittedPart, FittedReport, privacy_report
 from skdpadmm.inspection._ledger import PrivacyLedgerDisplay
@@ -10,6 +11,7 @@ from skdpadmm.inspection._topology import TopologyDisplay, plot_network
 from skdpadmm.inspection._trade_off import TradeOffDisplay
 
 __all__ = [
+    "CoefficientDisplay",
     "FittedPart",
     "FittedReport",
     "PrivacyLedgerDisplay",

@@ -260,6 +260,22 @@ class PublicTableTransformer(_PublicTransformer):
         names, _ = self._columns()
         return np.array([name for those in names for name in those], dtype=object)
 
+    def _units(self) -> Iterator[tuple[str, str, float, float]]:
+        """Names and units of the columns of the result; what 0 stands for, and how many make 1."""
+        for key, column in zip(self.schema, self._columns()[1], strict=True):
+            name = key if isinstance(key, str) else f"x{key}"
+            if isinstance(column, Range):
+                log = f"log({name})" if column.lower > 0 else f"log(1 + {name})"
+                _, _, middle, half = column._ends()
+                yield log if column.log else name, "per 1", float(middle.item()), float(half.item())
+                if column.missing is not None:
+                    yield name, "where missing", 0.0, 1.0
+            elif self.schema[key] is bool:
+                yield name, "where true", 0.0, 1.0
+            else:
+                for value in self.schema[key]:
+                    yield f"{name} {value}", "against others", 0.0, 1.0
+
     def _columns(self) -> tuple[list[list[str]], list[Range | _Categories]]:
         """Names of the columns that each declared column becomes, and how it becomes them."""
         self._validate_params()

@@ -24,6 +24,7 @@ from skdpadmm.protocol._facts import (
     Centering,
     Conditioning,
     Facts,
+    Inference,
     Scaling,
     neighborhood_of,
     network_of,
@@ -31,7 +32,15 @@ from skdpadmm.protocol._facts import (
     unit_sizes,
 )
 from skdpadmm.protocol._gate import Gate
-from skdpadmm.protocol._plan import Plan, PlanViolation, Problem, Settings, Solution, Summand
+from skdpadmm.protocol._plan import (
+    Debiased,
+    Plan,
+    PlanViolation,
+    Problem,
+    Settings,
+    Solution,
+    Summand,
+)
 from skdpadmm.protocol._release import Release, View, not_private
 from skdpadmm.protocol._signal import USUAL_DELTA, WEAK, Signal
 
@@ -49,9 +58,11 @@ __all__ = [
     "Centering",
     "Conditioning",
     "Curator",
+    "Debiased",
     "Facts",
     "Federation",
     "Gate",
+    "Inference",
     "Neighborhood",
     "Network",
     "Plan",

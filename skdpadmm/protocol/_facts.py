@@ -119,6 +119,23 @@ class Centering:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Inference:
+    """Noisy statistics at the fitted model, from which standard errors follow."""
+
+    # In units of the bound of a term: the upper triangle of the mean curvature, whose entries off
+    # the diagonal are times sqrt(2), the mean gradient, and that triangle of its squares.
+    releases: tuple[Release, ...]
+    # Of the squared budget.
+    share: float
+    # The clip bound of gradients, in units of the size of a usual one.
+    opening: float
+    # How many times as wide intervals are as without privacy, and half their width for a column of
+    # standard deviation 1/2, in declared half-widths; both where all directions are detected.
+    inflation: float
+    reach: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """Public facts of a problem: all that a plan may depend on.
 
@@ -148,6 +165,8 @@ class Facts:
         How units of undeclared features are found, and coordinates of a second moment near one.
     centering : Centering or None, default=None
         How centre and unit of the target are found.
+    inference : Inference or None, default=None
+        What is released at the fitted model for standard errors.
     penalty_curvature : float, default=0.0
         Strong convexity of the penalty over all parameters in public coordinates, before any
         preparation: 0 with an intercept. It follows from the penalty and the schema.
@@ -180,6 +199,7 @@ class Facts:
     is_stream: bool = field(default=False, metadata={"unless": False})
     max_rows_per_person: int = field(default=0, metadata={"unless": 0})
     centering: Centering | None = field(default=None, metadata={"unless": None})
+    inference: Inference | None = field(default=None, metadata={"unless": None})
     coordinates: Coordinates | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -209,9 +229,10 @@ class Facts:
 
     @property
     def preparations(self) -> tuple[Release, ...]:
-        """What is released before the algorithm starts, in order."""
+        """What is released beside the algorithm: before it starts, in order, and at its result."""
         steps = (self.scaling, self.centering, self.conditioning)
-        return tuple(step.release for step in steps if step is not None)
+        before = tuple(step.release for step in steps if step is not None)
+        return before if self.inference is None else (*before, *self.inference.releases)
 
     @property
     def working_rounding(self) -> float:

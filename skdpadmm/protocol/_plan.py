@@ -209,6 +209,14 @@ class Plan(Document):
             if type(facts.loss.unweighted) in LOGISTIC and not self.signal.settles_size:
                 text = "uncertain in size, by a factor of up to 2; less so in sign and ratio"
                 lines.append(("coefficients", text))
+        if (known_of := facts.inference) is not None:
+            of = "residuals of 0.3" if facts.loss.is_of_residual else "balanced classes"
+            text = (
+                f"{known_of.share:.0%} of the squared budget; about {known_of.inflation:.2g} times"
+                f" as wide as without privacy, +-{known_of.reach:.2g} for a column of standard"
+                f" deviation 0.5 and {of} (in half-widths of declared ranges)"
+            )
+            lines.append(("intervals", text))
         # Who takes part in rounds is no question where there are no agents.
         settings = (s for s in self.settings if agents.n_agents or s[0] != "rounds")
         lines.append(("settings", ", ".join(dict.fromkeys(_described(settings)))))
@@ -350,6 +358,18 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Debiased:
+    """Parameters after a debiased step, in public coordinates, with their covariance.
+
+    `known`, of shape (n_parameters,): of which data say enough for an interval.
+    """
+
+    parameters: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    known: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Solution:
     """What an algorithm returns: a function of released quantities alone.
 
@@ -372,6 +392,8 @@ class Solution:
         Where agents end up with models of their own.
     n_rounds, n_messages, bytes_sent : int, default=0
         Completed rounds, messages of agents and a server in all directions, and their size.
+    debiased : Debiased or None, default=None
+        What intervals are made of, where they were planned.
     """
 
     parameters: NDArray[np.float64]
@@ -384,3 +406,4 @@ class Solution:
     n_rounds: int = 0
     n_messages: int = 0
     bytes_sent: int = 0
+    debiased: Debiased | None = None

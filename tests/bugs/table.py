@@ -769,6 +769,42 @@ def lost_messages_forgotten(honest: Any, gate: Any, release: Any, senders: Any) 
     return math.hypot(*gate._noise_of_agents(release)[senders])
 
 
+# Intervals.
+
+INFERENCE = f"{ALGORITHMS}._inference"
+# Few records have noise that a clip hardly reaches; tests of the algorithm show that it is honest.
+clip_that_binds = all_of(
+    setting(f"{INFERENCE}.LEAST_OPENING", 0.1), setting(f"{INFERENCE}.NOISE", 0.0)
+)
+
+
+@replaces(INFERENCE, "gradients_at")
+def no_clip_of_gradients(sums: Any, loss: Any, longest: float, clip: float, problem: Any) -> Any:
+    return sums(loss, longest, math.inf, problem)
+
+
+@replaces(INFERENCE, "curvature_at")
+def rows_as_they_are(sums: Any, loss: Any, longest: float, problem: Any) -> Any:
+    return sums(loss, math.inf, problem)
+
+
+@replaces(INFERENCE, "gradients_at")
+def sums_over_rows(sums: Any, loss: Any, longest: float, clip: float, problem: Any) -> Any:
+    """Of persons, whose rows count as records do."""
+    return sums(loss, longest, clip, dataclasses.replace(problem, weights=None))
+
+
+@replaces(INFERENCE, "gradients_at")
+def squares_of_unclipped(sums: Any, loss: Any, longest: float, clip: float, problem: Any) -> Any:
+    honest, wide = (sums(loss, longest, c, problem) for c in (clip, math.inf))
+
+    def total(parameters: Any, basis: Any) -> Any:
+        d = len(basis)
+        return np.append(honest(parameters, basis)[:d], wide(parameters, basis)[d:])
+
+    return total
+
+
 PLANNED, FRESH = "noise_is_as_planned_and_fresh", "noise_is_as_planned_and_fresh"
 REPLAY, LINEAR = "replay_within_sensitivity", "linear_losses_attain_the_claim"
 TRACE, FUNCTION = "trace_is_the_plan", "model_is_a_function_of_the_released"
@@ -890,6 +926,17 @@ BUGS = [
     Bug("replace-one counted as zero-out on hidden paths", zero_out_counted, REPLAY,
         "gradient-cyclic gradient-admm-sampling gradient-admm-stopping",
         knobs={"clip_norm": 0.01}),
+    Bug("half the noise of intervals", noise(scaled(0.5)), PLANNED, "intervals"),
+    Bug("gradients at the model without a clip", all_of(clip_that_binds, no_clip_of_gradients), REPLAY,
+        "intervals intervals-persons-conditioned"),
+    Bug("squares of gradients without a clip", all_of(clip_that_binds, squares_of_unclipped), REPLAY,
+        "intervals"),
+    Bug("curvature of rows that are not scaled down", rows_as_they_are, REPLAY,
+        "intervals-persons-conditioned"),
+    Bug("curvature counted as zero-out", second_moment_of_zero_out, REPLAY, "intervals"),
+    Bug("gradients at the model counted as zero-out", zero_out_counted, REPLAY, "intervals"),
+    Bug("sums over the rows of persons", all_of(clip_that_binds, sums_over_rows), REPLAY,
+        "intervals-persons-conditioned"),
     Bug("a second moment counted as zero-out", second_moment_of_zero_out, REPLAY,
         "consensus-conditioned-scaled"),
     Bug("expected absences credited to the guarantee", credited_absences, LINEAR,

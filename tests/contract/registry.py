@@ -210,6 +210,16 @@ ROWS = [
         "conditioning": "private", **OF_PERSONS}, linear=None),
     Row("gradient-persons", "DPAdmmLogisticRegression", "GradientDescent", target="two",
         params=OF_PERSONS, linear=TINY, optimum=(FAR, 1e-9)),
+    # Releases at the model, for intervals of its coefficients, with budgets that detect directions.
+    Row("intervals", "DPAdmmRidge", "ConsensusADMM", linear=None,
+        params={"intervals": True, "epsilon": 150.0}),
+    Row("intervals-zero-out", "DPAdmmLogisticRegression", "ConsensusADMM", target="two",
+        params={"intervals": True, **NO_INTERCEPT}, linear=None),
+    Row("intervals-persons-conditioned", "DPAdmmHuberRegressor", "ConsensusADMM", linear=None,
+        params={"intervals": True, "epsilon": 600.0, "conditioning": "private", **OF_PERSONS}),
+    Row("intervals-persons-gradient", "DPAdmmLogisticRegression", "GradientDescent", target="two",
+        params={"intervals": True, "row_norm": 1.0, "feature_bounds": None, **OF_PERSONS},
+        linear=None, is_slow=True),
     # Weights of classes: a clip of weighted gradients, or constants of the weighted loss.
     Row("weighted-consensus", "DPAdmmLogisticRegression", "ConsensusADMM", target="two",
         params=WEIGHTED, optimum=(WIDE, 1e-6), free=(1500, 1e-4)),

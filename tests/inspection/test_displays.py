@@ -26,7 +26,9 @@ from skdpadmm import (
 )
 from skdpadmm.algorithms import GradientDescent
 from skdpadmm.exceptions import WeakSignalWarning
+from skdpadmm.inference import CoefficientInference
 from skdpadmm.inspection import (
+    CoefficientDisplay,
     PrivacyLedgerDisplay,
     PrivacyReportDisplay,
     PrivacyUtilityDisplay,
@@ -352,3 +354,27 @@ def test_the_account_is_the_total_after_each_fit_and_the_limit(tmp_path):
     assert display.epsilons[-1] == ledger.total(1e-5, include_simulated=True)
     with pytest.raises(ValueError, match="no limit"):
         PrivacyLedgerDisplay.from_ledger(PrivacyLedger(f"{path}::bank"))
+
+
+# Coefficients.
+
+
+def test_a_forest_plot_shows_intervals_and_hollow_marks_where_there_are_none():
+    table = CoefficientInference(
+        names=("age", "sex", "intercept"),
+        units=("per 1", "where true", "where all columns are 0"),
+        estimate=np.array([0.5, -1.0, 2.0]),
+        covariance=np.diag([0.04, 1.0, 1.0]),
+        known=np.array([True, False, True]),
+        exponentiate=True,
+    )
+    display = CoefficientDisplay(table=table, level=0.9).plot()
+    (segment,) = display.errorbar_[2][0].get_segments()
+    assert_allclose(segment[:, 0], np.exp(table.interval(0.9)[0]))
+    assert_allclose(display.points_.get_xdata(), np.exp([-1.0]))
+    assert words(display.ax_.get_yticklabels()) == ["age (per 1)", "sex (where true)"]
+    assert display.ax_.get_xscale() == "log"
+    X, y = data()
+    model = ridge(intervals=True, random_state=0).fit(X, y)
+    drawn = CoefficientDisplay.from_estimator(model)
+    assert_array_equal(drawn.values, model.inference_.table())

@@ -453,3 +453,14 @@ def test_a_memory_map_is_never_copied_as_a_whole(name, epsilon, tmp_path):
     assert_same_fit(mapped, reference)
     # Some vectors over rows and blocks of a fixed size, of which those of moments are the largest.
     assert peak < 15 * y.nbytes + (4 * 8 * MOMENT_ENTRIES if math.isinf(epsilon) else 2**25)
+
+
+@pytest.mark.parametrize("epsilon", [3.0, math.inf])
+def test_intervals_from_chunks_are_those_of_one_array(epsilon, place):
+    X, y, model = data("ridge")
+    model.set_params(epsilon=epsilon, intervals=True, feature_bounds=(-1, 1), random_state=0)
+    model.set_params(target_bounds=(-9, 9), algorithm="consensus-admm")
+    whole = clone(model).fit(X, y).inference_
+    found = model.fit(*in_chunks(X, y)).inference_
+    np.testing.assert_allclose(found.estimate, whole.estimate, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(found.covariance, whole.covariance, rtol=1e-6)

@@ -2,6 +2,7 @@
 
 import datetime
 import io
+import math
 import pickle
 import re
 from contextlib import nullcontext
@@ -18,8 +19,9 @@ from polars.exceptions import PanicException, PolarsError
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from skdpadmm import DPAdmmLogisticRegression
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm._pipelines import acts_by_row
+from skdpadmm.inference import summary
 from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer, Range
 from tests.interface.registry import SEES_POLARS
 
@@ -336,3 +338,60 @@ def test_a_pipeline_learns_from_a_table_and_a_search_accepts_it():
     assert pipeline.fit(table, y).score(table, y) > 0.9
     assert model.plan(400, len(transformer.get_feature_names_out())) == pipeline[-1].plan(400, 4)
     assert acts_by_row(transformer)
+
+
+# Coefficients in the units of a table.
+
+
+def test_a_summary_predicts_what_the_pipeline_does_in_units_of_the_table():
+    rng = np.random.default_rng(0)
+    schema = {
+        "age": (20, 80),
+        "income": Range(10, 1000, log=True, missing="middle"),
+        "debt": Range(0, 100, log=True),
+        "city": ["Oslo", "Bergen"],
+        "smoker": bool,
+    }
+    table = pd.DataFrame({"age": rng.uniform(20, 80, 400), "income": rng.uniform(10, 1000, 400)})
+    table["debt"] = rng.uniform(0, 100, 400)
+    table["city"] = rng.choice(["Oslo", "Bergen", "Rome"], 400)
+    table["smoker"] = rng.random(400) < 0.5
+    table.loc[rng.random(400) < 0.3, "income"] = np.nan
+    score = table["age"] / 20 - table["smoker"] + (table["city"] == "Oslo")
+    model = DPAdmmRidge(
+        epsilon=math.inf, alpha=1e-9, intervals=True, feature_bounds=(-1, 1), target_bounds=(-5, 9)
+    )
+    pipeline = make_pipeline(PublicTableTransformer(schema), model)
+    pipeline.fit(table, score + rng.normal(size=400))
+    found = summary(pipeline)
+    income = table["income"].fillna(100.0)
+    columns = {
+        ("age", "per 1"): table["age"],
+        ("log(income)", "per 1"): np.log(income),
+        ("income", "where missing"): table["income"].isna(),
+        ("log(1 + debt)", "per 1"): np.log1p(table["debt"]),
+        ("city Oslo", "against others"): table["city"] == "Oslo",
+        ("city Bergen", "against others"): table["city"] == "Bergen",
+        ("smoker", "where true"): table["smoker"],
+        ("intercept", "where all columns are 0"): np.ones(400),
+    }
+    assert list(zip(found.names, found.units, strict=True)) == list(columns)
+    A = np.column_stack(list(columns.values())).astype(float)
+    np.testing.assert_allclose(A @ found.estimate, pipeline.predict(table), atol=1e-6)
+    # A linear map of the coefficients: variances of predictions stay what they were.
+    of_rows, B = model.inference_.covariance, pipeline[0].transform(table)
+    B = np.column_stack([B, np.ones(400)])
+    expected = np.einsum("ij,jk,ik->i", B, of_rows, B)
+    np.testing.assert_allclose(np.einsum("ij,jk,ik->i", A, found.covariance, A), expected)
+    ratios = summary(pipeline, exponentiate=True)
+    np.testing.assert_allclose(ratios.to_frame()["odds ratio"], np.exp(found.estimate))
+    assert "<table>" in ratios._repr_html_()
+
+
+def test_a_summary_of_what_has_no_single_score_or_unknown_steps_is_refused():
+    X, y = np.random.default_rng(0).uniform(-1, 1, (60, 2)), np.arange(60) % 3
+    model = DPAdmmLogisticRegression(feature_bounds=(-1, 1))
+    with pytest.raises(ValueError, match=r"^Got a model of 3 scores"):
+        summary(model.fit(X, y))
+    with pytest.raises(ValueError, match=r"^Got a pipeline with .*BoundedScaler"):
+        summary(make_pipeline(BoundedScaler(), model).fit(X, y > 0))

@@ -1,0 +1,257 @@
+"""One debiased step after a fit, and its covariance: what intervals of coefficients are made of.
+
+Sources of ideas: one-step estimators (Le Cam, 1956); the debiased lasso (Javanmard & Montanari,
+JMLR 2014); covariances where the model may be wrong (White, Econometrica 1980); rows of high
+leverage that count less (Mallows, 1975; Krasker & Welsch, JASA 1982). Three more releases follow at
+the released model theta, in coordinates in which the rows have a norm r:
+
+- H, the mean of ``u h a a'``, where h is the curvature of the loss of a record and
+  ``u = min(1, L^2 / r^2)``: positive semi-definite terms of Frobenius norm at most ``h_max L^2``;
+- g and S, the means of ``v`` and ``v v'``, where v is the gradient of a record times u, in a basis
+  in which H is the identity, scaled down to norm C.
+
+Then ``theta_1 = theta - g``, and ``Cov = s_g^2 I + (S + s_S I) / n`` plus what noise in H does to
+the step, ``H^-1 s_H^2 |step|^2 H^-1``. As H and g weigh rows alike, ``theta_1`` is unbiased where
+the model is right; where it is wrong it estimates the fit with these weights.
+
+A record changes sums of ``v`` by at most 2 C, and C for zero-out; of terms that are positive
+semi-definite by sqrt(2) times their bound, and once for zero-out (see `_preparations`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdpadmm.algorithms._defaults import RESIDUAL, TARGET_VARIANCES
+from skdpadmm.algorithms._messages import plan_release
+from skdpadmm.algorithms._preparations import LARGEST_MATRIX
+from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, clip_vectors
+from skdpadmm.privacy import GaussianDP, gaussian_mu
+from skdpadmm.protocol import (
+    Budget,
+    Debiased,
+    Facts,
+    Gate,
+    Inference,
+    Plan,
+    Problem,
+    Solution,
+    Summand,
+)
+from skdpadmm.records import Rows
+
+Array = NDArray[np.float64]
+CURVATURE, GRADIENT, SQUARES = (
+    "curvature at the model",
+    "gradient at the model",
+    "squared gradients",
+)
+# Of mu^2: what is released at the model; the rest fits it.
+SHARES = {CURVATURE: 0.2, GRADIENT: 0.35, SQUARES: 0.15}
+# Squares of rows are clipped where the spectrum of noise in H ends at so much of `h_max`, which
+# curvatures of scores in classes are well below, but not below so many times the square of a usual
+# row.
+EDGES, LEAST_SQUARE = {True: 0.2, False: 0.06}, 4.0
+# Gradients are clipped where noise is so much of the sampling error, but not below so many times
+# the usual one.
+NOISE, LEAST_OPENING = 0.6, 5.0
+# Eigenvalues of H below so many ends of the spectrum of noise say nothing.
+DETECTED = 3.5
+# A coefficient has no interval if more of its variance is in such directions,
+LARGEST_LOADING = 0.01
+# or if the loss is no square, and the step changes scores by more in root mean square.
+LARGEST_STEP = 0.3
+
+
+def share_of_fit(budget: Budget) -> Budget:
+    """What the releases at the model leave of a budget."""
+    mu = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(1 - sum(SHARES.values()))
+    return replace(budget, epsilon=GaussianDP(mu).epsilon(budget.delta))
+
+
+def with_inference(facts: Facts, budget: Budget) -> Facts:
+    """Facts with three releases at the model, each in units of the bound of a term."""
+    d, coordinates = facts.n_parameters, facts.coordinates
+    is_known = isinstance(facts.loss, SquaredLoss | HuberLoss | LogisticLoss)
+    has_bounds = coordinates is not None and not coordinates.undeclared.any()
+    if not (is_known and has_bounds and d <= LARGEST_MATRIX) or facts.is_stream:
+        raise ValueError(
+            f"Got intervals=True with loss={facts.loss!r} and {d} parameters, expected a squared,"
+            " Huber or logistic loss of one score without class weights, feature_bounds of every"
+            f" column or row_norm, at most {LARGEST_MATRIX} parameters, and no stream. Declare the"
+            " bounds, or leave intervals out."
+        )
+    if not budget.is_private:
+        return facts
+    total, relation = gaussian_mu(budget.epsilon, budget.delta), facts.neighboring
+    square = (d * (d + 1) // 2, relation.second_moment_factor)
+    sizes = {CURVATURE: square, GRADIENT: (d, relation.sensitivity_factor), SQUARES: square}
+    releases = {
+        name: plan_release(
+            facts,
+            budget,
+            name=name,
+            shape=(size,),
+            sensitivity=factor * facts.working_rounding / facts.n_samples,
+            mu=total * math.sqrt(SHARES[name]),
+        )
+        for name, (size, factor) in sizes.items()
+    }
+    relative = releases[GRADIENT].noise_std * math.sqrt(facts.n_samples * d)
+    opening = max(LEAST_OPENING, NOISE / relative)
+    of_squares = releases[SQUARES].noise_std * opening**2 * d
+    inflation = math.sqrt(1 + (relative * opening) ** 2 + of_squares)
+    # Of usual residuals, and of scores where classes are balanced.
+    deviation = math.sqrt(TARGET_VARIANCES[0]) if facts.loss.is_of_residual else 2.0
+    return replace(
+        facts,
+        inference=Inference(
+            releases=tuple(releases.values()),
+            share=sum(SHARES.values()),
+            opening=opening,
+            inflation=inflation,
+            reach=1.96 * inflation * deviation / (0.5 * math.sqrt(facts.n_samples)),
+        ),
+    )
+
+
+def curvature_at(loss: Loss, longest: float, problem: Problem) -> Summand:
+    """The sum of curvatures, whose rows are scaled down to a norm, as `flat` gives it."""
+    rows = problem.rows
+
+    def total(parameters: Array) -> Array:
+        def of_block(block: int) -> Array:
+            A, own = rows.seen(block), rows.slices[block]
+            curved = loss.curvature(A @ parameters[:, 0], problem.target[own])
+            curved = np.clip(np.nan_to_num(curved), 0.0, loss.smoothness)
+            if problem.weights is not None:
+                curved = curved * (problem.weights[own] / problem.per_person)
+            A = clipped_to(longest, A)
+            return flat((A * curved[:, None]).T @ A)
+
+        return problem.engine.sum(of_block, rows.n_blocks)
+
+    return total
+
+
+def gradients_at(loss: Loss, longest: float, clip: float, problem: Problem) -> Summand:
+    """The sums of gradients in a basis, clipped to a norm, and of their squares."""
+    rows = problem.rows
+
+    def total(parameters: Array, basis: Array) -> Array:
+        def of_block(block: int) -> Array:
+            A, own = rows.seen(block), rows.slices[block]
+            slopes = loss.derivative(A @ parameters[:, 0], problem.target[own])
+            slopes = slopes * np.minimum(1.0, longest**2 / np.square(A).sum(axis=1))
+            gradients = clipped_to(clip, (A @ basis) * slopes[:, None])
+            if problem.weights is not None:
+                # Of persons: what is squared is the mean gradient of their rows.
+                gradients *= (problem.weights[own] / problem.per_person)[:, None]
+                gradients = gradients.reshape(-1, problem.per_person, len(basis)).sum(axis=1)
+            return np.concatenate([gradients.sum(axis=0), flat(gradients.T @ gradients)])
+
+        return problem.engine.sum(of_block, rows.n_blocks)
+
+    return total
+
+
+def clipped_to(norm: float, vectors: Array) -> Array:
+    """Vectors of shape (n, d), scaled down to a norm; what is not finite becomes zero."""
+    return clip_vectors(vectors[:, :, None], np.full(len(vectors), norm))[:, :, 0]
+
+
+def clips(facts: Facts, planned: Inference, rows: Rows, edge: float) -> tuple[float, float]:
+    """Bounds of the norms of rows and of gradients: public, as the basis and units are."""
+    row_norm, d = rows.coordinates.row_norm, facts.n_parameters
+    most = row_norm**2 / (1.0 if rows.basis is None else float(rows.basis.eigenvalues.min()))
+    longest = math.sqrt(
+        min(most, max(LEAST_SQUARE * rows.typical_norm**2, EDGES[facts.loss.is_of_residual] / edge))
+    )
+    slope = RESIDUAL * rows.coordinates.target_unit if facts.loss.is_of_residual else 1.0
+    return longest, planned.opening * slope * math.sqrt(d)
+
+
+def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> Solution:
+    """The solution with one debiased step from it."""
+    facts, loss, rows = plan.facts, plan.facts.loss, problem.rows
+    d, n, planned = facts.n_parameters, facts.n_samples, facts.inference
+    theta = rows.from_coordinates(solution.parameters)
+    noise = {} if planned is None else {r.name: r.noise_std for r in planned.releases}
+    # Where the spectrum of noise ends, in units of the bound of a term (Wigner's semicircle).
+    edge = math.sqrt(2 * d) * noise.get(CURVATURE, 0.0)
+    longest, clip = math.inf, math.inf
+    if planned is not None:
+        longest, clip = clips(facts, planned, rows, edge)
+    bounds = {CURVATURE: loss.smoothness * longest**2, GRADIENT: clip, SQUARES: clip**2}
+
+    def mean(name: str, total: Array) -> tuple[Array, float]:
+        """The mean, released where there is a budget, and the noise of an entry."""
+        if planned is None:
+            return total / n, 0.0
+        value = gate.release(name, total / (n * bounds[name]))
+        return bounds[name] * value, bounds[name] * noise[name]
+
+    curvature = problem.summed(partial(curvature_at, loss, longest))(theta)
+    flat_curvature, curvature_std = mean(CURVATURE, curvature)
+    values, vectors = np.linalg.eigh(symmetric(flat_curvature, d))
+    least = max(detectable(values, curvature_std), 1e-12 * float(values[-1]), 1e-300)
+    is_noise = values < least
+    basis = vectors / np.sqrt(np.maximum(values, least))
+    sums = problem.summed(partial(gradients_at, loss, longest, clip))(theta, basis)
+    gradient, gradient_std = mean(GRADIENT, sums[:d])
+    flat_squares, squares_std = mean(SQUARES, sums[d:])
+    squares, directions = np.linalg.eigh(symmetric(flat_squares, d))
+    step = basis @ gradient
+    covariance = (directions * (np.maximum(squares, 0.0) + squares_std)) @ directions.T / n
+    covariance += gradient_std**2 * np.eye(d)
+    # Along directions that noise hides the step may be as long again.
+    covariance += np.diag(np.where(is_noise, gradient**2, 0.0))
+    covariance += curvature_std**2 * float(step @ step) * basis.T @ basis
+    # From here to public coordinates.
+    basis = rows.to_coordinates(basis)
+    loading = np.square(basis)
+    known = loading[:, is_noise].sum(axis=1) <= LARGEST_LOADING * loading.sum(axis=1)
+    moved = math.sqrt(float(rows.loading @ np.square(step)))
+    is_near = planned is None or loss.is_of_residual or moved <= LARGEST_STEP
+    return replace(
+        solution,
+        debiased=Debiased(
+            parameters=solution.parameters - (basis @ gradient)[:, None],
+            covariance=basis @ covariance @ basis.T,
+            known=known & is_near,
+        ),
+    )
+
+
+def detectable(values: Array, noise_std: float) -> float:
+    """The least eigenvalue of a noisy matrix, of ascending ones, that noise alone does not make.
+
+    The spectrum of noise in as many directions as are hidden ends at ``noise_std * sqrt(2 m)``.
+    """
+    n_hidden = len(values)
+    while n_hidden > 1:
+        least = DETECTED * math.sqrt(2 * n_hidden) * noise_std
+        fewer = int(np.sum(values < least))
+        if fewer == n_hidden:
+            break
+        n_hidden = min(fewer, n_hidden - 1)
+    return DETECTED * math.sqrt(2 * max(n_hidden, 1)) * noise_std
+
+
+def flat(matrix: Array) -> Array:
+    """The upper triangle with entries off the diagonal times sqrt(2), whose norm is Frobenius'."""
+    upper = np.triu_indices(len(matrix))
+    return np.asarray(matrix[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0)))
+
+
+def symmetric(flat: Array, d: int) -> Array:
+    """The matrix of such a triangle."""
+    upper = np.triu_indices(d)
+    matrix = np.zeros((d, d))
+    matrix[upper] = flat / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    return np.asarray(matrix + np.triu(matrix, 1).T)
