@@ -193,8 +193,8 @@ def summary(model: Any, *, exponentiate: bool | None = None) -> CoefficientInfer
     >>> summary(make_pipeline(schema, model).fit(table, y)).to_frame().round(2)
                                   unit  odds ratio  lower  upper
     age                          per 1        1.05   1.05   1.05
-    smoker                  where true        1.99   1.82   2.17
-    intercept  where all columns are 0        0.09   0.08   0.11
+    smoker                  where true        2.03   1.86   2.21
+    intercept  where all columns are 0        0.09   0.08   0.10
     """
     *steps, last = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     check_is_fitted(last)

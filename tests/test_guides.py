@@ -237,6 +237,7 @@ def test_defaults_of_every_family_learn_counts(own_losses, family, parameters):
         assert d2_tweedie_score(y, predicted, power=1) > 0.35
 
 
+@pytest.mark.slow
 def test_an_accountant_of_ones_own_states_a_guarantee_that_holds():
     names = {"HeavyBall": HeavyBall, "__name__": __name__}
     printed = run("\n".join(blocks("adding_an_algorithm")), names)

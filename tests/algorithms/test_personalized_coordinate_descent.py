@@ -142,7 +142,7 @@ def test_wake_ups_equal_update_6_one_after_another(loss, unit, noise, penalty):
 
 
 @pytest.mark.parametrize("warm_start", [None, "propagation", "local"])
-@pytest.mark.parametrize("delay", [0, 3])
+@pytest.mark.parametrize("delay", [0, pytest.param(3, marks=pytest.mark.slow)])
 def test_descent_without_noise_ends_at_the_optimum(warm_start, delay):
     for loss in ("squared", "three"):
         task, algorithm = task_of(loss), PersonalizedCoordinateDescent(turns=500, delay=delay)

@@ -138,7 +138,7 @@ def test_a_party_sends_the_planned_messages_and_nothing_else(estimator, tmp_path
 def test_what_is_sent_is_the_exact_message_and_the_planned_noise(epsilon, tmp_path, monkeypatch):
     estimator = DPFedRidge(**RIDGE.get_params(deep=False) | {"epsilon": epsilon})
     parties = parties_of(estimator, tmp_path)
-    plan, n_runs = parties["a"].plan, 120
+    plan, n_runs = parties["a"].plan, 40
     release, sent = plan.releases[0], {label: [] for label in SIZES}
     for run in range(n_runs):
         for label, party in parties.items():
@@ -400,6 +400,7 @@ def first_messages(parties, run):
     return [parties[label].answer(number=1, total=drawn, **asked[label]) for label in SIZES]
 
 
+@pytest.mark.slow
 def test_noise_of_pairs_hides_each_message_and_cancels_in_their_sum(tmp_path, silent):
     parties = parties_of(PAIRED, tmp_path)
     runs = np.array([first_messages(parties, run) for run in range(40)])
