@@ -160,12 +160,21 @@ def array_of(columns, dtype=None):
     return np.array([list(row) for row in zip(*columns.values(), strict=True)], dtype=dtype)
 
 
+def by_polars(columns):
+    """A frame of polars, which drops values that do not suit the type of the first one."""
+    table = pl.DataFrame(columns, strict=False)
+    missing = sum(value is None or value is pd.NA for own in columns.values() for value in own)
+    if sum(table.null_count().row(0)) > missing:
+        raise ValueError("Got values that polars dropped, expected all of them.")
+    return table
+
+
 READERS = {
     "pandas": pd.DataFrame,
     "objects": lambda columns: pd.DataFrame(columns, dtype=object),
     "nullable": lambda columns: pd.DataFrame(columns).convert_dtypes(),
     "categorical": lambda columns: pd.DataFrame(columns).astype("category"),
-    "polars": lambda columns: pl.DataFrame(columns, strict=False),
+    "polars": by_polars,
     "array": array_of,
     "array of objects": lambda columns: array_of(columns, object),
     "csv": by_csv(pd),
