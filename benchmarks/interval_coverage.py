@@ -1,7 +1,7 @@
 """Coverage and width of private confidence intervals on real tables.
 
-    python benchmarks/coverage.py            200 draws of each cell, about an hour
-    python benchmarks/coverage.py --quick    10 draws of two tables
+    python benchmarks/interval_coverage.py            200 draws of each cell, about an hour
+    python benchmarks/interval_coverage.py --quick    10 draws of two tables
 
 Ten tables are taken as populations: the target is the population's own least squares or logit, so
 misspecification counts. From each, `n` rows are drawn with replacement, fitted by `DPAdmmRidge` or
