@@ -2,6 +2,7 @@
 
     python benchmarks/interval_coverage.py            200 draws of each cell, about an hour
     python benchmarks/interval_coverage.py --quick    10 draws of two tables
+    python benchmarks/interval_coverage.py --agents 20 --trust server   20,000 rows of 20 agents
 
 Ten tables are taken as populations: the target is the population's own least squares or logit, so
 misspecification counts. From each, `n` rows are drawn with replacement, fitted by `DPAdmmRidge` or
@@ -25,7 +26,13 @@ from _data import Data, load
 from joblib import Parallel, delayed
 from matplotlib import pyplot as plt
 
-from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm import (
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+    DPFedLogisticRegression,
+    DPFedRidge,
+)
+from skdpadmm.algorithms import FederatedADMM
 
 OUTPUT = Path(__file__).parent / "output" / "coverage.png"
 TABLES = (
@@ -33,6 +40,15 @@ TABLES = (
     *("admissions", "magic", "law", "credit"),
 )
 SIZES, EPSILONS = (2_000, 20_000), (1.0, 3.0)
+# Of agents: a server, with noise of pairs by default; one whose messages have noise of their own
+# alone; secure sums, by themselves or by secret sharing; and whoever sees the model.
+TRUST = {
+    "server": {},
+    "alone": {"algorithm": FederatedADMM(edge_noise=0)},
+    "sums": {"adversary": "sums"},
+    "sharing": {"adversary": "sums", "algorithm": FederatedADMM(sharing=True)},
+    "model": {"adversary": "model"},
+}
 
 
 def population(name: str) -> Data:
@@ -56,20 +72,23 @@ def population(name: str) -> Data:
     )
 
 
-def model(data: Data, epsilon: float, seed: int | None = None):
-    """An estimator that gives intervals, with next to no penalty."""
+def model(data: Data, epsilon: float, seed: int | None = None, **agents):
+    """An estimator that gives intervals, with next to no penalty, of a curator or of agents."""
     public = {"feature_bounds": (data.lower, data.upper), "intervals": True, "random_state": seed}
+    public |= {"epsilon": epsilon, **agents}
     if data.target_bounds is None:
-        return DPAdmmLogisticRegression(epsilon=epsilon, C=1e6, classes=[0, 1], **public)
-    return DPAdmmRidge(epsilon=epsilon, alpha=1e-9, target_bounds=data.target_bounds, **public)
+        kind = DPFedLogisticRegression if agents else DPAdmmLogisticRegression
+        return kind(C=1e6, classes=[0, 1], **public)
+    kind = DPFedRidge if agents else DPAdmmRidge
+    return kind(alpha=1e-9, target_bounds=data.target_bounds, **public)
 
 
-def draw(data: Data, truth, n: int, epsilon: float, seed: int):
+def draw(data: Data, truth, n: int, epsilon: float, seed: int, **agents):
     """Whether intervals hold the truth (nan: there is none), and standard errors."""
     warnings.simplefilter("ignore")
     rng = np.random.default_rng([seed, n])
     some = rng.integers(len(data.y), size=n)
-    found = model(data, epsilon, seed).fit(data.X[some], data.y[some]).inference_
+    found = model(data, epsilon, seed, **agents).fit(data.X[some], data.y[some]).inference_
     low, high = found.interval().T
     held = np.where(found.known, (low <= truth) & (truth <= high), np.nan)
     return held, np.where(found.known, found.std_error, np.nan)
@@ -81,7 +100,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="10 draws of two tables")
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--data", nargs="+", default=TABLES)
+    parser.add_argument("--agents", type=int, help="number of agents who hold the rows, by chance")
+    parser.add_argument("--trust", choices=TRUST, default="server", help="of agents")
     asked = parser.parse_args()
+    agents, sizes = {}, SIZES
+    if asked.agents:
+        agents, sizes = {"n_agents": asked.agents, **TRUST[asked.trust]}, SIZES[-1:]
     names, n_draws = (TABLES[:2], 10) if asked.quick else (asked.data, asked.draws)
     warnings.simplefilter("ignore")
     head = f"{'table':12} {'p':>3} {'n':>6} {'epsilon':>7} {'coverage':>9} {'worst':>6}"
@@ -90,11 +114,12 @@ def main() -> None:
     for name in names:
         data = population(name)
         exact = model(data, np.inf).fit(data.X, data.y).inference_
-        for n in SIZES:
+        for n in sizes:
             plain = exact.std_error * np.sqrt(len(data.y) / n)
             for epsilon in EPSILONS:
                 drawn = Parallel(n_jobs=-1)(
-                    delayed(draw)(data, exact.estimate, n, epsilon, seed) for seed in range(n_draws)
+                    delayed(draw)(data, exact.estimate, n, epsilon, seed, **agents)
+                    for seed in range(n_draws)
                 )
                 held, errors = (np.array(each) for each in zip(*drawn, strict=True))
                 has_one = np.isfinite(held)
@@ -108,7 +133,8 @@ def main() -> None:
                     flush=True,
                 )
                 points.append((n, epsilon, mean, ratio))
-    draw_picture(points)
+    if not agents:
+        draw_picture(points)
 
 
 def draw_picture(points) -> None:

@@ -48,6 +48,7 @@ from skdpadmm.algorithms import (
     with_inference,
 )
 from skdpadmm.exceptions import warn_user
+from skdpadmm.inference import inference_of
 from skdpadmm.losses import (
     HuberLoss,
     LogisticLoss,
@@ -382,6 +383,8 @@ class PrivateLinearModel(LinkedEstimator):
         self._box_ = box if np.isfinite(box).any() else None
         if fitted.path:
             self._keep_path(fitted, np.stack(fitted.path))
+        if fitted.solution.debiased is not None:
+            self.inference_ = inference_of(fitted, self._feature_names())
 
     def _keep_path(self, fitted: Fitted, models: Array) -> None:
         """Store models of shape (n_iterations, ..., n_parameters, n_outputs), in the user's units.

@@ -24,12 +24,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
 from skdpadmm._chunks import Shards, not_in_chunks
-from skdpadmm._fitting import CURATOR, Fitted, Trust, all_or_nothing
+from skdpadmm._fitting import CURATOR, Trust, all_or_nothing
 from skdpadmm._linear_model import (
     PredictsProbabilities,
     PrivateLinearClassifier,
     PrivateLinearRegressor,
-    Targets,
     elastic_net,
     hinge_loss,
     known_arguments,
@@ -47,7 +46,6 @@ from skdpadmm._sklearn import (
 )
 from skdpadmm._streaming import StreamingModel
 from skdpadmm.algorithms import GradientADMM
-from skdpadmm.inference import inference_of
 from skdpadmm.losses import Loss, SquaredLoss
 from skdpadmm.network import Ownership, ownership_of_labels
 from skdpadmm.penalties import L1, GeneralizedL1, Penalty, SquaredL2, named_penalty_matrix
@@ -118,11 +116,6 @@ class CentralModel(StreamingModel):
             else:
                 self._fit(X, y, persons)
         return self
-
-    def _keep(self, fitted: Fitted, targets: Targets) -> None:
-        super()._keep(fitted, targets)
-        if fitted.solution.debiased is not None:
-            self.inference_ = inference_of(fitted, self._feature_names())
 
     def _advice(self, argument: str) -> str:
         if argument != "agents":

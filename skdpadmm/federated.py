@@ -61,6 +61,7 @@ class FederatedModel(ModelOfAgents):
     participation: float | str = parameter("auto", AUTO, FRACTION)
     dropout: float = parameter(0.0, Interval(Real, 0, 1, closed="left"))
     n_honest: int | None = parameter(None, COUNT, None)
+    intervals: bool = parameter(False, "boolean")
     algorithm: Any = parameter("federated-admm", *ALGORITHM)
 
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
@@ -131,6 +132,10 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
     n_honest : int, default=None
         Number of agents that keep their noise secret, and the seeds that they share, for "sums" and
         "server". None means the smallest majority, but never all.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared or two-class logistic loss, without class
+        weights, bounds of every column, or `row_norm`, records as the unit and one budget for all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record (or agent) is replaced by another, or
         its loss by zero.
@@ -187,6 +192,8 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
         for the exact optimum at ``epsilon=inf``, which is computed in one process.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -262,6 +269,10 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
     n_honest : int, default=None
         Number of agents that keep their noise secret, and the seeds that they share, for "sums" and
         "server". None means the smallest majority, but never all.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared or two-class logistic loss, without class
+        weights, bounds of every column, or `row_norm`, records as the unit and one budget for all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record (or agent) is replaced by another, or
         its loss by zero.
@@ -318,6 +329,8 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
         for the exact optimum at ``epsilon=inf``, which is computed in one process.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -398,6 +411,10 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
     n_honest : int, default=None
         Number of agents that keep their noise secret, and the seeds that they share, for "sums" and
         "server". None means the smallest majority, but never all.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared or two-class logistic loss, without class
+        weights, bounds of every column, or `row_norm`, records as the unit and one budget for all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record (or agent) is replaced by another, or
         its loss by zero.
@@ -459,6 +476,8 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
         for the exact optimum at ``epsilon=inf``, which is computed in one process.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int
@@ -534,6 +553,10 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
     n_honest : int, default=None
         Number of agents that keep their noise secret, and the seeds that they share, for "sums" and
         "server". None means the smallest majority, but never all.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared or two-class logistic loss, without class
+        weights, bounds of every column, or `row_norm`, records as the unit and one budget for all.
     neighboring : {"replace_one", "zero_out"}, default="replace_one"
         The difference of neighbouring data sets: one record (or agent) is replaced by another, or
         its loss by zero.
@@ -590,6 +613,8 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
         for the exact optimum at ``epsilon=inf``, which is computed in one process.
     agent_labels_ : ndarray of shape (n_agents,)
         Labels of the agents, sorted.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
     privacy_ : PrivacyReport
         The observers, what each of them sees, and the guarantee against each.
     n_features_in_ : int

@@ -86,6 +86,13 @@ def with_inference(facts: Facts, budget: Budget) -> Facts:
             f" column or row_norm, at most {LARGEST_MATRIX} parameters, and no stream. Declare the"
             " bounds, or leave intervals out."
         )
+    agents = facts.agents
+    if facts.unit == "agent" or agents.epsilons:
+        raise ValueError(
+            f"Got intervals=True with unit={facts.unit!r} and {len(agents.epsilons)} budgets of"
+            " agents, expected records as the unit, and one budget for all agents. Pass"
+            " privacy_unit='record' and a float as epsilon, or leave intervals out."
+        )
     if not budget.is_private:
         return facts
     total, relation = gaussian_mu(budget.epsilon, budget.delta), facts.neighboring
