@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from skdpadmm import DPAdmmHuberRegressor, DPAdmmLinearSVC, DPAdmmLogisticRegression, DPAdmmRidge
-from skdpadmm.algorithms import GradientADMM, _inference
+from skdpadmm import (
+    DPAdmmHuberRegressor,
+    DPAdmmLinearSVC,
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+    DPFedLogisticRegression,
+    DPFedRidge,
+)
+from skdpadmm.algorithms import FederatedADMM, GradientADMM, _inference
 from skdpadmm.algorithms._inference import (
     SHARES,
     curvature_at,
@@ -22,6 +29,7 @@ from skdpadmm.losses import LogisticLoss, SquaredLoss
 from skdpadmm.protocol import Problem
 from skdpadmm.records import Rows
 from tests.algorithms.runs import coordinates_of
+from tests.contract.harness import scale_of
 from tests.contract.registry import BY_ID
 from tests.contract.test_contract import replay_within_sensitivity
 
@@ -68,7 +76,9 @@ def test_statistics_are_those_of_a_loop_over_records_or_persons(loss, per_person
     np.testing.assert_allclose(symmetric(found[3:], 3), S, atol=1e-12)
 
 
-@pytest.mark.parametrize("row", ["intervals", "intervals-persons-conditioned"])
+@pytest.mark.parametrize(
+    "row", ["intervals", "intervals-persons-conditioned", "intervals-federated-alone"]
+)
 def test_clips_that_bind_keep_each_release_within_its_sensitivity(row, monkeypatch):
     monkeypatch.setattr(_inference, "LEAST_OPENING", 0.1)
     monkeypatch.setattr(_inference, "NOISE", 0.0)
@@ -139,6 +149,60 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(persons):
     assert np.mean(held) >= 0.87
 
 
+def test_intervals_of_agents_hold_the_truth_about_as_often_as_they_say():
+    held, widths = [], []
+    for seed in range(25):
+        X, scores, rng = table(6000, seed)
+        model = DPFedRidge(epsilon=3.0, intervals=True, random_state=seed, max_iter=30, **RIDGE)
+        model.set_params(algorithm=FederatedADMM(edge_noise=0), partition="quantity")
+        found = model.fit(X, scores + rng.normal(size=6000)).inference_
+        assert found.known.all()
+        low, high = found.interval().T
+        held.append((low <= [1.0, -0.5, 0.2]) & ([1.0, -0.5, 0.2] <= high))
+        widths.append(found.std_error)
+    assert np.mean(held) >= 0.87
+    # Most of it is noise: that of ten agents.
+    exact = model.set_params(epsilon=math.inf, algorithm="federated-admm")
+    plain = exact.fit(X, scores + rng.normal(size=6000)).inference_.std_error
+    assert (np.median(widths, axis=0) > 2 * plain).all()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "intervals-federated",
+        "intervals-federated-alone",
+        "intervals-federated-sums-zero-out",
+        "intervals-federated-sharing",
+    ],
+)
+def test_each_observer_is_told_what_all_messages_of_an_agent_cost(row):
+    plan = BY_ID[row].plan()
+    assert {release.name for release in plan.releases} >= set(SHARES)
+    for observer in plan.facts.observers:
+        costs = [
+            sensitivity / scale_of(plan, release, observer)
+            for release in plan.releases
+            for sensitivity in release.sensitivities
+        ]
+        assert plan.guarantee(observer).mu == pytest.approx(math.hypot(*costs), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("of_agents", "of_curator"),
+    [(DPFedRidge, DPAdmmRidge), (DPFedLogisticRegression, DPAdmmLogisticRegression)],
+)
+def test_without_privacy_intervals_do_not_depend_on_who_holds_rows(of_agents, of_curator):
+    X, scores, rng = table(400)
+    y, params = scores + rng.normal(size=400), RIDGE
+    if of_agents is DPFedLogisticRegression:
+        y, params = (y > 0).astype(int), {"C": 1e6, **BOUNDS}
+    found = of_agents(privacy_unit="record", **PLAIN, **params).fit(X, y).inference_
+    expected = of_curator(**PLAIN, **params).fit(X, y).inference_
+    np.testing.assert_allclose(found.estimate, expected.estimate, atol=1e-9)
+    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-6)
+
+
 def test_a_column_without_variance_has_no_interval_and_the_others_have():
     X, scores, rng = table(20_000)
     X = np.column_stack([X, 0.001 * rng.normal(size=20_000)])
@@ -184,6 +248,20 @@ def test_intervals_that_nobody_can_give_are_refused_before_there_are_data(model,
         more = {} if n_classes is None else {"n_classes": n_classes}
         with pytest.raises(ValueError, match=r"^Got intervals=True .* leave intervals out\.$"):
             model.plan(n_samples=500, n_features=2, **more)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"privacy_unit": "agent"},
+        {"privacy_unit": "agent", "epsilon": math.inf},
+        {"epsilon": [1, 2]},
+    ],
+)
+def test_intervals_of_agents_as_units_or_with_own_budgets_are_refused(changed):
+    model = DPFedRidge(intervals=True, n_agents=2, **RIDGE).set_params(**changed)
+    with pytest.raises(ValueError, match=r"^Got intervals=True .* leave intervals out\.$"):
+        model.plan(n_samples=500, n_features=2)
 
 
 def test_a_perturbed_objective_has_no_intervals():

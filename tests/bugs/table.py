@@ -33,6 +33,7 @@ from skdpadmm.algorithms import (
 from skdpadmm.algorithms._dual_averaging import NOISE
 from skdpadmm.algorithms._exponential_sums import ExponentialSum
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
+from skdpadmm.algorithms._inference import SHARES
 from skdpadmm.algorithms._noise_left import Tail
 from skdpadmm.algorithms._preparations import median_norm, norm_counts, target_sums
 from skdpadmm.engine import Engine
@@ -771,7 +772,7 @@ def lost_messages_forgotten(honest: Any, gate: Any, release: Any, senders: Any) 
 
 # Intervals.
 
-INFERENCE = f"{ALGORITHMS}._inference"
+INFERENCE, OF_INTERVALS = f"{ALGORITHMS}._inference", "tests.algorithms.test_inference"
 # Few records have noise that a clip hardly reaches; tests of the algorithm show that it is honest.
 clip_that_binds = all_of(
     setting(f"{INFERENCE}.LEAST_OPENING", 0.1), setting(f"{INFERENCE}.NOISE", 0.0)
@@ -803,6 +804,36 @@ def squares_of_unclipped(sums: Any, loss: Any, longest: float, clip: float, prob
         return np.append(honest(parameters, basis)[:d], wide(parameters, basis)[d:])
 
     return total
+
+
+@replaces(Gate, "_noise_std")
+def no_noise_of_an_agent_at_the_model(whole: Any, self: Any, release: Any, senders: Any) -> Any:
+    if release.name not in SHARES:
+        return whole(self, release, senders)
+    agents = self._agents(release)
+    return np.linalg.norm(np.asarray(release.agent_noise_std)[agents.kind[1:]])
+
+
+@replaces("skdpadmm._fitting", "debiased")
+def noise_of_one_agent_in_covariances(step: Any, plan: Any, *args: Any) -> Any:
+    known = plan.facts.inference
+    changed = tuple(dataclasses.replace(r, noise_std=r.agent_noise_std[0]) for r in known.releases)
+    known = dataclasses.replace(known, releases=changed)
+    facts = dataclasses.replace(plan.facts, inference=known)
+    return step(dataclasses.replace(plan, facts=facts), *args)
+
+
+def unseen_at_the_model(observer: str) -> Plant:
+    """As if an observer learned nothing of the messages at the model."""
+
+    def changed(release: Any) -> dict[str, Any]:
+        if release.name not in SHARES:
+            return {}
+        nothing = View(observer=observer, guarantees=(GaussianDP(0.0),))
+        views = tuple(nothing if v.observer == observer else v for v in release.views)
+        return {"views": views}
+
+    return planned(changed)
 
 
 PLANNED, FRESH = "noise_is_as_planned_and_fresh", "noise_is_as_planned_and_fresh"
@@ -933,8 +964,12 @@ BUGS = [
         "intervals"),
     Bug("curvature of rows that are not scaled down", rows_as_they_are, REPLAY,
         "intervals-persons-conditioned"),
-    Bug("curvature counted as zero-out", second_moment_of_zero_out, REPLAY, "intervals"),
-    Bug("gradients at the model counted as zero-out", zero_out_counted, REPLAY, "intervals"),
+    Bug("curvature counted as zero-out", second_moment_of_zero_out, REPLAY,
+        "intervals intervals-federated"),
+    Bug("gradients at the model counted as zero-out", zero_out_counted, REPLAY,
+        "intervals intervals-federated"),
+    Bug("an agent without noise at the model", no_noise_of_an_agent_at_the_model, PLANNED,
+        "intervals-federated", fields={"n_noise": 1200}),
     Bug("sums over the rows of persons", all_of(clip_that_binds, sums_over_rows), REPLAY,
         "intervals-persons-conditioned"),
     Bug("a second moment counted as zero-out", second_moment_of_zero_out, REPLAY,
@@ -1191,6 +1226,15 @@ THEOREM_BUGS = [
     TheoremBug("steps that lose their noise", steps_that_lose_noise,
                "tests.algorithms.test_gradient_admm.test_a_step_and_an_average_are_those_of_the_docstring",
                (SquaredLoss(), L1(0.02), {"release": "path"}, pytest.MonkeyPatch)),
+    *(TheoremBug(f"messages at the model that cost nothing against {observer}", unseen_at_the_model(observer),
+                 f"{OF_INTERVALS}.test_each_observer_is_told_what_all_messages_of_an_agent_cost", (row,))
+      for observer, row in (("server", "intervals-federated"), ("sums", "intervals-federated-alone"),
+                            ("model", "intervals-federated-sharing"))),
+    TheoremBug("noise of all at the model counted against the server", hidden_by_all("Federation"),
+               f"{OF_INTERVALS}.test_each_observer_is_told_what_all_messages_of_an_agent_cost",
+               ("intervals-federated-alone",)),
+    TheoremBug("noise of one agent in covariances", noise_of_one_agent_in_covariances,
+               f"{OF_INTERVALS}.test_intervals_of_agents_hold_the_truth_about_as_often_as_they_say"),
     TheoremBug("messages of hidden models", gradients_at_own_models,
                "tests.divergence.test_federation.test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model"),
     TheoremBug("one noise for every score", one_stream_for_scores,

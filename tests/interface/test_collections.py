@@ -456,10 +456,13 @@ def test_a_memory_map_is_never_copied_as_a_whole(name, epsilon, tmp_path):
 
 
 @pytest.mark.parametrize("epsilon", [3.0, math.inf])
-def test_intervals_from_chunks_are_those_of_one_array(epsilon, place):
-    X, y, model = data("ridge")
+@pytest.mark.parametrize(
+    ("name", "algorithm"), [("ridge", "consensus-admm"), ("fed ridge", "federated-admm")]
+)
+def test_intervals_from_chunks_are_those_of_one_array(name, algorithm, epsilon, place):
+    X, y, model = data(name)
     model.set_params(epsilon=epsilon, intervals=True, feature_bounds=(-1, 1), random_state=0)
-    model.set_params(target_bounds=(-9, 9), algorithm="consensus-admm")
+    model.set_params(target_bounds=(-9, 9), algorithm=algorithm)
     whole = clone(model).fit(X, y).inference_
     found = model.fit(*in_chunks(X, y)).inference_
     np.testing.assert_allclose(found.estimate, whole.estimate, rtol=1e-9, atol=1e-11)

@@ -44,8 +44,8 @@ def test_every_parameter_is_named_and_has_a_constraint_and_a_description(name):
 
 # Of these each family says something of its own.
 OF_FAMILIES = {
-    "adversary", "coef_", "delta", "epsilon", "loss", "max_iter", "n_agents", "neighboring",
-    "partition", "participation", "dropout", "agent_labels_", "privacy_",
+    "adversary", "coef_", "delta", "epsilon", "intervals", "loss", "max_iter", "n_agents",
+    "neighboring", "partition", "participation", "dropout", "agent_labels_", "privacy_",
 }  # fmt: skip
 
 

@@ -40,8 +40,9 @@ STATES = DPFedRidge(
 )
 LOGISTIC = DPFedLogisticRegression(classes=[0, 1], **RANGES)
 MULTINOMIAL = DPFedLogisticRegression(classes=[0, 1, 2], adversary="model", **RANGES)
+INTERVALS = DPFedLogisticRegression(classes=[0, 1], intervals=True, **RANGES)
 UNDECLARED = DPFedRidge(max_iter=4, epsilon=50.0, scale="private")
-ESTIMATORS = [RIDGE, PAIRED, NET, STATES, LOGISTIC, MULTINOMIAL, UNDECLARED]
+ESTIMATORS = [RIDGE, PAIRED, NET, STATES, LOGISTIC, MULTINOMIAL, INTERVALS, UNDECLARED]
 
 
 def targets(estimator):
@@ -111,6 +112,10 @@ def test_parties_find_the_model_of_a_simulation(estimator, tmp_path, silent):
         np.testing.assert_allclose(fitted.coef_, simulated.coef_, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(fitted.predict(X), simulated.predict(X), rtol=1e-9)
         assert fitted.privacy_ == simulated.privacy_
+        if estimator.intervals:
+            found, expected = fitted.inference_, simulated.inference_
+            np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-6)
+            np.testing.assert_allclose(found.estimate, expected.estimate, rtol=1e-6)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
@@ -124,7 +129,10 @@ def test_a_party_sends_the_planned_messages_and_nothing_else(estimator, tmp_path
     parties, seen = parties_of(estimator, tmp_path), []
     coordinated(estimator, to_all(parties, seen=seen))
     plan = parties["a"].plan
-    shapes = [release.shape for release in plan.releases for _ in range(release.times)]
+    # Those at the model come last.
+    at_model = () if plan.facts.inference is None else plan.facts.inference.releases
+    ordered = sorted(plan.releases, key=at_model.__contains__)
+    shapes = [release.shape for release in ordered for _ in range(release.times)]
     if plan.facts.agents.edge_noise:
         shapes.insert(0, (8,))  # Random numbers that secrets of this run are made of.
     for label in SIZES:
