@@ -94,7 +94,7 @@ def test_code_fits_its_column(page):
     ("guide", "n_claims", "off"),
     [
         ("pictures", 8, 0.6),
-        ("intervals", 2, 0.0),
+        ("intervals", 4, 0.0),
         pytest.param("model_selection", 3, 0.0, marks=pytest.mark.slow),
         pytest.param("study", 3, 0.0, marks=pytest.mark.slow),
         pytest.param("auditing", 8, 0.0, marks=pytest.mark.slow),

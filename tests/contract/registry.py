@@ -230,6 +230,9 @@ ROWS = [
         **NO_INTERCEPT}, linear=None),
     Row("intervals-federated-sharing", "DPFedRidge", "FederatedADMM", {"sharing": True},
         params={"intervals": True, "adversary": "sums"}, linear=None, is_slow=True),
+    Row("intervals-federated-descent", "DPFedLogisticRegression", "SecretSharingGradientDescent",
+        {"n_curators": 3}, target="two", params={"intervals": True, "epsilon": 200.0,
+        "conditioning": "private"}, linear=None, is_slow=True),
     Row("intervals-federated-sampled", "DPFedRidge", "FederatedADMM", linear=None, is_slow=True,
         params={"intervals": True, "adversary": "model", "participation": 0.5}, free=None),
     # Weights of classes: a clip of weighted gradients, or constants of the weighted loss.
