@@ -19,7 +19,10 @@ MODEL = "model"
 SERVER, SUMS = "server", "sums"
 EAVESDROPPER, PEER = "eavesdropper", "peer"
 EXPECTED_FRACTION = "a float in (0, 1]"
-NO_LOSSES = "Preparations, such as the second moment, wait for every agent: no message is lost."
+NO_LOSSES = (
+    "Preparations, such as the second moment, and messages for intervals wait for every agent: none"
+    " is lost."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
