@@ -17,20 +17,25 @@ records.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
 from skdpadmm._chunks import Shards, not_in_chunks
 from skdpadmm._fitting import CURATOR, Fitted, Trust, all_or_nothing
 from skdpadmm._linear_model import (
+    Array,
     PredictsProbabilities,
     PrivateLinearClassifier,
     PrivateLinearRegressor,
     Targets,
     elastic_net,
+    finite_numbers,
     hinge_loss,
     known_arguments,
     logistic_loss,
@@ -41,12 +46,14 @@ from skdpadmm._sklearn import (
     POSITIVE,
     POSITIVE_OR_INF,
     SHARE,
+    Interval,
     OneOf,
     _fit_context,
     parameter,
 )
 from skdpadmm._streaming import StreamingModel
 from skdpadmm.algorithms import GradientADMM
+from skdpadmm.exceptions import UndeclaredBoundsWarning, warn_user
 from skdpadmm.inference import inference_of
 from skdpadmm.losses import Loss, SquaredLoss
 from skdpadmm.network import Ownership, ownership_of_labels
@@ -75,15 +82,21 @@ class CentralModel(StreamingModel):
     """A model of rows that a curator holds, and whose row each is where persons are protected."""
 
     max_rows_per_person: int | None = parameter(None, COUNT, None)
+    max_weight: float | str | None = parameter(
+        None, Interval(Real, 1, 1e100, closed="both"), OneOf("public"), None
+    )
     intervals: bool = parameter(False, "boolean")
 
     @_fit_context(prefer_skip_nested_validation=True)
     @known_arguments
-    def fit(self, X: Any, y: ArrayLike, persons: ArrayLike | None = None) -> Self:
-        """Fit the model; spends the whole budget.
-
-        Sample weights are not accepted, because they change the sensitivity to one record and no
-        bound on that is implemented.
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        persons: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        r"""Fit the model; spends the whole budget.
 
         Parameters
         ----------
@@ -100,6 +113,11 @@ class CentralModel(StreamingModel):
             weights of one over the number of rows of the person; n is the number of persons. To
             hide the number of rows, every person is padded to `max_rows_per_person` rows, in one
             copy of `X`; memory and time grow with it. With None the unit is a row.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights :math:`w_i \geq 0` of the losses of records, which stay as private as `X` and
+            `y`, and are clipped to `max_weight`: the mean loss becomes ``sum_i w_i loss_i / n``,
+            with n the number of rows. Weights should have a mean of about one; the steps, and not
+            the guarantee, rest on it. Not with `persons`, streams or chunks on workers.
 
         Returns
         -------
@@ -113,10 +131,10 @@ class CentralModel(StreamingModel):
         """
         with all_or_nothing(self):
             if self._stream() is not None:
-                self._curator(persons is not None)
+                self._curator(persons is not None or sample_weight is not None)
                 self._fit_stream(X, y)
             else:
-                self._fit(X, y, persons)
+                self._fit(X, y, persons, sample_weight)
         return self
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
@@ -143,10 +161,12 @@ class CentralModel(StreamingModel):
 
     def _curator(self, has_persons: bool) -> Trust:
         size = self.max_rows_per_person
-        if self._stream() is not None and (has_persons or size is not None):
+        known = size is not None or self.max_weight is not None
+        if self._stream() is not None and (has_persons or known):
             raise ValueError(
-                "Got persons, or max_rows_per_person, for a stream, expected neither: a stream"
-                " protects single rows. Leave them out, or choose algorithm='consensus-admm'."
+                "Got persons, sample_weight, or a bound of them, for a stream, expected neither: a"
+                " stream protects single rows, which weigh the same. Leave them out, or choose"
+                " algorithm='consensus-admm'."
             )
         if has_persons != (size is not None):
             got = f"max_rows_per_person={size!r} {'with' if has_persons else 'without'} persons"
@@ -156,6 +176,49 @@ class CentralModel(StreamingModel):
                 " as max_rows_per_person."
             )
         return CURATOR if size is None else Trust(unit="person", max_rows_per_person=int(size))
+
+    def _weighed(self, trust: Trust, sample_weight: Any, X: Any) -> tuple[Trust, Array | None]:
+        if sample_weight is None and self.max_weight is None:
+            return trust, None
+        if trust.unit == "person" or isinstance(X, Shards):
+            where = "persons" if trust.unit == "person" else "chunks on workers of dask"
+            raise ValueError(
+                f"Got sample_weight, or max_weight, with {where}, expected neither: only single"
+                " records in this process have weights. Leave them out."
+            )
+        is_public = self.max_weight == "public"
+        largest = spread = 1.0 if is_public else float(self.max_weight or 1.0)
+        weights = np.ones(0 if X is None else X.shape[0])
+        if X is None and is_public:
+            raise ValueError(
+                "Got max_weight='public' for a plan without data, expected a number. Pass the"
+                " largest weight over the mean of all."
+            )
+        if sample_weight is not None:
+            weights = finite_numbers(sample_weight, "sample_weight")
+            if weights.shape != (X.shape[0],) or (weights < 0).any():
+                raise ValueError(
+                    f"Got sample_weight of shape {weights.shape}, or with entries below 0, expected"
+                    f" {X.shape[0]} numbers of at least 0, one for each row. Leave rows out"
+                    " by a weight of 0."
+                )
+        if X is not None and (is_public or math.isinf(self.epsilon)):
+            # The weights are public, or nothing is private.
+            if (largest := float(weights.max())) == 0:
+                raise ValueError("Got sample_weight of zeros, expected at least one above 0.")
+            spread = 1.0 / float((weights / largest).mean())
+        elif self.max_weight is None:
+            warn_user(
+                "Pass max_weight, a public bound of the weights, which should have a mean of about"
+                " 1. Without it they are clipped to 1.",
+                UndeclaredBoundsWarning,
+            )
+        line = f"Sample weights are private; those above {largest:g} are clipped to it."
+        if is_public:
+            line = "Sample weights are public: neighbouring data sets have the same ones."
+        lines = (*trust.assumptions, line)
+        trust = replace(trust, max_weight=largest, weight_spread=spread, assumptions=lines)
+        return trust, None if X is None else np.minimum(weights / largest, 1.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -204,6 +267,11 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -322,6 +390,11 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -463,6 +536,11 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -573,6 +651,11 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -698,6 +781,11 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -818,6 +906,11 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -933,6 +1026,11 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without

@@ -139,16 +139,16 @@ class ConsensusADMM(_Consensus):
     record_step: str = parameter("auto", AUTO, OneOf("exact", "linearized"))
 
     def check_facts(self, facts: Facts) -> None:
-        """Persons have no exact steps."""
-        is_wrong = facts.unit == "person" and self.record_step == "exact"
-        got = "record_step='exact' with persons"
-        base.refuse("A step of a person is a gradient step.", (is_wrong, got, "'linearized'"))
+        """Persons and weighted records have no exact steps."""
+        is_wrong = facts.is_weighted and self.record_step == "exact"
+        got = "record_step='exact' with persons or sample weights"
+        base.refuse("Their steps are gradient steps.", (is_wrong, got, "'linearized'"))
 
     def released(self, facts: Facts, budget: Budget) -> base.Released:
         """The displacement of the mean, in each iteration."""
         mu, is_exact = facts.remaining_mu(budget), facts.conditioning is None
         step_size, clip_norm = default_steps(facts, mu)
-        if facts.unit == "person" and is_exact:
+        if facts.is_weighted and is_exact:
             # Exact steps bear any size, and linearized ones do not.
             step_size, is_exact = min(step_size, stable_step(facts)), False
         settings = self.resolved(
@@ -478,7 +478,7 @@ def path_sensitivities(facts: Facts, relaxation: float, n_updates: int) -> tuple
         reached = -np.expm1(iterations * np.log1p(-2 * min(lam, 1 - lam)))
     largest = sensitivity * max(1.0, lam / (1 - lam))
     # A state is rounded once in each iteration.
-    cancelling = CANCELLATION if facts.unit == "person" else 1.0
+    cancelling = CANCELLATION if facts.is_weighted else 1.0
     widened = largest * reached * (1 + cancelling * iterations * 2.0**-50)
     return tuple(widened.tolist())
 
