@@ -260,8 +260,11 @@ def default_descent(
 
 
 def stable_step(facts: Facts) -> float:
-    """A gradient step that is stable for every data set, where rows are not conditioned."""
-    return 1.0 / (finite_smoothness(facts.loss) * facts.row_norm**2)
+    """A gradient step that is stable for every data set, where rows are not conditioned.
+
+    Of weighted records for those whose mean weight is at most the usual one.
+    """
+    return facts.spread / (finite_smoothness(facts.loss) * facts.row_norm**2)
 
 
 def default_stochastic_descent(facts: Facts, mu: float, n_steps: int) -> tuple[float, float]:
