@@ -302,10 +302,13 @@ def clip_persons(
     """Weighted slopes for which the mean gradient of each person is at most as long as the bound.
 
     Each row is first clipped at `CANCELLATION` times the bound, which bounds the rounding of rows
-    that cancel each other.
+    that cancel each other. A single row, as of a weighted record, has a known norm.
     """
     with np.errstate(divide="ignore"):
-        most = CANCELLATION * clip_norm / np.sqrt(rows.squared_norm[rows.slices[block]])
+        bound = clip_norm / np.sqrt(rows.squared_norm[rows.slices[block]])
+    if per_person == 1:
+        return clip_derivative((slopes.T * weights).T, bound)
+    most = CANCELLATION * bound
     weighted = clip_derivative(slopes, most).reshape(len(slopes), -1) * weights[:, None]
     longest = clip_norm * per_person
     norms = rows.norms_of_units(block, weighted, per_person)
