@@ -299,11 +299,7 @@ class PrivateLinearModel(LinkedEstimator):
             penalty=penalty.scaled(coordinates.target_scale**-2.0 / trust.max_weight),
             neighboring=Neighboring(self.neighboring),
             row_norm=coordinates.row_norm,
-            rounding=rounding_factor(
-                n_samples=n_samples,
-                coordinates=coordinates,
-                per_unit=most or int(trust.weight_spread > 0),
-            ),
+            rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates, per_unit=most),
             max_iter=int(self.max_iter),
             schema=coordinates.fingerprint,
             is_declared=not coordinates.undeclared.any(),

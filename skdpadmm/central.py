@@ -116,8 +116,10 @@ class CentralModel(StreamingModel):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights :math:`w_i \geq 0` of the losses of records, which stay as private as `X` and
             `y`, and are clipped to `max_weight`: the mean loss becomes ``sum_i w_i loss_i / n``,
-            with n the number of rows. Weights should have a mean of about one; the steps, and not
-            the guarantee, rest on it. Not with `persons`, streams or chunks on workers.
+            with n the number of rows, and the penalty stays. So does scikit-learn's objective, but
+            its lasso and elastic net divide the weights by their mean. Weights should have a mean
+            of about one; the steps, and not the guarantee, rest on it. Not with `persons`, streams
+            or chunks on workers. See :doc:`/user_guide/weights`.
 
         Returns
         -------
@@ -180,39 +182,31 @@ class CentralModel(StreamingModel):
     def _weighed(self, trust: Trust, sample_weight: Any, X: Any) -> tuple[Trust, Array | None]:
         if sample_weight is None and self.max_weight is None:
             return trust, None
-        if trust.unit == "person" or isinstance(X, Shards):
-            where = "persons" if trust.unit == "person" else "chunks on workers of dask"
-            raise ValueError(
-                f"Got sample_weight, or max_weight, with {where}, expected neither: only single"
-                " records in this process have weights. Leave them out."
-            )
-        is_public = self.max_weight == "public"
-        largest = spread = 1.0 if is_public else float(self.max_weight or 1.0)
-        weights = np.ones(0 if X is None else X.shape[0])
-        if X is None and is_public:
-            raise ValueError(
-                "Got max_weight='public' for a plan without data, expected a number. Pass the"
-                " largest weight over the mean of all."
-            )
+        n_samples, is_public = 1 if X is None else X.shape[0], self.max_weight == "public"
+        weights = np.ones(n_samples)
         if sample_weight is not None:
             weights = finite_numbers(sample_weight, "sample_weight")
-            if weights.shape != (X.shape[0],) or (weights < 0).any():
-                raise ValueError(
-                    f"Got sample_weight of shape {weights.shape}, or with entries below 0, expected"
-                    f" {X.shape[0]} numbers of at least 0, one for each row. Leave rows out"
-                    " by a weight of 0."
-                )
-        if X is not None and (is_public or math.isinf(self.epsilon)):
-            # The weights are public, or nothing is private.
-            if (largest := float(weights.max())) == 0:
-                raise ValueError("Got sample_weight of zeros, expected at least one above 0.")
+        is_valid = weights.shape == (n_samples,) and bool((weights >= 0).all())
+        is_known = X is not None and (is_public or math.isinf(self.epsilon))
+        elsewhere = trust.unit == "person" or isinstance(X, Shards)
+        wrong = f"sample_weight of shape {weights.shape}, or with entries below 0"
+        without = "max_weight='public' for a plan without data"
+        for is_wrong, got, expected in (
+            (elsewhere, "weights, or max_weight, of persons, or of chunks on workers", "neither"),
+            (X is None and is_public, without, "a number, the largest weight over their mean"),
+            (not is_valid, wrong, f"{n_samples} numbers of at least 0"),
+            (is_known and not weights.any(), "sample_weight of zeros", "at least one above 0"),
+        ):
+            if is_wrong:
+                raise ValueError(f"Got {got}, expected {expected}. Single records have weights.")
+        largest = spread = 1.0 if is_public else float(self.max_weight or 1.0)
+        if is_known:
+            largest = float(weights.max())
             spread = 1.0 / float((weights / largest).mean())
         elif self.max_weight is None:
-            warn_user(
-                "Pass max_weight, a public bound of the weights, which should have a mean of about"
-                " 1. Without it they are clipped to 1.",
-                UndeclaredBoundsWarning,
-            )
+            known = "a public bound of the weights, whose mean should be about 1"
+            line = f"Pass max_weight, {known}. Without it they are clipped to 1."
+            warn_user(line, UndeclaredBoundsWarning)
         line = f"Sample weights are private; those above {largest:g} are clipped to it."
         if is_public:
             line = "Sample weights are public: neighbouring data sets have the same ones."

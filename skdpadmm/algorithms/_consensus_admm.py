@@ -478,7 +478,7 @@ def path_sensitivities(facts: Facts, relaxation: float, n_updates: int) -> tuple
         reached = -np.expm1(iterations * np.log1p(-2 * min(lam, 1 - lam)))
     largest = sensitivity * max(1.0, lam / (1 - lam))
     # A state is rounded once in each iteration.
-    cancelling = CANCELLATION if facts.is_weighted else 1.0
+    cancelling = CANCELLATION if facts.unit == "person" else 1.0
     widened = largest * reached * (1 + cancelling * iterations * 2.0**-50)
     return tuple(widened.tolist())
 

@@ -137,7 +137,9 @@ def test_a_fit_names_what_it_takes():
     X, y = ROWS[FEDERATED].data()
     with pytest.raises(TypeError, match=r"^Got persons, .* as agents, with privacy_unit='agent'"):
         ROWS[FEDERATED].make().fit(X, y, persons=y)
-    with pytest.raises(TypeError, match=r"^Got groups, expected DPAdmmRidge.fit\(X, y, persons, sa"):
+    with pytest.raises(
+        TypeError, match=r"^Got groups, expected DPAdmmRidge.fit\(X, y, persons, sa"
+    ):
         DPAdmmRidge().fit(X, y, groups=y)
     known = ["self", "X", "y", "persons", "sample_weight"]
     assert list(inspect.signature(DPAdmmRidge.fit).parameters) == known
