@@ -1,9 +1,9 @@
 """Sums of clipped gradients, which carry their sensitivity.
 
-A record contributes its gradient, clipped to norm C; a person the mean gradient of its rows,
-clipped to C; an agent that is protected as a whole the sum over its rows, clipped to C times its
-limit. No other file adds up gradients over rows. Rows that are elsewhere are reached by
-`Problem.summed`.
+A record contributes its gradient, times its weight where there are some, clipped to norm C; a
+person the mean gradient of its rows, clipped to C; an agent that is protected as a whole the sum
+over its rows, clipped to C times its limit. No other file adds up gradients over rows. Rows that
+are elsewhere are reached by `Problem.summed`.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ Then ``theta_1 = theta - g``, and ``Cov = s_g^2 I + (S + s_S I) / n`` plus what 
 the step, ``H^-1 s_H^2 |step|^2 H^-1``. As H and g weigh rows alike, ``theta_1`` is unbiased where
 the model is right; where it is wrong it estimates the fit with these weights.
 
+Weights of records in [0, 1] multiply u h a a' and v, which stay within their bounds.
+
 A record changes sums of ``v`` by at most 2 C, and C for zero-out; of terms that are positive
 semi-definite by sqrt(2) times their bound, and once for zero-out (see `_preparations`).
 """
