@@ -53,6 +53,9 @@ class Trust:
     assumptions: tuple[str, ...] = ()
     # Where persons are the unit.
     max_rows_per_person: int = 0
+    # What weights of records are divided by, and the largest over a usual one; 0: no weights.
+    max_weight: float = 1.0
+    weight_spread: float = 0.0
 
     def budget(self, epsilon: Any, delta: float) -> Budget:
         """The budget of a fit; the largest one where agents have budgets of their own."""
@@ -116,7 +119,7 @@ class PendingFit:
     # As the loss expects them.
     y: NDArray[Any]
     ownership: Ownership | None = None
-    # Of rows of persons.
+    # Of rows of persons, or of records.
     weights: Array | None = None
 
     def noise(self, random_state: Any, digest: bytes) -> NoiseSource:

@@ -160,11 +160,12 @@ class PrivateLinearModel(LinkedEstimator):
             )
         return super().set_params(**params)
 
-    def _fit(self, X: Any, y: ArrayLike, agents: Any = None) -> None:
+    def _fit(self, X: Any, y: ArrayLike, agents: Any = None, sample_weight: Any = None) -> None:
         """Validate, plan, reserve, run, keep: what every fit does, from top to bottom."""
         self._forget()
         with self._read(X, y, agents) as (X, labels, targets, agents):
-            fitted, report = self._spend(self._pending(X, labels, targets, agents))
+            pending = self._pending(X, labels, targets, agents, sample_weight)
+            fitted, report = self._spend(pending)
             self._keep(fitted, targets)
             self.privacy_ = report
 
@@ -176,10 +177,13 @@ class PrivateLinearModel(LinkedEstimator):
         with reserved(self.ledger, report, plan):
             return fit.solve(noise), report
 
-    def _pending(self, X: Any, labels: Any, targets: Targets, agents: Any) -> PendingFit:
+    def _pending(
+        self, X: Any, labels: Any, targets: Targets, agents: Any, sample_weight: Any = None
+    ) -> PendingFit:
         """The plan with its data, before they are used."""
         ownership, trust = self._owners(X, labels, agents)
-        n_samples, y, weights = X.shape[0], targets.encoded, None
+        n_samples, y = X.shape[0], targets.encoded
+        trust, weights = self._weighed(trust, sample_weight, X)
         if trust.unit == "person" and ownership is not None:
             # From here on nothing has a shape that depends on how many rows a person has.
             slots, weights = ownership.slots(trust.max_rows_per_person)
@@ -286,13 +290,14 @@ class PrivateLinearModel(LinkedEstimator):
         if not self.fit_intercept:
             # Of all parameters, rounded down. The scale of the target cancels: it multiplies the
             # coefficients and divides the penalty.
-            curvature = penalty.strong_convexity * float(coordinates.scale.max()) ** -2.0
+            curvature = penalty.strong_convexity / trust.max_weight
+            curvature *= float(coordinates.scale.max()) ** -2.0
             curvature *= 1 - 1e-12
         return Facts(
             n_samples=n_samples,
             n_parameters=coordinates.n_parameters,
             loss=loss.in_units(coordinates.target_scale),
-            penalty=penalty.scaled(coordinates.target_scale**-2.0),
+            penalty=penalty.scaled(coordinates.target_scale**-2.0 / trust.max_weight),
             neighboring=Neighboring(self.neighboring),
             row_norm=coordinates.row_norm,
             rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates, per_unit=most),
@@ -304,6 +309,7 @@ class PrivateLinearModel(LinkedEstimator):
             agents=trust.agents,
             is_stream=is_stream,
             max_rows_per_person=most,
+            weight_spread=trust.weight_spread,
             coordinates=coordinates,
         )
 
@@ -411,8 +417,7 @@ class PrivateLinearModel(LinkedEstimator):
         use = "Use class_weight={label: weight}." if is_classifier(self) else "Leave it out."
         if argument != "sample_weight":
             return "Leave it out."
-        why = "A weight changes how much one record can contribute, and its sensitivity is not"
-        return f"{why} implemented. {use}"
+        return f"Estimators of a curator, such as DPAdmmRidge, weigh records by them. {use}"
 
     def _stream(self) -> Any:
         """The algorithm, where records are used as they arrive, or None."""
@@ -429,6 +434,10 @@ class PrivateLinearModel(LinkedEstimator):
     def _curator(self, has_persons: bool) -> Trust:
         """Whom a fit trusts that is told, or not told, who the persons are."""
         return CURATOR
+
+    def _weighed(self, trust: Trust, sample_weight: Any, X: Any) -> tuple[Trust, Array | None]:
+        """What is known of the weights of records, and these weights in [0, 1]: here, none."""
+        return trust, None
 
     def _check_fit(self, X: Any, y: ArrayLike, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """Validate rows and targets, and store the columns."""
@@ -451,7 +460,7 @@ class PrivateLinearModel(LinkedEstimator):
     ) -> Plan:
         """The plan for data of a shape, with the names of columns that have bounds."""
         if "trust" not in facts:
-            facts["trust"] = self._curator(n_persons is not None)
+            facts["trust"], _ = self._weighed(self._curator(n_persons is not None), None, None)
         if n_persons is not None:
             check_scalar(n_persons, "n_persons", Integral, min_val=1)
             n_samples = n_persons
@@ -767,10 +776,10 @@ def validating() -> Iterator[None]:
         ) from None
 
 
-def finite_numbers(y: Any) -> Array:
+def finite_numbers(y: Any, name: str = "y") -> Array:
     """Targets as finite floats, checked after text and None have become numbers."""
     with validating():
-        return np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"))
+        return np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name=name))
 
 
 def logistic_loss(n_classes: int | None) -> Loss:

@@ -17,19 +17,24 @@ records.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
 from skdpadmm._chunks import Shards, not_in_chunks
 from skdpadmm._fitting import CURATOR, Trust, all_or_nothing
 from skdpadmm._linear_model import (
+    Array,
     PredictsProbabilities,
     PrivateLinearClassifier,
     PrivateLinearRegressor,
     elastic_net,
+    finite_numbers,
     hinge_loss,
     known_arguments,
     logistic_loss,
@@ -40,12 +45,14 @@ from skdpadmm._sklearn import (
     POSITIVE,
     POSITIVE_OR_INF,
     SHARE,
+    Interval,
     OneOf,
     _fit_context,
     parameter,
 )
 from skdpadmm._streaming import StreamingModel
 from skdpadmm.algorithms import GradientADMM
+from skdpadmm.exceptions import UndeclaredBoundsWarning, warn_user
 from skdpadmm.losses import Loss, SquaredLoss
 from skdpadmm.network import Ownership, ownership_of_labels
 from skdpadmm.penalties import L1, GeneralizedL1, Penalty, SquaredL2, named_penalty_matrix
@@ -73,15 +80,21 @@ class CentralModel(StreamingModel):
     """A model of rows that a curator holds, and whose row each is where persons are protected."""
 
     max_rows_per_person: int | None = parameter(None, COUNT, None)
+    max_weight: float | str | None = parameter(
+        None, Interval(Real, 1, 1e100, closed="both"), OneOf("public"), None
+    )
     intervals: bool = parameter(False, "boolean")
 
     @_fit_context(prefer_skip_nested_validation=True)
     @known_arguments
-    def fit(self, X: Any, y: ArrayLike, persons: ArrayLike | None = None) -> Self:
-        """Fit the model; spends the whole budget.
-
-        Sample weights are not accepted, because they change the sensitivity to one record and no
-        bound on that is implemented.
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        persons: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        r"""Fit the model; spends the whole budget.
 
         Parameters
         ----------
@@ -98,6 +111,13 @@ class CentralModel(StreamingModel):
             weights of one over the number of rows of the person; n is the number of persons. To
             hide the number of rows, every person is padded to `max_rows_per_person` rows, in one
             copy of `X`; memory and time grow with it. With None the unit is a row.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights :math:`w_i \geq 0` of the losses of records, which stay as private as `X` and
+            `y`, and are clipped to `max_weight`: the mean loss becomes ``sum_i w_i loss_i / n``,
+            with n the number of rows, and the penalty stays. So does scikit-learn's objective, but
+            its lasso and elastic net divide the weights by their mean. Weights should have a mean
+            of about one; the steps, and not the guarantee, rest on it. Not with `persons`, streams
+            or chunks on workers. See :doc:`/user_guide/weights`.
 
         Returns
         -------
@@ -111,10 +131,10 @@ class CentralModel(StreamingModel):
         """
         with all_or_nothing(self):
             if self._stream() is not None:
-                self._curator(persons is not None)
+                self._curator(persons is not None or sample_weight is not None)
                 self._fit_stream(X, y)
             else:
-                self._fit(X, y, persons)
+                self._fit(X, y, persons, sample_weight)
         return self
 
     def _advice(self, argument: str) -> str:
@@ -136,10 +156,12 @@ class CentralModel(StreamingModel):
 
     def _curator(self, has_persons: bool) -> Trust:
         size = self.max_rows_per_person
-        if self._stream() is not None and (has_persons or size is not None):
+        known = size is not None or self.max_weight is not None
+        if self._stream() is not None and (has_persons or known):
             raise ValueError(
-                "Got persons, or max_rows_per_person, for a stream, expected neither: a stream"
-                " protects single rows. Leave them out, or choose algorithm='consensus-admm'."
+                "Got persons, sample_weight, or a bound of them, for a stream, expected neither: a"
+                " stream protects single rows, which weigh the same. Leave them out, or choose"
+                " algorithm='consensus-admm'."
             )
         if has_persons != (size is not None):
             got = f"max_rows_per_person={size!r} {'with' if has_persons else 'without'} persons"
@@ -149,6 +171,41 @@ class CentralModel(StreamingModel):
                 " as max_rows_per_person."
             )
         return CURATOR if size is None else Trust(unit="person", max_rows_per_person=int(size))
+
+    def _weighed(self, trust: Trust, sample_weight: Any, X: Any) -> tuple[Trust, Array | None]:
+        if sample_weight is None and self.max_weight is None:
+            return trust, None
+        n_samples, is_public = 1 if X is None else X.shape[0], self.max_weight == "public"
+        weights = np.ones(n_samples)
+        if sample_weight is not None:
+            weights = finite_numbers(sample_weight, "sample_weight")
+        is_valid = weights.shape == (n_samples,) and bool((weights >= 0).all())
+        is_known = X is not None and (is_public or math.isinf(self.epsilon))
+        elsewhere = trust.unit == "person" or isinstance(X, Shards)
+        wrong = f"sample_weight of shape {weights.shape}, or with entries below 0"
+        without = "max_weight='public' for a plan without data"
+        for is_wrong, got, expected in (
+            (elsewhere, "weights, or max_weight, of persons, or of chunks on workers", "neither"),
+            (X is None and is_public, without, "a number, the largest weight over their mean"),
+            (not is_valid, wrong, f"{n_samples} numbers of at least 0"),
+            (is_known and not weights.any(), "sample_weight of zeros", "at least one above 0"),
+        ):
+            if is_wrong:
+                raise ValueError(f"Got {got}, expected {expected}. Single records have weights.")
+        largest = spread = 1.0 if is_public else float(self.max_weight or 1.0)
+        if is_known:
+            largest = float(weights.max())
+            spread = 1.0 / float((weights / largest).mean())
+        elif self.max_weight is None:
+            known = "a public bound of the weights, whose mean should be about 1"
+            line = f"Pass max_weight, {known}. Without it they are clipped to 1."
+            warn_user(line, UndeclaredBoundsWarning)
+        line = f"Sample weights are private; those above {largest:g} are clipped to it."
+        if is_public:
+            line = "Sample weights are public: neighbouring data sets have the same ones."
+        lines = (*trust.assumptions, line)
+        trust = replace(trust, max_weight=largest, weight_spread=spread, assumptions=lines)
+        return trust, None if X is None else np.minimum(weights / largest, 1.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -197,6 +254,11 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -315,6 +377,11 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -456,6 +523,11 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -566,6 +638,11 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -691,6 +768,11 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -811,6 +893,11 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -926,6 +1013,11 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without

@@ -259,6 +259,17 @@ def test_a_category_that_is_left_out_is_the_reference():
     assert run("\n".join(blocks("tables")), {}).strip() == shown
 
 
+def test_the_code_of_the_guide_to_weights_prints_what_it_shows():
+    (code,), (shown,), names = blocks("weights"), blocks("weights", "text"), {}
+    assert run(code, names).strip() == shown
+    exact = names["model"].set_params(epsilon=float("inf"))
+    rows, weights = (names["X"], names["y"]), names["weights"] * names["n"] / names["population"]
+    assert weights.mean() == pytest.approx(1.0, abs=0.01)
+    weighted, plain = exact.fit(*rows, sample_weight=weights).coef_, exact.fit(*rows).coef_
+    np.testing.assert_allclose(weighted, [[1.61, -1.57, 0.80]], atol=0.006)
+    np.testing.assert_allclose(plain, [[1.08, -1.06, 0.54]], atol=0.006)
+
+
 @pytest.mark.slow
 def test_the_code_of_the_guide_of_personal_models_runs_and_learns():
     # Scorers of one's own are asked for what they route since 1.9.

@@ -56,7 +56,8 @@ class Algorithm(LinkedEstimator, ABC):
         Who holds the records: "central", "federated", "decentralized" or "personalized", or several
         of them.
     units : tuple of str
-        Whose contribution it can protect: "record", "agent", "person" or several of them.
+        Whose contribution it can protect: "record", "agent", "person" or several of them. Rows of
+        persons have weights, so that "person" also declares that records may have some.
     conditionable : bool
         Whether it works in any basis, so that private conditioning can serve it.
     releases_path : bool
@@ -158,6 +159,11 @@ class Algorithm(LinkedEstimator, ABC):
                 f"Got {facts.loss!r} with smoothness=inf for {self!r}, expected a finite bound of"
                 " the curvature: its steps or its guarantee rest on one. Pass ConsensusADMM() or"
                 " GradientDescent(), whose guarantee of the path needs none."
+            )
+        if facts.weight_spread and "person" not in self.units:
+            raise ValueError(
+                f"Got sample_weight, or max_weight, for {self!r}, expected neither: it does not"
+                " weigh records. Choose ConsensusADMM or GradientDescent."
             )
         missing = [need for need in facts.agents.needs if need not in self.supports]
         if missing and not self.exact:

@@ -1,9 +1,9 @@
 """Sums of clipped gradients, which carry their sensitivity.
 
-A record contributes its gradient, clipped to norm C; a person the mean gradient of its rows,
-clipped to C; an agent that is protected as a whole the sum over its rows, clipped to C times its
-limit. No other file adds up gradients over rows. Rows that are elsewhere are reached by
-`Problem.summed`.
+A record contributes its gradient, times its weight where there are some, clipped to norm C; a
+person the mean gradient of its rows, clipped to C; an agent that is protected as a whole the sum
+over its rows, clipped to C times its limit. No other file adds up gradients over rows. Rows that
+are elsewhere are reached by `Problem.summed`.
 """
 
 from __future__ import annotations
@@ -302,10 +302,13 @@ def clip_persons(
     """Weighted slopes for which the mean gradient of each person is at most as long as the bound.
 
     Each row is first clipped at `CANCELLATION` times the bound, which bounds the rounding of rows
-    that cancel each other.
+    that cancel each other. A single row, as of a weighted record, has a known norm.
     """
     with np.errstate(divide="ignore"):
-        most = CANCELLATION * clip_norm / np.sqrt(rows.squared_norm[rows.slices[block]])
+        bound = clip_norm / np.sqrt(rows.squared_norm[rows.slices[block]])
+    if per_person == 1:
+        return clip_derivative((slopes.T * weights).T, bound)
+    most = CANCELLATION * bound
     weighted = clip_derivative(slopes, most).reshape(len(slopes), -1) * weights[:, None]
     longest = clip_norm * per_person
     norms = rows.norms_of_units(block, weighted, per_person)

@@ -98,7 +98,7 @@ class ConsensusADMM(_Consensus):
         "exact" solves each record's proximal step, stable for any step size; "linearized" replaces
         it by a gradient step, ``d_i = clip(gamma * grad f_i(z), C)``: with relaxation 0.5 that is
         the proximal gradient method. "auto" linearises in conditioned coordinates, where it is as
-        good and costs less, and for persons, who have no other.
+        good and costs less, and for persons and weighted records, which have no other.
     tail_fraction : float, default=0.5
         In (0, 1]: share of the path, at its end, that is averaged; all of it is released.
 
@@ -116,7 +116,8 @@ class ConsensusADMM(_Consensus):
 
     With ``fit(X, y, persons=...)`` a block is a person, n is the number of persons, and
     :math:`f_i` is the mean loss of the person's rows. What is clipped is the mean gradient of a
-    person, whose state is linear in the derivatives of its rows; the theorem is the same.
+    person, whose state is linear in the derivatives of its rows; the theorem is the same. With
+    ``fit(X, y, sample_weight=...)`` what is clipped is the gradient times a weight in [0, 1].
 
     References
     ----------
@@ -139,16 +140,16 @@ class ConsensusADMM(_Consensus):
     record_step: str = parameter("auto", AUTO, OneOf("exact", "linearized"))
 
     def check_facts(self, facts: Facts) -> None:
-        """Persons have no exact steps."""
-        is_wrong = facts.unit == "person" and self.record_step == "exact"
-        got = "record_step='exact' with persons"
-        base.refuse("A step of a person is a gradient step.", (is_wrong, got, "'linearized'"))
+        """Persons and weighted records have no exact steps."""
+        is_wrong = facts.is_weighted and self.record_step == "exact"
+        got = "record_step='exact' with persons or sample weights"
+        base.refuse("Their steps are gradient steps.", (is_wrong, got, "'linearized'"))
 
     def released(self, facts: Facts, budget: Budget) -> base.Released:
         """The displacement of the mean, in each iteration."""
         mu, is_exact = facts.remaining_mu(budget), facts.conditioning is None
         step_size, clip_norm = default_steps(facts, mu)
-        if facts.unit == "person" and is_exact:
+        if facts.is_weighted and is_exact:
             # Exact steps bear any size, and linearized ones do not.
             step_size, is_exact = min(step_size, stable_step(facts)), False
         settings = self.resolved(

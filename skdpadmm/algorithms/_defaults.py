@@ -106,6 +106,13 @@ def default_steps(facts: Facts, mu: float) -> tuple[float, float]:
     if math.isinf(mu):
         # Without noise nothing is clipped: the longest step that is stable for every data set.
         return stable_step(facts), math.inf
+    step_size, clip_norm = _steps(facts, mu)
+    # Of weighted records, curvature is as much smaller as a usual weight is.
+    return step_size * facts.spread, clip_norm
+
+
+def _steps(facts: Facts, mu: float) -> tuple[float, float]:
+    """The same where weights of records are as large as they can be."""
     if facts.loss.unweighted is not facts.loss:
         return _weighted_steps(facts, mu)
     signal = facts.signal(mu)
@@ -181,7 +188,7 @@ def _weighted_steps(facts: Facts, mu: float) -> tuple[float, float]:
     largest weight, for more, whose rule stops earlier anyway, halfway. No class is so rare that all
     of its records are hidden: where weights say so, they are not those of prevalences.
     """
-    step_size, clip_norm = default_steps(replace(facts, loss=facts.loss.unweighted), mu)
+    step_size, clip_norm = _steps(replace(facts, loss=facts.loss.unweighted), mu)
     largest = largest_weight(facts.loss)
     typical = max(facts.loss.typical_weight, largest / max(facts.signal(mu), 1.0))
     weight = typical
@@ -253,8 +260,11 @@ def default_descent(
 
 
 def stable_step(facts: Facts) -> float:
-    """A gradient step that is stable for every data set, where rows are not conditioned."""
-    return 1.0 / (finite_smoothness(facts.loss) * facts.row_norm**2)
+    """A gradient step that is stable for every data set, where rows are not conditioned.
+
+    Of weighted records for those whose mean weight is at most the usual one.
+    """
+    return facts.spread / (finite_smoothness(facts.loss) * facts.row_norm**2)
 
 
 def default_stochastic_descent(facts: Facts, mu: float, n_steps: int) -> tuple[float, float]:

@@ -219,11 +219,12 @@ class GradientDescent(Algorithm):
             "Steps on secret batches have a guarantee of the path.",
             (is_sampled, got, "1.0, or schedule='full' and guarantee='path'"),
         )
-        of_persons = self._is_hidden and facts.unit == "person"
-        got = "a guarantee of the last iterate for persons"
+        is_weighted = self._is_hidden and facts.is_weighted
+        got = "a guarantee of the last iterate for persons, or with sample weights"
         refuse(
-            "The mean gradient of a person is clipped as a vector, which is no contraction.",
-            (of_persons, got, "schedule='full' and guarantee='path'"),
+            "The mean gradient of a person is clipped as a vector, which is no contraction, and"
+            " that of weighted records is not examined.",
+            (is_weighted, got, "schedule='full' and guarantee='path'"),
         )
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:

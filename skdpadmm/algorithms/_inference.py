@@ -14,6 +14,8 @@ Then ``theta_1 = theta - g``, and ``Cov = s_g^2 I + (S + s_S I) / n`` plus what 
 the step, ``H^-1 s_H^2 |step|^2 H^-1``. As H and g weigh rows alike, ``theta_1`` is unbiased where
 the model is right; where it is wrong it estimates the fit with these weights.
 
+Weights of records in [0, 1] multiply u h a a' and v, which stay within their bounds.
+
 A record changes sums of ``v`` by at most 2 C, and C for zero-out; of terms that are positive
 semi-definite by sqrt(2) times their bound, and once for zero-out (see `_preparations`).
 """
@@ -109,9 +111,9 @@ def with_inference(facts: Facts, budget: Budget) -> Facts:
         )
         for name, (size, factor) in sizes.items()
     }
-    relative = releases[GRADIENT].noise_std * math.sqrt(facts.n_samples * d)
+    relative = releases[GRADIENT].noise_std * math.sqrt(facts.n_samples * d) * facts.spread
     opening = max(LEAST_OPENING, NOISE / relative)
-    of_squares = releases[SQUARES].noise_std * opening**2 * d
+    of_squares = releases[SQUARES].noise_std * (opening * facts.spread) ** 2 * d
     inflation = math.sqrt(1 + (relative * opening) ** 2 + of_squares)
     # Of usual residuals, and of scores where classes are balanced.
     deviation = math.sqrt(TARGET_VARIANCES[0]) if facts.loss.is_of_residual else 2.0
@@ -176,11 +178,11 @@ def clips(facts: Facts, planned: Inference, rows: Rows, edge: float) -> tuple[fl
     """Bounds of the norms of rows and of gradients: public, as the basis and units are."""
     row_norm, d = rows.coordinates.row_norm, facts.n_parameters
     most = row_norm**2 / (1.0 if rows.basis is None else float(rows.basis.eigenvalues.min()))
-    longest = math.sqrt(
-        min(most, max(LEAST_SQUARE * rows.typical_norm**2, EDGES[facts.loss.is_of_residual] / edge))
-    )
+    # Curvatures of usual weights are smaller, and gradients longer in a basis in which they are 1.
+    usual = EDGES[facts.loss.is_of_residual] / facts.spread
+    longest = math.sqrt(min(most, max(LEAST_SQUARE * rows.typical_norm**2, usual / edge)))
     slope = RESIDUAL * rows.coordinates.target_unit if facts.loss.is_of_residual else 1.0
-    return longest, planned.opening * slope * math.sqrt(d)
+    return longest, planned.opening * slope * math.sqrt(d * facts.spread)
 
 
 def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> Solution:

@@ -55,9 +55,11 @@ def _of_classes(models: Array) -> Array:
 def rows_in_mean(facts: Facts) -> float:
     """How much a record's derivative may pass the clip of its person's mean, if the rest is noise.
 
+    Or, of a usual record, that of its weighted derivative.
+
     Probabilities that are corrected for clips take this for the bound of a record.
     """
-    return math.sqrt(max(facts.max_rows_per_person, 1))
+    return math.sqrt(max(facts.max_rows_per_person, 1)) * facts.spread
 
 
 def parameter_variance(
@@ -199,8 +201,10 @@ def averaged_solution(
     """
     steps = {"n_iter": plan.settings.n_iter, "n_averaged": plan.settings.n_averaged}
     noise_std *= clip_norm
+    # Steps are as much longer as curvature is smaller for weights.
+    spread = plan.facts.spread
     variance = parameter_variance(
-        plan.facts.loss, rows, step_size=step_size, noise_std=noise_std, **steps
+        plan.facts.loss, rows, step_size=step_size / spread, noise_std=noise_std * spread, **steps
     )
     fields["derivative_bound"] = clip_norm / rows.typical_norm * rows_in_mean(plan.facts)
     return noisy_solution(plan.facts, rows, parameters, variance, **fields)

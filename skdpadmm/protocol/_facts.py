@@ -177,6 +177,8 @@ class Facts:
         record, and `n_samples` is 1.
     max_rows_per_person : int, default=0
         Where persons are the unit, whose numbers of rows are not public; 0: they are not.
+    weight_spread : float, default=0.0
+        Where records have weights in [0, 1]: 1 over a usual one; 0: they have none.
     coordinates : Coordinates or None, default=None
         Before any preparation. They follow from `schema`, and are no part of equality.
     """
@@ -200,6 +202,7 @@ class Facts:
     max_rows_per_person: int = field(default=0, metadata={"unless": 0})
     centering: Centering | None = field(default=None, metadata={"unless": None})
     inference: Inference | None = field(default=None, metadata={"unless": None})
+    weight_spread: float = field(default=0.0, metadata={"unless": 0.0})
     coordinates: Coordinates | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -211,6 +214,16 @@ class Facts:
         n, sizes = self.n_samples, self.agents.agent_sizes
         is_whole = not sizes or n == sum(sizes)
         require(is_whole, "n_samples", n, f"{sum(sizes)}, the rows of all agents")
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows have weights: those of persons, or of records."""
+        return self.max_rows_per_person > 0 or self.weight_spread > 0
+
+    @property
+    def spread(self) -> float:
+        """The largest weight of a record, over a usual one; 1 without weights."""
+        return max(self.weight_spread, 1.0)
 
     @property
     def setting(self) -> str:
@@ -243,9 +256,10 @@ class Facts:
     def signal(self, mu: float) -> float:
         """All records over those that noise hides: ``n mu / c``, for a mu-GDP sum of records.
 
-        c is 2 for replace-one and 1 for zero-out.
+        c is 2 for replace-one and 1 for zero-out. Noise that hides a record of the largest weight
+        hides as many more of a usual one.
         """
-        return self.n_samples * mu / self.neighboring.sensitivity_factor
+        return self.n_samples * mu / self.neighboring.sensitivity_factor / self.spread
 
     def remaining_mu(self, budget: Budget) -> float:
         """The Gaussian-DP parameter that the preparations leave of a curator's budget."""

@@ -311,7 +311,8 @@ class Problem:
     path : list of ndarray or None, default=None
         Keeps the iterates that `progress` gets, where a trace was asked for.
     weights : ndarray of shape (n_samples,), default=None
-        Where persons are the unit: of their rows, each person's beside each other, of mean one.
+        Of records, in [0, 1]. Where persons are the unit, of their rows, each person's beside each
+        other, of mean one.
     per_person : int, default=1
         Rows of each person, repetitions of weight 0 included.
     elsewhere : Elsewhere or None, default=None

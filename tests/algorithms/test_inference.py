@@ -117,6 +117,19 @@ def test_without_privacy_persons_have_the_errors_of_clusters():
     np.testing.assert_allclose(model.inference_.covariance, bread @ meat @ bread, rtol=1e-6)
 
 
+def test_without_privacy_weighted_records_have_the_errors_of_a_weighted_sandwich():
+    X, scores, rng = table(400)
+    y = scores + rng.normal(size=400) * (0.2 + np.abs(X[:, 0]))
+    weights = rng.gamma(2.0, 0.5, 400)
+    found = DPAdmmRidge(**PLAIN, **RIDGE).fit(X, y, sample_weight=weights).inference_
+    A = np.column_stack([X, np.ones(400)])
+    bread = np.linalg.inv((A.T * weights) @ A)
+    exact = bread @ (A.T * weights) @ y
+    meat = (A.T * (weights * (y - A @ exact)) ** 2) @ A
+    np.testing.assert_allclose(found.estimate, exact, atol=1e-9)
+    np.testing.assert_allclose(found.covariance, bread @ meat @ bread, rtol=1e-6)
+
+
 def test_without_privacy_a_classifier_has_the_errors_of_a_logit_with_a_sandwich():
     X, scores, rng = table(2000)
     y = (scores + rng.logistic(size=2000) > 0).astype(int)

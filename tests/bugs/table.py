@@ -36,6 +36,7 @@ from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
 from skdpadmm.algorithms._inference import SHARES
 from skdpadmm.algorithms._noise_left import Tail
 from skdpadmm.algorithms._preparations import median_norm, norm_counts, target_sums
+from skdpadmm.central import CentralModel
 from skdpadmm.engine import Engine
 from skdpadmm.losses import SquaredLoss, clip_derivative
 from skdpadmm.model_selection._search import Trials
@@ -733,6 +734,37 @@ def clip_of_rows_of_persons(
     return clip_derivative((slopes.T * weights).T, longest)
 
 
+# Weights of records.
+
+
+@replaces(PendingFit, "solve")
+def weights_beyond_their_bound(solve: Any, self: Any, noise: Any) -> Any:
+    """What `max_weight` cuts off comes back: of records at their bounds, see the registry."""
+    beyond = np.where(self.weights == 1.0, 1e3, self.weights)
+    return solve(dataclasses.replace(self, weights=beyond), noise)
+
+
+def clipped_before_weights_of_records(
+    rows: Any, block: int, slopes: Any, weights: Any, clip_norm: float, per_person: int
+) -> Any:
+    longest = clip_norm / np.sqrt(rows.squared_norm[rows.slices[block]])
+    return (clip_derivative(slopes, longest).T * weights).T
+
+
+@replaces(CentralModel, "_weighed")
+def a_penalty_in_the_units_of_other_weights(weighed: Any, *args: Any) -> Any:
+    trust, weights = weighed(*args)
+    return dataclasses.replace(trust, max_weight=1.0), weights
+
+
+@replaces(CentralModel, "_weighed")
+def a_bound_from_the_weights(weighed: Any, self: Any, trust: Any, given: Any, X: Any) -> Any:
+    """As if the largest weight were public."""
+    found, weights = weighed(self, trust, given, X)
+    largest = found.max_weight if X is None else min(max(float(np.max(given)), 1.0), 9.0)
+    return dataclasses.replace(found, max_weight=largest, weight_spread=largest), weights
+
+
 # Noise that pairs share.
 
 
@@ -935,6 +967,17 @@ BUGS = [
         all_of(*(setting(f"{ALGORITHMS}.{name}.clip_persons", clip_of_rows_of_persons)
                  for name in ("_agent_blocks", "_clipped_sums"))), REPLAY,
         "consensus-persons consensus-persons-three-classes-zero-out gradient-persons"),
+    Bug("weights beyond their bound, where rows are clipped before", weights_beyond_their_bound, REPLAY,
+        "intervals-records-weighted"),
+    Bug("weights beyond their bound, on clipped gradients",
+        all_of(weights_beyond_their_bound, *(
+            setting(f"{ALGORITHMS}.{name}.clip_persons", clipped_before_weights_of_records)
+            for name in ("_agent_blocks", "_clipped_sums"))), LINEAR,
+        "records-weighted records-weighted-gradient records-weighted-batches"),
+    Bug("a penalty in the units of other weights", a_penalty_in_the_units_of_other_weights, OPTIMUM,
+        "records-weighted records-weighted-gradient"),
+    Bug("a bound that weights of records tell", a_bound_from_the_weights, BEFORE_DATA,
+        "records-weighted"),
     Bug("no clip of agents' blocks", no_vector_clip(f"{ALGORITHMS}._agent_blocks"), REPLAY,
         "federated-dropout-agent", knobs={"clip_norm": 0.001}),
     Bug("no clip of agents' sums", all_of(no_clip(SUMS), no_vector_clip(SUMS)), REPLAY,

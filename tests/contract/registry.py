@@ -25,6 +25,7 @@ AGENTS = (0, 1, 0, 0, 2, 0, 3, 0, 0, 3, 0, 1, 3, 0)
 # Persons of whom two have more rows than count; the first one has any number of the last ones.
 PERSONS = (1, 2, 1, 3, 4, 4, 4, 4, 2, 5, 0, 0, 0, 0, 0)
 OF_PERSONS = {"max_rows_per_person": 3}
+MAX_WEIGHT = {"max_weight": 1.25}
 
 # Clip bounds that are never reached, and always.
 FAR, WIDE = {"clip_norm": 10.0, "step_size": 1.0}, {"clip_norm": 1000.0}
@@ -95,6 +96,11 @@ class Row:
         return "max_rows_per_person" in self.params
 
     @property
+    def has_weights(self) -> bool:
+        """Whether records have weights, which follow from their own features."""
+        return "max_weight" in self.params
+
+    @property
     def n_samples(self) -> int:
         """Number of records."""
         of_units = len(PERSONS) if self.has_persons else len(AGENTS) if self.has_agents else 12
@@ -159,6 +165,7 @@ class Row:
         rows = sparse.csr_array(X) if self.is_sparse else X
         more = {"agents": np.array(AGENTS)} if self.has_agents else {}
         more |= {"persons": np.array(PERSONS[: len(y)])} if self.has_persons else {}
+        more |= {"sample_weight": weights_of(X)} if self.has_weights else {}
         if not self.pieces:
             return model.fit(rows, y, **more)
         first = 0
@@ -166,6 +173,12 @@ class Row:
             model.partial_fit(rows[first : first + size], y[first : first + size])
             first += size
         return model
+
+
+def weights_of(X: np.ndarray) -> np.ndarray:
+    """Weights of about one; of records at their bounds far too large ones, of null records 0."""
+    usual = 1.0 + 0.2 * np.clip(X[:, 1], -1.0, 1.0)
+    return np.select([~X.any(axis=1), np.abs(X[:, 0]) >= 1.0], [0.0, 1e308], usual)
 
 
 # fmt: off
@@ -210,6 +223,25 @@ ROWS = [
         "conditioning": "private", **OF_PERSONS}, linear=None),
     Row("gradient-persons", "DPAdmmLogisticRegression", "GradientDescent", target="two",
         params=OF_PERSONS, linear=TINY, optimum=(FAR, 1e-9)),
+    # Weights of records: neighbours have other ones, from 0 to far above their bound.
+    Row("records-weighted", "DPAdmmRidge", "ConsensusADMM", params=MAX_WEIGHT,
+        optimum=(FAR, 1e-9)),
+    Row("records-weighted-zero-out-sparse", "DPAdmmLogisticRegression", "ConsensusADMM",
+        {"relaxation": 0.4}, target="three", params={"feature_bounds": None, **MAX_WEIGHT,
+        **NO_INTERCEPT}, is_sparse=True),
+    Row("records-weighted-conditioned-scaled", "DPAdmmElasticNet", "ConsensusADMM",
+        params={"alpha": 0.01, "feature_bounds": None, "scale": "private",
+        "conditioning": "private", **MAX_WEIGHT}, linear=None),
+    Row("records-weighted-gradient", "DPAdmmLogisticRegression", "GradientDescent", target="two",
+        params={**MAX_WEIGHT, **WEIGHTED}, linear=TINY, optimum=(FAR, 1e-9)),
+    Row("records-weighted-batches", "DPAdmmRidge", "GradientDescent", {"batch_fraction": 0.5},
+        params={"max_iter": 3, **MAX_WEIGHT}, linear=TINY, composes=False, free=None,
+        is_slow=True),
+    Row("records-weighted-own-iteration", "DPAdmmRidge", "FixedPointIteration", {"update":
+        linearized_admm, "at": consensus}, params=MAX_WEIGHT, linear=TINY, is_slow=True,
+        free=(1000, 2e-4)),
+    Row("intervals-records-weighted", "DPAdmmHuberRegressor", "ConsensusADMM", linear=None,
+        params={"intervals": True, "epsilon": 600.0, "conditioning": "private", **MAX_WEIGHT}),
     # Releases at the model, for intervals of its coefficients, with budgets that detect directions.
     Row("intervals", "DPAdmmRidge", "ConsensusADMM", linear=None,
         params={"intervals": True, "epsilon": 150.0}),

@@ -353,6 +353,19 @@ def test_what_needs_all_rows_in_one_place_is_refused_with_workers_and_works_from
     assert not (tmp_path / "study.db").exists()
 
 
+def test_weights_are_refused_with_workers_and_work_from_a_file(place):
+    X, y, model = data("ridge")
+    model.set_params(max_weight=2.0)
+    dX, dy, weights = in_chunks(X, y, np.arange(N) % 3)
+    if place == "workers":
+        for given in ({}, {"sample_weight": weights}):
+            with pytest.raises(ValueError, match="or of chunks on workers, expected neither"):
+                model.fit(dX, dy, **given)
+    else:
+        reference = clone(model).fit(X, y, sample_weight=np.arange(N) % 3)
+        assert_same_fit(clone(model).fit(dX, dy, sample_weight=weights), reference)
+
+
 def test_persons_are_refused_with_workers_and_work_from_a_file(place):
     X, y, model = data("ridge")
     model.set_params(max_rows_per_person=2)

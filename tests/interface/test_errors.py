@@ -100,8 +100,9 @@ def test_seeds_and_weights_that_no_noise_can_come_from_are_refused(name, plans, 
         ROWS[name].make(sampler="opendp").fit(X, y)
     weights = {False: "Leave it out", True: r"Use class_weight={label: weight}"}
     message = rf"^Got sample_weight, expected .*\.fit\(X, y, .* {weights[name in CLASSES]}\.$"
-    with pytest.raises(TypeError, match=message):
-        ROWS[name].make().fit(X, y, sample_weight=np.ones(60))
+    if name != CENTRAL:
+        with pytest.raises(TypeError, match=message):
+            ROWS[name].make().fit(X, y, sample_weight=np.ones(60))
     assert not plans
 
 
@@ -136,9 +137,12 @@ def test_a_fit_names_what_it_takes():
     X, y = ROWS[FEDERATED].data()
     with pytest.raises(TypeError, match=r"^Got persons, .* as agents, with privacy_unit='agent'"):
         ROWS[FEDERATED].make().fit(X, y, persons=y)
-    with pytest.raises(TypeError, match=r"^Got groups, expected DPAdmmRidge.fit\(X, y, persons\)"):
+    with pytest.raises(
+        TypeError, match=r"^Got groups, expected DPAdmmRidge.fit\(X, y, persons, sa"
+    ):
         DPAdmmRidge().fit(X, y, groups=y)
-    assert list(inspect.signature(DPAdmmRidge.fit).parameters) == ["self", "X", "y", "persons"]
+    known = ["self", "X", "y", "persons", "sample_weight"]
+    assert list(inspect.signature(DPAdmmRidge.fit).parameters) == known
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (100, -1)])

@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import skdpadmm
 import skdpadmm.preprocessing
 from skdpadmm import DPAdmmLogisticRegression
+from skdpadmm.algorithms import resolve_algorithm
 from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer
 from tests.interface.registry import KINDS
@@ -50,6 +51,11 @@ OTHERS += [
 ]
 
 
+OF_WEIGHTS = [
+    f"check_sample_weights_{name}"
+    for name in ("pandas_series", "not_an_array", "list", "shape", "not_overwritten")
+]
+
 PIPELINE = make_pipeline(BoundedScaler(), DPAdmmLogisticRegression(max_iter=3))
 SEARCH = DPGridSearchCV(PIPELINE, {"dpadmmlogisticregression__C": [0.1, 1.0]})
 
@@ -57,10 +63,22 @@ SEARCH = DPGridSearchCV(PIPELINE, {"dpadmmlogisticregression__C": [0.1, 1.0]})
 def expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     """What noise makes impossible, by the name of the check."""
     names = {"DPAdmmLinearSVC", "DPAdmmLogisticRegression", "DPPersonalizedClassifier"}
-    if type(estimator).__name__ not in names:
-        return {}
-    # The first two pass at epsilon=100, the third one without privacy.
-    return {"check_class_weight_classifiers": "asks 50 rows to beat the noise of a weight of 1000"}
+    failing = {}
+    if type(estimator).__name__ in names:
+        # The first two pass at epsilon=100, the third one without privacy.
+        why = "asks 50 rows to beat the noise of a weight of 1000"
+        failing["check_class_weight_classifiers"] = why
+    if "max_weight" in estimator.get_params():
+        # Without privacy they pass, see test_sample_weight.py.
+        alike = "check_sample_weight_equivalence_on"
+        failing |= dict.fromkeys(
+            (f"{alike}_dense_data", f"{alike}_sparse_data"), "n is another one"
+        )
+        failing["check_all_zero_sample_weights_error"] = "what all weights are is private"
+        known = resolve_algorithm(estimator.algorithm, "central")
+        if "person" not in known.units:
+            failing |= dict.fromkeys(OF_WEIGHTS, "the algorithm weighs no records")
+    return failing
 
 
 # The checks of a search have a few rows, of which a fifth validates.
