@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar
@@ -40,11 +41,13 @@ from skdpadmm._sklearn import (
     parameter,
 )
 from skdpadmm.algorithms import (
+    LARGEST_COUNT,
     Algorithm,
     exact_algorithm,
     prepared,
     resolve_algorithm,
     share_of_fit,
+    with_count,
     with_inference,
 )
 from skdpadmm.exceptions import warn_user
@@ -74,6 +77,8 @@ from skdpadmm.records import (
 
 Array = NDArray[np.float64]
 FLOATS = [np.float64, np.float32]
+# Of records, of a plan before a private one is released.
+ANY_NUMBER = 10_000
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -173,7 +178,9 @@ class PrivateLinearModel(LinkedEstimator):
         noise = fit.noise(self.random_state, plan.digest())
         report = fit.report(plan, noise)
         with reserved(self.ledger, report, plan):
-            return fit.solve(noise), report
+            fitted = fit.solve(noise)
+        # A private number of records is known, up to its noise, only now.
+        return fitted, report if fit.plan_for is None else fit.report(fitted.plan, noise)
 
     def _pending(self, X: Any, labels: Any, targets: Targets, agents: Any) -> PendingFit:
         """The plan with its data, before they are used."""
@@ -183,18 +190,34 @@ class PrivateLinearModel(LinkedEstimator):
             # From here on nothing has a shape that depends on how many rows a person has.
             slots, weights = ownership.slots(trust.max_rows_per_person)
             n_samples, X, y, ownership = ownership.n_agents, X[slots], y[slots], None
-        planned = self._plan_fit(
-            n_samples=n_samples,
+        plan_of = partial(
+            self._plan_fit,
             n_features=X.shape[1],
             feature_names=self._feature_names(),
             n_classes=targets.n_classes,
             classes=targets.classes,
             trust=trust,
         )
+        is_private = self.neighboring == "add_remove" and self.epsilon < math.inf
+        if is_private and n_samples > LARGEST_COUNT:
+            raise ValueError(
+                f"Got n_samples={n_samples} with neighboring='add_remove', expected at most"
+                f" {LARGEST_COUNT}: rounding of sums has a public bound up to there. Use"
+                " neighboring='zero_out'."
+            )
+        # A plan for any number costs as much, checks the parameters and draws the noise of the
+        # count; of warnings those count that are about the released number.
+        planned = plan_of(n_samples=ANY_NUMBER if is_private else n_samples, warns=not is_private)
         if isinstance(X, Shards) and not planned.algorithm.distributed:
             raise not_in_chunks(f"{planned.algorithm!r}")
         return PendingFit(
-            estimator=self, planned=planned, X=X, y=y, ownership=ownership, weights=weights
+            estimator=self,
+            planned=planned,
+            X=X,
+            y=y,
+            ownership=ownership,
+            weights=weights,
+            plan_for=(lambda n: plan_of(n_samples=n).plan) if is_private else None,
         )
 
     @contextmanager
@@ -223,6 +246,7 @@ class PrivateLinearModel(LinkedEstimator):
         n_classes: int | None = None,
         classes: Any = None,
         trust: Trust = CURATOR,
+        warns: bool = True,
     ) -> PlannedFit:
         """From parameters to facts to a plan: all of it public, without data."""
         # Nobody knows how many records will arrive, and a penalty may be spread over all of them.
@@ -247,17 +271,20 @@ class PrivateLinearModel(LinkedEstimator):
         facts = self._facts(n_samples, loss, penalty, coordinates, replace(trust, agents=agents))
         # Whatever the budget: a grid over budgets should not fail at one end only.
         algorithm.check(facts)
+        rest = budget
         if budget.is_private:
             choices = {"scale": self.scale, "conditioning": self.conditioning}
-            own = share_of_fit(budget) if self.intervals else budget
+            if facts.neighboring is Neighboring.ADD_REMOVE:
+                facts, rest = with_count(facts, budget)
+            own = share_of_fit(rest) if self.intervals else rest
             facts = prepared(facts, own, algorithm, coordinates, **choices)
         elif is_exact:
             algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)
         if self.intervals:
-            facts = with_inference(facts, budget)
+            facts = with_inference(facts, rest)
         plan = algorithm.plan(facts, budget)
         return PlannedFit(
-            plan=self._warned(plan, coordinates, trust) if budget.is_private else plan,
+            plan=self._warned(plan, coordinates, trust, warns) if budget.is_private else plan,
             algorithm=algorithm,
             coordinates=coordinates,
             who=trust.who if trust.unit != "record" else "",
@@ -279,6 +306,7 @@ class PrivateLinearModel(LinkedEstimator):
     ) -> Facts:
         """What is public: shapes, the objective in units of the target's scale, and bounds."""
         is_stream, most = self._stream() is not None, trust.max_rows_per_person
+        neighboring = Neighboring(self.neighboring)
         # The plan of a stream is that of one record.
         n_samples = 1 if is_stream else n_samples
         curvature = 0.0
@@ -292,9 +320,13 @@ class PrivateLinearModel(LinkedEstimator):
             n_parameters=coordinates.n_parameters,
             loss=loss.in_units(coordinates.target_scale),
             penalty=penalty.scaled(coordinates.target_scale**-2.0),
-            neighboring=Neighboring(self.neighboring),
+            neighboring=neighboring,
             row_norm=coordinates.row_norm,
-            rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates, per_unit=most),
+            rounding=rounding_factor(
+                n_samples=LARGEST_COUNT if neighboring is Neighboring.ADD_REMOVE else n_samples,
+                coordinates=coordinates,
+                per_unit=most,
+            ),
             max_iter=int(self.max_iter),
             schema=coordinates.fingerprint,
             is_declared=not coordinates.undeclared.any(),
@@ -306,13 +338,13 @@ class PrivateLinearModel(LinkedEstimator):
             coordinates=coordinates,
         )
 
-    def _warned(self, plan: Plan, coordinates: Coordinates, trust: Trust) -> Plan:
+    def _warned(self, plan: Plan, coordinates: Coordinates, trust: Trust, warns: bool) -> Plan:
         """The plan with all that its guarantee rests on, after warnings of a weak guarantee."""
         general = assumptions_of(plan, coordinates, self.sampler)
         lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
         plan = replace(plan, assumptions=lines)
-        knows_target = getattr(self, "target_bounds", self) is not None
-        for warning in warnings_of(plan, coordinates, knows_target=knows_target, scale=self.scale):
+        known = {"knows_target": getattr(self, "target_bounds", self) is not None}
+        for warning in warnings_of(plan, coordinates, **known, scale=self.scale) if warns else ():
             warn_user(str(warning), type(warning))
         return plan
 

@@ -28,7 +28,15 @@ from skdpadmm.algorithms._personalized_optimum import (
     PersonalizedOptimum,
     refit_at_home,
 )
-from skdpadmm.algorithms._preparations import condition, prepared, recentre, rescale
+from skdpadmm.algorithms._preparations import (
+    LARGEST_COUNT,
+    condition,
+    prepared,
+    recentre,
+    released_count,
+    rescale,
+    with_count,
+)
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_aggregators import (
     RandomizedADMM,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, LinkedEstimator, expected, is_allowed, parameter
 from skdpadmm.penalties import Penalty
-from skdpadmm.privacy import GaussianDP, Guarantee, compose
+from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, compose
 from skdpadmm.protocol import (
     Agents,
     Budget,
@@ -71,6 +71,9 @@ class Algorithm(LinkedEstimator, ABC):
     takes_corners : bool
         Whether neither its steps nor its guarantee rest on a bound of the curvature, so that a loss
         may have corners, such as a plain hinge: a `smoothness` of inf.
+    takes_add_remove : bool
+        Whether the number of records may be private: whether `run` uses it nowhere but as the size
+        of arrays, divides sums by ``facts.n_rows``, and releases every iterate.
     supports : tuple of str
         What graphs may have beside one set of links that never fails: "absences" of agents and
         links, "changes" from round to round, and "directions" of links.
@@ -100,6 +103,11 @@ class Algorithm(LinkedEstimator, ABC):
     @property
     def distributed(self) -> bool:
         """Whether its records may be elsewhere; not, unless an algorithm says so."""
+        return False
+
+    @property
+    def takes_add_remove(self) -> bool:
+        """Whether the number of records may be private; not, unless an algorithm says so."""
         return False
 
     @property
@@ -159,6 +167,14 @@ class Algorithm(LinkedEstimator, ABC):
                 " the curvature: its steps or its guarantee rest on one. Pass ConsensusADMM() or"
                 " GradientDescent(), whose guarantee of the path needs none."
             )
+        is_counted = facts.neighboring is Neighboring.ADD_REMOVE
+        if is_counted and not (self.exact or (self.takes_add_remove and facts.unit == "record")):
+            raise ValueError(
+                f"Got neighboring='add_remove' with {self!r} and unit={facts.unit!r}, expected"
+                " ConsensusADMM(), or GradientDescent() whose steps use all records and whose path"
+                " is released, and records as the unit: others rest on a public number of records."
+                " Choose one of them, or neighboring='zero_out'."
+            )
         missing = [need for need in facts.agents.needs if need not in self.supports]
         if missing and not self.exact:
             raise ValueError(
@@ -216,6 +232,11 @@ class Algorithm(LinkedEstimator, ABC):
                 f"trace=True with {self!r}",
                 "False: its guarantee does not cover the iterates",
             ),
+        )
+        is_counted = facts.neighboring is not Neighboring.ADD_REMOVE or facts.count is not None
+        refuse(
+            "Prepare them by `with_count`.",
+            (budget.is_private and not is_counted, "facts without a count", "a released one"),
         )
         settings, *releases = self.released(facts, budget)
         if self.noiseless and not budget.is_private and "clip_norm" in dict(settings):

@@ -31,7 +31,7 @@ from skdpadmm.algorithms._defaults import RESIDUAL, TARGET_VARIANCES
 from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.algorithms._preparations import LARGEST_MATRIX
 from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, clip_vectors
-from skdpadmm.privacy import GaussianDP, gaussian_mu
+from skdpadmm.privacy import gaussian_mu
 from skdpadmm.protocol import (
     Budget,
     Debiased,
@@ -70,8 +70,7 @@ LARGEST_STEP = 0.3
 
 def share_of_fit(budget: Budget) -> Budget:
     """What the releases at the model leave of a budget."""
-    mu = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(1 - sum(SHARES.values()))
-    return replace(budget, epsilon=GaussianDP(mu).epsilon(budget.delta))
+    return budget.part(1 - sum(SHARES.values()))
 
 
 def with_inference(facts: Facts, budget: Budget) -> Facts:

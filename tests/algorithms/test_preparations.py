@@ -53,7 +53,7 @@ def released_moment(X, neighboring="replace_one", null=None):
         rows.weight[null] = rows.squared_norm[null] = 0.0
     gate = Gate(ConsensusADMM().plan(facts, direct.BUDGET), source)
     problem = Problem(rows=rows, target=np.zeros(len(X)), engine=Engine())
-    condition(problem, conditioning, gate)
+    condition(problem, facts, gate)
     return source.values[0], conditioning.release.sensitivities[0]
 
 
@@ -107,7 +107,7 @@ def test_penalties_and_optima_stay_in_the_users_coordinates(keep_noise, loss, pe
     with Engine().running() as engine:
         gate = Gate(plan, direct.KnownNoise())
         problem = Problem(rows=Rows(X, c), target=y, engine=engine)
-        problem = condition(problem, conditioning, gate)
+        problem = condition(problem, facts, gate)
         rows, solution = problem.rows, algorithm.run(plan, problem, gate)
     # Without noise the rows have the identity as second moment.
     seen = rows.scores(0, rows.prepare(np.eye(6)))
